@@ -48,10 +48,18 @@ system() {
   fi
 }
 
+# Prints a folder, or the nearest one above it that is there. It needs no other program, which may fail.
+nearest_folder() { # path
+  place=$1
+  until [ -d "${place:-/}" ]; do
+    case $place in */*) place=${place%/*} ;; *) place=. ;; esac
+  done
+  echo "${place:-/}"
+}
+
 # disk.NAME=path|file system|total KiB|free KiB|inodes|free inodes|rw or ro
 disk() { # name path
-  place=$2
-  while [ ! -d "$place" ]; do place=$(dirname "$place"); done
+  place=$(nearest_folder "$2")
   sizes=$(df -Pk "$place" 2>/dev/null | awk 'NR == 2 { print $2 "|" $4 }')
   inodes=$(df -Pi "$place" 2>/dev/null | awk 'NR == 2 { print $2 "|" $4 }')
   mount=$(df -P "$place" 2>/dev/null | awk 'NR == 2 { print $6 }')
@@ -75,8 +83,7 @@ disks() {
   [ ! -d "$DATA_ROOT" ] || kind="folder"
   [ ! -L "$DATA_ROOT" ] || kind="link"
   fact data_root "$kind"
-  place=$DATA_ROOT
-  while [ ! -e "$place" ]; do place=$(dirname "$place"); done
+  place=$(nearest_folder "$DATA_ROOT")
   fact data_source "$(stat -f -c %T "$place") $(df -P "$place" 2>/dev/null | awk 'NR == 2 { print $1 }')"
 }
 

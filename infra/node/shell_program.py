@@ -18,6 +18,9 @@ ROOT_FUNCTIONS = "lib/root.sh"
 
 Privilege = Literal["root", "root-if-possible", "user"]
 
+# Linux starts no program with a variable of 128 KiB, and a list of authorities can be longer.
+LONGEST_EXPORTED_BYTES = 100_000
+
 _END_OF_SCRIPT = "DISTTRAIN_END_OF_SCRIPT"
 _INCLUDE = re.compile(r"^\. \./(\S+\.sh)$", re.MULTILINE)
 _MENTIONED = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
@@ -47,7 +50,8 @@ def assemble_program(
 
     Args:
         script: text of the script.
-        variables: the environment of the script.
+        variables: the environment of the script. A longer one than LONGEST_EXPORTED_BYTES is for
+            the shell alone, and for none of the programs that it starts.
         privilege: `root` runs it as root, by sudo where needed, with an empty environment but for
             `variables`, PATH and HOME. `root-if-possible` runs it as the user where there is no
             way to root, with the reason in the variable ROOT_PROBLEM. `user` runs it as the user;
@@ -55,10 +59,10 @@ def assemble_program(
             variables that the script names and that are not given are taken away.
         sudo_password: for sudo, where it asks for one.
     """
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    given = [_given(name, value) for name, value in variables.items()]
     if privilege == "user":
-        return "\n".join([*_unset(script, variables), *exports, script])
-    body = "\n".join([*exports, script])
+        return "\n".join([*_unset(script, variables), *given, script])
+    body = "\n".join([*given, script])
     assert _END_OF_SCRIPT not in body
     return "\n".join(
         [
@@ -71,6 +75,14 @@ def assemble_program(
             "",
         ]
     )
+
+
+def _given(name: str, value: str) -> str:
+    """A line that sets a variable."""
+    words = f"{name}={shlex.quote(value)}"
+    if len(value.encode()) > LONGEST_EXPORTED_BYTES:
+        return f"unset {name}; {words}"  # what was exported would stay so
+    return f"export {words}"
 
 
 def _unset(script: str, variables: Mapping[str, str]) -> list[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.ask_host import SCRIPTS
 from cli.check import Result
 from cli.doctor.command import examine
 from cli.doctor.gather import clock_skew, gather, host_program
@@ -80,6 +81,29 @@ def test_gpu_checks_say_what_the_bus_of_this_machine_says() -> None:
     assert result.status == "error"
     seen = f"there are {len(gpus)} NVIDIA GPUs" if gpus else "there is no NVIDIA GPU"
     assert result.evidence == f"{seen} on the PCI bus; 1000 asked for"
+
+
+def test_machine_is_looked_at_with_many_authorities() -> None:
+    """A caBundle of more than 128 KiB let no program start, and the doctor looked for ever."""
+    plan = replace(HERE, expect=replace(HERE.expect, ca_bundle="a line\n" * 30_000))
+    result = by_id(examine(plan))
+    assert [each.id for each in result.values() if each.status == "not checked"] == []
+
+
+@pytest.mark.parametrize("path", ["/none/of/these", "/etc/passwd/x", "none"])
+def test_nearest_folder_is_found_without_programs(path: str) -> None:
+    """Where `dirname` could not be started, the doctor looked for ever."""
+    script = (SCRIPTS / "facts-host.sh").read_text()
+    function = script[script.index("nearest_folder() {") : script.index("# disk.NAME=")]
+    done = subprocess.run(
+        ["sh", "-c", f'PATH=/none\n{function}\nnearest_folder "$1"', "sh", path],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    wanted = {"/none/of/these": "/", "/etc/passwd/x": "/etc", "none": "."}
+    assert done.stdout.strip() == wanted[path]
 
 
 def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:

@@ -66,6 +66,14 @@ def test_authorities_are_added_once_and_taken_out_again(
         assert found == ([BUNDLE + "\n"] if action == "create" else [])
 
 
+def test_authorities_of_a_whole_company_are_added(tmp_path: Path) -> None:
+    """A file of more than 128 KiB, as Debian's own is: "Argument list too long"."""
+    store, bundle = Store("debian", tmp_path), "\n".join([BUNDLE] * 4000)
+    assert len(bundle) > 200_000
+    store.act("create", bundle)
+    assert (store.folder / "disttrain.crt").read_text() == bundle + "\n"
+
+
 @pytest.mark.parametrize("former", ["gpu2", ""])
 def test_machine_that_has_another_name_keeps_its_authorities(tmp_path: Path, former: str) -> None:
     """The engine may delete what it had under the former name when it has them under the new one.

@@ -98,6 +98,27 @@ def test_every_file_is_read_in_one_sitting() -> None:
     assert {file: length for file, length in lengths.items() if length > 200} == {}
 
 
+@pytest.mark.parametrize("privilege", ["root", "root-if-possible", "user"])
+def test_long_value_stops_no_other_program(privilege: Privilege) -> None:
+    """Linux starts none with a variable of 128 KiB, and a company's authorities are longer."""
+    value = "a line with 'quotes'\n" * 12_000
+    done = run_text('printf %s "$VALUE" | cksum', "", {"VALUE": value}, privilege, {"VALUE": "x"})
+    assert done.returncode == 0, done.stderr
+    there = subprocess.run(["cksum"], input=value.encode(), capture_output=True, check=True)
+    assert done.stdout == there.stdout.decode()
+
+
+def test_lock_that_fails_is_not_taken(tmp_path: Path) -> None:
+    """The message said that another run has the lock, where flock could not be started at all."""
+    (tmp_path / "flock").write_text("#!/bin/sh\necho broken >&2\nexit 126\n")
+    (tmp_path / "flock").chmod(0o755)
+    text = f"LOCK={tmp_path}/lock\n{script_text('lib/turn.sh')}\none_at_a_time\necho went on\n"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = run_text(text, "", {}, "user", {"PATH": path})
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "broken\nflock does not work on this host; the reason is above\n"
+
+
 # --- becoming root ---
 
 

@@ -16,8 +16,15 @@ one_at_a_time() {
   dry && return
   command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
   exec 9>"$LOCK"
-  if ! flock -n 9; then
+  lock -n || {
     echo "another run is at work on this host; waiting for it, at most $LOCK_SECONDS s" >&2
-    flock -w "$LOCK_SECONDS" 9 || fail "another run still works on this host ($LOCK is locked)"
-  fi
+    lock -w "$LOCK_SECONDS" || fail "another run still works on this host ($LOCK is locked)"
+  }
+}
+
+# Fails if another run has the lock, and ends the script if flock itself does not work.
+lock() { # options of flock
+  flock "$@" 9 && return
+  [ "$?" = 1 ] || fail "flock does not work on this host; the reason is above"
+  return 1
 }
