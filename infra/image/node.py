@@ -1,5 +1,7 @@
 """Another machine, or root on this one: reached by a command that takes shell text, as ssh does."""
 
+import base64
+import gzip
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -19,6 +21,16 @@ as_root env "PATH=$PATH" {command}"""
 CUT_OFF = 255  # ssh's exit status when it is the connection that failed
 
 
+def for_any_shell(text: str) -> str:
+    """Text by which whatever login shell a user has runs the text of `sh`.
+
+    fish, tcsh and zsh read line breaks, backslashes and quotation marks in another way than `sh`.
+    So the text is coded. It is compressed too, as a command line has at most 128 KiB.
+    """
+    coded = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f"exec sh -c 'eval \"$(echo {coded} | base64 -d | gzip -dc)\"'"
+
+
 def failure_reason(done: subprocess.CompletedProcess[bytes]) -> str:
     """The last words of a command that failed; ssh beside a shared connection has none."""
     silent = "the connection broke" if done.returncode == CUT_OFF else "it said nothing"
@@ -36,7 +48,7 @@ class Node:
 
     Args:
         shell: the command to which the text is added as one word: `["ssh", "node"]`,
-            `["sh", "-c"]`.
+            `["sh", "-c"]`. Any login shell may read it there.
         remote: a connection lies between, which can be slow and can break.
         sudo_password: for sudo where it asks; goes by standard input.
         name: tells machines apart.
@@ -55,7 +67,7 @@ class Node:
             password="IFS= read -r SUDO_PASSWORD" if self.sudo_password else "SUDO_PASSWORD=",
             functions=script_text(ROOT_FUNCTIONS),
         )
-        return [*self.shell, text]
+        return [*self.shell, for_any_shell(text)]
 
     @property
     def root_input(self) -> bytes:
@@ -68,7 +80,8 @@ class Node:
         Raises:
             NodeError: it failed, or the connection did.
         """
-        done = subprocess.run([*self.shell, text], input=content, capture_output=True, check=False)
+        words = [*self.shell, for_any_shell(text)]
+        done = subprocess.run(words, input=content, capture_output=True, check=False)
         if done.returncode:
             raise NodeError(f"{self.shell[0]}: {failure_reason(done)}")
         return done.stdout.decode(errors="replace")

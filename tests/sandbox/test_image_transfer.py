@@ -14,13 +14,15 @@ from infra.image.containerd import ContainerdError
 from infra.image.ensure import problems
 from infra.image.node import Node
 from tests.sandbox.image_lab import DEPS_BYTES, Lab
+from tests.shell_text import READ_TEXT
 
 PART_BYTES = 1_000_000
 
 # The last argument is shell text, as with ssh. A part that is to be cut arrives by half.
 NODE = """\
 #!/bin/sh
-case $1 in
+{read_text}
+case $text in
   *'cat > '*)
     echo part >> {folder}/parts
     if [ "$(wc -l < {folder}/parts)" = "$(cat {folder}/cut-part)" ]; then
@@ -56,7 +58,7 @@ class Line:
 def line(tmp_path: Path) -> Line:
     folder = tmp_path / "line"
     folder.mkdir()
-    (folder / "node").write_text(NODE.format(folder=folder))
+    (folder / "node").write_text(NODE.format(folder=folder, read_text=READ_TEXT))
     (folder / "node").chmod(0o755)
     line = Line(folder)
     line.cut_part(None)
@@ -124,8 +126,8 @@ def test_a_part_that_was_changed_on_the_way_is_not_imported(
 
 def test_a_full_disk_at_the_node_says_so(remote: Lab, line: Line, transfers: Transfers) -> None:
     shutil.copyfile(line.folder / "node", line.folder / "full")
-    text = 'case $1 in *"cat > "*) echo "cat: No space left on device" >&2; exit 1;; esac\n'
-    (line.folder / "node").write_text(f'#!/bin/sh\n{text}exec sh -c "$1"\n')
+    full = 'case $text in *"cat > "*) echo "cat: No space left on device" >&2; exit 1;; esac\n'
+    (line.folder / "node").write_text(f'#!/bin/sh\n{READ_TEXT}{full}exec sh -c "$1"\n')
     with pytest.raises(ContainerdError, match="No space left on device"):
         remote.ensure()
     shutil.copyfile(line.folder / "full", line.folder / "node")

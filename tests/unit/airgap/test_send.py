@@ -9,11 +9,13 @@ import pytest
 from infra.airgap.manifest import Entry
 from infra.airgap.send import send
 from infra.image.node import Node, NodeError
+from tests.shell_text import READ_TEXT
 
 PART = 1000
 # Counts the parts that come; fails at the one whose number is in `break-at`.
 SHELL = """#!/bin/sh
-case $1 in
+{read_text}
+case $text in
   *.cut*)
     echo part >>{folder}/parts
     [ "$(wc -l <{folder}/parts)" != "$(cat {folder}/break-at)" ] || exit 255 ;;
@@ -28,7 +30,7 @@ class Lab:
         self.target = folder / "node"
         self.target.mkdir()
         shell = folder / "shell"
-        shell.write_text(SHELL.format(folder=folder))
+        shell.write_text(SHELL.format(folder=folder, read_text=READ_TEXT))
         shell.chmod(0o755)
         self.node = Node([str(shell)], remote=True)
         self.said: list[str] = []

@@ -15,12 +15,17 @@ from infra.image.build_context import PROXY_VARIABLES, Build
 from infra.image.builders import BUILDERS
 from infra.image.node import Node, NodeError
 from infra.image.node_build import FOLDER, build_at, choose_builder_at, named_index
+from tests.shell_text import READ_TEXT
 from tests.unit.image.layouts import tiny_image, write_layout
 
 NAME = "localhost/a/b-deps:1"
 BUILD = Build(NAME, "base:1", None, "linux/amd64")
 # notes the shell text, as a process list on either side would show it
-SHELL = '#!/bin/sh\nprintf "%s\\n" "$1" >>{folder}/texts\nexec sh -c "$1"\n'
+SHELL = """#!/bin/sh
+{read_text}
+printf "%s\\n" "$1" "$text" >>{folder}/texts
+exec sh -c "$1"
+"""
 BUILDER = """#!/bin/sh
 [ "$1" != info ] || exit 0
 [ "$1" != save ] || {{ echo "archive of $2"; exit; }}
@@ -71,7 +76,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab(tmp_path, tmp_path / "project", Node([], remote=True), "")
     made.program("id", "#!/bin/sh\necho 0\n")
     made.ctr = made.program("ctr", f"#!/bin/sh\ncat >{tmp_path}/imported\n")
-    shell = made.program("shell", SHELL.format(folder=tmp_path))
+    shell = made.program("shell", SHELL.format(folder=tmp_path, read_text=READ_TEXT))
     made.node = Node([shell], remote=True)
     write_layout(tmp_path / "built", tiny_image())
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")

@@ -1,0 +1,33 @@
+"""Text for another machine, whose users may have any login shell."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from infra.image.node import Node, for_any_shell
+
+TEXT = "printf '%s|' \"it's\" 'a \\\\ b' '!$HOME'\n# a comment\ncat; exit 3"
+SAID = b"it's|a \\\\ b|!$HOME|content"
+
+
+SHELLS = [shell for shell in ("sh", "bash", "zsh", "fish", "tcsh") if shutil.which(shell)]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_login_shell_runs_the_same_text(shell: str) -> None:
+    """fish ended well and had sent nothing, and zsh and tcsh failed."""
+    words = [shell, "-c", for_any_shell(TEXT)]
+    done = subprocess.run(words, input=b"content", capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (3, SAID), done.stderr
+    # one word in single quotes, of signs that all of these shells leave as they are there
+    assert re.fullmatch(r"exec sh -c '[\w+/= |$()\"-]+'", words[-1])
+
+
+def test_long_text_fits_on_a_command_line() -> None:
+    """Linux takes no word of 128 KiB; the labels of an image's parts are such a text."""
+    text = "".join(f"# sha256:{number:064d} label\n" for number in range(3000))
+    assert len(text) > 200_000
+    assert len(for_any_shell(text)) < 100_000
+    assert Node(["sh", "-c"], remote=True).run(f"{text}cat", b"content") == "content"
