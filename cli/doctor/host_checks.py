@@ -59,7 +59,7 @@ def root_access(facts: Facts, expect: Expectations) -> Fault | str:
     """The user is root or may become root; the installation and some checks need that."""
     if facts.get("root_problem"):
         return (error if expect.provision else warning)(
-            f"the user is not root, and sudo says: {facts.get('root_problem')}",
+            f"the user is not root and cannot become it: {facts.get('root_problem')}",
             "pulumi config set --secret sudoPassword, or allow this user sudo without a password",
         )
     return "root" if facts.number("uid") == 0 else "root is not needed"

@@ -143,6 +143,7 @@ def fake_user(folder: Path) -> Path:
     (folder / "sudo").write_text(
         '#!/bin/sh\necho "sudo $1 $2" >>"${0%/*}/calls"\n'
         'if [ "$1" = -A ]; then\n'
+        '  stat -c "%a %n" "$SUDO_ASKPASS" >>"${0%/*}/helpers"\n'
         '  [ "$("$SUDO_ASKPASS")" = "pass\'word" ] || { echo "Sorry, try again." >&2; exit 1; }\n'
         'fi\nshift\nunset SUDO_PASSWORD\nexec "$@"\n'
     )
@@ -164,6 +165,54 @@ def test_sudo_gets_its_password_from_a_helper_and_never_by_argument(tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("create: it's 'quoted' $HOME \n")
     assert (tmp_path / "calls").read_text() == "sudo -A true\nsudo -A sh\n"
+
+
+def as_root_beside_noexec(folder: Path, noexec: int) -> subprocess.CompletedProcess[str]:
+    """The same where the user can run no program in so many of the four folders, in their order.
+
+    Each of these is a file system of its own, which the program alone sees. After it has ended, the
+    output names the helpers that are left.
+    """
+    tmp, home, tools = folder / "tmp", folder / "home", folder / "tools"
+    for each in (tmp, home, tools):
+        each.mkdir()
+    fake_user(tools)
+    places = [str(tmp), "/dev/shm", "/var/tmp", str(home)]
+    mounts = [f"mount -t tmpfs -o noexec none {place}" for place in places[:noexec]]
+    begin = " && ".join([*mounts, "sh -s -- create"])
+    search = f"find {' '.join(places)} -name 'disttrain.??????' -user 0 -newer {tools}/sudo"
+    return subprocess.run(
+        ["unshare", "--mount", "/bin/sh", "-c", f"{begin}; status=$?; {search}; exit $status"],
+        input=assemble_program("echo done", {}, "root", "pass'word"),
+        env={
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "TMPDIR": str(tmp),
+            "HOME": str(home),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("noexec", range(4))
+def test_password_reaches_sudo_where_tmp_is_noexec(tmp_path: Path, noexec: int) -> None:
+    """Many machines have it so; the helper could not be run, and the password was blamed."""
+    done = as_root_beside_noexec(tmp_path, noexec)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    folder = [f"{tmp_path}/tmp", "/dev/shm", "/var/tmp", f"{tmp_path}/home"][noexec]
+    for helper in (tmp_path / "tools/helpers").read_text().splitlines():
+        assert helper.startswith(f"700 {folder}/disttrain."), "for its user alone"
+
+
+def test_machine_without_folders_for_programs_is_named(tmp_path: Path) -> None:
+    """Neither sudo nor the password is to blame."""
+    done = as_root_beside_noexec(tmp_path, noexec=4)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"of the folders {tmp_path}/tmp /dev/shm /var/tmp {tmp_path}/home" in done.stderr
+    assert "Let user admin of this host run programs in one of them" in done.stderr
+    assert "refuses" not in done.stderr
 
 
 def test_password_does_not_reach_the_script(tmp_path: Path) -> None:

@@ -3,19 +3,38 @@
 # A password for sudo is in SUDO_PASSWORD. It reaches sudo through a helper program and never
 # stands on a command line.
 
+# Makes a helper program that prints the password and holds nothing, in a folder where programs can be
+# run: many machines have their /tmp mounted noexec. Fails where there is none, with all in `tried`.
+make_askpass() {
+  tried=""
+  trap 'rm -f "$askpass"' EXIT
+  trap 'exit 1' HUP INT PIPE TERM # the connection has ended, so nobody reads the output
+  for folder in "${TMPDIR:-/tmp}" /dev/shm /var/tmp "${HOME:-/}"; do
+    tried="$tried $folder"
+    askpass=$(mktemp "$folder/disttrain.XXXXXX" 2>/dev/null) || continue
+    chmod 700 "$askpass"
+    # shellcheck disable=SC2016 # the variable is for the helper to expand
+    printf '#!/bin/sh\nprintf "%%s\\n" "$SUDO_PASSWORD"\n' >"$askpass"
+    [ "$(SUDO_PASSWORD=runs "$askpass" 2>/dev/null)" != runs ] || return 0
+    rm -f "$askpass"
+  done
+  askpass=""
+  return 1
+}
+
 # Finds out how this user becomes root. Fails, with the reason in root_problem, where it cannot.
 prepare_root() {
-  root_problem="" sudo_option=""
+  root_problem="" sudo_option="" askpass=""
   [ "$(id -u)" != 0 ] || return 0
   if [ -z "${SUDO_PASSWORD:-}" ]; then
     sudo_option=-n
   else
-    sudo_option=-A askpass=$(mktemp)
-    trap 'rm -f "$askpass"' EXIT
-    trap 'exit 1' HUP INT PIPE TERM # the connection has ended, so nobody reads the output
-    chmod 700 "$askpass"
-    # shellcheck disable=SC2016 # the variable is for the helper to expand
-    printf '#!/bin/sh\nprintf "%%s\\n" "$SUDO_PASSWORD"\n' >"$askpass"
+    sudo_option=-A
+    if ! make_askpass; then
+      sudo_option="" root_problem="the helper program that gives sudo its password can be run in none \
+of the folders$tried (mounted noexec, full, or missing)"
+      return 1
+    fi
     export SUDO_PASSWORD SUDO_ASKPASS="$askpass"
   fi
   root_problem=$(sudo "$sudo_option" true 2>&1 </dev/null) && root_problem="" && return 0
@@ -27,7 +46,9 @@ prepare_root() {
 # As prepare_root, and ends the program where this user cannot become root.
 require_root() {
   prepare_root && return 0
-  if [ -n "${SUDO_PASSWORD:-}" ]; then
+  if [ -n "${SUDO_PASSWORD:-}" ] && [ -z "$askpass" ]; then
+    echo "sudoPassword: $root_problem. Let user $(id -un) of this host run programs in one of them" >&2
+  elif [ -n "${SUDO_PASSWORD:-}" ]; then
     echo "sudoPassword: sudo of this host refuses it for user $(id -un): $root_problem" >&2
   else
     echo "sudoPassword: not set, and sudo asks user $(id -un) of this host for one:" \
