@@ -79,6 +79,7 @@ class K3sHost:
         self.root, self.role = folder / "root", role
         self._bundle, self._bin = folder / "bundle", folder / "bin"
         self._mounts = ""
+        self._loses_power = False
         for made in ("run/systemd/system", "usr/local/bin", "etc", "var/lib", "root"):
             (self.root / made).mkdir(parents=True)
         (self.root / "route").write_text("eth0 00000000 0 0 0 0 0 00000000\n")
@@ -105,7 +106,7 @@ class K3sHost:
 
     def is_cut(self, done: subprocess.CompletedProcess[str]) -> bool:
         """Whether the power went."""
-        return done.returncode == -signal.SIGKILL and (self._bin / "rm").exists()
+        return done.returncode == -signal.SIGKILL and self._loses_power
 
     def run(self, action: str, node: str, **more: str) -> str:
         """Output of an action of the script of this role, for the node of this name.
@@ -150,6 +151,7 @@ class K3sHost:
 
     def is_cut_off_at(self, folder: str) -> None:
         """From now on the power goes when that folder is being removed; see `is_back`."""
+        self._loses_power = True
         real = shutil.which("rm")
         text = f"""#!/bin/sh
 case "$*" in *ROOT{folder}) kill -KILL $PPID && exit ;; esac
@@ -157,9 +159,16 @@ exec {real} "$@"
 """
         self._write(self._bin / "rm", text)
 
+    def is_cut_off_in_installer(self) -> None:
+        """From now on the power goes when k3s' installer begins; see `is_back`."""
+        self._loses_power = True
+        self._write(self._bundle / "k3s/install.sh", "#!/bin/sh\nkill -KILL $PPID\n")
+
     def is_back(self) -> None:
         """The power is there again."""
-        (self._bin / "rm").unlink()
+        self._loses_power = False
+        (self._bin / "rm").unlink(missing_ok=True)
+        self._write(self._bundle / "k3s/install.sh", INSTALLER)
 
     def has_ipv6_alone(self) -> None:
         """From now on it has no address of IPv4."""

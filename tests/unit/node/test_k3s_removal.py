@@ -55,3 +55,59 @@ def test_leftovers_of_containers_do_not_matter(host: K3sHost, shm: str) -> None:
     host.run("delete", "gpu2")
     assert host.was_uninstalled
     assert (host.root / "server/checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "etc/rancher/k3s/registries.yaml",
+        "etc/rancher/k3s/config.yaml",
+        "etc/rancher/k3s/config.yaml.d/site.yaml",
+        "etc/rancher/k3s/.audit.yaml",
+        "etc/default/SERVICE",
+        "etc/systemd/system/SERVICE.service.d/limits.conf",
+    ],
+)
+@pytest.mark.parametrize("role", ["agent", "server"])
+def test_settings_of_an_administrator_are_refused(tmp_path: Path, role: str, file: str) -> None:
+    """`up` wrote its own over them, and `destroy` deleted them with k3s."""
+    host = K3sHost(tmp_path, role)
+    theirs = host.root / file.replace("SERVICE", "k3s" if role == "server" else "k3s-agent")
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("theirs")
+    for action in ("prepare", "create"):
+        with pytest.raises(RefusedError, match=f"{host.root}/etc/.* is on this host already"):
+            host.run(action, "gpu2")
+    host.run("delete", "gpu2")
+    assert theirs.read_text() == "theirs"
+    assert not (host.root / "etc/rancher/disttrain").exists()
+    theirs.rename(tmp_path / "aside")
+    if theirs.parent.name.endswith(".d"):
+        theirs.parent.rmdir()
+    host.run("create", "gpu2")
+
+
+def test_own_settings_of_a_cut_installation_are_taken_up(tmp_path: Path) -> None:
+    """The record of what is ours comes before them."""
+    host = K3sHost(tmp_path)
+    host.is_cut_off_in_installer()
+    host.run("create", "gpu2")
+    assert (host.root / "etc/rancher/k3s/config.yaml").exists()
+    assert not host.runs
+    host.is_back()
+    host.run("create", "gpu2")
+    assert host.runs
+
+
+@pytest.mark.parametrize("is_theirs", [True, False])
+def test_cache_of_kubectl_stays_where_it_was(tmp_path: Path, is_theirs: bool) -> None:
+    """Root of the machine may use kubectl for other clusters."""
+    host = K3sHost(tmp_path)
+    cache = host.root / "root/.kube/cache"
+    if is_theirs:
+        cache.mkdir(parents=True)
+    host.run("create", "gpu2")
+    cache.mkdir(parents=True, exist_ok=True)  # as `k3s kubectl` does
+    host.run("delete", "gpu2")
+    assert cache.exists() is is_theirs
+    assert cache.parent.exists() is is_theirs

@@ -22,6 +22,7 @@ preflight() {
   if [ ! -e "$OWNERSHIP_FILE" ] && [ -n "$(ls -A /var/lib/kubelet 2>/dev/null)" ]; then
     fail "/var/lib/kubelet is not empty: another Kubernetes is or was on this host; remove it first"
   fi
+  refuse_files_of_others
   if owner=$(port_owner "$API_PORT"); then
     fail "port $API_PORT of this host is taken by $owner; k3s' API server needs it"
   fi
@@ -30,6 +31,17 @@ preflight() {
     if owner=$(port_owner "$port"); then
       fail "port $port of this host is taken by $owner; k3s' etcd needs it"
     fi
+  done
+}
+
+# All files of k3s' settings go with k3s, and some are written anew. Ours come after the ownership file.
+refuse_files_of_others() {
+  [ ! -e "$OWNERSHIP_FILE" ] || return 0
+  for file in "${CONFIG%/*}"/* "${CONFIG%/*}"/.[!.]* "$ENVIRONMENT" "$UNIT.env" "$UNIT.d"; do
+    [ ! -e "$file" ] && [ ! -L "$file" ] || fail "$file is on this host already, and is not of this program: \
+k3s would be installed over it, and it would be removed with k3s. Take what is in it over into the settings \
+(registries: k3sRegistries; proxies: httpProxy, httpsProxy, noProxy; networks: podCidr, serviceCidr, \
+nodeInterface), move it to another folder, and run pulumi up again"
   done
 }
 

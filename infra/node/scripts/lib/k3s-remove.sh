@@ -59,7 +59,8 @@ remove_rest() { # also what an install that was broken off has left
   systemctl disable --quiet --now "$SERVICE" 2>/dev/null || true
   rm -rf "$UNIT" "$NO_RESTART" "$UNIT.env" "$UNIT.d" "$UNINSTALLER" "${BINARY%/*}/k3s-killall.sh" "$BINARY" \
     "$BINARY.disttrain-new" "$ENVIRONMENT" "$CONFIG" "$REGISTRIES" "$TOKEN_FILE" \
-    "$AGENT_SECRET_FILE" "$REGISTRATION" "$SCRATCH" /root/.kube/cache
+    "$AGENT_SECRET_FILE" "$REGISTRATION" "$SCRATCH"
+  was_there_before /root/.kube || rm -rf /root/.kube/cache
   systemctl daemon-reload
   systemctl reset-failed "$SERVICE" 2>/dev/null || true
 }
