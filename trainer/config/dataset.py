@@ -54,5 +54,5 @@ class DatasetConfig:
         0.1, "share of the data, at its end, that is for validation", above=0, below=1
     )
     val_tokens: int | None = option(
-        None, "tokens for validation, instead of val_share; whole documents", at_least=2
+        None, "tokens for validation at most, instead of val_share", at_least=2
     )

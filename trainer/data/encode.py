@@ -25,15 +25,12 @@ class Encoded:
 
     Args:
         tokens: as they stand in the file.
-        passages: shape (passages, 3): tokens, bytes and characters of each.
-        may_cut: shape (passages,): whether validation may begin after it. Where there are
-            documents, it ends one of them.
+        entries: shape (documents or passages, 3): tokens, bytes and characters of each.
         skipped: documents without text.
     """
 
     tokens: bytes
-    passages: NDArray[np.int64]
-    may_cut: NDArray[np.bool_]
+    entries: NDArray[np.int64]
     skipped: int
 
 
@@ -61,8 +58,7 @@ class Encoder:
             return self._ready_made(batch)
         end = np.array([] if self._end is None else [self._end], self._dtype)
         tokens: list[NDArray[Any]] = []
-        sizes: list[tuple[int, int, int]] = []
-        may_cut: list[bool] = []
+        entries: list[tuple[int, int, int]] = []
         skipped = 0
         for passage in passages(batch, self._dataset):
             if not passage.text and passage.ends_document and batch.source.format != "text":
@@ -73,21 +69,16 @@ class Encoder:
                 parts.append(end)
             tokens += parts
             size = len(passage.text.encode())
-            sizes.append((sum(map(len, parts)), size, len(passage.text)))
-            may_cut.append(passage.ends_document or self._end is None)
+            entries.append((sum(map(len, parts)), size, len(passage.text)))
         joined = np.concatenate(tokens) if tokens else end[:0]
         return Encoded(
             joined.astype(self._dtype, copy=False).tobytes(),
-            np.array(sizes, np.int64).reshape(-1, 3),
-            np.array(may_cut, np.bool_),
+            np.array(entries, np.int64).reshape(-1, 3),
             skipped,
         )
 
     def _ready_made(self, batch: Batch) -> Encoded:
-        """Tokens that are there already: they are checked, and documents are found in them.
-
-        Validation may begin after a batch without any end of a document, as in files without them.
-        """
+        """Tokens that are there already: they are checked, and documents are found in them."""
         tokens = np.frombuffer(cast(bytes, batch.content), f"<u{batch.token_bytes}")
         if len(tokens) and int(tokens.max()) >= self._tokenizer.vocab_size:
             where = int(np.argmax(tokens >= self._tokenizer.vocab_size))
@@ -104,10 +95,8 @@ class Encoder:
         read_bytes = np.concatenate([[0], np.cumsum(self._token_bytes[tokens])])
         sizes = np.diff(read_bytes[bounds])
         # Nothing asks for the characters of ready-made tokens.
-        passages = np.stack([np.diff(bounds), sizes, sizes], axis=1).astype(np.int64)
-        may_cut = np.isin(bounds[1:], ends)
-        may_cut[-1:] |= batch.is_last or not len(ends)
-        return Encoded(tokens.astype(self._dtype, copy=False).tobytes(), passages, may_cut, 0)
+        entries = np.stack([np.diff(bounds), sizes, sizes], axis=1).astype(np.int64)
+        return Encoded(tokens.astype(self._dtype, copy=False).tobytes(), entries, 0)
 
 
 def characters_of(batch: Batch, dataset: DatasetConfig) -> NDArray[np.uint32]:

@@ -47,8 +47,9 @@ def find_cut(
     """Where the stream in `directory` is cut.
 
     A text of one file without documents is cut as nanoGPT does it: at that share of its characters.
-    Otherwise validation begins with the first document that leaves at most the wanted tokens, or
-    with the last one. An entry of the stream is a document there (`Encoded.may_cut`).
+    Otherwise validation begins with the first entry of the stream that leaves at most the wanted
+    tokens. Of several plain texts an entry is a passage, so that a long one can be in both parts;
+    of other data it is a document.
 
     Raises:
         FatalError: there is only one document.

@@ -1,8 +1,7 @@
 """The tokens of all documents, one after the other, in a file that survives a kill.
 
 tokens.bin     the tokens
-entries.bin    for each place where validation may begin, such as the end of a document: tokens,
-               bytes and characters before it
+entries.bin    for each document or passage: tokens, bytes and characters up to its end
 progress.json  how much of both counts, and where the next batch begins
 
 The first two are only appended to and are made durable before progress.json is replaced. What they
@@ -87,16 +86,16 @@ class TokenStream:
         """Add a batch; `position` are the fields of `Progress` that say where the next begins."""
         progress = self.progress
         before = np.array([progress.tokens, progress.bytes, progress.characters], np.int64)
-        ends = before + np.cumsum(encoded.passages, axis=0)
+        ends = before + np.cumsum(encoded.entries, axis=0)
         self._tokens.write(encoded.tokens)
-        self._entries.write(ends[encoded.may_cut].astype("<i8").tobytes())
+        self._entries.write(ends.astype("<i8").tobytes())
         tokens, size, characters = (int(n) for n in (ends[-1] if len(ends) else before))
         self.progress = dataclasses.replace(
             progress,
             tokens=tokens,
             bytes=size,
             characters=characters,
-            entries=progress.entries + int(encoded.may_cut.sum()),
+            entries=progress.entries + len(ends),
             skipped=progress.skipped + encoded.skipped,
             **position,
         )

@@ -16,7 +16,6 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trainer.config import RunConfig
-from trainer.data import batches
 from trainer.data.dataset import Dataset, open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import FatalError
@@ -142,21 +141,6 @@ def test_a_plain_text_is_split_by_tokens_too(tmp_path: Path) -> None:
     assert dataset.val_bytes == len(dataset.val)
 
 
-@pytest.mark.parametrize("amount", [{"val_share": 0.1}, {"val_tokens": 1000}])
-def test_books_are_split_between_them(tmp_path: Path, amount: dict[str, Any]) -> None:
-    """Several plain texts are as many documents. The cut was inside of one, so that both splits had
-    a part of it, and the training tokens did not end with the end of a document."""
-    (folder := tmp_path / "source").mkdir()
-    books = ["".join(f"book {n}, line {line}\n" for line in range(3000)) for n in range(3)]
-    for number, book in enumerate(books):
-        (folder / f"{number}.txt").write_text(book)
-    dataset = made(tmp_path, folder, **amount)
-    decode = dataset.tokenizer.decode
-    assert decode(dataset.train.tolist()) == f"{books[0]}{END}{books[1]}{END}"
-    assert decode(dataset.val.tolist()) == f"{books[2]}{END}"
-    assert dataset.val_bytes == len(books[2])
-
-
 def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
     for split, words in (("train", ["one", "two"]), ("validation", ["three"])):
         folder = tmp_path / "dict" / split
@@ -235,32 +219,6 @@ def test_ready_made_tokens_are_taken_over(tmp_path: Path, tokenizer_file: Path, 
     decoded = dataset.tokenizer.decode([3]), dataset.tokenizer.decode([4])
     assert dataset.val_bytes == sum(len(text.encode()) for text in decoded)
     assert (folder / ("val.bin" if kind == "nanoGPT" else "f_val_000000.bin")).exists()
-
-
-@pytest.mark.parametrize("length", [7, 100])
-def test_ready_tokens_are_cut_between_documents(
-    tmp_path: Path, tokenizer_file: Path, monkeypatch: pytest.MonkeyPatch, length: int
-) -> None:
-    """The end of a batch inside of a document was taken for the end of the document."""
-    monkeypatch.setattr(batches, "BATCH_BYTES", 300)  # 150 tokens
-    documents = 2000 // length
-    document = np.arange(1, length + 1) % 9 + 1
-    document[-1] = 0
-    np.tile(document, documents).astype("<u2").tofile(tmp_path / "t.bin")
-    wanted = documents * length - 149
-    file = str(tokenizer_file)
-    dataset = made(tmp_path, tmp_path / "t.bin", tokenizer=file, val_tokens=wanted)
-    assert dataset.train[-1] == dataset.val[-1] == 0
-    assert wanted - length < len(dataset.val) <= wanted
-
-
-def test_ready_tokens_without_documents_are_split(
-    tmp_path: Path, tokenizer_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batches, "BATCH_BYTES", 300)
-    (np.arange(2000) % 9 + 1).astype("<u2").tofile(tmp_path / "t.bin")
-    dataset = made(tmp_path, tmp_path / "t.bin", tokenizer=str(tokenizer_file))
-    assert 250 <= len(dataset.val) <= 400
 
 
 def test_tokens_that_the_tokenizer_does_not_have_are_found(

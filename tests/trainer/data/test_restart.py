@@ -80,16 +80,11 @@ def prepare_in_a_fork(run: RunConfig, killed_at: int) -> bool:
     return os.waitstatus_to_exitcode(status) == 0
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "text", "texts"])
+@pytest.mark.parametrize("kind", ["jsonl", "text"])
 def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, kind: str) -> None:
     source = tmp_path / f"source.{kind}"
-    text = "".join(f"line {n} é {'ab ' * (n % 30)}\n" for n in range(500))
     if kind == "text":
-        source.write_text(text)
-    elif kind == "texts":
-        source.mkdir()
-        for number in range(2):
-            (source / f"{number}.txt").write_text(text)
+        source.write_text("".join(f"line {n} é {'ab ' * (n % 30)}\n" for n in range(500)))
     else:
         write_lines(source, 400)
     undisturbed = config(tmp_path / "undisturbed", source)
