@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 import yaml
@@ -11,6 +10,7 @@ import yaml
 from infra.labels import content_hash
 from infra.names import DATA_MOUNT
 from infra.settings.kinds import DeliveryChoice
+from infra.settings.program_files import PLACE, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader, did_you_mean
@@ -23,10 +23,6 @@ _ELSEWHERE = {
     "env": "Set them by podEnvironment, or secret ones by podSecrets",
     "checkpoints": "Let the program write them to the folder DISTTRAIN_CHECKPOINT_DIR",
 }
-MOST_BYTES = 700_000
-"""Of all files together. A ConfigMap holds 1 MiB, and other content than text grows by a third."""
-MOST_FILES = 500
-_LEFT_OUT = ("__pycache__",)  # and all whose name begins with a point
 READ_BY_NOBODY = "program is set, and only disttrain's own trainer reads this setting"
 # What only our own trainer reads; `verify` looks at what it writes.
 _OF_THE_TRAINER = (
@@ -89,9 +85,9 @@ def read_program(
     command_is_right = len(reader.problems) == problems
     place, files = given.pop("files", None), dict[str, bytes]()
     if place is not None and not isinstance(place, str):
-        reader.problem("program.files", place, "it is not a text", _PLACE)
+        reader.problem("program.files", place, "it is not a text", PLACE)
     elif place is not None:
-        files = _read_files(reader, place)
+        files = read_files(reader, place)
         encoded = {path: content.hex() for path, content in files.items()}
         given["files"] = content_hash(encoded) if files else None
     image = read_build(reader, given.pop("build", None), given.get("image"), deliveries, platform)
@@ -186,50 +182,6 @@ def _launch_options(reader: Reader) -> dict[str, Any]:
             f"of run there may be train.{', train.'.join(LAUNCH_OPTIONS)}",
         )
     return {key: value for key, value in options.items() if key in LAUNCH_OPTIONS}
-
-
-def _read_files(reader: Reader, text: str) -> dict[str, bytes]:
-    """The content of a file, or of all files of a folder, by their paths in it."""
-    key, root = "program.files", Path(text).expanduser().resolve()
-    try:
-        found = {root.name: root} if root.is_file() else _files_below(root)
-        sizes = {path: place.stat().st_size for path, place in found.items()}
-        if not found:
-            reader.problem(key, str(root), "there is no file", _PLACE)
-            return {}
-        if sum(sizes.values()) > MOST_BYTES or len(sizes) > MOST_FILES:
-            reader.problem(key, str(root), _too_much(sizes), _SMALLER)
-            return {}
-        return {path: place.read_bytes() for path, place in sorted(found.items())}
-    except OSError as error:
-        reader.problem(key, str(root), f"it cannot be read ({error.strerror})", _PLACE)
-        return {}
-
-
-_PLACE = "Set the path of a file or of a folder on this machine"
-_SMALLER = (
-    "Name a folder that contains only the program, and put data on the volume or larger code "
-    "into the image (imageBase)"
-)
-
-
-def _files_below(root: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for place in root.rglob("*"):
-        path = PurePosixPath(place.relative_to(root))
-        is_left_out = any(part.startswith(".") or part in _LEFT_OUT for part in path.parts)
-        if not is_left_out and place.is_file():
-            found[str(path)] = place
-    return found
-
-
-def _too_much(sizes: Mapping[str, int]) -> str:
-    largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:3]
-    named = ", ".join(f"{path} with {sizes[path]:,} bytes" for path in largest)
-    return (
-        f"it has {len(sizes)} files with {sum(sizes.values()):,} bytes, and the ConfigMap that "
-        f"takes them to the pods holds {MOST_FILES} with {MOST_BYTES:,}; the largest: {named}"
-    )
 
 
 def _in_stack_terms(problem: str) -> str:

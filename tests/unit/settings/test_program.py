@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
-from infra.settings.program import MOST_BYTES
+from infra.settings import program_files
+from infra.settings.program_files import MOST_BYTES
 from tests.unit.settings.reading import refusal, run
 
 COMMAND = {"command": ["python", "train.py", "--lr", "0.1"]}
@@ -45,6 +46,44 @@ def test_files_of_a_folder_are_taken_with_their_paths(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("other")
     other = run({"program": {**COMMAND, "files": str(tmp_path)}})
     assert settings.config.program.files != other.config.program.files
+
+
+def test_linked_folder_is_taken_with_its_files(tmp_path: Path) -> None:
+    """As a linked file is. The program would miss it only in the pods."""
+    for name in ("mine", "shared"):
+        (tmp_path / name).mkdir()
+        folder_of(tmp_path / name, **{name: 5})
+    for link in ("parts", "again"):
+        (tmp_path / "mine" / link).symlink_to("../shared")
+    (tmp_path / "mine" / "one.py").symlink_to("../shared/shared.py")
+    settings = run({"program": {**COMMAND, "files": str(tmp_path / "mine")}})
+    assert sorted(settings.program_files) == [
+        *("again/shared.py", "mine.py", "one.py", "parts/shared.py")
+    ]
+
+
+def test_link_to_a_folder_around_it_is_refused(tmp_path: Path) -> None:
+    folder_of(tmp_path, train=5)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "all").symlink_to("..")
+    text = refusal({"program": {**COMMAND, "files": str(tmp_path)}})
+    assert f"{tmp_path}/parts/all in it is a link to a folder that the link is in" in text
+    assert "Remove that link" in text
+
+
+def test_link_to_a_large_folder_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may lead to a data set of millions of files."""
+    monkeypatch.setattr(program_files, "MOST_LOOKED_AT", 600)
+    (tmp_path / "data").mkdir()
+    for number in range(700):
+        (tmp_path / "data" / f"{number}.txt").touch()
+    (tmp_path / "mine").mkdir()
+    folder_of(tmp_path / "mine", train=5)
+    (tmp_path / "mine" / "data").symlink_to("../data")
+    text = refusal({"program": {**COMMAND, "files": str(tmp_path / "mine")}})
+    assert "it has 600 or more files" in text
 
 
 def test_single_file_has_its_own_name(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""`program.files`: the files of a program that a ConfigMap takes to the pods."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+from infra.settings.reader import Reader
+
+KEY = "program.files"
+MOST_BYTES = 700_000
+"""Of all files together. A ConfigMap holds 1 MiB, and other content than text grows by a third."""
+MOST_FILES = 500
+MOST_LOOKED_AT = 20_000
+"""A link may lead to a folder of millions of files, such as a data set."""
+PLACE = "Set the path of a file or of a folder on this machine"
+_LEFT_OUT = ("__pycache__",)  # and all whose name begins with a point
+_SMALLER = (
+    "Name a folder that contains only the program, and put data on the volume or larger code "
+    "into the image (imageBase)"
+)
+
+
+class _LoopError(Exception):
+    """A link in the folder leads to a folder that it is in; the text is its path."""
+
+
+def read_files(reader: Reader, text: str) -> dict[str, bytes]:
+    """The content of a file, or of all files of a folder, by their paths in it.
+
+    Args:
+        reader: collects what is wrong.
+        text: value of `program.files`.
+    """
+    root = Path(text).expanduser().resolve()
+    try:
+        found = {root.name: root} if root.is_file() else _files_below(root)
+        sizes = {path: place.stat().st_size for path, place in found.items()}
+        if not found:
+            reader.problem(KEY, str(root), "there is no file", PLACE)
+            return {}
+        if sum(sizes.values()) > MOST_BYTES or len(sizes) > MOST_FILES:
+            reader.problem(KEY, str(root), _too_much(sizes), _SMALLER)
+            return {}
+        return {path: place.read_bytes() for path, place in sorted(found.items())}
+    except _LoopError as link:
+        reason = f"{link} in it is a link to a folder that the link is in, so it has no end"
+        reader.problem(KEY, str(root), reason, "Remove that link")
+    except OSError as error:
+        reader.problem(KEY, str(root), f"it cannot be read ({error.strerror})", PLACE)
+    return {}
+
+
+def _files_below(root: Path) -> dict[str, Path]:
+    """The files of a folder by their paths in it, MOST_LOOKED_AT of them at most."""
+    places = islice(_files_in(root, ()), MOST_LOOKED_AT) if root.is_dir() else ()
+    return {str(PurePosixPath(place.relative_to(root))): place for place in places}
+
+
+def _files_in(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
+    """The files of a folder and of those below it. A link stands for what it leads to.
+
+    Args:
+        folder: where to look.
+        above: real paths of the folders that it is in.
+
+    Raises:
+        _LoopError: a link leads to one of them.
+        OSError: a folder cannot be read.
+    """
+    real = folder.resolve()
+    if real in above:
+        raise _LoopError(folder)
+    for place in sorted(folder.iterdir()):
+        if place.name.startswith(".") or place.name in _LEFT_OUT:
+            continue
+        if place.is_dir():
+            yield from _files_in(place, (*above, real))
+        elif place.is_file():
+            yield place
+
+
+def _too_much(sizes: Mapping[str, int]) -> str:
+    largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:3]
+    named = ", ".join(f"{path} with {sizes[path]:,} bytes" for path in largest)
+    more = " or more" if len(sizes) == MOST_LOOKED_AT else ""
+    return (
+        f"it has {len(sizes)}{more} files with {sum(sizes.values()):,} bytes, and the ConfigMap "
+        f"that takes them to the pods holds {MOST_FILES} with {MOST_BYTES:,}; the largest: {named}"
+    )
