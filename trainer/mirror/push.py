@@ -85,6 +85,7 @@ class Pusher:
         self._remote[step] = local[step]
         self._results_are_due = True
         self._remove_too_many(max(local))
+        self._remove_leftovers(max(local))
         self._note(newest_step=max(self._remote))
         return True
 
@@ -151,6 +152,20 @@ class Pusher:
             self._place.remove(f"{folder}/{store.MANIFEST_FILE}")  # first: it is whole or not there
             self._place.remove_folder(folder)
             del self._remote[step]
+
+    def _remove_leftovers(self, newest_local: int) -> None:
+        """Remove what is left of a copy or a removal that was cut and that nobody goes on with.
+
+        No reader takes it for a checkpoint. If it is the best one, it is copied again as a whole.
+        """
+        assert self._remote is not None
+        for name in self._place.names():
+            step = store.step_of(name)
+            if step is None or step >= newest_local or step in self._remote:
+                continue
+            # The process of a pod that is still ending may have completed it meanwhile.
+            if store.MANIFEST_FILE not in self._place.names(name):
+                self._place.remove_folder(name)
 
     def _val_loss(self, step: int) -> float | None:
         if not self._config.keep_best:

@@ -60,7 +60,7 @@ def test_mirror_keeps_checkpoints_by_the_volumes_rules(volume: Volume, remote: P
     for step in (10, 20, 30, 40):
         write_checkpoint(volume.root, step, val_loss=float(step))
         volume.push()
-    assert sorted(path.name for path in remote.iterdir()) == [
+    assert _names(remote) == [
         "step-00000010",  # the best one
         "step-00000030",
         "step-00000040",
@@ -112,6 +112,65 @@ def test_file_that_was_copied_is_not_sent_again(volume: Volume, remote: Path) ->
         pusher.push_next()
     assert pusher.push_next()
     assert sent == ["state.json", "layout.json", "tensors.bin", "tensors.bin"]
+
+
+def test_copy_that_was_overtaken_is_removed(volume: Volume, remote: Path, gate: Gate) -> None:
+    """A copy is cut, and the next start has a newer checkpoint: no copy is left half for ever."""
+    write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
+    gate.cut_after_bytes, gate.close_when_cut = WITHIN_THE_FIRST_PART, True
+    with pytest.raises(StoreError):
+        volume.push()
+    gate.open()
+    assert _names(remote) == ["step-00000010"]
+    write_checkpoint(volume.root, 20)
+    volume.push()
+    assert _names(remote) == ["step-00000020"]
+
+
+def test_removal_that_was_cut_is_finished_later(
+    volume: Volume, remote: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is killed between the manifest and the other files of an old checkpoint."""
+    for step in (10, 20):
+        write_checkpoint(volume.root, step)
+        volume.push()
+    write_checkpoint(volume.root, 30)
+    with monkeypatch.context() as patch:
+        patch.setattr(Place, "remove_folder", _be_killed)
+        with pytest.raises(KeyboardInterrupt):
+            volume.push()
+    assert _names(remote) == ["step-00000010", "step-00000020", "step-00000030"]
+    write_checkpoint(volume.root, 40)
+    volume.push()
+    assert _names(remote) == ["step-00000030", "step-00000040"]
+
+
+def test_best_checkpoint_half_copied_becomes_whole(
+    volume: Volume, remote: Path, gate: Gate
+) -> None:
+    """It is overtaken by a newer one, and has to be in the mirror all the same."""
+    best = write_checkpoint(volume.root, 10, val_loss=1.0, size_bytes=MANY_BYTES)
+    gate.cut_after_bytes, gate.close_when_cut = WITHIN_THE_FIRST_PART, True
+    with pytest.raises(StoreError):
+        volume.push()
+    gate.open()
+    newest = write_checkpoint(volume.root, 20, val_loss=2.0)
+    volume.push()
+    assert files_of(remote, 10) == best
+    assert files_of(remote, 20) == newest
+
+
+def test_copy_completed_by_another_process_stays(volume: Volume, remote: Path) -> None:
+    """The pod of the earlier start may still be ending, and complete its copy meanwhile."""
+    files = write_checkpoint(volume.root, 10)
+    pusher = volume.pusher()
+    assert pusher.push_next()
+    write_checkpoint(volume.root, 5)
+    write_checkpoint(remote, 5)
+    write_checkpoint(volume.root, 20)
+    assert pusher.push_next()
+    assert files_of(remote, 10) == files
+    assert sorted(remote_manifests(volume.place)) == [5, 10, 20]
 
 
 def test_damaged_checkpoint_is_never_copied(volume: Volume, remote: Path) -> None:
@@ -227,6 +286,14 @@ def test_metrics_that_could_not_be_copied_are_copied_later(
 
 def _refuse(*_: object) -> str:
     raise StoreError("away")
+
+
+def _be_killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_defaults_have_no_mirror() -> None:
