@@ -10,6 +10,7 @@ import os
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,20 +74,43 @@ class EventLog:
             if event is None:
                 break
             self._append(event)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
+        self._close_file()
 
     def _append(self, event: Event) -> None:
         try:
             line = to_line(event)
-            if self._descriptor is None:
-                self._descriptor = self._open()
-            written = os.write(self._descriptor, line)
+            written = self._put(line)
         except (OSError, ValueError) as error:  # ValueError: a number that is not finite
             self._failed(str(error))
             return
         if written < len(line):
             self._failed("the volume is full")
+
+    def _put(self, line: bytes) -> int:
+        """Write at the end of the file; returns how many bytes. Raises OSError.
+
+        A file that was opened before may be out of reach for ever while its name is not, as after
+        an NFS server has come back (ESTALE). So it is opened again after each error.
+        """
+        was_open = self._descriptor is not None
+        try:
+            return self._write_once(line)
+        except OSError:
+            self._close_file()
+            if not was_open:
+                raise
+        return self._write_once(line)
+
+    def _write_once(self, line: bytes) -> int:
+        if self._descriptor is None:
+            self._descriptor = self._open()
+        return os.write(self._descriptor, line)
+
+    def _close_file(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with suppress(OSError):  # an error of a write before, which was seen there
+                os.close(descriptor)
 
     def _open(self) -> int:
         path = self._path

@@ -109,6 +109,31 @@ def test_full_volume_costs_the_events_it_has_no_room_for(tmp_path: Path) -> None
     assert len(lines) == 1
 
 
+def test_file_that_became_stale_is_opened_again(tmp_path: Path) -> None:
+    """An NFS server that came back may know nothing of what was open; no event is lost by that.
+
+    A descriptor that can only read stands in for the stale one: it fails each write just so.
+    """
+    path, lines = tmp_path / "events.jsonl", list[str]()
+    log = EventLog(path, lines.append)
+    log.write(Name.SAVED, step=0)
+    deadline = time.monotonic() + 60
+    while not path.exists() or not path.read_bytes():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    opened = log._descriptor  # pyright: ignore[reportPrivateUsage]
+    assert opened is not None
+    only_reads = os.open(path, os.O_RDONLY)
+    os.dup2(only_reads, opened)
+    os.close(only_reads)
+    for step in (1, 2, 3):
+        log.write(Name.SAVED, step=step)
+    log.close()
+    events, _ = parse_events(path.read_bytes())
+    assert [event.step() for event in events] == [0, 1, 2, 3]
+    assert lines == []
+
+
 def test_volume_that_stands_still_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
