@@ -12,11 +12,12 @@ import errno
 import os
 import uuid
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 LARGEST_BYTES = 16 << 20
 OLD_FILES = 4
+_TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 
 
 class RotatingFile:
@@ -105,10 +106,25 @@ class RotatingFile:
         return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)
 
     def _give_way(self) -> None:
-        now = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        name = f"{self._path.name}.{now}-{uuid.uuid4().hex[:4]}"
+        name = f"{self._path.name}.{self._next_time():{_TIME_FORMAT}}-{uuid.uuid4().hex[:4]}"
         with suppress(FileNotFoundError):  # another process was faster
             self._path.rename(self._path.with_name(name))
-        old = sorted(self._path.parent.glob(f"{self._path.name}.*"), reverse=True)
-        for path in old[self._old_files :]:
+        for path in self._former()[self._old_files :]:
             path.unlink(missing_ok=True)
+
+    def _former(self) -> list[Path]:
+        """The files that gave way, the newest first."""
+        return sorted(self._path.parent.glob(f"{self._path.name}.*"), reverse=True)
+
+    def _next_time(self) -> datetime:
+        """Now, or just after the newest former file where the clock was ahead when it gave way.
+
+        The names tell which file is the oldest, and is removed first.
+        """
+        now = datetime.now(UTC)
+        for path in self._former():
+            text = path.name.removeprefix(f"{self._path.name}.").rpartition("-")[0]
+            with suppress(ValueError):  # a file of somebody else
+                newest = datetime.strptime(text, _TIME_FORMAT).replace(tzinfo=UTC)
+                return max(now, newest + timedelta(microseconds=1))
+        return now

@@ -5,10 +5,12 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from datetime import datetime, tzinfo
 from pathlib import Path
 
 import pytest
 
+from trainer.launch import rotating_file
 from trainer.launch.rotating_file import RotatingFile
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -26,6 +28,15 @@ for number in range(lines):
 """
 
 
+class ClockAhead(datetime):
+    """A clock that is a century ahead."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> ClockAhead:
+        now = super().now(tz)
+        return now.replace(year=now.year + 100, day=1)
+
+
 def test_old_files_give_way_and_the_newest_lines_stay(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "node-00000.log"
     file = RotatingFile(path, largest_bytes=100, old_files=2)
@@ -37,6 +48,25 @@ def test_old_files_give_way_and_the_newest_lines_stay(tmp_path: Path) -> None:
     lines = "".join(each.read_text() for each in files).splitlines()
     assert lines == [f"line {number:03}" for number in range(100 - len(lines), 100)]
     assert len(lines) > 22  # two full files, and what is in the newest
+
+
+def test_newest_lines_stay_after_a_clock_was_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files that gave way while it was ahead are older than their names say."""
+    path = tmp_path / "node-00000.log"
+    file = RotatingFile(path, largest_bytes=100, old_files=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(rotating_file, "datetime", ClockAhead)
+        for number in range(50):
+            file.append(f"line {number:03}\n".encode())
+    assert any(".21" in each.name for each in tmp_path.iterdir())  # it was in that century
+    for number in range(50, 100):
+        file.append(f"line {number:03}\n".encode())
+    files = [*sorted(tmp_path.glob("node-00000.log.*")), path]
+    lines = "".join(each.read_text() for each in files).splitlines()
+    assert lines == [f"line {number:03}" for number in range(100 - len(lines), 100)]
+    assert len(lines) > 22
 
 
 def test_a_later_start_appends_to_the_file(tmp_path: Path) -> None:
