@@ -221,6 +221,26 @@ def test_pod_that_comes_while_the_old_one_still_ends_counts_from_its_end_on() ->
     assert account.seconds[Kind.DOWN] == 0
 
 
+def test_two_pods_at_once_count_once() -> None:
+    """One still ends, on a machine whose clock is 30 s ahead, while its successor trains."""
+    told = Story(clock_error_ms=30_000)
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 100)
+    ending = (told.boot, told.boot_ms, told.clock_error_ms)
+    told.moves("second")
+    told.clock_error_ms = 0
+    told.starts(1000, 100, 100, 100)
+    training = (told.boot, told.boot_ms, told.clock_error_ms)
+    for _ in range(20):
+        told.trains(10, 200)
+        told.boot, told.boot_ms, told.clock_error_ms = ending
+        told.note(Name.ALIVE)
+        told.boot, told.boot_ms, told.clock_error_ms = training
+    told.finishes()
+    account = account_of(*parse_events(told.content))
+    assert abs(account.wall_seconds - told.now_ms / 1000) <= 30
+
+
 def hanging(*, reports: int, **last: Any) -> Story:
     told = Story()
     told.starts(1000, 100, 100, 100)
