@@ -5,12 +5,14 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from cli.check import SMI_SECONDS
 from cli.facts import Facts, parse_facts
 from infra.node.doctor_plan import Plan, SshTarget
 from infra.node.ssh_files import ssh_command
 
 SCRIPTS = Path(__file__).parent / "scripts"
-HOST_SECONDS = 30  # for all questions together; each has PROBE_SECONDS
+HOST_SECONDS = 30 + 2 * SMI_SECONDS
+"""For all questions together: each has PROBE_SECONDS, and nvidia-smi is asked twice in a row."""
 SSH_FAILED = 255  # exit status of ssh itself; other statuses are the remote command's
 # Words in the message of ssh, and the fix for each.
 SSH_FIXES = {

@@ -12,6 +12,9 @@ Status: TypeAlias = Literal["ok", "error", "warning", "not applicable", "not che
 
 PROBE_SECONDS = 3
 """Time limit of each question that a gather script asks. The questions are asked in parallel."""
+SMI_SECONDS = 30
+"""The same of a question to nvidia-smi. Without persistence mode the driver starts each GPU anew
+for it, which takes 1 to 3 s for each of them."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from cli.ask_host import SCRIPTS, answer_of_host, run_program
-from cli.check import PROBE_SECONDS
+from cli.check import PROBE_SECONDS, SMI_SECONDS
 from cli.doctor.agent_facts import agent_line
 from cli.doctor.build_facts import build_lines, builders_on_node
 from cli.facts import Facts, parse_facts
@@ -58,6 +58,7 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
     names = {urlsplit(expect.https_probe).hostname or ""} if fetches else set[str]()
     return {
         "PROBE_SECONDS": str(PROBE_SECONDS),
+        "SMI_SECONDS": str(SMI_SECONDS),
         "K3S_SERVICE": expect.service,
         "NODE_INTERFACE": expect.node_interface,
         "DATA_ROOT": expect.data_root,

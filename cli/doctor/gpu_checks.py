@@ -2,7 +2,7 @@
 
 import re
 
-from cli.check import Check, Fault, error, skip_unless, version_tuple, warning
+from cli.check import SMI_SECONDS, Check, Fault, error, skip_unless, version_tuple, warning
 from cli.doctor.host_checks import FAMILIES
 from cli.facts import Facts, NotSeenError
 from infra.in_cluster.xids import OF_THE_GPU, meaning_of
@@ -17,6 +17,7 @@ BLACKWELL_FIRST_ID = 0x2900
 BLACKWELL_DRIVER = (570, 0)
 BLACKWELL_CUDA = (12, 8)
 INFO_ROM = 14  # exit status of nvidia-smi: the infoROM is corrupted
+ENDED_BY_LIMIT = ("124", "137")  # exit status of `timeout`; 137 if it had to kill
 # Families of systems for which NVIDIA publishes a driver container (the GPU Operator's page
 # "Platform Support").
 DRIVER_CONTAINER = ("Debian", "RHEL")
@@ -101,8 +102,13 @@ def nvidia_smi(facts: Facts, expect: Expectations) -> Fault | str:
     status = facts.one("nvidia_smi")
     if status == "absent":
         return error("nvidia-smi is missing", "install nvidia-utils of the driver's version")
-    if status == "124":
-        return error("nvidia-smi hangs", "look for Xid lines in dmesg; often only a reboot helps")
+    if status in ENDED_BY_LIMIT:
+        return error(
+            f"nvidia-smi gave no answer in {SMI_SECONDS} s",
+            "systemctl enable --now nvidia-persistenced (without persistence mode the driver "
+            "starts each GPU anew each time); if that does not help, look for Xid lines in dmesg, "
+            "and reboot",
+        )
     if status == str(INFO_ROM):
         return error(
             "nvidia-smi ends with 14: the infoROM of a GPU is corrupted",
@@ -231,9 +237,9 @@ GPU_CHECKS = (
     Check("gpu-driver-version", gpu_driver_version),
     Check("gpu-generation", gpu_generation),
     Check("nouveau", nouveau),
-    Check("nvidia-smi", nvidia_smi),
-    Check("gpu-errors", gpu_errors),
-    Check("gpu-mig", gpu_mig),
+    Check("nvidia-smi", nvidia_smi, SMI_SECONDS),
+    Check("gpu-errors", gpu_errors, SMI_SECONDS),
+    Check("gpu-mig", gpu_mig, SMI_SECONDS),
     Check("container-toolkit", container_toolkit),
     Check("operator-system", operator_system),
 )

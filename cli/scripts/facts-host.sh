@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prints facts about this host, one a line: `name=value`, or `name?reason` for what cannot be seen.
-# Reads only. Slow questions run side by side; each has PROBE_SECONDS. No output holds a password.
+# Reads only. Slow questions run side by side; each has PROBE_SECONDS, and one to nvidia-smi has
+# SMI_SECONDS. No output holds a password.
 # May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
 # IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root),
 # NODE_INTERFACE (the network interface that k3s is to use).
@@ -8,7 +9,7 @@
 # Usage: facts-host.sh
 set -u
 
-: "${PROBE_SECONDS:?}" "${HTTP_PROBE:=}" "${HTTPS_PROBE:=}"
+: "${PROBE_SECONDS:?}" "${SMI_SECONDS:?}" "${HTTP_PROBE:=}" "${HTTPS_PROBE:=}"
 LC_ALL=C
 PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
@@ -19,6 +20,7 @@ fact() { printf '%s=%.900s\n' "$1" "$2"; }
 unseen() { printf '%s?%.900s\n' "$1" "$2"; }
 has() { command -v "$1" >/dev/null 2>&1; }
 limited() { timeout -k 1 "$PROBE_SECONDS" "$@" </dev/null 2>&1; }
+smi() { timeout -k 1 "$SMI_SECONDS" nvidia-smi "$@" --format=csv,noheader </dev/null 2>&1; }
 one_line() { tr '\n\r\t' '   ' | cut -c 1-600; }
 
 system() {
@@ -213,16 +215,17 @@ gpus() {
 
 nvidia_smi() {
   has nvidia-smi || { fact nvidia_smi absent && return; }
-  output=$(limited nvidia-smi --query-gpu=name,mig.mode.current --format=csv,noheader)
+  output=$(smi --query-gpu=name,mig.mode.current)
   status=$?
   fact nvidia_smi "$status"
   if [ "$status" = 0 ]; then
     printf '%s\n' "$output" | while read -r line; do fact gpu "$line"; done
     # Older drivers and smaller GPUs know neither of these; what they print then is no number.
-    limited nvidia-smi --query-gpu=index,ecc.errors.uncorrected.volatile.total \
-      --format=csv,noheader | while read -r line; do fact gpu_ecc "$line"; done
-    limited nvidia-smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure \
-      --format=csv,noheader | while read -r line; do fact gpu_rows "$line"; done
+    smi --query-gpu=index,ecc.errors.uncorrected.volatile.total |
+      while read -r line; do fact gpu_ecc "$line"; done &
+    smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure |
+      while read -r line; do fact gpu_rows "$line"; done
+    wait
   else
     fact nvidia_smi_says "$(printf '%s' "$output" | one_line)"
   fi

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.ask_host import SCRIPTS
-from cli.check import Result
+from cli.ask_host import HOST_SECONDS, SCRIPTS
+from cli.check import SMI_SECONDS, Result
 from cli.doctor.command import examine
 from cli.doctor.gather import clock_skew, gather, host_program
 from cli.facts import NotSeenError, parse_facts
@@ -165,6 +165,24 @@ def test_errors_of_gpus_come_from_the_driver_and_the_kernel(tmp_path: Path, read
     else:
         with pytest.raises(NotSeenError, match="dmesg cannot read"):
             facts.all("xid")
+
+
+def test_nvidia_smi_has_a_limit_of_its_own(tmp_path: Path) -> None:
+    """A stand-in notes the limit of each of its questions: the real one may need many seconds."""
+    asked = tmp_path / "asked"
+    stand_in = SMI.replace("case $*", f"tr '\\0' ' ' </proc/$PPID/cmdline >>{asked}\ncase $*")
+    (tmp_path / "nvidia-smi").write_text(stand_in)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    subprocess.run(
+        ["sh", "-s"],
+        input=host_program(HERE),
+        stdout=subprocess.DEVNULL,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+    assert asked.read_text().count(f"timeout -k 1 {SMI_SECONDS} nvidia-smi ") == 3
+    assert HOST_SECONDS > 2 * SMI_SECONDS
 
 
 LISTEN = f"""
