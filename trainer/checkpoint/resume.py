@@ -77,7 +77,7 @@ def find_checkpoint(
     root = config.run_dir / CHECKPOINTS_DIR
 
     def open_root() -> list[int]:
-        lock.acquire()
+        lock.acquire(say)
         root.mkdir(parents=True, exist_ok=True)
         store.remove_leftovers(root, say)
         return store.all_steps(root)

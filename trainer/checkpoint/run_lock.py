@@ -4,6 +4,10 @@ Two stacks may use one run name by mistake, and a rank 0 that lost its network m
 while its successor already trains. The file `<run>/run.lock` is held by an advisory lock while a
 run is being trained (which ends with the process), and holds the name of its owner. The owner reads
 it again before each checkpoint is put in place, which also works where locks do not.
+
+Where the file system has no locks, nothing keeps a second writer out: it becomes the owner. The one
+that it has displaced ends for good, because two that take the run from each other would never
+complete a checkpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +45,10 @@ class RunLock:
             "pid": os.getpid(),
         }
         self._descriptor: int | None = None
+        self._has_locks = True
 
-    def acquire(self) -> None:
-        """Become the owner.
+    def acquire(self, say: Callable[[str], None] = print) -> None:
+        """Become the owner; `say` is told if the file system has no locks.
 
         Raises:
             RetryableError: another process holds the lock.
@@ -57,7 +63,7 @@ class RunLock:
                 f"{os.getuid()}: give that user the right to read and write the run directory"
             ) from error
         deadline = time.monotonic() + self._wait_seconds
-        while not _locked(descriptor):
+        while not self._locked(descriptor):
             if time.monotonic() > deadline:
                 os.close(descriptor)
                 raise RetryableError(
@@ -67,24 +73,53 @@ class RunLock:
                 )
             time.sleep(_POLL_SECONDS)
         self._descriptor = descriptor
+        if not self._has_locks:
+            say(
+                f"warning: the file system of {self._path} has no locks, so nothing keeps a second "
+                "training of this run out. If one starts, it takes the run over, and this one ends "
+                "at its next checkpoint: give each stack a run_name of its own"
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(self._owner).encode() + b"\n", 0)
         fsync_file(self._path)
 
     def check(self) -> None:
-        """Raise RetryableError if another process has become the owner since `acquire`."""
+        """Do nothing while this process is the owner.
+
+        Raises:
+            RetryableError: another process has become the owner since `acquire`.
+            FatalError: the same, where no lock would make this process wait for that one.
+        """
         owner = self._read()
-        if owner.get("id") != self._owner["id"]:
-            raise RetryableError(
-                f"another process has taken over this run: {_who(owner)} owns {self._path}; "
-                "this process writes nothing more"
+        if owner.get("id") == self._owner["id"]:
+            return
+        text = f"another process has taken over this run: {_who(owner)} owns {self._path}"
+        if owner and not self._has_locks:
+            raise FatalError(
+                f"{text}. This is {_who(self._owner)}: it writes nothing more, and does not take "
+                "the run back, because the file system has no locks to keep the two apart. If two "
+                "stacks use the same run_name, give one of them another name; if the other process "
+                "is the next start of this run, there is nothing to do"
             )
+        raise RetryableError(f"{text}; this process writes nothing more")
 
     def release(self) -> None:
         """Let another process become the owner; does nothing where it was not acquired."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+    def _locked(self, descriptor: int) -> bool:
+        """Take the lock if it is free. A file system without locks counts as free."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            self._has_locks = False
+        return True
 
     def _read(self) -> dict[str, Any]:
         """What the file holds, not what this machine remembers of it.
@@ -98,18 +133,6 @@ class RunLock:
                 return dict(json.loads(file.read()))
         except (FileNotFoundError, ValueError, TypeError):
             return {}
-
-
-def _locked(descriptor: int) -> bool:
-    """Take the lock if it is free. A file system without locks counts as free."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-    return True
 
 
 def _who(owner: dict[str, Any]) -> str:

@@ -91,7 +91,7 @@ class Program:
         config, node = self._config, self._node
         config.program_dir.mkdir(parents=True, exist_ok=True)
         if node.rank == 0:
-            self._lock.acquire()
+            self._lock.acquire(self._output.say)
         self._reader = ProgressReader(self._pattern)
         self._reported, self._has_stepped, self._lines = None, False, 0
         self._has_said = self._is_ending = False

@@ -19,7 +19,7 @@ from tests.trainer.lab import (
     records,
     text_of_words,
 )
-from trainer.checkpoint import store
+from trainer.checkpoint import run_lock, store
 from trainer.checkpoint.resume import STATE_FORMAT, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
@@ -205,6 +205,48 @@ def test_a_writer_that_was_replaced_puts_nothing_in_place(tmp_path: Path) -> Non
     assert store.all_steps(tmp_path / "checkpoints") == []
     assert [*(tmp_path / "checkpoints").iterdir()] == []
     new.release()
+
+
+def take_locks_away(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The kernel answers with that error number, as on Lustre without `-o flock`."""
+
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(run_lock.fcntl, "flock", refuse)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_displaced_writer_without_locks_stays_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Two that take the run from each other would never complete a checkpoint."""
+
+    take_locks_away(monkeypatch, number)
+    said = list[str]()
+    monkeypatch.setenv("POD_NAME", "one-0")
+    first = RunLock(tmp_path)
+    first.acquire(said.append)
+    first.check()
+    assert len(said) == 1
+    assert f"the file system of {tmp_path}/run.lock has no locks" in said[0]
+    monkeypatch.setenv("POD_NAME", "two-0")
+    second = RunLock(tmp_path)
+    second.acquire(said.append)
+    with pytest.raises(FatalError, match=r"in pod two-0 owns .* in pod one-0: .* run_name"):
+        first.check()
+    second.check()
+
+
+def test_lost_lock_file_is_no_displacement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has removed it: nobody else writes the run, and the next start makes it again."""
+
+    take_locks_away(monkeypatch, errno.ENOSYS)
+    lock = RunLock(tmp_path)
+    lock.acquire()
+    (tmp_path / "run.lock").unlink()
+    with pytest.raises(RetryableError, match="an unknown process"):
+        lock.check()
 
 
 def test_all_shapes_must_fit(lab: Lab) -> None:
