@@ -122,6 +122,7 @@ class _Entrypoint:
             vitals=self._vitals,
             transport=self._transport,
             goodput=self._goodput,
+            mirror=self._mirror,
             pod_failures=self._pod_failures,
             in_common=in_common,
         )

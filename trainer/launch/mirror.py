@@ -1,9 +1,10 @@
-"""Starts the process that copies checkpoints to the mirror, and waits for it at the end."""
+"""Keeps the process that copies checkpoints to the mirror running, and waits for it at the end."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -11,11 +12,14 @@ from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.line_pipe import LinePipe
+from trainer.launch.local_ranks import killed_by
 from trainer.launch.messages import RUN_KEY_VARIABLE
 from trainer.launch.node_output import NodeOutput
 from trainer.mirror.status import read_status
 from trainer.program.carry import own_command
 
+AGAIN_SECONDS = 10.0
+"""From the end of a process that was not to end to the start of the next one."""
 _LAST_LINES_SECONDS = 1.0
 
 
@@ -36,6 +40,7 @@ class MirrorProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: LinePipe | None = None
         self._lifeline = -1
+        self._again_at: float | None = None  # None: nobody has seen it end
 
     def pids(self) -> list[int]:
         """The id of the process, if one runs."""
@@ -48,6 +53,7 @@ class MirrorProcess:
         if self._process is not None and self._process.returncode == ExitCode.FATAL:
             return  # it has said why, and would say it again
         self._close_pipes()
+        self._again_at = None
         read_end, self._lifeline = os.pipe()  # see trainer/launch/lifeline.py
         environment = {**os.environ, LIFELINE_VARIABLE: "stdin"}
         environment.pop(RUN_KEY_VARIABLE, None)
@@ -65,6 +71,21 @@ class MirrorProcess:
             os.close(read_end)
             if self._pipe is not None:
                 self._pipe.start()
+
+    def poll(self) -> None:
+        """Start the process again, after a pause, where it has ended while the ranks run."""
+        if self._process is None or (code := self._process.poll()) is None:
+            return
+        if self._again_at is None:
+            self._again_at = time.monotonic() + AGAIN_SECONDS
+            how = killed_by(-code) if code < 0 else f"ended with exit status {code}"
+            then = f"it is started again in {AGAIN_SECONDS:.0f} s"
+            if code == ExitCode.FATAL:
+                then = "nothing is copied before the next start of this pod"
+            self._output.say(f"warning: the process of the mirror {how}; {then}")
+        elif time.monotonic() >= self._again_at:
+            with suppress(OSError):  # the ranks train on, and it is tried again
+                self.ensure_running()
 
     def finish(self) -> None:
         """Let it copy what is left, for at most `checkpoint.mirror_wait_seconds`, and end it."""

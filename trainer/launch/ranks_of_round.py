@@ -14,6 +14,7 @@ from trainer.launch.goodput_line import GoodputLine
 from trainer.launch.hang_watch import HangWatch
 from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.membership import Round, RoundMember
+from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node
 from trainer.launch.pod_failures import PodFailures
 from trainer.launch.rank_environment import rank_environment
@@ -45,6 +46,7 @@ class NodeParts:
     vitals: Vitals
     transport: TransportWatch
     goodput: GoodputLine
+    mirror: MirrorProcess
     pod_failures: PodFailures
     in_common: Mapping[str, str]
 
@@ -149,6 +151,7 @@ class _RunningRanks:
             else:
                 parts.stall.tell(states, self._watch.still_seconds)
         parts.goodput.poll()
+        parts.mirror.poll()
         self._refused = parts.transport.poll(has_stepped) or self._refused
 
     def _look_for_failures(self) -> None:

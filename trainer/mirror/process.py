@@ -10,10 +10,11 @@ import threading
 import time
 
 from trainer.config import RunConfig
-from trainer.launch.exit_codes import ExitCode
+from trainer.launch.exit_codes import ExitCode, FatalError
 from trainer.launch.lifeline import follow_entrypoint, started_by_entrypoint
 from trainer.mirror.place import StoreError
 from trainer.mirror.push import Pusher, mirror_place
+from trainer.mirror.status import note_problem
 
 _POLL_SECONDS = 2.0
 _PAUSES_SECONDS = (2.0, 5.0, 15.0, 30.0)  # after the first, second ... failure in a row
@@ -24,13 +25,21 @@ def run_mirror(config: RunConfig) -> ExitCode:
 
     Started by hand it copies what there is, and ends. The entrypoint ends it by force where the
     store does not let it finish: see trainer/launch/mirror.py.
+
+    Raises:
+        FatalError: no installed library reaches the mirror; the run's mirror.json says so, too.
     """
     finish = threading.Event()
     if started_by_entrypoint():
         follow_entrypoint(finish.set)
     else:
         finish.set()
-    pusher = Pusher(config.checkpoint, config.run_dir, mirror_place(config), _say)
+    try:
+        place = mirror_place(config)
+    except FatalError as error:
+        note_problem(config.run_dir, str(error))
+        raise
+    pusher = Pusher(config.checkpoint, config.run_dir, place, _say)
     failures = 0
     while True:
         is_finishing = finish.is_set()

@@ -56,6 +56,13 @@ def write_status(run_dir: Path, status: MirrorStatus) -> None:
     write_json(run_dir / STATUS_FILE, asdict(status))
 
 
+def note_problem(run_dir: Path, problem: str) -> None:
+    """Write into the status of a run why its mirror cannot go on."""
+    status = read_status(run_dir)
+    status.set_problem(problem)
+    write_status(run_dir, status)
+
+
 def step_being_copied(run_dir: Path) -> int | None:
     """The checkpoint that must stay on the volume until it is in the mirror."""
     return read_status(run_dir).copying_step

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
 
 from tests.gate import Gate
-from tests.trainer.lab import Lab, free_port, last_step, losses
+from tests.trainer.lab import (
+    Lab,
+    free_port,
+    is_running,
+    last_step,
+    losses,
+    processes_below,
+    wait_for,
+)
 from trainer.checkpoint.verified_words import BY_MIRROR, BY_START, Verified, read_verified
 from trainer.mirror.status import read_status
 
@@ -37,6 +49,35 @@ def test_run_goes_on_from_the_mirror_where_the_volume_is_empty(
     assert "fetching step 6 from the mirror" in lab.logs()
     assert Verified(6, BY_START) in map(read_verified, lab.logs().splitlines())
     assert losses(second) == losses(whole)
+
+
+def test_mirror_process_that_dies_is_started_again(lab: Lab) -> None:
+    """In the same round of the ranks, which may go on for weeks."""
+    run = lab.config(
+        train__max_steps=1_000_000,
+        train__decay_steps=200,
+        checkpoint__interval=20,
+        train__spare_processes=False,
+        checkpoint__mirror=f"file://{lab.root}/mirror",
+    )
+    pod = lab.execute_entrypoint(run, 0, 1, 1, free_port())
+    copied = lambda: read_status(run.run_dir).newest_step or 0  # noqa: E731
+    wait_for("a copy", lambda: copied() > 0, 120, lab)
+    (mirror,) = [pid for pid in processes_below(pod.pid) if is_mirror(pid)]
+    os.kill(mirror, signal.SIGKILL)
+    wait_for("the end of the process", lambda: not is_running(mirror), 60, lab)
+    step = copied()
+    wait_for("a copy by the next process", lambda: copied() > step, 120, lab)
+    said = "warning: the process of the mirror was killed by SIGKILL"
+    assert said in lab.node_log(0).read_text()
+    assert "round 2" not in lab.node_log(0).read_text()
+
+
+def is_mirror(pid: int) -> bool:
+    """Whether the process is the one that copies."""
+    with suppress(OSError):
+        return b"\0mirror\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def test_store_that_is_away_costs_no_step(
