@@ -176,8 +176,10 @@ class _Entrypoint:
                 return self._fail(report)
             before, newest = newest, self._work.newest()
             has_progress = newest > before
-            if has_progress and report.code == ExitCode.PREEMPTED:
-                failures = 0  # the ranks have saved, as they were asked to
+            was_asked = report.code == ExitCode.PREEMPTED
+            if was_asked and (has_progress or self._work.is_our_trainer):
+                # The ranks have saved, as they were asked to, or had nothing to save yet.
+                failures = 0 if has_progress else failures
                 continue
             failures = 1 if has_progress else failures + 1
             if failures > self._config.train.max_restarts:

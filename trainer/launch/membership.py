@@ -111,6 +111,10 @@ class RoundMember:
         """Tell node 0 that a rank of this node has failed, before its other ranks have ended."""
         self._line.send(Failing())
 
+    def report_stopped(self, report: ExitReport) -> None:
+        """Tell node 0 that the ranks of this node end now, before the others lose them."""
+        self._line.send(Ended(int(report.code), report.reason))
+
     def leave(self, report: ExitReport) -> None:
         """Report how the ranks of this node ended, and close the connection."""
         self._line.send(Ended(int(report.code), report.reason))

@@ -26,6 +26,7 @@ class OwnTrainer:
     """The ranks tell by status files how far they are; rank 0 writes the marker of the end."""
 
     how_to_go_on = "raise train.max_steps to go on"
+    is_our_trainer = True
 
     def __init__(
         self,

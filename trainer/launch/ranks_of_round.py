@@ -95,6 +95,7 @@ class _RunningRanks:
         self._parts, self._member, self._ranks = parts, member, ranks
         self._watch = HangWatch(parts.node.rank, here.first_rank, ranks.pids(), parts.status)
         self._is_stopping = self._have_stepped = self._is_failing = self._is_ending = False
+        self._stopped: ExitReport | None = None  # this pod is to end before the first step
         self._lost: ExitReport | None = None  # another node ends the round
         self._overdue: ExitReport | None = None  # a rank of this node waits for too long
         self._refused: ExitReport | None = None  # this node's own reason to end the run
@@ -121,13 +122,23 @@ class _RunningRanks:
         return report
 
     def _has_failed(self) -> bool:
-        reasons = (self._lost, self._overdue, self._refused)
+        reasons = (self._stopped, self._lost, self._overdue, self._refused)
         return self._is_failing or any(reason is not None for reason in reasons)
 
     def _pass_a_stop_on(self) -> None:
-        """The ranks save and end, as this pod is to end or as the nodes gather anew."""
-        regroups_for = self._member.regroups_for if self._member is not None else ""
+        """The ranks save and end, as this pod is to end or as the nodes gather anew.
+
+        Before the first step they have nothing to save, and end at once. The other nodes hear of
+        it one look earlier: they would take ranks that they have lost for a failure.
+        """
+        member = self._member
+        regroups_for = member.regroups_for if member is not None else ""
         if self._is_stopping or not (self._parts.stop.requested or regroups_for):
+            return
+        work = self._parts.work
+        if member is not None and work.is_our_trainer and not (work.poll() or self._has_failed()):
+            self._stopped = ExitReport(ExitCode.PREEMPTED, "asked to stop before its first step")
+            member.report_stopped(self._stopped)
             return
         if regroups_for:
             self._parts.say(f"{regroups_for}: all save, and start again together")
@@ -175,11 +186,18 @@ class _RunningRanks:
         if self._has_failed() and not self._is_ending:
             self._is_ending = True
             self._parts.work.ends()
-            self._parts.events.write(Name.FAILING)
+            if self._stopped is None:
+                self._parts.events.write(Name.FAILING)
 
     def _report(self) -> ExitReport:
         report = self._parts.work.report()
         self._parts.status.clear()
+        if self._stopped is not None and report.code == ExitCode.RETRYABLE:
+            report = self._stopped
+        if self._lost is None and report.code == ExitCode.RETRYABLE and self._member is not None:
+            # The ranks may have ended before this node has read that another one was stopped.
+            last = self._member.poll_lost()
+            self._lost = last if last is not None and last.code == ExitCode.PREEMPTED else None
         if self._lost is not None and report.code != ExitCode.FATAL:
             report = self._lost
         if self._overdue is not None and report.code == ExitCode.RETRYABLE:

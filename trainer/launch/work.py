@@ -19,6 +19,9 @@ class Work(Protocol):
 
     how_to_go_on: str
     """What the user has to do so that a finished run goes on."""
+    is_our_trainer: bool
+    """Whether our trainer runs: its ranks have nothing to save before their first step, and say
+    that they were stopped only if they were asked to. Nobody knows that of a program."""
 
     def prepare(self, environment: Mapping[str, str]) -> None:
         """Called before the nodes gather for a round.

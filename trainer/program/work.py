@@ -50,6 +50,7 @@ class Program:
     """Starts the program's processes and reads how far it is."""
 
     how_to_go_on = "change program.command, the program's files or its image to go on"
+    is_our_trainer = False
 
     def __init__(
         self,

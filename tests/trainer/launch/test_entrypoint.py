@@ -38,6 +38,7 @@ from trainer.launch.node import Node, node_from_environment
 from trainer.launch.own_trainer import combine_exit_reports
 from trainer.launch.run_log import log_path
 from trainer.launch.status_files import ExitReport, StatusFiles
+from trainer.watch.beat import Phase, read_beat
 
 LIMIT_SECONDS = 60  # for what has to happen, on a busy machine too
 LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
@@ -161,6 +162,34 @@ def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
     wait_for("the next start", lambda: last_step(run) > trained, 60, lab)
     assert f"continuing after step {trained} " in lab.logs()
     assert_stopped_and_as_if_uninterrupted(lab, run, nodes, ENDLESS)
+
+
+def test_pod_evicted_before_first_step_costs_nothing(lab: Lab) -> None:
+    """Its ranks end at once, and the other node hears why before its own ranks fail by that."""
+    accident = Accident("slow forward", 1, str(lab.root / "slow"), LIMIT_SECONDS)
+    accident.begin()
+    run = lab.config(train__max_restarts=0, train__spare_processes=False)
+    port = free_port()
+
+    def start(node: int) -> Forked:
+        return lab.start_entrypoint(run, node, 2, 1, port, accidents=[accident])
+
+    nodes = [start(node) for node in range(2)]
+
+    def computes() -> bool:
+        seen = read_beat(StatusFiles(lab.ready_dir(1)).beat_file(0))
+        return seen is not None and seen.phase == Phase.PASSES
+
+    wait_for("the pass before the first step", computes, LIMIT_SECONDS, lab)
+    nodes[1].terminate()
+    assert nodes[1].wait(timeout=LIMIT_SECONDS) == ExitCode.PREEMPTED, lab.logs()
+    accident.end()
+    nodes[1] = start(1)
+    wait_for("the done marker", (run.run_dir / "done.json").exists, LIMIT_SECONDS, lab)
+    said = lab.logs()
+    assert "round 1 is lost: node 1: asked to stop before its first step" in said
+    assert "restart 1 of" not in said
+    assert "was ended by SIGTERM" not in said
 
 
 @pytest.mark.in_depth
