@@ -221,6 +221,7 @@ def _record(
     """On rank 0: a record of the metrics, and a line or the bar for people."""
     if run.metrics_log is None:
         return
+    BEAT.phase(Phase.SAVE)  # the volume may take its time
     metrics = StepMetrics.of(
         step=step,
         loss=measured.loss,

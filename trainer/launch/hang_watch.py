@@ -24,6 +24,10 @@ LOOK_SECONDS = 0.5
 """Seconds between two looks at the ranks."""
 ANSWER_SECONDS = 2.0
 """Seconds that the ranks have to write down where they are, after they were asked."""
+KNOWN_STEPS = 5
+"""A rank that is alone has to have made so many steps before it may be ended for one of them."""
+COMPUTES = (Phase.PASSES, Phase.UPDATE, Phase.AGREEMENT, Phase.REPORT)
+"""Where a rank only computes, and waits neither for a volume nor for a compiler."""
 OVERDUE_SECONDS = 5.0
 """Torch ends a rank at its limit for a collective; it has so many seconds more to do so."""
 
@@ -36,6 +40,7 @@ class _Rank:
     seen: Seen | None = None
     moved_at: float = 0.0
     stepped_at: float = 0.0
+    known_steps: int = 0
     steps_seconds: deque[float] = field(default_factory=lambda: deque[float](maxlen=20))
 
     def look(self, seen: Seen | None, now: float) -> None:
@@ -45,7 +50,9 @@ class _Rank:
             self.moved_at = now
         if self.seen is None or seen.step != self.seen.step:
             if self.seen is not None and self.seen.step != NO_STEP:
-                self.steps_seconds.append((now - self.stepped_at) / (seen.step - self.seen.step))
+                steps = seen.step - self.seen.step
+                self.steps_seconds.append((now - self.stepped_at) / steps)
+                self.known_steps += steps
             self.stepped_at = now
         self.seen = seen
 
@@ -71,12 +78,42 @@ class _Rank:
         limit = seen.longest_wait_seconds + OVERDUE_SECONDS
         return seen.phase != Phase.EVALUATION and now - self.moved_at > limit
 
+    def is_stuck(self, now: float) -> bool:
+        """Whether a rank that is alone, so that no other one waits for it, computes for too long.
+
+        Never where that may be usual: its first steps may compile, and data, an evaluation and a
+        save may take longer than any step.
+        """
+        seen = self.seen
+        if seen is None or seen.phase not in COMPUTES or not seen.longest_wait_seconds:
+            return False
+        if self.known_steps < KNOWN_STEPS:
+            return False
+        # The mean: a GPU may be some steps behind, and then one step waits for all of them.
+        usual = USUAL_STEPS * statistics.fmean(self.steps_seconds)
+        return now - self.moved_at > max(seen.longest_wait_seconds, usual) + OVERDUE_SECONDS
+
 
 class HangWatch:
     """Looks at the ranks of one round."""
 
-    def __init__(self, node: int, first_rank: int, pids: Sequence[int], status: StatusFiles):
-        """`first_rank`: of this node; `pids`: of its ranks, in their order."""
+    def __init__(
+        self,
+        node: int,
+        first_rank: int,
+        pids: Sequence[int],
+        status: StatusFiles,
+        is_alone: bool = False,
+    ):
+        """
+        Args:
+            node: of the ranks.
+            first_rank: of this node.
+            pids: of its ranks, in their order.
+            status: the files of this node.
+            is_alone: whether the round has one rank, which waits in no collective.
+        """
+        self._is_alone = is_alone
         self._node, self._first_rank, self._status = node, first_rank, status
         self._ranks = [_Rank(pid) for pid in pids]
         self._looked_at = float("-inf")
@@ -120,6 +157,14 @@ class HangWatch:
                     f"rank {state.rank} has waited for {now - rank.moved_at:.0f} s in "
                     f"{collective_words(state)}, longer than train.timeout_seconds "
                     f"({rank.seen.longest_wait_seconds})"
+                )
+            if self._is_alone and rank.is_stuck(now) and not self._status.is_saving(local_rank):
+                assert rank.seen is not None
+                return (
+                    f"rank {self._first_rank} has not come further for {now - rank.moved_at:.0f} s "
+                    f"in {rank.seen.phase.words} of step {rank.seen.step + 1}, longer than "
+                    f"train.timeout_seconds ({rank.seen.longest_wait_seconds}) and than "
+                    f"{USUAL_STEPS} usual steps"
                 )
         return ""
 

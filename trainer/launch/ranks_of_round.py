@@ -93,7 +93,9 @@ class _RunningRanks:
         self, parts: NodeParts, here: Round, member: RoundMember | None, ranks: LocalRanks
     ) -> None:
         self._parts, self._member, self._ranks = parts, member, ranks
-        self._watch = HangWatch(parts.node.rank, here.first_rank, ranks.pids(), parts.status)
+        self._watch = HangWatch(
+            parts.node.rank, here.first_rank, ranks.pids(), parts.status, here.world_size == 1
+        )
         self._is_stopping = self._have_stepped = self._is_failing = self._is_ending = False
         self._stopped: ExitReport | None = None  # this pod is to end before the first step
         self._lost: ExitReport | None = None  # another node ends the round
@@ -168,7 +170,7 @@ class _RunningRanks:
     def _look_for_failures(self) -> None:
         """Where a rank or another node has failed, the others hear of it and the ranks end.
 
-        So it is where a rank has been in one collective for longer than it may be.
+        So it is where a rank has been in one collective, or alone in one step, for too long.
         """
         member = self._member
         if member is not None:

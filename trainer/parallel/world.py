@@ -110,10 +110,11 @@ class World:
         """From now on a collective waits at most so long for the other ranks.
 
         With NCCL torch holds it. The limit of a gloo group is fixed when the group is made, so the
-        entrypoint holds it there, by what this rank tells (trainer/launch/hang_watch.py).
+        entrypoint holds it there, by what this rank tells (trainer/launch/hang_watch.py). It also
+        watches a rank that is alone, which has no collectives, while it computes.
         """
+        BEAT.bound_waits(timeout_seconds)
         if self.has_group:
-            BEAT.bound_waits(timeout_seconds)
             # Not public, but the one way to it; torch's version is pinned.
             _set_pg_timeout(timedelta(seconds=timeout_seconds))
 

@@ -112,6 +112,27 @@ def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(
     assert (event.values["rank"], event.values["node"]) == (None, 2)
 
 
+def test_single_rank_that_hangs_starts_again(lab: Lab, tmp_path: Path) -> None:
+    """No other rank waits for it, so its entrypoint alone can see that it makes no step."""
+    accident = Accident("lock never given", 0, str(tmp_path / "locked"))
+    slow = Accident("slow forward", 0, str(tmp_path / "slow"), 0.1)  # 4 times in each step
+    slow.begin()  # or a fast machine could make all its steps between two looks
+    run = lab.config(**{**ENDLESS, "train__timeout_seconds": 5})
+    lab.start_entrypoint(run, 0, 1, 1, free_port(), accidents=[accident, slow])
+    wait_for("12 steps", lambda: last_step(run) > 12, 120, lab)
+    accident.begin()
+    begun = "] round 2: 1 node(s)"
+    wait_for("the next round", lambda: begun in lab.node_log(0).read_text(), 120, lab)
+    assert re.search(
+        r"\] training stopped: rank 0 has not come further for \d+ s in the forward and backward "
+        r"pass of step \d+, longer than train\.timeout_seconds \(5\)",
+        lab.node_log(0).read_text(),
+    )
+    accident.end()
+    step = last_step(run)
+    wait_for("further steps", lambda: last_step(run) not in range(step + 10), 120, lab)
+
+
 @pytest.mark.parametrize("nodes", [1, in_depth(2)])
 def test_hang_ends_after_the_limit_of_training(lab: Lab, stopped: list[int], nodes: int) -> None:
     """train.timeout_seconds holds with gloo, too. The limit of a gloo group is fixed when it is

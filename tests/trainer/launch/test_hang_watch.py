@@ -96,6 +96,60 @@ def test_an_evaluation_and_a_save_have_longer(node: Node, phase: Phase) -> None:
     assert 60 < after < 65
 
 
+class Lonely(Node):
+    """One rank, which no other one waits for."""
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
+        super().__init__(directory, monkeypatch)
+        (self.beat,) = self.beats = [Beat()]
+        self.beat.share(self.status.beat_file(0))
+        self.watch = HangWatch(0, 0, [os.getpid()], self.status, is_alone=True)
+
+    def told_within(self, seconds: float) -> list[float]:
+        """Nothing is asked for here but the end."""
+        begin = self.now
+        while self.now < begin + seconds:
+            self.now += 0.1
+            self.watch.poll(self.now)
+        return []
+
+
+@pytest.fixture
+def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lonely:
+    node = Lonely(tmp_path, monkeypatch)
+    node.beat.bound_waits(60)
+    return node
+
+
+def test_single_rank_that_hangs_is_ended(lonely: Lonely) -> None:
+    """Nobody waits for it in a collective, so its own steps tell what is usual."""
+    lonely.steps(6, seconds=1)
+    lonely.beat.phase(Phase.PASSES)
+    assert 65 < overdue_after(lonely) < 68
+    assert re.fullmatch(
+        r"rank 0 has not come further for 6\d s in the forward and backward pass of step 6, longer "
+        r"than train\.timeout_seconds \(60\) and than 5 usual steps",
+        lonely.watch.overdue(lonely.now),
+    )
+
+
+def test_single_rank_with_slow_steps_has_five(lonely: Lonely) -> None:
+    lonely.steps(6, seconds=30)
+    lonely.beat.phase(Phase.PASSES)
+    assert 150 < overdue_after(lonely) < 158
+
+
+@pytest.mark.parametrize("case", ["in its first steps", "data", "an evaluation", "a save", "wrote"])
+def test_single_rank_may_take_its_time(lonely: Lonely, case: str) -> None:
+    """It may compile, or wait for a volume."""
+    lonely.steps(3 if case == "in its first steps" else 6, seconds=1)
+    phases = {"data": Phase.DATA, "an evaluation": Phase.EVALUATION, "a save": Phase.SAVE}
+    lonely.beat.phase(phases.get(case, Phase.PASSES))
+    if case == "wrote":  # in the background
+        lonely.status.mark_saving(0, True)
+    assert overdue_after(lonely) >= 600
+
+
 def overdue_after(node: Node) -> float:
     """After how many seconds a rank has waited for too long; 600: it never does."""
     begin = node.now
