@@ -13,7 +13,8 @@ from typing import IO, Any, cast
 from urllib.parse import unquote, urlencode, urljoin, urlsplit
 
 import urllib3
-from urllib3.util import Retry, Timeout, make_headers
+from urllib3.exceptions import LocationParseError
+from urllib3.util import Retry, Timeout, make_headers, parse_url
 
 from infra.image.registry.login import DOCKER_HUB, Login, host_of
 from infra.image.registry.proxies import proxy_of
@@ -22,6 +23,7 @@ DOCKER_HUB_SERVER = "registry-1.docker.io"
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 300  # a registry reads a layer of gigabytes once more before it says yes
 BLOCK_BYTES = 1 << 20
+USUAL_PORTS = {"https": 443, "http": 80}
 PASSING = (429, 500, 502, 503, 504)  # what a registry answers by one of these is over soon
 
 
@@ -130,7 +132,7 @@ class Connection:
 
     def _is_own(self, url: str) -> bool:
         """Whether it may see the login: a place to upload to may be another host's."""
-        return urlsplit(url).netloc == self._host
+        return _origin(url) == _origin(self._base)
 
     def _log_in(self, challenge: str) -> None:
         login = self._access.login
@@ -221,6 +223,16 @@ def _pool(access: Access, url: str) -> urllib3.PoolManager:
         proxy_ssl_context=context,
         **common,
     )
+
+
+def _origin(url: str) -> tuple[str | None, str | None, int | None] | None:
+    """Scheme, host and port, of which one server may be written in several ways: a host with
+    capitals, and without the usual port. None: it is no address."""
+    try:
+        parts = parse_url(url)
+    except LocationParseError:
+        return None
+    return parts.scheme, parts.host, parts.port or USUAL_PORTS.get(parts.scheme or "")
 
 
 def _reason(error: BaseException) -> BaseException:

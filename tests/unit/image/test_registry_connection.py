@@ -1,0 +1,79 @@
+"""Which addresses get the login of a registry: its own, however they are written."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import urllib3
+
+from infra.image.registry import connection
+from infra.image.registry.connection import Access, Connection, RegistryError
+from infra.image.registry.login import Login
+
+HOST = "registry.example.org"
+LOGIN = Login("me", "hunter2")
+
+
+@dataclass
+class Pool:
+    """Stands in for the connections to a registry, which asks for a login by HTTP Basic."""
+
+    seen: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+
+    def request(self, method: str, url: str, **more: Any) -> urllib3.HTTPResponse:
+        is_known = "authorization" in {name.lower() for name in more["headers"]}
+        self.seen.append((url, is_known))
+        challenge = {"WWW-Authenticate": 'Basic realm="registry"'}
+        status = 202 if is_known else 401
+        return urllib3.HTTPResponse(b"no body", headers=challenge, status=status)
+
+
+Uploads = Callable[[str, str], Pool]
+
+
+@pytest.fixture
+def upload_to(monkeypatch: pytest.MonkeyPatch) -> Uploads:
+    """Asks a place to upload to, as the registry's answer names it."""
+
+    def ask(repository: str, place: str) -> Pool:
+        pool = Pool()
+        monkeypatch.setattr(connection, "_pool", lambda *_: pool)
+        server = Connection(Access(repository, LOGIN))
+        answer = server.ask("PATCH", place)
+        server.expect(answer, "take a layer", 202)
+        return pool
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("Registry.Example.org", HOST),
+        (f"{HOST}:443", HOST),
+        (HOST, f"{HOST}:443"),
+        (f"{HOST}:5000", "Registry.example.org:5000"),
+    ],
+)
+def test_upload_place_gets_login_however_written(host: str, named: str, upload_to: Uploads) -> None:
+    """A registry names the place by the usual form of its host. It got no login there if
+    imageRepository has another form, and `up` said that the registry refuses the login."""
+    place = f"https://{named}/v2/team/trainer/blobs/uploads/1"
+    assert upload_to(f"{host}/team/trainer", place).seen[-1] == (place, True)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "https://elsewhere.example.org/v2/x",
+        f"https://{HOST}:8443/v2/x",
+        f"http://{HOST}/v2/x",
+        f"https://{HOST}:none/v2/x",
+    ],
+)
+def test_login_stays_with_its_registry(place: str, upload_to: Uploads) -> None:
+    """Another host, another port, a connection without TLS, and what is no address."""
+    with pytest.raises(RegistryError) as refused:
+        upload_to(f"{HOST}/team/trainer", place)
+    assert LOGIN.password not in str(refused.value)
