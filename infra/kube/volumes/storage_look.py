@@ -163,13 +163,16 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
                 f"because a claim cannot change it. Set {is_now} again, or another namespace for a "
                 "claim of its own"
             )
-    size = str(capacity.get("storage") or "")
-    if size and needs.size and amount(needs.size) < amount(size):
-        found.problems.append(
-            f"{needs.size_key}: {needs.size!r} cannot be used for {held} on a volume of {size}, "
-            f"because a claim can only grow. Set at least {size}"
-        )
+    # The volume may be larger than what the claim asks for: many drivers have a smallest size. A
+    # size between the two takes back a growth that the driver could not make.
+    volume = str(capacity.get("storage") or "")
     asked = str(part(spec, "resources", "requests").get("storage") or "")
+    is_less = bool(asked and needs.size) and amount(needs.size) < amount(asked)
+    if is_less and volume and amount(needs.size) <= amount(volume):
+        found.problems.append(
+            f"{needs.size_key}: {needs.size!r} cannot be used for {held} and asks for {asked}, "
+            f"because a claim can only grow. Set at least {asked}"
+        )
     if not needs.can_grow and asked and amount(needs.size) > amount(asked):
         found.problems.append(
             f"{needs.size_key}: {needs.size!r} cannot be used for {held} and asks for {asked}, "
