@@ -10,6 +10,7 @@ from infra.dependencies import dependencies
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.labels import content_hash, metadata
 from infra.objects import KubernetesResource, Manifest, helm_release, kubernetes_object
+from infra.platform.gpu_operator_definitions import chart_definitions
 from infra.platform.gpu_operator_values import CA_CONFIG_MAP, NAMESPACE
 from infra.platform.kubectl import Kubectl
 from infra.settings.gpu_chart import ChartSource
@@ -105,8 +106,9 @@ class GpuOperator(pulumi.ComponentResource):
         self, name: str, args: GpuOperatorArgs, inside: pulumi.ResourceOptions
     ) -> list[pulumi.Resource]:
         """What the release's pods use, and the note of what was in the cluster before them."""
+        definitions = {"CRDS": " ".join(chart_definitions(args.version))}
         made: list[pulumi.Resource] = [
-            self._command(f"{name}-cleanup", "gpu-operator-cleanup.sh", args, {}, inside)
+            self._command(f"{name}-cleanup", "gpu-operator-cleanup.sh", args, definitions, inside)
         ]
         if args.ca_bundle:
             trusted: Manifest = {"apiVersion": "v1", "kind": "ConfigMap"}

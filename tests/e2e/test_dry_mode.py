@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.platform.gpu_operator_definitions import chart_definitions
 from tests.crds import definition
 from tests.e2e.lab import Lab
 from tests.unit.run_script import run
 
 CRD, OTHERS = "clusterpolicies.nvidia.com", "nodefeatures.nfd.k8s-sigs.io"
+CRDS = " ".join(chart_definitions("v26.3.3"))
 BROUGHT = (CRD, "nodefeaturerules.nfd.k8s-sigs.io")
 LABEL, ANNOTATION = "nvidia.com/gpu.count", "nvidia.com/gpu-driver-upgrade-enabled"
 NAMESPACE = "gpu-operator"
@@ -28,7 +30,8 @@ def define(lab: Lab, name: str) -> None:
 def cleanup(lab: Lab, action: str, **more: str) -> str:
     """Output of the script."""
     kubectl = shlex.join(lab.cluster.kubectl)
-    done = run("gpu-operator-cleanup.sh", action, KUBECTL=kubectl, NAMESPACE=NAMESPACE, **more)
+    variables = {"KUBECTL": kubectl, "NAMESPACE": NAMESPACE, "CRDS": CRDS}
+    done = run("gpu-operator-cleanup.sh", action, **variables, **more)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

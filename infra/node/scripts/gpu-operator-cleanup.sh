@@ -1,16 +1,17 @@
 #!/bin/sh
-# create: notes at the namespace which CRDs of the operator's kinds are there before its release.
-# delete: takes away what it leaves behind when its release is gone: its CRDs and those of the node
-# feature discovery that its chart brings (Helm keeps CRDs), but none of before; their labels and
-# annotations on nodes. The charts could do that by pods of their own, if their images can be had;
-# a cluster that could not pull them could then not be rid of the operator.
-# Needs: KUBECTL (a command, shell-quoted), NAMESPACE; may be empty: DRY_RUN (1: the API server is
-# asked what it would do, and says so).
+# create: notes at the namespace which of the chart's CRDs are there before its release.
+# delete: takes away what it leaves behind when its release is gone: the CRDs that its chart brings
+# (Helm keeps CRDs), but none of before, and none of other operators of NVIDIA; its labels and
+# annotations on nodes, and those of the node feature discovery. The charts could do that by pods of
+# their own, if their images can be had; a cluster that could not pull them could then not be rid of
+# the operator.
+# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, CRDS (names of those that the chart brings,
+# with blanks between them); may be empty: DRY_RUN (1: the API server is asked what it would do, and
+# says so).
 # Usage: gpu-operator-cleanup.sh create|delete
 set -eu
 
-: "${KUBECTL:?}" "${NAMESPACE:?}"
-readonly KINDS='[.]nvidia[.]com$|[.]nfd[.]k8s-sigs[.]io$'
+: "${KUBECTL:?}" "${NAMESPACE:?}" "${CRDS:?}"
 readonly NOTE=disttrain.dev/crds-before
 readonly PODS_SECONDS=120
 
@@ -43,9 +44,11 @@ strip() { # label or annotate, metadata field
   echo "$(echo "$keys" | wc -l) ${2} removed from the nodes${DRY_RUN:+ (dry run)}"
 }
 
-crds() { # one line, each name between blanks
+crds() { # those of the chart that are there: one line, each name between blanks
   names=$(kubectl_ get crd -o 'jsonpath={range .items[*]}{.metadata.name}{"\n"}{end}')
-  echo "$names" | grep -E "$KINDS" | tr '\n' ' ' || true
+  for name in $names; do
+    case " $CRDS " in *" $name "*) printf '%s ' "$name" ;; esac
+  done
 }
 
 noted() { # what was there before; without a note, as by an older program, nobody knows

@@ -14,6 +14,7 @@ from cli.doctor.command import examine
 from cli.report import Report
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
+from infra.platform.gpu_operator_definitions import chart_definitions
 from sandbox.cache import locked
 from sandbox.cluster import Cluster
 from sandbox.toolchain import bin_dir
@@ -258,7 +259,8 @@ def test_cleanup_of_the_operator_takes_its_labels_from_a_real_node(patient: Pati
     labels = ("nvidia.com/gpu.count=3", "nvidia.com/mig.config=all-disabled", "example.org/own=1")
     patient.kubectl("label", "node", patient.node, *labels)
     patient.kubectl("annotate", "node", patient.node, "nvidia.com/gpu-driver-upgrade-enabled=true")
-    done = run("gpu-operator-cleanup.sh", "delete", **of(patient))
+    crds = " ".join(chart_definitions("v26.3.3"))
+    done = run("gpu-operator-cleanup.sh", "delete", CRDS=crds, **of(patient))
     assert done.returncode == 0, done.stdout + done.stderr
     node = json.loads(patient.kubectl("get", "node", patient.node, "-o", "json"))["metadata"]
     keys = [*node["labels"], *node["annotations"]]

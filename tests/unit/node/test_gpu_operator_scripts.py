@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.platform.gpu_operator_definitions import chart_definitions
 from tests.unit.run_script import run
 
 # Answers from files; `state` and `gpus` give one line per call and stay at their last one.
@@ -148,8 +149,11 @@ def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> 
     assert (cluster / "calls").read_text() == ""
 
 
-def cleanup(cluster: Path, action: str = "delete") -> subprocess.CompletedProcess[str]:
+def cleanup(
+    cluster: Path, action: str = "delete", chart: str = "v26.7.0"
+) -> subprocess.CompletedProcess[str]:
     variables = {"BIN": str(cluster), "KUBECTL": str(cluster / "kubectl")}
+    variables["CRDS"] = " ".join(chart_definitions(chart))
     return run("gpu-operator-cleanup.sh", action, NAMESPACE="gpu-operator", **variables)
 
 
@@ -175,6 +179,22 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
         "computedomains.resource.nvidia.com",
         "nodefeaturerules.nfd.k8s-sigs.io",
     ]
+
+
+def test_cleanup_leaves_other_operators_of_nvidia(cluster: Path) -> None:
+    """Those that somebody has installed since, such as the NIM Operator and the driver for dynamic
+    resource allocation. Their definitions went with all their objects, because they are of NVIDIA's
+    API groups and were not there before."""
+    others = (
+        "nimservices.apps.nvidia.com\nnicclusterpolicies.mellanox.com\n"
+        "nicdevices.configuration.net.nvidia.com\ncomputedomains.resource.nvidia.com\n"
+    )
+    (cluster / "crds").write_text(f"clusterpolicies.nvidia.com\n{others}")
+    (cluster / "note").write_text("noted ")
+    assert cleanup(cluster, chart="v26.3.3").returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    (delete,) = [call for call in calls if call.startswith("delete crd ")]
+    assert [word for word in delete.split() if "." in word] == ["clusterpolicies.nvidia.com"]
 
 
 def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> None:
