@@ -23,6 +23,8 @@ from infra.outputs import (
 )
 from infra.platform.access import AccessArgs, ClusterAccess
 from infra.platform.guards import DestroyGuard, GuardArgs, TaskPods, TaskPodsArgs
+from infra.platform.k3s import start_look
+from infra.platform.known_cluster import known_identifier
 from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_image, referenced_platform
@@ -47,8 +49,10 @@ async def main() -> None:
 async def on_an_own_platform(settings: Settings) -> None:
     """The platform, the run if there is one, and last the guard that `destroy` comes to first."""
     assert settings.platform is not None
+    look = start_look(settings.platform.cluster, settings.platform.host)
+    identifier = await known_identifier(settings.platform, look)
     await check_platform(settings.platform, settings.run)
-    made = await make_platform(settings.platform)
+    made = await make_platform(settings.platform, look, identifier)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
     cluster = cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner, former)

@@ -3,6 +3,7 @@
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+CONFIG_MAPS = "/api/v1/namespaces/{}/configmaps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"

@@ -55,6 +55,8 @@ class K3sLook:
         way: how the program has reached the host to install k3s, local or ssh; empty: not noted.
         kubeconfig: checksum of the administrator's; empty: there is none. It is another one in each
             cluster, and two looks that differ in it alone have found the same.
+        authority: checksum of the certificate authority that it names; the same for as long as the
+            cluster lives. Like `kubeconfig` it is no part of what was found.
     """
 
     repair_id: str
@@ -66,6 +68,7 @@ class K3sLook:
     machine: str = ""
     way: str = ""
     kubeconfig: str = field(default="", compare=False)
+    authority: str = field(default="", compare=False)
 
 
 def look_at_k3s(
@@ -104,6 +107,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             owner=facts.get("owner", ""),
             place=facts.get("place", ""),
             kubeconfig=facts.get("kubeconfig", ""),
+            authority=facts.get("authority", ""),
             node=facts.get("node", ""),
             machine=facts.get("machine", ""),
             way=facts.get("way", ""),
@@ -111,7 +115,12 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
     if facts["state"] == "others":
         # nothing is noted on a host that is not ours, and its data are not ours to judge
         kubeconfig = facts["kubeconfig"]
-        return K3sLook(repair_id=kubeconfig or new_id, generation_id="", kubeconfig=kubeconfig)
+        return K3sLook(
+            repair_id=kubeconfig or new_id,
+            generation_id="",
+            kubeconfig=kubeconfig,
+            authority=facts.get("authority", ""),
+        )
     return K3sLook(new_id, new_id, machine=facts.get("machine", ""))
 
 

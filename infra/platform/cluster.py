@@ -9,6 +9,7 @@ import pulumi_kubernetes as kubernetes
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.node.runner import Runner
+from infra.platform.former_cluster import LEADS_TO
 from infra.platform.k3s import K3s, K3sArgs, LookAtK3s
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import (
@@ -35,6 +36,8 @@ class ClusterArgs:
         bundle: from which k3s is taken, instead of from the network.
         runner: runs scripts on the host.
         owner: identifies the platform; noted on the host, so that nobody else takes k3s over.
+        identifier: names the cluster to the Kubernetes provider, see `known_identifier`; empty:
+            what `cluster_identifier` says.
         look: of `start_look`; None where there is no k3s, or its host is lost.
         shared_registry: the registry whose images k3s' nodes give each other; empty: none.
         several_servers: further machines are servers too.
@@ -49,6 +52,7 @@ class ClusterArgs:
     bundle: BundleSettings | None
     runner: Runner
     owner: pulumi.Input[str] = ""
+    identifier: str = ""
     look: LookAtK3s | None = None
     shared_registry: str = ""
     several_servers: bool = False
@@ -57,12 +61,15 @@ class ClusterArgs:
 class Cluster(pulumi.ComponentResource):
     """One provider for all Kubernetes resources, and k3s where it is ours.
 
-    The provider's `cluster_identifier` is set from the first `up`: a renewed certificate or another
-    path of the kubeconfig then never looks like another cluster, which would replace everything.
+    The provider's `cluster_identifier` is set from the first `up`, and stays what it was then: a
+    renewed certificate, another path of the kubeconfig or another address of the API server then
+    never looks like another cluster, which would replace everything.
     """
 
     kubeconfig: pulumi.Output[str]
     """For k3s its content (a secret), with the cluster's authority; else the path given."""
+    leads_to: pulumi.Output[str]
+    """What `cluster_identifier` says of the settings; the next `up` compares it with its own."""
 
     def __init__(
         self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None
@@ -72,7 +79,8 @@ class Cluster(pulumi.ComponentResource):
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
         self.is_ours = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
         """Whether k3s goes with this stack; an adopted one stays."""
-        self.identifier = cluster_identifier(args.stack, args.cluster, args.host)
+        leads_to = cluster_identifier(args.stack, args.cluster, args.host)
+        self.identifier = args.identifier or leads_to
         """Names the cluster to the Kubernetes provider; another one replaces all that is in it."""
         self.generation: pulumi.Output[str] = pulumi.Output.from_input("")
         """Another text when our own k3s has become another cluster; else empty."""
@@ -96,7 +104,8 @@ class Cluster(pulumi.ComponentResource):
             enable_secret_mutable=True,
             opts=pulumi.ResourceOptions(parent=self, depends_on=before),
         )
-        self.register_outputs({"kubeconfig": self.kubeconfig})
+        self.leads_to = pulumi.Output.from_input(leads_to)
+        self.register_outputs({"kubeconfig": self.kubeconfig, LEADS_TO: self.leads_to})
 
     def _without_copies(self, name: str, args: ClusterArgs) -> pulumi.Resource:
         """Stands in the state before the provider starts, which copies the kubeconfig to a file.
@@ -137,7 +146,8 @@ class Cluster(pulumi.ComponentResource):
 
 
 def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings) -> str:
-    """A text for the cluster, the same on every machine, wherever the kubeconfig lies there.
+    """A text for the cluster to which the settings lead, the same on every machine, wherever the
+    kubeconfig lies there.
 
     Our own k3s keeps it also on another host: what is in it is replaced with ClusterGeneration,
     since the provider would delete it in a cluster that is gone.

@@ -20,7 +20,7 @@ from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.host import has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_way
-from infra.platform.k3s import start_look
+from infra.platform.k3s import LookAtK3s
 from infra.platform.kubectl import make_kubectl
 from infra.platform.namespace import Namespace, NamespaceArgs, own_namespace
 from infra.platform.optional_parts import (
@@ -126,8 +126,15 @@ def platform_facts(
     )
 
 
-async def make_platform(settings: PlatformSettings) -> MadePlatform:
+async def make_platform(
+    settings: PlatformSettings, look: LookAtK3s | None, cluster_identifier: str
+) -> MadePlatform:
     """Register everything that runs stand on.
+
+    Args:
+        settings: of the platform.
+        look: of `start_look`.
+        cluster_identifier: of `known_identifier`.
 
     Raises:
         pulumi.RunError: the settings do not fit what is there.
@@ -137,7 +144,6 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
     owner = Owner("owner")
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
-    look = start_look(settings.cluster, settings.host)
     looks = start_looks(settings)
     await check_adoption(settings.cluster, look, owner.identity)
     await check_way(settings.host, look, owner.identity)
@@ -154,6 +160,7 @@ async def make_platform(settings: PlatformSettings) -> MadePlatform:
         bundle=settings.bundle,
         runner=runner,
         owner=owner.identity,
+        identifier=cluster_identifier,
         look=look,
         shared_registry=settings.shared_registry,
         several_servers=bool(servers(settings)),

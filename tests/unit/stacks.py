@@ -27,6 +27,7 @@ from pulumi.runtime.stack import run_in_stack
 from infra.kube.api_server.findings import Findings
 from infra.kube.queues.queues_look import QueuesSeen
 from infra.node.k3s_look import K3sLook
+from infra.platform.stack_state import READ_RESOURCES
 from infra.settings import project
 from infra.settings.project import as_text, stack_file
 
@@ -137,8 +138,12 @@ class UnknownStackError(grpc.RpcError):
 class RecordingMonitor(mocks.MockMonitor):
     """Stands in for the engine: records what is registered and answers with the inputs."""
 
-    def __init__(self, referenced: Mapping[str, Any] | None = None) -> None:
-        super().__init__(Echo(referenced))
+    def __init__(
+        self,
+        referenced: Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(Echo(referenced, state))
         self._referenced = referenced
         self.deployment = Deployment()
 
@@ -189,11 +194,15 @@ class Hooks:
 class Echo(mocks.Mocks):
     """Returns resources with their inputs as outputs, and what only a provider knows.
 
-    A stack that is referenced has the outputs `referenced`; None: there is no such stack.
+    A stack that is referenced has the outputs `referenced`; None: there is no such stack. `state`
+    is what the stack's own state has of its resources, as `state_of` makes it.
     """
 
-    def __init__(self, referenced: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self, referenced: Mapping[str, Any] | None, state: Mapping[str, Any] | None = None
+    ) -> None:
         self._referenced = referenced
+        self._state = state
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
@@ -212,6 +221,8 @@ class Echo(mocks.Mocks):
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         if args.token == READ_STACK:
             return {}, []
+        if args.token == READ_RESOURCES:
+            return {"outputs": dict(self._state or {})}, []
         raise AssertionError(f"unexpected call of {args.token}")
 
 
@@ -238,17 +249,30 @@ def deploy(
     scratch: Path,
     changes: Mapping[str, object] | None = None,
     secret_keys: Iterable[str] = (),
+    before: Deployment | None = None,
 ) -> Deployment:
     """Run the real program with the stack's real settings, `changes` applied.
+
+    `before` is what the former `up` has registered, which stands in the stack's state.
 
     Raises what the program raises; nothing has been registered then, or the test looks at it.
     """
     settings = raw_settings(stack, {**files_of_this_machine(stack, scratch), **(changes or {})})
     platform = settings["platform"]
     referenced = copy.deepcopy(outputs_of(platform)) if platform in STACKS else None
-    monitor = RecordingMonitor(referenced)
+    monitor = RecordingMonitor(referenced, state_of(before) if before else None)
     run_with(monitor, stack, settings, secret_keys)
     return monitor.deployment
+
+
+def state_of(deployment: Deployment) -> dict[str, Any]:
+    """What the engine would answer of the resources in the state, with the answers of Echo."""
+    echo, found = Echo(None), dict[str, Any]()
+    for each in deployment.resources:
+        given = mocks.MockResourceArgs(typ=each.type, name=each.name, inputs=each.inputs)
+        outputs = deployment.component_outputs.get(each.urn) or echo.new_resource(given)[1]
+        found[each.urn] = {"type": each.type, "outputs": outputs}
+    return found
 
 
 @functools.cache

@@ -13,6 +13,11 @@ is_healthy() {
     [ "$(noted kubeconfig)" = "$(kubeconfig_sum)" ] && has_noted_data
 }
 
+authority_sum() { # of the certificate that its clients trust: another one in each cluster
+  [ -s "$KUBECONFIG_FILE" ] || return 0
+  sed -n 's/^ *certificate-authority-data: *//p' "$KUBECONFIG_FILE" | sha256sum | cut -d ' ' -f 1
+}
+
 look() {
   if is_ours; then
     echo "state=ours"
@@ -29,6 +34,7 @@ look() {
     echo "state=absent"
   fi
   echo "kubeconfig=$(kubeconfig_sum)"
+  echo "authority=$(authority_sum)"
   echo "done=yes"
 }
 

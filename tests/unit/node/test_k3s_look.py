@@ -98,6 +98,13 @@ def args(look: K3sLook | None, existing: str = "refuse") -> K3sArgs:
 UNREACHED = K3sLook("new", "new", problem="Connection refused")
 
 
+@pytest.mark.parametrize("state", ["ours", "others"])
+def test_look_says_the_authority_of_k3s(state: str) -> None:
+    """By it an adopted k3s is known under another name of its host."""
+    look = judge({**OURS, "state": state, "authority": "sum-of-authority"}, NEW)
+    assert look.authority == "sum-of-authority"
+
+
 def ignored(look: K3sLook | None, is_preview: bool) -> Iterable[str]:
     return k3s_state(args(look), is_preview).ignored
 

@@ -1,0 +1,151 @@
+"""Whether the settings lead to the cluster in which the stack's objects are.
+
+To the engine, a cluster with another identifier is another one. It would make all objects there,
+which changes nothing if it is the same cluster at another address, and then delete the former ones
+by their names: the namespace with all that is in it. So the same cluster keeps its identifier, and
+another one is refused before anything is registered.
+"""
+
+import asyncio
+from hashlib import sha256
+
+import pulumi
+import yaml
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.quick_look import quick_look
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.our_cluster import whose_cluster
+from infra.platform.cluster import cluster_identifier
+from infra.platform.former_cluster import FormerCluster, former_cluster
+from infra.platform.k3s import LookAtK3s
+from infra.platform.stack_state import resources_in_state
+from infra.settings import ClusterSettings, HostSettings, PlatformSettings
+
+SECONDS = 5.0
+"""For each answer of the cluster."""
+
+
+async def known_identifier(settings: PlatformSettings, look: LookAtK3s | None) -> str:
+    """The identifier for the Kubernetes provider.
+
+    Our own k3s is not looked at: it moves to another host on purpose (ClusterGeneration).
+
+    Args:
+        settings: of the platform.
+        look: what the host has said about its k3s; None: there is none, or it was not asked.
+
+    Raises:
+        pulumi.RunError: the settings lead to another cluster, or it cannot be seen whether they do.
+    """
+    cluster, host = settings.cluster, settings.host
+    now = cluster_identifier(settings.stack, cluster, host)
+    if cluster.kind == "k3s" and cluster.k3s.existing == "refuse":
+        return now
+    former = former_cluster(await resources_in_state())
+    if former is None:
+        return now
+    if now == former.leads_to:
+        return former.identifier
+    if cluster.kind == "existing":
+        is_same = await _is_same_cluster(settings, former)
+    else:
+        is_same = await _is_same_k3s(host, look, former)
+    if is_same:
+        pulumi.log.info("the settings lead to the cluster of before in another way")
+    return former.identifier if is_same else now
+
+
+async def _is_same_cluster(settings: PlatformSettings, former: FormerCluster) -> bool:
+    cluster = settings.cluster
+    access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
+    reason = ""
+    try:
+        answer = await asyncio.to_thread(_ask, access, former)
+    except (ApiError, UnreachableError, OSError, ValueError) as problem:
+        answer, reason = "unseen", str(problem)
+    if answer == "ours" or not former.uids:
+        return answer == "ours"
+    if former.is_existing and answer == "another":
+        raise pulumi.RunError(another_cluster(cluster, former))
+    if former.is_existing or reason:
+        raise pulumi.RunError(unseen_cluster(cluster, former, reason))
+    return False  # a k3s is left for this cluster, and what lies in it is deleted there
+
+
+def _ask(access: Access, former: FormerCluster) -> str:
+    with quick_look(access, SECONDS) as api:
+        return whose_cluster(api, former.uids)
+
+
+async def _is_same_k3s(host: HostSettings, look: LookAtK3s | None, former: FormerCluster) -> bool:
+    """Whether the k3s that is adopted has the authority that the kubeconfig of before trusts."""
+    found = await asyncio.wrap_future(look) if look else None
+    if found is None or found.problem:
+        reason = found.problem if found else "it is lost (hostGone)"
+        where = host.ssh.host if host.ssh else "localhost"
+        raise pulumi.RunError(
+            f"{'sshHost' if host.ssh else 'host'}: {where!r} cannot be used: it could not be asked "
+            f"about its k3s ({reason}), so it is not known whether that is the k3s in which this "
+            "stack's objects are. Nothing was changed. Run the command again when it answers"
+        )
+    return bool(found.authority) and found.authority == authority_of(former.kubeconfig)
+
+
+def authority_of(kubeconfig: str) -> str:
+    """The checksum of the certificate authority in a kubeconfig's text, as k3s-look.sh prints it;
+    empty: it names none. Pure."""
+    try:
+        content = yaml.safe_load(kubeconfig)
+        text = str(content["clusters"][0]["cluster"]["certificate-authority-data"])
+    except (yaml.YAMLError, LookupError, TypeError):
+        return ""
+    return sha256(f"{text}\n".encode()).hexdigest()
+
+
+def another_cluster(cluster: ClusterSettings, former: FormerCluster) -> str:
+    """Why a cluster cannot be used, and the ways out, for people."""
+    return (
+        f"{_named(cluster)} cannot be used: this leads to another cluster than the one in which "
+        "this stack's objects are, and not one of them is there. Nothing was changed.\n"
+        "To go on with the cluster of before, set it back:\n"
+        f"{_set_back(former)}"
+        "To move this stack to the other cluster: set it back all the same, run `pulumi destroy`, "
+        "set the other cluster, and run `pulumi up`.\n"
+        f"{_GONE}"
+    )
+
+
+def unseen_cluster(cluster: ClusterSettings, former: FormerCluster, reason: str) -> str:
+    """Why it is not known whether a cluster can be used, and what to do, for people."""
+    why = reason or "these credentials may look at none of this stack's objects"
+    return (
+        f"{_named(cluster)} cannot be used: this leads to another address than before, and it is "
+        "not known whether the cluster is the one in which this stack's objects are "
+        f"({why}). Nothing was changed.\n"
+        "Run the command again when the cluster answers, or set it back:\n"
+        f"{_set_back(former)}"
+        f"{_GONE}"
+    )
+
+
+_GONE = (
+    "If the cluster of before is gone for good, let the stack forget it first: docs/clusters.md "
+    "(Another address or another cluster)"
+)
+
+
+def _named(cluster: ClusterSettings) -> str:
+    context = repr(cluster.context) if cluster.context else "'' (the current one of the file)"
+    return f"kubeconfig: {cluster.kubeconfig!r} with kubeContext: {context}"
+
+
+def _set_back(former: FormerCluster) -> str:
+    """The commands, one a line."""
+    if not former.is_existing:
+        return "  pulumi config set cluster k3s\n"
+    context = former.context or "NAME    # it was empty: the current one of the file"
+    return (
+        f"  pulumi config set kubeconfig {former.kubeconfig}\n"
+        f"  pulumi config set kubeContext {context}\n"
+    )

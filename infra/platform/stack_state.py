@@ -1,0 +1,56 @@
+"""The resources of this stack as its state has them, before the program registers any."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pulumi
+from pulumi.runtime import invoke_async
+
+from infra.platform.stack_name import full_stack_name
+
+READ_RESOURCES = "pulumi:pulumi:readStackResourceOutputs"
+
+
+@dataclass(frozen=True)
+class StateResource:
+    """One resource of the last `up`, also of one that has failed.
+
+    Args:
+        type: such as `kubernetes:core/v1:Namespace`.
+        name: of the resource in the stack.
+        outputs: what its provider or its component has answered; secrets are in plain text.
+    """
+
+    type: str
+    name: str
+    outputs: Mapping[str, Any]
+
+
+async def resources_in_state() -> list[StateResource]:
+    """All of this stack; none before its first `up`.
+
+    The outputs of a stack say less: Pulumi notes them only when an `up` has ended well.
+
+    Raises:
+        pulumi.RunError: the state cannot be read.
+    """
+    stack = {"stackName": full_stack_name(pulumi.get_stack())}
+    try:
+        found = await invoke_async(READ_RESOURCES, stack)
+    except Exception as reason:
+        raise pulumi.RunError(
+            f"the state of this stack cannot be read ({reason}), so it is not known in which "
+            "cluster its objects are. Nothing was changed. Run the command again when the backend "
+            "answers (`pulumi whoami --verbose` names it)"
+        ) from None
+    outputs: object = cast(Mapping[str, Any], found or {}).get("outputs")
+    entries = cast(Mapping[str, Mapping[str, Any]], outputs or {})
+    return [
+        StateResource(
+            type=str(entry.get("type") or ""),
+            name=urn.rpartition("::")[2],
+            outputs=cast(Mapping[str, Any], entry.get("outputs") or {}),
+        )
+        for urn, entry in entries.items()
+    ]

@@ -1,0 +1,240 @@
+"""Settings that lead to the cluster in another way, or to another cluster.
+
+To the engine, another identifier of the cluster is another cluster: it made the whole platform once
+more, which changed nothing in the same cluster, and then deleted it there by its names.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from pulumi import RunError
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.node.k3s_look import K3sLook
+from infra.platform.facts import facts_from_text
+from infra.platform.former_cluster import COMPONENT, LEADS_TO
+from tests.unit import stacks
+from tests.unit.kube.server import ApiServer, Json, api_of
+from tests.unit.settings.reading import SSH
+from tests.unit.stacks import Deployment, deploy, files_of_this_machine
+
+ADDRESS, OTHER_ADDRESS = "198.18.0.2", "api.example.org"
+
+
+@dataclass
+class Cluster(ApiServer):
+    """Has objects with these uids, each by the end of its path.
+
+    Args:
+        uids: none: it is another cluster.
+        problem: what it answers instead.
+    """
+
+    uids: Mapping[str, str] = field(default_factory=dict[str, str])
+    problem: Exception | None = None
+    asked: list[str] = field(default_factory=list[str])
+
+    def answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Any
+    ) -> Json | str | None:
+        del query, body
+        assert method == "GET"
+        self.asked.append(path)
+        if self.problem:
+            raise self.problem
+        uid = self.uids.get(path)
+        return {"metadata": {"uid": uid}} if uid else None
+
+
+OURS = {"/api/v1/namespaces/disttrain/configmaps/proxy-config": "uid-of-proxy-config-map"}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], None]:
+    """Puts the cluster behind every kubeconfig."""
+
+    def put(cluster: Cluster) -> None:
+        @contextmanager
+        def look(access: Access, seconds: float) -> Iterator[Api]:
+            del access, seconds
+            yield api_of(cluster)
+
+        monkeypatch.setattr("infra.platform.known_cluster.quick_look", look)
+
+    return put
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> dict[str, object]:
+    """The same kubeconfig, with the server at another address."""
+    folder = tmp_path / "moved"
+    folder.mkdir()
+    path = Path(str(files_of_this_machine("sandbox", folder)["kubeconfig"]))
+    path.write_text(path.read_text().replace(ADDRESS, OTHER_ADDRESS))
+    return {"kubeconfig": str(path)}
+
+
+def identifier(deployment: Deployment) -> str:
+    return deployment.one("cluster-provider").inputs["clusterIdentifier"]
+
+
+def of_earlier_version(deployment: Deployment) -> Deployment:
+    """What an `up` has left that did not note where the settings led to."""
+    older = deepcopy(deployment.component_outputs)
+    for outputs in older.values():
+        outputs.pop(LEADS_TO, None)
+    return Deployment(deployment.resources, older)
+
+
+@pytest.mark.parametrize("version", [lambda it: it, of_earlier_version], ids=["same", "earlier"])
+def test_unchanged_address_asks_no_cluster(
+    version: Callable[[Deployment], Deployment], tmp_path: Path, asked: Callable[[Cluster], None]
+) -> None:
+    """Also at the first `up` with this version: the provider stays as it is."""
+    asked(cluster := Cluster(problem=UnreachableError("it must not be asked")))
+    before = deploy("sandbox", tmp_path)
+    after = deploy("sandbox", tmp_path, before=version(before))
+    assert (
+        identifier(after)
+        == identifier(before)
+        == f"disttrain-sandbox-existing-https://{ADDRESS}:6443"
+    )
+    assert cluster.asked == []
+
+
+@pytest.mark.parametrize("version", [lambda it: it, of_earlier_version], ids=["same", "earlier"])
+def test_same_cluster_elsewhere_stays_the_same(
+    version: Callable[[Deployment], Deployment],
+    tmp_path: Path,
+    moved: dict[str, object],
+    asked: Callable[[Cluster], None],
+) -> None:
+    """The provider is updated, and runs of other stacks get the former identifier, too."""
+    before = deploy("sandbox", tmp_path)
+    asked(Cluster(OURS))
+    after = deploy("sandbox", tmp_path, moved, before=version(before))
+    assert identifier(after) == identifier(before)
+    assert facts_from_text(after.outputs["platform"])[0].cluster_identifier == identifier(before)
+    asked(cluster := Cluster(problem=UnreachableError("it must not be asked again")))
+    again = deploy("sandbox", tmp_path, moved, before=after)
+    assert identifier(again) == identifier(before)
+    assert cluster.asked == []
+
+
+def test_another_name_of_context_stays_the_same(
+    tmp_path: Path, asked: Callable[[Cluster], None]
+) -> None:
+    """To name the context is what everybody should do whose current one changes."""
+    before = deploy("sandbox", tmp_path)
+    asked(Cluster(OURS))
+    after = deploy("sandbox", tmp_path, {"kubeContext": "c"}, before=before)
+    assert identifier(after) == identifier(before)
+
+
+@pytest.mark.parametrize("uids", [{}, dict.fromkeys(OURS, "of-a-stack-of-the-same-name")])
+def test_another_cluster_is_refused(
+    uids: dict[str, str],
+    tmp_path: Path,
+    moved: dict[str, object],
+    asked: Callable[[Cluster], None],
+) -> None:
+    """Such as with another current context; nothing is registered."""
+    before = deploy("sandbox", tmp_path)
+    asked(Cluster(uids))
+    with pytest.raises(RunError) as refused:
+        deploy("sandbox", tmp_path, moved, before=before)
+    reason, *ways = str(refused.value).splitlines()
+    assert reason.startswith(f"kubeconfig: '{moved['kubeconfig']}' with kubeContext: '' (the curr")
+    assert "cannot be used: this leads to another cluster than the one in which" in reason
+    assert reason.endswith("Nothing was changed.")
+    text = "\n".join(ways)
+    assert f"  pulumi config set kubeconfig {tmp_path / 'kubeconfig'}\n" in text
+    assert "  pulumi config set kubeContext NAME" in text
+    assert "run `pulumi destroy`" in text
+    assert "docs/clusters.md (Another address or another cluster)" in text
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [
+        (UnreachableError("no route to host"), "(no route to host)"),
+        (ApiError(403, "no"), "these credentials may look at none of this stack's objects"),
+    ],
+    ids=["silent", "forbidden"],
+)
+def test_cluster_that_cannot_be_seen_is_refused(
+    problem: Exception,
+    words: str,
+    tmp_path: Path,
+    moved: dict[str, object],
+    asked: Callable[[Cluster], None],
+) -> None:
+    before = deploy("sandbox", tmp_path)
+    asked(Cluster(problem=problem))
+    with pytest.raises(RunError, match="it is not known whether the cluster is the one") as refused:
+        deploy("sandbox", tmp_path, moved, before=before)
+    assert words in str(refused.value)
+
+
+def test_stack_without_objects_may_change_its_cluster(
+    tmp_path: Path, moved: dict[str, object], asked: Callable[[Cluster], None]
+) -> None:
+    """As after a first `up` that has failed before it made something in the cluster."""
+    before = deploy("sandbox", tmp_path)
+    none = [each for each in before.resources if not each.type.startswith("kubernetes:")]
+    asked(Cluster())
+    left = Deployment(none, before.component_outputs)
+    assert OTHER_ADDRESS in identifier(deploy("sandbox", tmp_path, moved, before=left))
+
+
+KUBECONFIG = "clusters:\n- cluster:\n    certificate-authority-data: {}\n"
+
+
+def adopted(deployment: Deployment, authority: str) -> Deployment:
+    """With the kubeconfig that the host has given."""
+    resources = deepcopy(deployment.resources)
+    (provider,) = [each for each in resources if each.name == "cluster-provider"]
+    provider.inputs["kubeconfig"] = KUBECONFIG.format(authority)
+    return Deployment(resources, deployment.component_outputs)
+
+
+@pytest.mark.parametrize(("authority", "is_same"), [("QUJD", True), ("REVG", False)])
+def test_adopted_k3s_is_known_by_its_authority(
+    authority: str, is_same: bool, tmp_path: Path
+) -> None:
+    """`sshHost` may be another name of the same machine; with another k3s the platform moves."""
+    adopt = {**SSH, "k3sExisting": "adopt"}
+    before = adopted(deploy("dev", tmp_path, adopt), "QUJD")
+    look = K3sLook("r", "", authority=sha256(f"{authority}\n".encode()).hexdigest())
+    with patch.object(stacks, "LOOK", look):
+        after = deploy("dev", tmp_path, {**adopt, "sshHost": "other"}, before=before)
+    assert identifier(before) == "disttrain-dev-k3s-node"
+    assert (identifier(after) == identifier(before)) is is_same
+
+
+def test_adopted_k3s_that_is_silent_is_refused(tmp_path: Path) -> None:
+    adopt = {**SSH, "k3sExisting": "adopt"}
+    before = adopted(deploy("dev", tmp_path, adopt), "QUJD")
+    silent = patch.object(stacks, "LOOK", K3sLook("r", "", problem="no answer in 10 s"))
+    with silent, pytest.raises(RunError, match="sshHost: 'other' cannot be used") as refused:
+        deploy("dev", tmp_path, {**adopt, "sshHost": "other"}, before=before)
+    assert "(no answer in 10 s)" in str(refused.value)
+
+
+def test_own_k3s_moves_without_question(tmp_path: Path) -> None:
+    """Its identifier says only whether it is behind SSH; what is in it goes with it."""
+    before = deploy("dev", tmp_path, SSH)
+    after = deploy("dev", tmp_path, {**SSH, "sshHost": "other"}, before=before)
+    assert identifier(after) == identifier(before)
+    assert "other" not in identifier(deploy("dev", tmp_path, before=before))
+    (component,) = before.of_type(COMPONENT)
+    assert before.component_outputs[component.urn][LEADS_TO] == identifier(before)
