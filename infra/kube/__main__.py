@@ -57,35 +57,47 @@ def main(words: list[str]) -> int:
         module = importlib.import_module(f"infra.kube.{TASKS[words[0]]}")
         getattr(module, words[1])(job, api)
 
-    return run_task(task)
+    return run_task(task, removes=words[1] == "delete")
 
 
-def run_task(task: "Callable[[Job, Api], None]") -> int:
-    """Run one task with the job from standard input; returns the exit status."""
+def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> int:
+    """Run one task with the job from standard input; returns the exit status.
+
+    `removes`: the task takes something out of the cluster, see infra/kube/gone_cluster.py.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
     end_with_parent()
     # imported here, so that a wrong use is answered at once
     from infra.kube.api_server.api import Api
     from infra.kube.api_server.copies import remove_copies
-    from infra.kube.errors import ApiError, TaskError, UnreachableError
+    from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
+    from infra.kube.gone_cluster import PATIENCE_SECONDS, WAY_OUT, forgotten, is_given_up
     from infra.kube.job import parse_job
     from infra.kube.say import ERROR, say
 
     try:
         job = parse_job(sys.stdin.read())
+        api = Api(job.access)
+        if removes and is_given_up():
+            api.patience_seconds = PATIENCE_SECONDS
         try:
-            task(job, Api(job.access))
+            task(job, api)
         finally:
             remove_copies(job.access)
+    except (KubeconfigError, UnreachableError) as reason:
+        is_away = isinstance(reason, UnreachableError)
+        text = f"the API server does not answer: {reason}" if is_away else str(reason)
+        if removes and is_given_up():
+            say(forgotten(text))
+            return 0
+        say(f"{ERROR}{text}. {WAY_OUT}" if removes else f"{ERROR}{text}")
+        return 1
     except (TaskError, ValueError) as reason:
         say(f"{ERROR}{reason}")
         return 1
     except ApiError as reason:
         say(f"{ERROR}the API server refuses it ({reason.status}): {reason}")
-        return 1
-    except UnreachableError as reason:
-        say(f"{ERROR}the API server does not answer: {reason}")
         return 1
     return 0
 

@@ -5,6 +5,10 @@ class TaskError(Exception):
     """The task cannot be done; the text names the reason and what to do."""
 
 
+class KubeconfigError(ValueError):
+    """The kubeconfig cannot be used; the text says why."""
+
+
 class ApiError(Exception):
     """The API server refused a request."""
 

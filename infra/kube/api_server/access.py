@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from infra.kube.errors import KubeconfigError
+
 
 def place(error: object) -> str:
     """Where a text is no YAML; the parser's own words can hold a piece of it, such as a token."""
@@ -25,7 +27,7 @@ class Access:
         """The parsed kubeconfig.
 
         Raises:
-            ValueError: it cannot be read or is no kubeconfig.
+            KubeconfigError: it cannot be read or is no kubeconfig.
         """
         import yaml  # here, because `./disttrain doctor` does without
 
@@ -36,14 +38,14 @@ class Access:
             try:
                 text = Path(self.kubeconfig_path).expanduser().read_text()
             except OSError as error:
-                raise ValueError(f"{where} cannot be read: {error.strerror}") from None
+                raise KubeconfigError(f"{where} cannot be read: {error.strerror}") from None
             except UnicodeDecodeError:
-                raise ValueError(f"{where} is no text") from None
+                raise KubeconfigError(f"{where} is no text") from None
         try:
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C reads ten times faster
             parsed: object = yaml.load(text, Loader=loader)
         except yaml.YAMLError as error:
-            raise ValueError(f"{where} is no YAML{place(error)}") from None
+            raise KubeconfigError(f"{where} is no YAML{place(error)}") from None
         if not isinstance(parsed, dict) or "clusters" not in parsed:
-            raise ValueError(f"{where} is not a kubeconfig: it names no clusters")
+            raise KubeconfigError(f"{where} is not a kubeconfig: it names no clusters")
         return cast(dict[str, Any], parsed)

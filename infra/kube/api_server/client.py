@@ -23,6 +23,7 @@ from websocket import WebSocket
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
+from infra.kube.errors import KubeconfigError
 from infra.kube.objects import Json, part, parts
 
 
@@ -33,7 +34,7 @@ class Client:
         """Read the kubeconfig and run its credential plugin, if it has one.
 
         Raises:
-            ValueError: the kubeconfig or its context cannot be used.
+            KubeconfigError: the kubeconfig or its context cannot be used.
         """
         configuration: Any = official.Configuration()
         content = access.content()  # says what is wrong with it
@@ -49,7 +50,7 @@ class Client:
             else:
                 official_config.load_kube_config_from_dict(content, **common)
         except official_config.ConfigException as error:
-            raise ValueError(f"the kubeconfig cannot be used: {error}") from None
+            raise KubeconfigError(f"the kubeconfig cannot be used: {error}") from None
         self.host = str(configuration.host).rstrip("/")
         configuration.proxy = _proxy(self.host, content, access.context)
         configuration.no_proxy = None

@@ -49,6 +49,7 @@ def delete(job: Job, api: Api) -> None:
 
     Raises:
         TaskError: something does, and names it: the queue is left as it is; or it does not go.
+        UnreachableError: the cluster does not answer.
     """
     left: list[str] = []
 
@@ -57,6 +58,7 @@ def delete(job: Job, api: Api) -> None:
         left[:] = [named(inside)] if inside else []
         return f"{left[0]} is in it" if left else ""
 
+    ask()  # a cluster that is gone is not waited for
     try:
         wait_for(f"queue {job.text('queue')} to be empty", ask, EMPTY_SECONDS)
     except TaskError:

@@ -11,6 +11,7 @@ from infra.kube.controllers.controller import (
 )
 from infra.kube.controllers.open_controller import refuse_use
 from infra.kube.errors import TaskError, UnreachableError
+from infra.kube.gone_cluster import WAY_OUT, is_given_up
 from infra.kube.job import Job
 from infra.kube.namespaces import namespace_guard
 from infra.kube.namespaces.strangers import refuse_strangers
@@ -32,6 +33,7 @@ def delete(job: Job, api: Api) -> None:
 
     Raises:
         TaskError: there are some, or the cluster does not answer and is not our own k3s.
+        UnreachableError: it does not answer, and the user has given it up.
     """
     api.patience_seconds = PATIENCE_SECONDS
     everywhere = bool(job.fields.get("all_namespaces"))
@@ -41,9 +43,11 @@ def delete(job: Job, api: Api) -> None:
         if job.fields.get("k3s_is_ours"):
             say(f"the cluster does not answer ({reason}); the node itself is asked next")
             return
+        if is_given_up():
+            raise
         raise TaskError(
             f"the cluster does not answer ({reason}), so it is not known whether runs of other "
-            "stacks use it. Nothing was deleted; run pulumi destroy when it answers"
+            f"stacks use it. Nothing was deleted; run pulumi destroy when it answers. {WAY_OUT}"
         ) from None
     others = stacks_of_others(items, job.owner)
     if others:

@@ -1,0 +1,117 @@
+"""`pulumi destroy` of a stack whose cluster is gone for good."""
+
+import io
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube.__main__ import TASKS, main
+from infra.kube.api_server.api import Api
+from infra.kube.gone_cluster import VARIABLE
+from infra.kube.say import ERROR
+
+KUBECONFIG = """\
+current-context: a
+contexts: [{{name: a, context: {{cluster: a, user: a}}}}]
+clusters: [{{name: a, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: a, user: {{token: t}}}}]
+"""
+FIELDS: dict[str, Any] = {
+    "claim": "data",
+    "kept": True,
+    "names": ["n"],
+    "everyone": True,
+    "queue": {"queue": "q", "cluster_queue": "n-q"},
+    "own_namespaces": [{"name": "n", "subject": "the platform"}],
+    "controller": {"name": "kueue", "title": "Kueue", "namespace": "kueue", "definitions": []},
+    "cluster_queue": "n-q",
+}
+ASKS = [
+    "claim-namespace",
+    "controller-remains",
+    "destroy-guard",
+    "hand-over",
+    "keep-claim",
+    "leftovers",
+    "namespace-guard",
+    "open-controller",
+    "open-queue",
+]
+Delete = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def away() -> Iterator[str]:
+    """A kubeconfig whose server does not answer: nobody listens at the port."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        yield KUBECONFIG.format(port=closed.getsockname()[1])
+
+
+@pytest.fixture
+def delete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Delete:
+    """Runs a task as the engine does; returns its status and what it says."""
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # this process' own
+    monkeypatch.setattr("infra.kube.gone_cluster.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("infra.kube.runs.destroy_guard.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(Api.__init__, "__defaults__", (0.0,))
+
+    def run(task: str, kubeconfig: str = "") -> tuple[int, str]:
+        path = tmp_path / "kubeconfig"
+        if kubeconfig:
+            path.write_text(kubeconfig)
+        job = {"kubeconfig_path": str(path), "namespace": "n", "stack": "s", "owner": "o", **FIELDS}
+        job["queue"] = "q" if task == "open-queue" else FIELDS["queue"]
+        monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
+        return main([task, "delete"]), capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("task", ASKS)
+@pytest.mark.parametrize("is_there", [True, False], ids=["silent", "no kubeconfig"])
+def test_cluster_that_is_gone_is_forgotten(
+    task: str, is_there: bool, delete: Delete, away: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The docs named the variable of Pulumi's Kubernetes provider. The guard of `destroy` comes
+    first, did not know it, and refused: the stack could never be destroyed."""
+    monkeypatch.setenv(VARIABLE, "true")
+    status, said = delete(task, away if is_there else "")
+    assert status == 0, said
+    (line,) = said.splitlines()
+    assert "does not answer" in line if is_there else "cannot be read" in line
+    assert f"{VARIABLE} is true, so what this task would remove there is forgotten" in line
+
+
+@pytest.mark.parametrize("value", ["", "false"])
+@pytest.mark.parametrize("task", ASKS)
+@pytest.mark.parametrize("is_there", [True, False], ids=["silent", "no kubeconfig"])
+def test_error_of_a_destroy_names_the_variable(
+    task: str,
+    is_there: bool,
+    value: str,
+    delete: Delete,
+    away: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without it the cluster may be away for a moment only, and nothing is forgotten."""
+    monkeypatch.setenv(VARIABLE, value)
+    status, said = delete(task, away if is_there else "")
+    assert status == 1
+    assert said.startswith(ERROR)
+    assert f"{VARIABLE}=true pulumi destroy" in said
+
+
+@pytest.mark.parametrize("task", sorted({*TASKS} - {*ASKS}))
+def test_other_tasks_ask_no_gone_cluster(
+    task: str, delete: Delete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of them is in the cluster. One that comes later belongs to one of the two lists."""
+    monkeypatch.setenv(VARIABLE, "")
+    assert delete(task) == (0, "")
