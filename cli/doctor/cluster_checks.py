@@ -160,7 +160,7 @@ def volume_bound(facts: Facts, expect: Expectations) -> Fault | str:
         state = f"its volume is {volumes[0][1]}" if volumes else "it has no volume"
         return error(
             f"claim {expect.claim} is {phase}, {state}",
-            "run `pulumi up` of the stack that owns the platform, which frees the volume",
+            "run `pulumi up --refresh` of the stack that owns the platform, which frees the volume",
         )
     return "Bound"
 

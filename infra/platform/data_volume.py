@@ -3,12 +3,14 @@
 from dataclasses import dataclass
 
 import pulumi
+from pulumi_command import local
 
 from infra.dependencies import dependencies
 from infra.kube.names import PURGES_ANNOTATION
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import Manifest, kubernetes_object
+from infra.platform.freed_volume import freed_before_claim
 from infra.storages.kind import Storage
 
 COMPONENT = "storage"
@@ -60,12 +62,16 @@ class DataVolume(pulumi.ComponentResource):
                 parent=self, depends_on=[*after], retain_on_delete=kept or None
             )
 
-        def run_first(role: str, task: str, **more: object) -> None:
+        def run_first(role: str, task: str, **more: object) -> local.Command:
             job = {**asked, **more}
-            after.append(kube_command(f"{name}-{role}", task, args.connection, job, options()))
+            command = kube_command(f"{name}-{role}", task, args.connection, job, options())
+            after.append(command)
+            return command
 
+        freed = None
         if storage.volume:
-            run_first("look", "free-volume", volume=storage.volume)
+            look = run_first("look", "free-volume", volume=storage.volume)
+            freed = freed_before_claim(f"{name}-volume-freed", look)
         if storage.data_go_with_claim:
             run_first(
                 "keep",
@@ -79,6 +85,8 @@ class DataVolume(pulumi.ComponentResource):
             run_first("use", "use-claim")
         for role, manifest in storage.objects:
             opts = options(kept=args.keeps_claim)
+            if manifest["kind"] == "PersistentVolumeClaim":
+                opts.hooks = freed
             after.append(kubernetes_object(f"{name}-{role}", labelled(manifest, args), opts))
         self.claim_name = pulumi.Output.from_input(args.storage.claim)
         self.register_outputs({"claimName": self.claim_name})

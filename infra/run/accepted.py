@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pulumi
 from pulumi_command import local
 
-from infra.run.task_in_hook import run_in_hook
+from infra.task_in_hook import run_in_hook
 
 
 def accepted_before_creation(

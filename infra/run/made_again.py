@@ -14,7 +14,7 @@ import pulumi
 from pulumi_command import local
 
 from infra.kube.runs.hand_over import LEFT_ALONE
-from infra.run.task_in_hook import run_in_hook
+from infra.task_in_hook import run_in_hook
 
 
 def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHook:

@@ -8,7 +8,8 @@ from tests.sandbox.command_lab import Stack
 PROGRAM = """
 import sys
 sys.path.insert(0, PROJECT)
-from infra.run import made_again, task_in_hook
+from infra import task_in_hook
+from infra.run import made_again
 
 task_in_hook.PROGRAM = ("-c", TASK)
 hand_over = local.Command("hand-over", create=f"echo {SAID!r}", stdin="{}")

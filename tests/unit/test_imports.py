@@ -90,7 +90,7 @@ FLOORS = (
     | {"one_line", "no_proxy", "in_cluster", "end_with_parent"},
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},
-    {"networks", "storages", "deliveries", "controllers"},
+    {"networks", "storages", "deliveries", "controllers", "task_in_hook"},
     {"workloads"},
     {"kinds"},
     {"platform"},
@@ -149,9 +149,9 @@ def test_rooms_of_infra_import_in_one_direction() -> None:
 
 # The same for the rooms of infra/kube.
 FLOORS_OF_KUBE = (
-    {"errors", "names", "objects", "paths", "quantity", "say"},
+    {"errors", "gone_cluster", "names", "objects", "paths", "quantity", "say"},
     {"api_server", "waiting", "workload"},
-    {"job", "kept", "record"},
+    {"job", "kept", "our_cluster", "record"},
     {"namespaces", "volumes"},
     {"pods"},
     {"controllers", "files"},

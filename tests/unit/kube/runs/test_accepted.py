@@ -14,11 +14,11 @@ from typing import Any
 import pulumi
 import pytest
 
+from infra import task_in_hook
 from infra.kube import waiting
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import parse_job
 from infra.kube.runs import accepted
-from infra.run import task_in_hook
 from infra.run.accepted import wait_until_accepted
 from infra.workloads import WORKLOADS, trainjob
 from tests.unit.kube.server import ApiServer, Json, api_of

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 import pulumi
 import pytest
 
+from infra import task_in_hook
 from infra.kube.errors import TaskError
 from infra.kube.names import SUSPENDED_BY_ANNOTATION
 from infra.kube.runs import await_ready
 from infra.kube.runs.hand_over import LEFT_ALONE
-from infra.run import made_again, task_in_hook
+from infra.run import made_again
 from infra.workloads import WORKLOADS
 from tests.unit.kube.runs.gone_run import (
     AWAIT,
@@ -88,7 +89,11 @@ def test_engine_asks_before_it_makes_the_workload(topology: str, tmp_path: Path)
     """And before a Service of it: where the run is refused its place, nothing of it is made."""
     stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
     deployment = deploy(stack, tmp_path, {"topology": topology})
-    asked = [each for each in deployment.resources if each.request.hooks.before_create]
+    asked = [
+        each
+        for each in deployment.resources
+        if "training-made-again" in each.request.hooks.before_create
+    ]
     assert asked == [
         each
         for each in deployment.resources

@@ -1,0 +1,45 @@
+"""A claim that was deleted by hand and is made again: its volume waits for the one of before."""
+
+import asyncio
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pulumi
+import pytest
+
+from infra import task_in_hook
+from infra.platform.freed_volume import free_volume
+from tests.unit.stacks import deploy
+from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
+
+
+@pytest.mark.parametrize(("changes", "has_volume"), [({}, True), (NFS, True), (CLASS, False)])
+def test_engine_frees_volume_before_claim(
+    changes: dict[str, object], has_volume: bool, tmp_path: Path
+) -> None:
+    """The claim stayed Pending for ever, though the docs said that `up` frees its volume. That of a
+    class goes with its claim."""
+    deployment = deploy("sandbox", tmp_path, changes)
+    hooks = deployment.one("data-claim").request.hooks
+    names = ["data-volume-freed"] if has_volume else []
+    assert [*hooks.before_create] == [*hooks.before_update] == names
+    assert [each for each in deployment.hooks if each.startswith("data-")] == names
+
+
+def test_claim_of_somebody_else_has_no_hook(tmp_path: Path) -> None:
+    deployment = deploy("sandbox", tmp_path, EXISTING)
+    assert [each for each in deployment.hooks if each.startswith("data-")] == []
+
+
+def test_hook_repeats_the_task_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = list[str]()
+    program = "import sys; print(sys.argv[1:], flush=True); print(sys.stdin.read(), flush=True)"
+    monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))
+    monkeypatch.setattr(pulumi.log, "info", lines.append)
+    job = {"owner": "o", "volume": "disttrain-pv-1"}
+    with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop
+        thread.submit(asyncio.run, free_volume(json.dumps(job))).result()
+    words, given = lines
+    assert words == "['free-volume', 'create']"
+    assert json.loads(given) == job
