@@ -50,13 +50,15 @@ def gpu_sharing(facts: Facts, expect: Expectations) -> Fault | str:
                 return warning(
                     f"node {node.name} shares each GPU {node.gpu_replicas} times, though the "
                     "settings do not ask for that",
-                    "pulumi config set gpuTimeSlices, or remove the device plugin's configuration",
+                    "remove the device plugin's configuration, or set gpuTimeSlices if this stack "
+                    "installs the GPU Operator",
                 )
         if node.mig_strategy == "mixed" and not expect.mig:
             return warning(
                 f"node {node.name} has MIG strategy mixed, which gives slices other resource names "
                 "than nvidia.com/gpu",
-                "pulumi config set migProfile, or set the operator's mig.strategy to single",
+                "set the operator's mig.strategy to single, or migProfile if this stack installs "
+                "the GPU Operator",
             )
     return "whole GPUs"
 

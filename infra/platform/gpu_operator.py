@@ -41,6 +41,8 @@ class GpuOperatorArgs:
         ca_bundle: certificates (PEM) that the driver's container trusts; empty: the image's own.
         proxy_secret: the Secret with the addresses of proxies for the driver's container; None:
             there is none.
+        mig_config: how the MIG manager divides the GPUs, such as `all-1g.10gb`; empty: they stay
+            whole.
         gpus: how many GPUs the nodes together must offer before `up` goes on.
         timeout_seconds: longest time until they are offered.
     """
@@ -54,6 +56,7 @@ class GpuOperatorArgs:
     values: Mapping[str, Any]
     ca_bundle: str
     proxy_secret: Manifest | None
+    mig_config: str
     gpus: int
     timeout_seconds: int
 
@@ -164,6 +167,7 @@ class GpuOperator(pulumi.ComponentResource):
         status = self.release.field("status")
         variables: dict[str, pulumi.Input[str]] = {
             "WAIT_FOR": "gpus",
+            "MIG_CONFIG": args.mig_config,
             # Another version or another revision is waited for anew.
             "RELEASE_VERSION": status.apply(lambda known: _text(known, "version")),
             "RELEASE_REVISION": status.apply(lambda known: _text(known, "revision")),

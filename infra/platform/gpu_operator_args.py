@@ -4,7 +4,7 @@ import pulumi
 
 from infra.airgap.needs import CHART
 from infra.platform.gpu_operator import GpuOperatorArgs
-from infra.platform.gpu_operator_values import chart_values, driver_proxy_secret
+from infra.platform.gpu_operator_values import chart_values, driver_proxy_secret, mig_config
 from infra.platform.kubectl import Kubectl
 from infra.settings import GpuOperatorSettings, PlatformSettings
 from infra.settings.gpu_chart import ChartSource
@@ -38,6 +38,7 @@ def gpu_operator_args(
         values=chart_values(operator, settings),
         ca_bundle=proxy.ca_bundle if operator.driver else "",
         proxy_secret=driver_proxy_secret(settings) if operator.driver else None,
+        mig_config=mig_config(operator.sharing.mig_profile),
         gpus=settings.devices.gpus,
         timeout_seconds=operator.timeout_seconds,
     )

@@ -45,9 +45,15 @@ def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> d
     if operator.sharing.time_slices > 1:
         values["devicePlugin"] = {"config": device_plugin_values(operator.sharing.time_slices)}
     if operator.sharing.mig_profile:
+        # Which profile it is says a label of the nodes (lib/mig.sh): as the default of the MIG
+        # manager, the definition of the ClusterPolicy allows none but all-disabled.
         values["mig"] = {"strategy": "single"}
-        values["migManager"] = {"config": {"default": f"all-{operator.sharing.mig_profile}"}}
     return values
+
+
+def mig_config(profile: str) -> str:
+    """The name of the MIG manager's configuration that cuts all GPUs in this way; empty: none."""
+    return f"all-{profile}" if profile else ""
 
 
 def device_plugin_values(time_slices: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from infra.settings.gpu_regime import (
     refuse_chart,
     shown,
 )
-from infra.settings.gpu_sharing import MOST_SLICES, Sharing, sharing_problems
+from infra.settings.gpu_sharing import MOST_SLICES, Sharing, sharing_problems, without_operator
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
 
@@ -67,6 +67,9 @@ def read_gpu_operator(
             chosen = choose_regime(regime, chart, k3s, parts)
         except SettingError as refused:
             reader.problem("gpuOperatorRegime", regime, refused.reason, refused.hint)
+    if devices.accelerator == "gpu" and not wanted:
+        for problem in without_operator(sharing):
+            reader.problem(*problem)
     settings = GpuOperatorSettings(
         version,
         read_chart_source(reader, version),

@@ -91,6 +91,27 @@ def sharing_problems(sharing: Sharing, model: str) -> list[SharingProblem]:
     return problems
 
 
+def without_operator(sharing: Sharing) -> list[SharingProblem]:
+    """What cannot work because this stack does not install the GPU Operator."""
+    reason = (
+        "it is the GPU Operator that shares the GPUs, and this stack does not install it "
+        "(gpuOperator; auto does so with cluster: k3s alone)"
+    )
+    hint = "Set gpuOperator: true, or "
+    problems: list[SharingProblem] = []
+    if sharing.time_slices > 1:
+        slices = SharingProblem(
+            "gpuTimeSlices", sharing.time_slices, reason, f"{hint}gpuTimeSlices: 1"
+        )
+        problems.append(slices)
+    if sharing.mig_profile:
+        profile = SharingProblem(
+            "migProfile", sharing.mig_profile, reason, f"{hint}remove migProfile"
+        )
+        problems.append(profile)
+    return problems
+
+
 def device_plugin_config(time_slices: int) -> dict[str, Any]:
     """The device plugin's configuration that offers each GPU so many times.
 

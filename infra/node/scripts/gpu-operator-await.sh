@@ -1,10 +1,11 @@
 #!/bin/sh
 # create: waits and shows what is still missing, as it takes minutes; fails with the pods' own
-# reasons. It never changes anything. delete: nothing.
+# reasons. It changes nothing but the nodes' label for MIG. delete: nothing.
 # Needs: KUBECTL (a command, shell-quoted), NAMESPACE, TIMEOUT_SECONDS, and WAIT_FOR, which is
 # - release: until Helm is done with RELEASE, which it installs or upgrades meanwhile;
-# - gpus: until the operator says ready and the nodes together offer GPUS.
-# May be empty: DRY_RUN (1: says what it would wait for).
+# - gpus: until the operator says ready, the GPUs are divided as MIG_CONFIG says, and the nodes
+#   together offer GPUS.
+# May be empty: MIG_CONFIG (see lib/mig.sh), DRY_RUN (1: says what it would wait for).
 # Usage: gpu-operator-await.sh create|delete
 set -eu
 
@@ -14,10 +15,13 @@ case $WAIT_FOR in
   gpus) : "${GPUS:?}" ;;
   *) echo "WAIT_FOR: '$WAIT_FOR' cannot be used: set release or gpus" >&2 && exit 2 ;;
 esac
+MIG_CONFIG=${MIG_CONFIG:-}
 readonly HEARTBEAT_SECONDS=20
 readonly QUIET_SECONDS=15 # without Helm at work: it may fetch the chart first
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
+
+. ./lib/mig.sh
 
 # shellcheck disable=SC2016 # the $ are the template's
 readonly PODS='{{range .items}}{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}
@@ -88,6 +92,7 @@ create() {
     return
   fi
   if [ -n "${DRY_RUN:-}" ]; then
+    [ -z "$MIG_CONFIG" ] || echo "would label the nodes with $MIG_LABEL=$MIG_CONFIG"
     echo "would wait up to $TIMEOUT_SECONDS s until $GPUS GPUs are offered"
     return
   fi
@@ -96,12 +101,15 @@ create() {
     now=$(date +%s)
     state=$(kubectl_ get clusterpolicies.nvidia.com --request-timeout=10s -o "go-template=$STATE" \
       2>/dev/null) || state="no answer"
+    divide_gpus
+    [ -z "$mig_failed" ] || fail "$mig_failed"
     gpus=$(offered)
-    if [ "$state" = ready ] && [ "$gpus" -ge "$GPUS" ]; then
+    if [ "$state" = ready ] && [ -z "$mig_missing" ] && [ "$gpus" -ge "$GPUS" ]; then
       echo "GPU Operator is ready after $((now - start)) s; $gpus GPUs are offered"
       return
     fi
-    pods=$(missing_pods)
+    pods=$(missing_pods)$mig_missing
+    pods=${pods#, }
     now_said="operator ${state:-starting}, $gpus of $GPUS GPUs offered; waits for: ${pods:-nothing}"
     [ $((now - start)) -lt "$TIMEOUT_SECONDS" ] ||
       fail "waited $TIMEOUT_SECONDS s (gpuOperatorTimeoutSeconds); $now_said"

@@ -23,7 +23,7 @@ kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 # Of the keys of labels and annotations those of the operator and its discovery, each once; needs
 # `before`, as `doomed` does.
 ours() {
-  prefixes='nvidia[.]com/'
+  prefixes='nvidia[.]com/|disttrain[.]dev/mig-config$' # the latter is of lib/mig.sh
   case $before in
     '' | *nodefeatures.nfd.*) ;; # somebody else's discovery is or may be there
     *) prefixes="$prefixes|(feature|nfd)[.]node[.]kubernetes[.]io/" ;;

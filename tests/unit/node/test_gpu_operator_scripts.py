@@ -19,6 +19,8 @@ case "$*" in
   *allocatable*) next gpus ;;
   *"get pods -o name"*) next names ;;
   *"get pods"*) cat "$folder/pods" ;;
+  *"get nodes -l"*) cat "$folder/mig" ;;
+  "label node "*) cp "$folder/mig-then" "$folder/mig" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
   *"get secrets"*) next records ;;
@@ -30,7 +32,7 @@ case "$*" in
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
-FILES += ("names", "namespace", "policies")
+FILES += ("names", "namespace", "policies", "mig", "mig-then")
 
 
 @pytest.fixture
@@ -147,6 +149,102 @@ def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> 
     done = wait(cluster, 60, DRY_RUN="1", WAIT_FOR="release", RELEASE="gpu-operator")
     assert done.stdout == "would show what Helm waits for\n"
     assert (cluster / "calls").read_text() == ""
+
+
+def with_mig(cluster: Path, before: str, then: str = "") -> None:
+    """Nodes with their label for MIG, its state, and the value that we gave it; then the same when
+    the first label has changed, as the MIG manager would leave it."""
+    (cluster / "mig").write_text(before)
+    (cluster / "mig-then").write_text(then or before)
+    (cluster / "state").write_text("ready\n")
+    (cluster / "gpus").write_text("3\n")
+
+
+def changes_of_nodes(cluster: Path) -> list[str]:
+    calls = (cluster / "calls").read_text().splitlines()
+    return [call for call in calls if call.startswith(("label node ", "annotate node "))]
+
+
+PROFILE = "all-1g.10gb"
+LABELLED = [
+    f"annotate node a --overwrite disttrain.dev/mig-config={PROFILE}",
+    f"label node a --overwrite nvidia.com/mig.config={PROFILE} nvidia.com/mig.config.state-",
+]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "a|||",
+        "a|all-disabled|success|",
+        "a|all-disabled|success|all-1g.20gb",
+        "a|all-x|success|all-x",
+    ],
+    ids=["new", "whole", "by hand", "another profile"],
+)
+def test_gpus_are_divided_by_a_label(cluster: Path, before: str) -> None:
+    with_mig(cluster, before, f"a|{PROFILE}|success|{PROFILE}")
+    done = wait(cluster, 30, MIG_CONFIG=PROFILE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert changes_of_nodes(cluster) == LABELLED
+    assert "waits for: node a (MIG: not begun)" in done.stdout
+
+
+def test_divided_gpus_are_left_as_they_are(cluster: Path) -> None:
+    with_mig(cluster, f"a|{PROFILE}|success|{PROFILE}\nb|{PROFILE}|success|\n")
+    assert wait(cluster, 0, MIG_CONFIG=PROFILE).returncode == 0
+    assert changes_of_nodes(cluster) == []
+
+
+def test_gpus_that_cannot_be_divided_end_the_wait(cluster: Path) -> None:
+    with_mig(cluster, f"a|{PROFILE}|failed|{PROFILE}")
+    done = wait(cluster, 30, MIG_CONFIG=PROFILE)
+    assert done.returncode == 1
+    assert "node a could not be divided" in done.stdout
+    assert "kubectl -n gpu-operator logs ds/nvidia-mig-manager says why" in done.stdout
+
+
+def test_missing_node_for_mig_is_waited_for(cluster: Path) -> None:
+    with_mig(cluster, "")
+    done = wait(cluster, 0, MIG_CONFIG=PROFILE)
+    assert done.returncode == 1
+    assert "waits for: a node whose GPUs can be divided" in done.stdout
+
+
+def test_mig_of_somebody_else_is_refused(cluster: Path) -> None:
+    with_mig(cluster, "a|all-balanced|success|")
+    done = wait(cluster, 30, MIG_CONFIG=PROFILE)
+    assert done.returncode == 1
+    assert "migProfile: node a has the label nvidia.com/mig.config=all-balanced" in done.stdout
+    assert "Set migProfile to balanced, or remove the label" in done.stdout
+    assert changes_of_nodes(cluster) == []
+
+
+def test_removed_profile_makes_our_gpus_whole(cluster: Path) -> None:
+    """Only on the nodes that were labelled by us."""
+    theirs = "b|all-balanced|success|\n"
+    before = f"a|{PROFILE}|success|{PROFILE}\n{theirs}"
+    with_mig(cluster, before, f"a|all-disabled|success|{PROFILE}\n{theirs}")
+    assert wait(cluster, 30).returncode == 0
+    assert changes_of_nodes(cluster) == [
+        "label node a --overwrite nvidia.com/mig.config=all-disabled nvidia.com/mig.config.state-",
+        "annotate node a disttrain.dev/mig-config-",
+    ]
+
+
+def test_label_that_somebody_changed_since_stays(cluster: Path) -> None:
+    with_mig(cluster, f"a|all-balanced|success|{PROFILE}\n")
+    assert wait(cluster, 30).returncode == 0
+    assert changes_of_nodes(cluster) == ["annotate node a disttrain.dev/mig-config-"]
+
+
+def test_cleanup_takes_our_note_of_mig(cluster: Path) -> None:
+    (cluster / "labels").write_text("nvidia.com/mig.config\n")
+    (cluster / "annotations").write_text("disttrain.dev/mig-config\ndisttrain.dev/other\n")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    assert "label nodes --all --dry-run=none nvidia.com/mig.config-" in calls
+    assert "annotate nodes --all --dry-run=none disttrain.dev/mig-config-" in calls
 
 
 def cleanup(

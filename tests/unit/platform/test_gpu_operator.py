@@ -24,7 +24,6 @@ COMMON: Mapping[str, Any] = {
     "dcgmExporter": {"enabled": bool},
     "devicePlugin": {"config": {"create": bool, "name": str, "default": str, "data": dict}},
     "mig": {"strategy": str},
-    "migManager": {"config": {"default": str, "create": bool, "name": str, "data": dict}},
 }
 NEWER: Mapping[str, Any] = {
     **COMMON,
@@ -199,11 +198,16 @@ def test_another_number_of_slices_is_another_config_map() -> None:
     assert "devicePlugin" not in values_with({})
 
 
-def test_mig_profile_is_the_default_of_the_mig_manager() -> None:
+def test_mig_profile_is_no_value_of_the_chart(tmp_path: Path) -> None:
+    """The definition of the ClusterPolicy allows no profile as the default of the MIG manager: it
+    refused the release. The nodes get a label instead, which is waited for."""
     changes = {**ONE_RANK, "migProfile": "3g.40gb", "gpuModel": "H100-80GB"}
     values = values_with(changes)
-    assert values["migManager"] == {"config": {"default": "all-3g.40gb"}}
     assert values["mig"] == {"strategy": "single"}
+    assert "migManager" not in values
+    for more, config in ((changes, "all-3g.40gb"), ({}, "''")):
+        program = deploy("dev", tmp_path, more).one("gpu-operator-await").program
+        assert f"export MIG_CONFIG={config}\n" in program
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -1,0 +1,78 @@
+# shellcheck shell=sh
+# NVIDIA's MIG manager divides the GPUs of a node by a label of the node, and writes into another
+# one how far it is. A node that we have labelled has an annotation with the value that we gave it.
+# Needs: `kubectl_`, MIG_CONFIG (such as all-1g.10gb; empty: GPUs that we have divided become whole
+# again).
+readonly MIG_LABEL=nvidia.com/mig.config MIG_NOTE=disttrain.dev/mig-config
+readonly WHOLE=all-disabled # the operator gives it to each node that has no such label
+
+# shellcheck disable=SC2016 # the $ are the template's
+readonly MIG_NODES='{{range .items}}{{.metadata.name}}|{{with index .metadata.labels "'$MIG_LABEL'"}}{{.}}{{end}}|{{with index .metadata.labels "'$MIG_LABEL.state'"}}{{.}}{{end}}|{{with .metadata.annotations}}{{with index . "'$MIG_NOTE'"}}{{.}}{{end}}{{end}}
+{{end}}'
+
+mig_nodes() { # name|label|state|annotation, for each node whose GPUs can be divided
+  kubectl_ get nodes -l "nvidia.com/gpu.present=true,nvidia.com/mig.capable!=false" \
+    --request-timeout=10s -o "go-template=$MIG_NODES"
+}
+
+# The old state would look like that of the new label.
+label_node() { # node, value
+  kubectl_ label node "$1" --overwrite "$MIG_LABEL=$2" "$MIG_LABEL.state-" >/dev/null
+}
+
+forget_node() { kubectl_ annotate node "$1" "$MIG_NOTE-" >/dev/null; }
+
+mig_missing="" mig_failed=""
+
+await_node() { # node, its state
+  case $2 in
+    success) ;;
+    failed) mig_failed="node $1 could not be divided as its label $MIG_LABEL says: its label $MIG_LABEL.state is failed. kubectl -n $NAMESPACE logs ds/nvidia-mig-manager says why, such as a program that uses a GPU. Then: kubectl label node $1 --overwrite $MIG_LABEL=$WHOLE, and pulumi up" ;;
+    *) mig_missing="$mig_missing, node $1 (MIG: ${2:-not begun})" ;;
+  esac
+}
+
+divide_node() { # node, label, state, annotation
+  case $2 in
+    "$MIG_CONFIG") await_node "$1" "$3" ;;
+    '' | "$WHOLE" | "$4")
+      kubectl_ annotate node "$1" --overwrite "$MIG_NOTE=$MIG_CONFIG" >/dev/null
+      label_node "$1" "$MIG_CONFIG"
+      await_node "$1" ""
+      ;;
+    *) mig_failed="migProfile: node $1 has the label $MIG_LABEL=$2, which this stack has not given it, so it is left as it is. Set migProfile to ${2#all-}, or remove the label: kubectl label node $1 $MIG_LABEL-" ;;
+  esac
+}
+
+make_node_whole() { # node, label, state, annotation
+  case $2/$3 in
+    "$WHOLE/success") forget_node "$1" ;;
+    "$WHOLE"/*) await_node "$1" "$3" ;;
+    "$4"/*)
+      label_node "$1" "$WHOLE"
+      await_node "$1" ""
+      ;;
+    *) forget_node "$1" ;; # somebody has given it another one since
+  esac
+}
+
+# Labels the nodes that need it. Sets mig_missing to what is still waited for, and mig_failed to the
+# reason for which it cannot be had; both are empty when all is done.
+divide_gpus() {
+  mig_missing="" mig_failed=""
+  if ! rows=$(mig_nodes 2>/dev/null); then
+    mig_missing=", an answer of the cluster"
+    return
+  fi
+  for row in $rows; do
+    mig_node=${row%%|*} row=${row#*|}
+    mig_label=${row%%|*} row=${row#*|}
+    mig_state=${row%%|*} mig_note=${row#*|}
+    if [ -n "$MIG_CONFIG" ]; then
+      divide_node "$mig_node" "$mig_label" "$mig_state" "$mig_note"
+    elif [ -n "$mig_note" ]; then
+      make_node_whole "$mig_node" "$mig_label" "$mig_state" "$mig_note"
+    fi
+  done
+  [ -z "$MIG_CONFIG" ] || [ -n "$rows" ] || mig_missing=", a node whose GPUs can be divided"
+}
