@@ -101,14 +101,14 @@ def test_what_another_stack_has_just_deleted_keeps_nothing(lab: Lab) -> None:
     lab.api.patch(whole, {"metadata": {"finalizers": None}})
 
 
-def test_namespace_that_others_made_is_not_looked_at(lab: Lab) -> None:
-    """It is not deleted, whatever is in it."""
+def test_namespace_that_others_made_is_refused(lab: Lab) -> None:
+    """The engine would delete it by its name, as in another cluster than that of the last `up`."""
     namespace = lab.namespace("somebody")
     make(lab.api, namespace, "Secret", "logins")
-    owner = str(uuid.uuid4())
-    destroy_guard.delete(
-        job_of(lab, namespace, owner, OwnNamespace(namespace, "the platform")), lab.api
-    )
+    job = job_of(lab, namespace, str(uuid.uuid4()), OwnNamespace(namespace, "the platform"))
+    with pytest.raises(TaskError, match="was not made by this stack. Nothing was deleted"):
+        destroy_guard.delete(job, lab.api)
+    namespace_guard.delete(job, lab.api)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Task `destroy-guard`: refuses to destroy a platform on which other stacks' runs stand."""
 
+from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.controllers.controller import (
     does_not_answer,
@@ -14,7 +15,9 @@ from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.gone_cluster import WAY_OUT, is_given_up
 from infra.kube.job import Job
 from infra.kube.namespaces import namespace_guard
+from infra.kube.namespaces.own_namespace import parse_own_namespace
 from infra.kube.namespaces.strangers import refuse_strangers
+from infra.kube.objects import label
 from infra.kube.queues.open_queue import in_the_way
 from infra.kube.queues.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR, destroy_commands, stacks_of_others
@@ -55,9 +58,32 @@ def delete(job: Job, api: Api) -> None:
             f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
             f"deleted. First (the data is kept):{destroy_commands(others)}"
         )
+    _refuse_namespaces_of_others(job, api)
     _look_at_queue(job, api)
     namespace_guard.delete(job, api)
     _look_at_controllers(job, api)
+
+
+def _refuse_namespaces_of_others(job: Job, api: Api) -> None:
+    """The engine deletes a namespace by its name, also in another cluster, to which a kubeconfig
+    leads whose current context has changed since the last `up`."""
+    for given in job.mappings("own_namespaces"):
+        place = parse_own_namespace(given)
+        item = api.get(place.path)
+        if item is None or label(item, names.OWNER_LABEL) == job.owner:
+            continue
+        stack = label(item, names.STACK_LABEL)
+        whose = (
+            f"belongs to stack {stack} of another state" if stack else "was not made by this stack"
+        )
+        raise TaskError(
+            f"namespace {place.name}, which this would delete, {whose}. Nothing was deleted. "
+            "If the kubeconfig of the last `pulumi up` leads to another cluster by now, such as "
+            "with another current context, let it lead to the cluster of this stack again. If it "
+            "is the right cluster, somebody has made this namespace again. If it may be deleted, "
+            f"mark it and run pulumi destroy again: kubectl label namespace {place.name} "
+            f"--overwrite {names.OWNER_LABEL}={job.owner}"
+        )
 
 
 def _look_at_queue(job: Job, api: Api) -> None:
