@@ -127,12 +127,13 @@ def test_second_up_and_refresh_change_nothing(stack: Stack) -> None:
 
 
 def test_another_stack_is_refused_while_the_operator_is_there(
-    lab: Lab, chart: Path, stack: Stack
+    lab: Lab, chart: Path, stack: Stack, tmp_path: Path
 ) -> None:
     """Fault 8 of the review; and fault 1: a second stack met Helm's words "cannot re-use a name
     that is still in use", which name no way out."""
     assert stack
-    other = gpu_stack(lab, "e2e-gpu-other", chart, namespace="e2e-gpu-other")
+    own = {"namespace": "e2e-gpu-other", "dataRoot": str(tmp_path / "data")}
+    other = gpu_stack(lab, "e2e-gpu-other", chart, **own)
     before = lab.uids("namespace", "clusterrole")
     with pytest.raises(PulumiFailedError) as refused:
         other.up()
