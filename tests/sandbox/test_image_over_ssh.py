@@ -22,6 +22,7 @@ from sandbox.base_image import NAME as BASE_IMAGE
 from sandbox.base_image import ensure_base_image
 from tests.cli.servers import Sshd, make_key, sshd
 from tests.sandbox.image_lab import DEPS_BYTES, PROJECT, REPOSITORY, Lab
+from tests.shell_text import READ_TEXT
 
 PART_BYTES = 1_000_000
 
@@ -67,7 +68,8 @@ def test_an_image_goes_over_one_connection_in_parts(
 WRAPPER = """\
 #!/bin/sh
 echo "$PPID" >{folder}/connection
-case $(cat {folder}/cut-at 2>/dev/null),$SSH_ORIGINAL_COMMAND in
+set -- "$SSH_ORIGINAL_COMMAND"
+{read_text}case $(cat {folder}/cut-at 2>/dev/null),$text in
   part,*"cat > 00003-"*)
     head -c 400000 | sh -c "$SSH_ORIGINAL_COMMAND"
     kill -KILL "$PPID"
@@ -135,7 +137,8 @@ def cut_line(lab: Lab, tmp_path: Path) -> CutLine:
     folder = tmp_path / "line"
     folder.mkdir()
     for name, text in (("wrapper", WRAPPER), ("ctr", CTR)):
-        (folder / name).write_text(text.format(folder=folder, address=lab.containerd.address))
+        places = {"folder": folder, "address": lab.containerd.address}
+        (folder / name).write_text(text.format(read_text=READ_TEXT, **places))
         (folder / name).chmod(0o755)
     return CutLine(lab, folder)
 
