@@ -61,8 +61,8 @@ def store(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3
 
 
 @pytest.fixture(scope="module")
-def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Stack:
-    """A stack whose run is finished, and wholly in its mirror."""
+def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Iterator[Stack]:
+    """A stack whose run is finished, and wholly in its mirror. It is lost, and never destroyed."""
     file = checkout / "Pulumi.e2e-lost.yaml"
     shutil.copy(checkout / "Pulumi.sandbox.yaml", file)
     made = Stack("e2e-lost", lab.scratch / "lost-backend", file, checkout)
@@ -88,7 +88,8 @@ def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Stack:
     pods = ("get", "pod", "-l", "app.kubernetes.io/component=training", "-o")
     phase = (*pods, "jsonpath={.items[*].status.phase}")
     wait_for("the pod to end, after its mirror", lambda: lab.kubectl(*phase) == "Succeeded", 300)
-    return made
+    yield made
+    (lab.cluster.data_root / ".disttrain").write_text("")  # as the error of the next stack says
 
 
 def on_the_volume(lab: Lab) -> dict[str, str]:
