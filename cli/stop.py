@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     api = Api(place.access)
     record = find_record(api, place.namespace, place.owner)
     last = LastLines(api, record)
+    last.wait_until_followed()
     nothing_to_do = stop(api, record)
     if nothing_to_do:
         print(nothing_to_do)
@@ -76,8 +77,13 @@ class LastLines:
         self._text = bytearray()
         self._access = api.access
         self._path = pod_path(record.namespace, name_of(running[0])) if running else ""
+        self._is_followed = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
+
+    def wait_until_followed(self, seconds: float = LOG_SECONDS) -> None:
+        """Wait at most so long for the log: a pod may be gone a moment after it was told to end."""
+        self._is_followed.wait(seconds)
 
     def progress(self, seconds: float = LOG_SECONDS) -> Progress:
         """How far the run was, once the pod has ended; waits at most so long for the last lines."""
@@ -85,6 +91,12 @@ class LastLines:
         return read_progress(bytes(self._text).decode(errors="replace"))
 
     def _follow(self) -> None:
+        try:
+            self._read()
+        finally:
+            self._is_followed.set()  # nothing more comes
+
+    def _read(self) -> None:
         from urllib3.exceptions import HTTPError  # here, as the import takes its time
 
         if not self._path:
@@ -95,6 +107,7 @@ class LastLines:
         while time.monotonic() < end:
             try:
                 response = api.stream(log_path(self._path), query)
+                self._is_followed.set()
                 if response.status >= 300:  # the pod is gone
                     return
                 for block in response.stream(4096):

@@ -1,0 +1,65 @@
+"""`disttrain stop` reads what the run saves from the log of a pod that is soon gone."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import cli.stop
+from cli.status.progress import Progress
+from tests.cli.records import RECORD
+from tests.cli.status.trainer_lines import START, STEPS
+
+POD = {"metadata": {"name": "train-singlepod-abc"}, "status": {"phase": "Running"}}
+
+
+class SlowLog:
+    """An API server that is slow to open the log of the one pod, which has none once it is gone."""
+
+    access = None
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def list(self, *_: object) -> list[dict[str, Any]]:
+        return [POD]
+
+    def stream(self, *_: object) -> SimpleNamespace:
+        time.sleep(0.3)
+        return SimpleNamespace(status=404 if self.is_gone else 200, stream=self._blocks)
+
+    def _blocks(self, _: int) -> Iterator[bytes]:
+        yield (START + STEPS).encode()
+
+
+def test_stop_follows_log_before_it_stops(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pod may be gone before a busy API server has opened its log: then nobody knew what the run
+    had saved."""
+    api, noted = SlowLog(), list[int]()
+
+    def stop(*_: object) -> str:
+        api.is_gone = True
+        return ""
+
+    place = SimpleNamespace(access=None, namespace=RECORD.namespace, owner=RECORD.owner)
+    monkeypatch.setattr(cli.stop, "end_in_order", lambda: None)
+    monkeypatch.setattr(cli.stop, "run_place", lambda _: place)
+    monkeypatch.setattr(cli.stop, "Api", lambda _: api)
+    monkeypatch.setattr(cli.stop, "find_record", lambda *_: RECORD)
+    monkeypatch.setattr(cli.stop, "stop", stop)
+    monkeypatch.setattr(cli.stop, "note_saved_step", lambda _, __, step: noted.append(step))
+    assert cli.stop.run(argparse.Namespace(stack="dev")) == 0
+    assert "it has saved step 20." in capsys.readouterr().out
+    assert noted == [20]
+
+
+def test_stop_without_a_pod_waits_for_no_log() -> None:
+    api = SimpleNamespace(access=None, list=lambda *_: [])
+    last = cli.stop.LastLines(api, RECORD)  # pyright: ignore[reportArgumentType]
+    last.wait_until_followed(60)
+    assert last.progress() == Progress()
