@@ -22,7 +22,7 @@ from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
 from infra.kube import names
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import FORBIDDEN, list_if_allowed
+from infra.kube.api_server.findings import list_if_allowed, unless_forbidden
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.paths import NODES, PODS, log_path, pod_path
@@ -97,12 +97,13 @@ def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "
         records = chosen
     seen: list[tuple[RunStatus, Record, list[Json]]] = []
     for record in records:
-        try:
-            status, pods = see_run(api, record, reports, with_volume=with_volume)
-        except ApiError as reason:
-            if reason.status != FORBIDDEN:
-                raise
-            status, pods = judge_run(_unread(record, str(reason)), api.now()), list[Json]()
+        status, pods = unless_forbidden(
+            lambda record=record: see_run(api, record, reports, with_volume=with_volume),
+            lambda reason, record=record: (
+                judge_run(_unread(record, str(reason)), api.now()),
+                list[Json](),
+            ),
+        )
         seen.append((status, record, pods))
     places: dict[str, list[Json]] = {} if seen else {namespace: []}
     for status, _, pods in seen:

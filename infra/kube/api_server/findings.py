@@ -1,12 +1,15 @@
 """What a look at a cluster has found, and questions that these credentials may not be allowed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, name_of
 
+T = TypeVar("T")
+U = TypeVar("U")
 FORBIDDEN = 403
 
 
@@ -35,6 +38,20 @@ class Findings:
         self.refused_now += other.refused_now
 
 
+def unless_forbidden(ask: Callable[[], T], otherwise: Callable[[ApiError], U]) -> T | U:
+    """The answer; or that of `otherwise`, where these credentials may not ask.
+
+    Raises:
+        ApiError: the API server refuses it for another reason.
+    """
+    try:
+        return ask()
+    except ApiError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return otherwise(error)
+
+
 def object_at(api: Api, path: str) -> Json | Literal["unseen"] | None:
     """The object; None: there is none; `unseen`: these credentials may not look at it."""
     try:
@@ -52,12 +69,9 @@ def objects_at(api: Api, path: str) -> list[Json] | None:
 
 def list_if_allowed(api: Api, path: str, selector: str = "") -> tuple[list[Json] | None, str]:
     """The objects and an empty text; or None and the server's words, where it forbids that."""
-    try:
-        return api.list(path, selector), ""
-    except ApiError as error:
-        if error.status != FORBIDDEN:
-            raise
-        return None, str(error)
+    return unless_forbidden(
+        lambda: (api.list(path, selector), ""), lambda error: (None, str(error))
+    )
 
 
 def listed(api: Api, path: str) -> str:

@@ -10,8 +10,8 @@ Workloads then see less, and `pulumi up` goes on without what they do not see.
 import time
 
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import FORBIDDEN
-from infra.kube.errors import ApiError, TaskError
+from infra.kube.api_server.findings import unless_forbidden
+from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped, kueue_workload
@@ -88,26 +88,19 @@ def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Js
 
 def seen_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
     """Whether somebody has stopped a run; False too where that may not be read: it waits then."""
-    try:
-        return is_stopped(api, namespace, item, suspend)
-    except ApiError as error:
-        if error.status != FORBIDDEN:
-            raise
-        return False
+    return unless_forbidden(lambda: is_stopped(api, namespace, item, suspend), lambda _: False)
 
 
 def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
     """What a run waits for in its queue; None where it has its place, or is in no queue."""
     if not is_suspended(item, suspend):
         return None
-    try:
-        return waiting(api, namespace, item)
-    except ApiError as error:
-        if error.status != FORBIDDEN:
-            raise
-        queue = label(item, QUEUE_LABEL)
-        words = f"in queue {queue}; what it waits for may not be read: {error}"
-        return InQueue(queue, None, words)
+    queue = label(item, QUEUE_LABEL)
+    words = f"in queue {queue}; what it waits for may not be read: "
+    return unless_forbidden(
+        lambda: waiting(api, namespace, item),
+        lambda error: InQueue(queue, None, f"{words}{error}"),
+    )
 
 
 def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[str]:
@@ -118,12 +111,9 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
     queue = label(item, QUEUE_LABEL)
     if not queue:
         return []
-    try:
-        own = kueue_workload(api, namespace, item)
-    except ApiError as error:
-        if error.status != FORBIDDEN:
-            raise
-        return [f"{workload}{HAS_PLACE}{queue}, as it is not suspended; more was not seen: {error}"]
+    own = unless_forbidden(lambda: kueue_workload(api, namespace, item), str)
+    if isinstance(own, str):
+        return [f"{workload}{HAS_PLACE}{queue}, as it is not suspended; more was not seen: {own}"]
     if own is None:
         return [
             f"{workload} trains without a place in queue {queue}, because Kueue does not watch "

@@ -18,6 +18,8 @@ readonly BELOW='datasets datasets/.incoming runs'
 readonly SYSTEM='/bin /boot /dev /etc /lib /lib32 /lib64 /proc /root /run /sbin /sys /usr'
 readonly NOT_ITSELF='/ /home /media /mnt /opt /srv /tmp /var /var/lib /var/log /var/tmp'
 
+. ./lib/other-stack.sh
+
 dry() { [ -n "${DRY_RUN:-}" ]; }
 
 refuse() { # reason
@@ -33,11 +35,6 @@ marker() {
 }
 
 noted() { marker | awk -v key="$1" '$1 == key { print $2 }'; } # key
-
-is_of_other_stack() {
-  noted_owner=$(noted owner)
-  [ -n "$noted_owner" ] && [ -n "${OWNER:-}" ] && [ "$noted_owner" != "$OWNER" ]
-}
 
 # Also refuses the folders of the system, and the homes of users: they would change their owner.
 check_path() {

@@ -4,15 +4,11 @@
 # old one is deleted: what is deleted then has to stay.
 # Needs: HOLDER, the file for that, with one `key value` a line. May be empty: OWNER, which platform this
 # is, STACK, its stack, and NODE, which is empty on the first machine.
+. ./lib/other-stack.sh
+
 noted() { # key; a word alone is the node, as older versions have noted it
   awk -v key="$1" 'NF == 2 && $1 == key { print $2 } NF == 1 && key == "node"' "$HOLDER" 2>/dev/null ||
     true
-}
-
-# What no owner is noted for is ours: older versions noted none.
-is_of_other_stack() {
-  noted_owner=$(noted owner)
-  [ -n "$noted_owner" ] && [ -n "${OWNER:-}" ] && [ "$noted_owner" != "$OWNER" ]
 }
 
 note_holder() {
