@@ -14,11 +14,13 @@ from typing import Any
 
 import yaml
 
-from bench.runs import CHECKOUT
+from bench.recovery import Pods, seconds_until_next_step
+from bench.runs import CHECKOUT, Bench
 from trainer.config import RunConfig, load_config
 from trainer.data.prepare import prepare
 
 GPT2_VOCABULARY = 50257
+GPU_KILLS = 4
 UPDATES, WARM_UP = 30, 10  # the first ones compile, and fill the allocator's cache
 
 
@@ -219,6 +221,63 @@ def saves(root: Path) -> list[dict[str, Any]]:
     ]
 
 
+def quality(root: Path) -> list[dict[str, Any]]:
+    """The whole preset shakespeare-char, started as in a pod: its best loss, and how long it took.
+
+    The text is the file $DISTTRAIN_DATASET, the one beside the checkout, or the download.
+    """
+    bench = Bench(root)
+    config = bench.config("quality", ["--train.device=cuda"], preset="shakespeare-char")
+    log, begin = root / "quality.log", time.monotonic()
+    entrypoint = bench.start(
+        ["-m", "trainer", "entrypoint", "--config", str(bench.write(config))],
+        log,
+        {"PET_NNODES": "1", "PET_NPROC_PER_NODE": "1", "DISTTRAIN_READY_DIR": str(root / "ready")},
+    )
+    if code := entrypoint.wait():
+        raise RuntimeError(f"the run ended with {code}:\n{log.read_text()[-3000:]}")
+    seconds = time.monotonic() - begin
+    records = bench.records(config)
+    best = min((r["val_loss"], r["step"]) for r in records if r["val_loss"] is not None)
+    return [
+        make_row(
+            f"shakespeare-char, tiny Shakespeare, {records[-1]['step']:,} steps: best exact "
+            "validation loss, and the time from the start of the process to its end",
+            f"{best[0]:.4f} at step {best[1]:,}, {seconds:.0f} s",
+            "<= 1.4697, <= 180 s",
+            best[0] <= 1.4697 and seconds <= 180,
+        )
+    ]
+
+
+def recovery(root: Path) -> list[dict[str, Any]]:
+    """From a kill -9 to the next trained step: the processes of one pod, on one GPU."""
+    settings = ["--train.compile=on", "--train.max_steps=1000000", "--train.max_restarts=1000"]
+    settings.append("--checkpoint.interval=25")
+    kinds: dict[str, Callable[[Pods], None]] = {
+        "the rank": lambda pods: pods.kill_rank(0),
+        "all processes of the pod": lambda pods: pods.kill_pod(0),
+    }
+    rows: list[dict[str, Any]] = []
+    for number, (what, kill) in enumerate(kinds.items()):
+        bench, draw = Bench(root / str(number)), random.Random(0)
+        bench.root.mkdir()
+        pods = Pods(bench, gpt2_config(bench.root, "recovery", settings), nodes=1)
+        try:
+            seconds = [seconds_until_next_step(pods, kill, draw) for _ in range(GPU_KILLS)]
+        finally:
+            pods.close()
+        rows.append(
+            make_row(
+                f"gpt2-124m, compiled: from kill -9 of {what} to the next trained step, "
+                f"{GPU_KILLS} kills",
+                f"{statistics.median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), "
+                "with the cache of compiled code of the first start",
+            )
+        )
+    return rows
+
+
 def time_line(root: Path) -> list[dict[str, Any]]:
     """What the GPU does during a save, by torch's profiler."""
     from tests.gpu.place import Place
@@ -235,4 +294,6 @@ ROWS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
     "first-step": first_step,
     "saves": saves,
     "time-line": time_line,
+    "quality": quality,
+    "recovery": recovery,
 }

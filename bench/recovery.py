@@ -33,7 +33,7 @@ class Pods:
     def __init__(self, bench: Bench, config: RunConfig, nodes: int = _NODES):
         """Start them."""
         self._bench, self._config, self._port = bench, config, free_port()
-        self._file, self._nodes = bench.write(config), nodes
+        self._file, self.nodes = bench.write(config), nodes
         self._pods = [self._start(node) for node in range(nodes)]
 
     def _start(self, node: int) -> subprocess.Popen[bytes]:
@@ -41,7 +41,7 @@ class Pods:
             ["-m", "trainer", "entrypoint", "--config", str(self._file)],
             self.log(node),
             {
-                "PET_NNODES": str(self._nodes),
+                "PET_NNODES": str(self.nodes),
                 "PET_NPROC_PER_NODE": "1",
                 "PET_MASTER_ADDR": "localhost",
                 "PET_MASTER_PORT": str(self._port),
@@ -158,7 +158,7 @@ def _wait(what: str, condition: Callable[[], bool], pods: Pods) -> None:
     deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            logs = "\n".join(pods.log(node).read_text()[-3000:] for node in range(_NODES))
+            logs = "\n".join(pods.log(node).read_text()[-3000:] for node in range(pods.nodes))
             raise RuntimeError(f"waited {_LONGEST_WAIT_SECONDS:g} s for {what}\n{logs}")
         time.sleep(_POLL_SECONDS)
 

@@ -43,15 +43,20 @@ class Bench:
     root: Path
     threads: int = dataclasses.field(default_factory=available_cores)
 
-    def config(self, run_name: str, overrides: Sequence[str] = ()) -> RunConfig:
-        """Configuration of a `shakespeare-char-cpu` run, whose data set is prepared if needed.
+    def config(
+        self,
+        run_name: str,
+        overrides: Sequence[str] = (),
+        preset: str = "shakespeare-char-cpu",
+    ) -> RunConfig:
+        """Configuration of a run with a preset of Shakespeare, whose data are prepared if needed.
 
         The text is the file $DISTTRAIN_DATASET, the one beside the checkout, or the download.
         """
         text = Path(os.environ.get("DISTTRAIN_DATASET", _BESIDE))
         file = [f"--dataset.file={text}"] if text.is_file() else []
         settings = [f"--run_name={run_name}", f"--data_root={self.root}", *file, *overrides]
-        config = load_config("shakespeare-char-cpu", settings)
+        config = load_config(preset, settings)
         if not config.dataset_dir.exists():
             prepare(config)
         return config
@@ -132,6 +137,10 @@ class Bench:
         codes = [process.wait() for process in ranks]
         if any(codes):
             raise RuntimeError(f"ranks ended with {codes}:\n{self.log(config)}")
+        return self.records(config)
+
+    def records(self, config: RunConfig) -> list[dict[str, Any]]:
+        """What a run has written into metrics.jsonl so far."""
         return _json_lines(config.run_dir / "metrics.jsonl")
 
     def log(self, config: RunConfig) -> str:

@@ -1,5 +1,6 @@
 """The resources of this stack as its state has them, before the program registers any."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -10,6 +11,8 @@ from pulumi.runtime import invoke_async
 from infra.platform.stack_name import full_stack_name
 
 READ_RESOURCES = "pulumi:pulumi:readStackResourceOutputs"
+TRIES = 10
+PAUSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,8 @@ async def resources_in_state() -> list[StateResource]:
     Raises:
         pulumi.RunError: the state cannot be read.
     """
-    stack = {"stackName": full_stack_name(pulumi.get_stack())}
-    try:
-        found = await invoke_async(READ_RESOURCES, stack)
-    except Exception as reason:
-        raise pulumi.RunError(
-            f"the state of this stack cannot be read ({reason}), so it is not known in which "
-            "cluster its objects are. Nothing was changed. Run the command again when the backend "
-            "answers (`pulumi whoami --verbose` names it)"
-        ) from None
-    outputs: object = cast(Mapping[str, Any], found or {}).get("outputs")
+    found = await _read({"stackName": full_stack_name(pulumi.get_stack())})
+    outputs: object = found.get("outputs")
     entries = cast(Mapping[str, Mapping[str, Any]], outputs or {})
     return [
         StateResource(
@@ -54,3 +49,24 @@ async def resources_in_state() -> list[StateResource]:
         )
         for urn, entry in entries.items()
     ]
+
+
+async def _read(stack: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the engine answers.
+
+    The engine writes the state while it reads it for us, and was seen to read an empty file then
+    ("failed to load checkpoint: EOF", engine 3.259.0 with a backend of files). So one refusal
+    says nothing.
+    """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            return cast(Mapping[str, Any], await invoke_async(READ_RESOURCES, stack) or {})
+        except Exception as reason:
+            if not tries_left:
+                raise pulumi.RunError(
+                    f"the state of this stack cannot be read ({reason}), so it is not known in "
+                    "which cluster its objects are. Nothing was changed. Run the command again "
+                    "when the backend answers (`pulumi whoami --verbose` names it)"
+                ) from None
+            await asyncio.sleep(PAUSE_SECONDS)
+    raise AssertionError("there is at least one try")

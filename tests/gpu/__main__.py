@@ -55,9 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def all_checks() -> dict[str, Callable[..., str]]:
     """Every check by its name. Imports torch."""
-    from tests.gpu import arithmetic, compiled, ranks, saving
+    from tests.gpu import arithmetic, compiled, launched, ranks, saving
 
-    checks = (*arithmetic.CHECKS, *compiled.CHECKS, *saving.CHECKS, *ranks.CHECKS)
+    parts = (arithmetic, compiled, saving, ranks, launched)
+    checks = tuple(check for part in parts for check in part.CHECKS)
     return {check.__name__: check for check in checks}
 
 

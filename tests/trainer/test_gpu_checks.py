@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gpu import arithmetic, compiled, ranks, saving
+from tests.gpu import arithmetic, compiled, launched, ranks, saving
 from tests.gpu.__main__ import NOT_RUN, all_checks
 from tests.gpu.place import NotHereError, Place
 from tests.gpu.time_line import time_line
@@ -40,6 +40,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
         arithmetic.float32_uses_tf32,
         saving.a_copy_under_load_is_whole,
         ranks.a_laps_time_is_the_devices_own,
+        launched.a_killed_rank_goes_on_bitwise,
+        launched.a_stop_saves_and_frees_the_gpu,
+        launched.two_ranks_share_a_gpu_by_gloo,
     ],
     ids=lambda check: check.__name__,
 )
@@ -67,6 +70,7 @@ def test_checks_of_a_gpus_own_parts_do_not_pass_on_a_cpu(place: Place) -> None:
         saving.a_copy_runs_beside_the_kernels,
         saving.a_save_touches_no_other_gpu,
         ranks.a_waiting_spare_touches_no_gpu,
+        launched.two_ranks_on_one_gpu_are_refused,
     ):
         with pytest.raises(NotHereError):
             check(place)
@@ -96,7 +100,7 @@ def test_without_a_gpu_they_say_so_and_count_as_not_run(
 
 def test_every_check_has_a_name_of_its_own() -> None:
     checks = all_checks()
-    parts = (arithmetic.CHECKS, compiled.CHECKS, saving.CHECKS, ranks.CHECKS)
+    parts = (arithmetic.CHECKS, compiled.CHECKS, saving.CHECKS, ranks.CHECKS, launched.CHECKS)
     assert len(checks) == sum(map(len, parts)) > 10
 
 
