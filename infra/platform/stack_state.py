@@ -54,9 +54,9 @@ async def resources_in_state() -> list[StateResource]:
 async def _read(stack: Mapping[str, str]) -> Mapping[str, Any]:
     """What the engine answers.
 
-    The engine writes the state while it reads it for us, and was seen to read an empty file then
-    ("failed to load checkpoint: EOF", engine 3.259.0 with a backend of files). So one refusal
-    says nothing.
+    A backend of files keeps a second file beside each one (`.attrs`), and empties it for a moment
+    when it writes (gocloud.dev 0.46, blob/fileblob). The engine writes the state while it reads it
+    for us, and then says "failed to load checkpoint: EOF". So one refusal says nothing.
     """
     for tries_left in reversed(range(TRIES)):
         try:
