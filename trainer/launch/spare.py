@@ -165,14 +165,15 @@ def _wait_to_be_a_rank() -> None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
-    # `./disttrain shell` looks for them, and /proc shows those with which a process was started.
-    told = {name: value for name, value in changes.items() if value is not None}
-    StatusFiles().tell_variables(os.getpid(), told)
     printed = _printed()
     for target, source in zip((_STDIN, _STDOUT, _STDERR), streams, strict=True):
         os.dup2(source, target)
         os.close(source)
     os.write(_STDOUT, printed)
+    # Only now, since what fails must be printed where the rank prints.
+    # `./disttrain shell` looks for them, and /proc shows those with which a process was started.
+    told = {name: value for name, value in changes.items() if value is not None}
+    StatusFiles().tell_variables(os.getpid(), told)
 
 
 def _printed() -> bytes:

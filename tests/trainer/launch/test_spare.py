@@ -104,6 +104,22 @@ def started(spares: Spares, tmp_path: Path, variables: dict[str, str]) -> tuple[
     return process.pid, output.read_text().splitlines()
 
 
+def test_spare_that_fails_says_why(
+    tmp_path: Path, environment: Callable[..., dict[str, str]]
+) -> None:
+    """Its status folder cannot be written. The reason was printed where nobody reads it, and the
+    run's log said only that the rank had ended with status 1 and given no reason."""
+    (tmp_path / "status").write_text("a file where the folder should be\n")
+    output = tmp_path / "output"
+    with small_spares(1) as spares, output.open("w") as file:
+        spares.prepare(environment())
+        rank = spares.start(environment(RANK="3"), file.fileno(), file.fileno())
+        assert rank.wait(60) == 1
+    text = output.read_text()
+    assert "imported with a warning" in text
+    assert "FileExistsError" in text or "NotADirectoryError" in text, text
+
+
 def test_spare_becomes_the_rank_it_is_asked_for(
     tmp_path: Path, environment: Callable[..., dict[str, str]]
 ) -> None:
