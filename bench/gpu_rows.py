@@ -284,7 +284,7 @@ def time_line(root: Path) -> list[dict[str, Any]]:
     from tests.gpu.saving import profile_saves
 
     line = profile_saves(Place("cuda", root))
-    return [make_row("time line of two saves, 50 M parameters, eager", line.describe())]
+    return [make_row("time line of three saves, 200 M parameters, eager", line.describe())]
 
 
 ROWS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {

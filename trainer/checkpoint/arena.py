@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -42,7 +43,11 @@ class Arena:
         self._stream: Any = None  # torch.cuda.Stream; its types are incomplete
         self._copied: Any = None  # torch.cuda.Event
         if self._on_gpu:
-            _lock_pages(self._bytes.ctypes.data, len(self._bytes))
+            address = self._bytes.ctypes.data
+            _lock_pages(address, len(self._bytes))
+            # Before the memory is freed: whoever gets the same addresses could not lock them.
+            unlock = weakref.finalize(self, _unlock_pages, self._memory, address)
+            unlock.atexit = False  # the end of the process does it, and CUDA may have ended by then
             self._stream = torch.cuda.Stream(device)
 
     def begin(self, sources: Sequence[tuple[int, torch.Tensor]]) -> None:
@@ -135,4 +140,13 @@ def _lock_pages(address: int, size_bytes: int) -> None:
     cudart: Any = torch.cuda.cudart()
     code = cudart.cudaHostRegister(address, size_bytes, 0)
     if int(code) != 0:
-        raise MemoryError(f"{size_bytes} bytes of host memory cannot be page-locked: {code}")
+        raise MemoryError(
+            f"{size_bytes} bytes of host memory cannot be page-locked: CUDA error {int(code)}"
+        )
+
+
+def _unlock_pages(memory: mmap.mmap, address: int) -> None:
+    """`memory` is what lies at `address`: it exists as long as this function can be called."""
+    cudart: Any = torch.cuda.cudart()
+    code = int(cudart.cudaHostUnregister(address))
+    assert code == 0, f"CUDA error {code} when {len(memory)} bytes were to be unlocked"

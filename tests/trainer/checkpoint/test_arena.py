@@ -61,6 +61,7 @@ class RecordingGpu:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.locked: set[int] = set()
         gpu = self
 
         class Stream:
@@ -98,7 +99,15 @@ class RecordingGpu:
         }
 
     def cudaHostRegister(self, address: int, size_bytes: int, flags: int) -> int:  # noqa: N802
+        """A real GPU answers 712, "already registered", where these pages are locked."""
         self.calls.append(f"lock {size_bytes} bytes")
+        if address in self.locked:
+            return 712
+        self.locked.add(address)
+        return 0
+
+    def cudaHostUnregister(self, address: int) -> int:  # noqa: N802
+        self.locked.remove(address)
         return 0
 
 
@@ -126,6 +135,20 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     weights.zero_()
     assert torch.frombuffer(piece, dtype=torch.float32).tolist() == [1, 1, 1]
+
+
+def test_a_gpus_pages_are_unlocked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen on an H200: the second run of a process got the same addresses for its copy, and the
+    driver refused them, because the first run had freed its memory locked."""
+    gpu = RecordingGpu()
+    for name, part in gpu.parts.items():
+        monkeypatch.setattr(torch.cuda, name, part)
+    arena = Arena(12, torch.device("cuda", 1))
+    assert len(gpu.locked) == 1
+    del arena
+    assert not gpu.locked
+    for _ in range(3):
+        Arena(12, torch.device("cuda", 1))
 
 
 @pytest.mark.parametrize("changed_after", [0, 1, 3])
