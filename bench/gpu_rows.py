@@ -21,7 +21,7 @@ from trainer.data.prepare import prepare
 
 GPT2_VOCABULARY = 50257
 GPU_KILLS = 4
-UPDATES, WARM_UP = 30, 10  # the first ones compile, and fill the allocator's cache
+UPDATES, WARM_UP = 60, 10  # the first ones compile, and fill the allocator's cache
 
 
 def gpt2_config(root: Path, run_name: str, overrides: Sequence[str] = ()) -> RunConfig:
@@ -39,8 +39,8 @@ def gpt2_config(root: Path, run_name: str, overrides: Sequence[str] = ()) -> Run
             *(f"--dataset.file={text}", "--dataset.tokenizer=char"),
             *("--train.global_batch_size=48", "--train.micro_batch_size=12"),
             *(f"--train.max_steps={UPDATES}", "--train.warmup_steps=10", "--train.device=cuda"),
-            *("--eval.interval=0", "--eval.batch_size=48", "--checkpoint.interval=0"),
-            *("--log.interval=1", *overrides),
+            *("--eval.interval=0", "--eval.batch_size=12", "--checkpoint.interval=0"),
+            *("--log.interval=10", *overrides),
         ],
     )
     if not config.dataset_dir.exists():
@@ -64,7 +64,7 @@ def trained(root: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
     if done.returncode:
         raise RuntimeError(f"{name} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines][WARM_UP:]
+    return [record for record in map(json.loads, lines) if record["step"] > WARM_UP]
 
 
 def make_row(what: str, measured: str, bar: str = "-", met: bool | None = None) -> dict[str, Any]:
@@ -167,7 +167,9 @@ def tf32(root: Path) -> list[dict[str, Any]]:
 
 def first_step(root: Path) -> list[dict[str, Any]]:
     """The time that compiling takes, with an empty and with a filled cache of compiled code."""
-    config = gpt2_config(root, "first-step", ["--train.compile=on", "--train.max_steps=2"])
+    config = gpt2_config(
+        root, "first-step", ["--train.compile=on", "--train.max_steps=2", "--train.warmup_steps=1"]
+    )
     file = root / "first-step.yaml"
     file.write_text(yaml.safe_dump(config.to_mapping()))
     rows: list[dict[str, Any]] = []
@@ -204,7 +206,7 @@ def run_first_step(file: Path, cache: str) -> None:
 
 def saves(root: Path) -> list[dict[str, Any]]:
     """How long training stands still for a save, and how much slower the steps beside it are."""
-    shape = ("--train.compile=on", "--train.max_steps=60")
+    shape = ("--train.compile=on", "--log.interval=1")
     without = trained(root, "no-saves", *shape)
     saving = trained(root, "saves", *shape, "--checkpoint.interval=12")
     held = [r["checkpoint_seconds"] for r in saving if r["checkpoint_seconds"]]
@@ -253,7 +255,7 @@ def quality(root: Path) -> list[dict[str, Any]]:
 def recovery(root: Path) -> list[dict[str, Any]]:
     """From a kill -9 to the next trained step: the processes of one pod, on one GPU."""
     settings = ["--train.compile=on", "--train.max_steps=1000000", "--train.max_restarts=1000"]
-    settings.append("--checkpoint.interval=25")
+    settings += ["--checkpoint.interval=25", "--log.interval=1"]
     kinds: dict[str, Callable[[Pods], None]] = {
         "the rank": lambda pods: pods.kill_rank(0),
         "all processes of the pod": lambda pods: pods.kill_pod(0),

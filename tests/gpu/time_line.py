@@ -18,6 +18,10 @@ class TimeLine:
     copy_seconds: float
     overlap_seconds: float
     """For how much of `copy_seconds` at least one kernel ran too."""
+    kernel_count: int
+    first_kernel_after_seconds: float
+    """From the begin of the first copy to the begin of the first kernel after that; infinite where
+    there is none."""
     shares_a_stream: bool
     """Whether some copy and some kernel were on one stream."""
 
@@ -26,7 +30,8 @@ class TimeLine:
         rate = self.copied_bytes / self.copy_seconds / 1e9 if self.copy_seconds else 0.0
         return (
             f"{self.copied_bytes / 1e6:.0f} MB copied in {1e3 * self.copy_seconds:.1f} ms "
-            f"({rate:.1f} GB/s), kernels beside {1e3 * self.overlap_seconds:.1f} ms of it"
+            f"({rate:.1f} GB/s), kernels beside {1e3 * self.overlap_seconds:.1f} ms of it, the "
+            f"first {1e3 * self.first_kernel_after_seconds:.1f} ms after the begin of a copy"
         )
 
 
@@ -46,10 +51,14 @@ def time_line(trace: str) -> TimeLine:
     ]
     kernels = [event for event in events if event.get("cat") == "kernel"]
     copying, computing = _union(copies), _union(kernels)
+    begin = copying[0][0] if copying else 0.0
+    first = min((event["ts"] for event in kernels if event["ts"] >= begin), default=float("inf"))
     return TimeLine(
         copied_bytes=sum(event["args"]["bytes"] for event in copies),
         copy_seconds=_length(copying) / 1e6,
         overlap_seconds=_length(_intersection(copying, computing)) / 1e6,
+        kernel_count=len(kernels),
+        first_kernel_after_seconds=(first - begin) / 1e6,
         shares_a_stream=bool(_streams(copies) & _streams(kernels)),
     )
 

@@ -122,6 +122,7 @@ def test_time_line_counts_what_ran_beside_the_copies() -> None:
     assert (beside.copied_bytes, beside.shares_a_stream) == (2 * 10**6, False)
     assert beside.copy_seconds == pytest.approx(100e-6)
     assert beside.overlap_seconds == pytest.approx(30e-6)
+    assert (beside.kernel_count, beside.first_kernel_after_seconds) == (2, pytest.approx(90e-6))
     kernels = [event("kernel", "gemm", 210, 30, 9)]
     after = time_line(json.dumps({"traceEvents": [*copies, *kernels]}))
     assert (after.overlap_seconds, after.shares_a_stream) == (0, True)

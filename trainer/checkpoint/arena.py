@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import mmap
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ import torch
 
 KEPT_BYTES = 256 << 20  # a block of at most so many bytes keeps its memory between two saves
 PIECE_BYTES = 8 << 20  # a multiple of the size of a page
+_POLL_SECONDS = 0.002
 
 
 class Arena:
@@ -91,7 +93,10 @@ class Arena:
         For the thread that writes. Each byte can be had once.
         """
         if self._copied is not None:
-            self._copied.synchronize()
+            # Not by `synchronize`, which keeps a core busy, and Python's lock too where torch does
+            # not give it up: then the thread that trains could not start the next pass.
+            while not self._copied.query():
+                time.sleep(_POLL_SECONDS)
         for here in range(begin, end, PIECE_BYTES):
             stop = min(here + PIECE_BYTES, end)
             with self._lock:

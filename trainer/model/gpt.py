@@ -180,14 +180,24 @@ class GPT(nn.Module):
             cache.length += length
         if targets is None:
             x = x[:, -1:]
-        logits = linear(self.ln_f(x), self.wte.weight)
+        logits = linear(self.ln_f(x), self.wte.weight, self._padding_has_no_probability())
         if targets is None:
             return logits[:, 0, : self.vocab_size]
-        logits = logits.flatten(0, 1).float()
-        # Rows that only pad the vocabulary get no probability. They stay in place: without them the
-        # rows would have an odd length and had to be copied.
-        logits[:, self.vocab_size :] = -math.inf
-        return F.cross_entropy(logits, targets.flatten(), reduction="sum")
+        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
+
+    def _padding_has_no_probability(self) -> torch.Tensor | None:
+        """What the head adds: minus infinity to the logits of rows that only pad the vocabulary.
+
+        The rows stay in place: without them the logits' rows would have an odd length and had to be
+        copied. Written over them, the logits would be kept in float32 for the backward pass, and
+        their gradient copied.
+        """
+        weight = self.wte.weight
+        if self.vocab_size == len(weight):
+            return None
+        bias = torch.zeros(len(weight), dtype=weight.dtype, device=weight.device)
+        bias[self.vocab_size :] = -math.inf
+        return bias
 
     def parameter_count(self) -> int:
         """Parameters without the position table, nanoGPT's way to count."""

@@ -1,9 +1,14 @@
+# pyright: reportPrivateImportUsage=false
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
+from torch._dynamo.backends.common import aot_autograd
+from torch._inductor.decomposition import select_decomp_table
 
 from trainer.checkpoint.tensors import give_memory, state_tensors
 from trainer.config import ModelConfig, TrainConfig
@@ -79,6 +84,35 @@ def test_initial_values_are_gpt2s_at_its_width_and_as_large_in_effect_at_others(
     assert residual == pytest.approx(std / math.sqrt(16), rel=0.05)
     assert (named["blocks.0.attn.c_attn.bias"] == 0).all()
     assert (named["ln_f.weight"] == 1).all()
+
+
+def test_compiled_logits_are_kept_in_low_precision() -> None:
+    """Minus infinity was written over their padding, and so they were kept in float32 for the
+    backward pass. With GPT-2's vocabulary they are the largest tensor of all."""
+    kept: list[torch.dtype] = []
+
+    def note(graph: Any, _: object) -> Any:
+        (output,) = (node for node in graph.graph.nodes if node.op == "output")
+        for node in output.args[0]:
+            value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+            if isinstance(value, torch.Tensor) and value.shape[-1:] == (1088,):
+                kept.append(value.dtype)
+        return make_boxed_func(graph)
+
+    def boxed(graph: Any, _: object) -> Any:
+        return make_boxed_func(graph)
+
+    backend = aot_autograd(
+        fw_compiler=note,
+        bw_compiler=boxed,
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=select_decomp_table(),
+    )
+    torch._dynamo.reset()
+    tokens, targets = random_batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.compile(GPT(CONFIG, vocab_size=1025), backend=backend)(tokens, targets).backward()
+    assert kept == [torch.bfloat16]
 
 
 def test_the_padding_of_the_vocabulary_takes_no_part_in_the_loss() -> None:
