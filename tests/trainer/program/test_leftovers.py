@@ -45,8 +45,12 @@ def state(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 take_orphans()
 helper = subprocess.Popen(["sh", "-c", "exit 7"])
-shell = subprocess.run(["sh", "-c", "true & echo $!"], capture_output=True, text=True)
+# It ends after its shell, which may otherwise ask it how it ended.
+reader, writer = os.pipe()
+command = f"cat <&{reader} >/dev/null 2>&1 & echo $!"
+shell = subprocess.run(["sh", "-c", command], capture_output=True, text=True, pass_fds=[reader])
 orphan = int(shell.stdout)
+os.close(writer)
 while (state(helper.pid), state(orphan)) != ("Z", "Z"):
     time.sleep(0.01)
 reap([helper.pid])
