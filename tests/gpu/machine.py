@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+from pathlib import Path
 
 import torch
 from torch import version
@@ -20,7 +21,7 @@ def describe_machine() -> str:
     return (
         f"{count} x {name} (compute capability {capability}), driver {driver_version()}, torch "
         f"{torch.__version__}, CUDA {version.cuda}, Python {platform.python_version()}, "
-        f"C compiler {compiler}, {os.cpu_count()} CPU cores"
+        f"C compiler {Path(compiler).name}, {os.cpu_count()} CPU cores"
     )
 
 
