@@ -160,7 +160,7 @@ def two_ranks_share_a_gpu_by_gloo(place: Place) -> str:
 
 
 def _free_bytes(place: Place) -> int:
-    """Of the GPU, as all processes together leave it; of a CPU check a figure that changes not."""
+    """Memory of the GPU that no process uses; always 0 where the check runs on the CPU."""
     if place.device != "cuda":
         return 0
     return torch.cuda.mem_get_info(0)[0]
