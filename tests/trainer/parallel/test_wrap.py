@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -69,6 +70,25 @@ def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
     for left, right in zip(losses(whole), losses(part), strict=True):
         assert right == pytest.approx(left, rel=1e-4)
         assert right[1] == pytest.approx(left[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_shards_train_with_padded_vocabulary(lab: Lab, dtype: str) -> None:
+    """What takes the padding out of the loss has to fit the head's weights, which a shard lends."""
+    many = lab.root / "many.txt"
+    many.write_text("".join(chr(0x4E00 + i % 1100) for i in range(30000)))
+    shape = {
+        "dataset": {"name": "many", "file": str(many), "tokenizer": "char"},
+        "train__dtype": dtype,
+        "train__max_steps": 6,
+    }
+    copies = lab.config(run_name="ddp", **shape)
+    shards = lab.config(run_name="fsdp", train__parallel="fsdp", **shape)
+    lab.train(copies, 2)
+    lab.train(shards, 2)
+    left, right = ([record["loss"] for record in records(run)] for run in (copies, shards))
+    assert left[0] == pytest.approx(math.log(1100), rel=0.1)
+    assert right == pytest.approx(left, rel=1e-5 if dtype == "float32" else 1e-2)
 
 
 @pytest.mark.slow
