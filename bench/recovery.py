@@ -17,6 +17,7 @@ import numpy as np
 
 from bench.row import Row
 from bench.runs import Bench, free_port
+from tests.trainer.process_tree import name_of, processes_below, ranks_below
 from trainer.config import RunConfig
 from trainer.launch.spare import WAITS_NAME
 
@@ -74,13 +75,12 @@ class Pods:
 
     def kill_rank(self, node: int) -> None:
         """The training process alone; the pod starts it again."""
-        for pid in _children(self._pods[node].pid):
-            if _name(pid) != WAITS_NAME:
-                os.kill(pid, signal.SIGKILL)
+        for pid in ranks_below(self._pods[node].pid):
+            os.kill(pid, signal.SIGKILL)
 
     def kill_pod(self, node: int) -> None:
         """All processes of the pod, as the end of a container does; a new one follows at once."""
-        ranks = _children(self._pods[node].pid)
+        ranks = processes_below(self._pods[node].pid)[1:]
         self._pods[node].kill()
         for pid in ranks:
             with suppress(ProcessLookupError):  # its lifeline may have been quicker
@@ -90,12 +90,12 @@ class Pods:
 
     def have_spares(self) -> bool:
         """Whether in each pod a process waits to become a rank (trainer/launch/spare.py)."""
-        return all(WAITS_NAME in map(_name, _children(pod.pid)) for pod in self._pods)
+        return all(WAITS_NAME in map(name_of, processes_below(pod.pid)) for pod in self._pods)
 
     def close(self) -> None:
         """End them all."""
         for pod in self._pods:
-            for pid in (pod.pid, *_children(pod.pid)):
+            for pid in processes_below(pod.pid):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             pod.wait()
@@ -161,18 +161,3 @@ def _wait(what: str, condition: Callable[[], bool], pods: Pods) -> None:
             logs = "\n".join(pods.log(node).read_text()[-3000:] for node in range(pods.nodes))
             raise RuntimeError(f"waited {_LONGEST_WAIT_SECONDS:g} s for {what}\n{logs}")
         time.sleep(_POLL_SECONDS)
-
-
-def _name(pid: int) -> str:
-    """Of a process, as `top` shows it (Linux)."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    return ""
-
-
-def _children(pid: int) -> list[int]:
-    """Of a process (Linux)."""
-    with suppress(OSError):
-        tasks = Path(f"/proc/{pid}/task").iterdir()
-        return [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    return []

@@ -58,15 +58,16 @@ async def _read(stack: Mapping[str, str]) -> Mapping[str, Any]:
     when it writes (gocloud.dev 0.46, blob/fileblob). The engine writes the state while it reads it
     for us, and then says "failed to load checkpoint: EOF". So one refusal says nothing.
     """
-    for tries_left in reversed(range(TRIES)):
+    tries_left = TRIES
+    while True:
         try:
             return cast(Mapping[str, Any], await invoke_async(READ_RESOURCES, stack) or {})
         except Exception as reason:
+            tries_left -= 1
             if not tries_left:
                 raise pulumi.RunError(
                     f"the state of this stack cannot be read ({reason}), so it is not known in "
                     "which cluster its objects are. Nothing was changed. Run the command again "
                     "when the backend answers (`pulumi whoami --verbose` names it)"
                 ) from None
-            await asyncio.sleep(PAUSE_SECONDS)
-    raise AssertionError("there is at least one try")
+        await asyncio.sleep(PAUSE_SECONDS)

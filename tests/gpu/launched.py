@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 import yaml
 
 from tests.gpu.place import NotHereError, Place, assert_close, losses
+from tests.trainer.process_tree import name_of, processes_below, ranks_below
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.spare import WAITS_NAME
@@ -44,14 +45,8 @@ class _Pod:
         file = self.run.run_dir / "metrics.jsonl"
         return max((r["step"] for r in self.records()), default=0) if file.exists() else 0
 
-    def children(self) -> dict[int, str]:
-        """Names by process id."""
-        found: dict[int, str] = {}
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            with suppress(OSError):  # threads and processes come and go
-                for child in (task / "children").read_text().split():
-                    found[int(child)] = Path(f"/proc/{child}/comm").read_text().strip()
-        return found
+    def has_spare(self) -> bool:
+        return WAITS_NAME in map(name_of, processes_below(self.process.pid))
 
     def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
@@ -107,8 +102,8 @@ def a_killed_rank_goes_on_bitwise(place: Place) -> str:
     """After kill -9 the spare takes the rank's place, and the losses are those without a kill."""
     with _pod(place, _long(place, "killed")) as pod:
         pod.wait_for("a checkpoint", lambda: pod.last_step() > 30)
-        pod.wait_for("a spare", lambda: WAITS_NAME in pod.children().values())
-        (rank,) = (pid for pid, name in pod.children().items() if name != WAITS_NAME)
+        pod.wait_for("a spare", pod.has_spare)
+        rank, *_ = ranks_below(pod.process.pid)
         killed_at = pod.last_step()
         os.kill(rank, signal.SIGKILL)
         pod.wait_for("a new start", lambda: "continuing after step" in pod.log.read_text())

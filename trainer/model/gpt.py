@@ -179,10 +179,8 @@ class GPT(nn.Module):
         if cache is not None:
             cache.length += length
         if targets is None:
-            x = x[:, -1:]
+            return linear(self.ln_f(x[:, -1:]), self.wte.weight)[:, 0, : self.vocab_size]
         logits = linear(self.ln_f(x), self.wte.weight, self._padding_has_no_probability())
-        if targets is None:
-            return logits[:, 0, : self.vocab_size]
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
 
     def _padding_has_no_probability(self) -> torch.Tensor | None:

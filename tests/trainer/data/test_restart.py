@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.lab import CHECKOUT, processes_below
+from tests.trainer.lab import CHECKOUT
+from tests.trainer.process_tree import processes_below
 from trainer.config import RunConfig
 from trainer.data import batches, stream
 from trainer.data.prepare import prepare

@@ -12,16 +12,8 @@ import pytest
 
 from tests.trainer.accidents import Accident
 from tests.trainer.forked import Forked
-from tests.trainer.lab import (
-    Lab,
-    free_port,
-    last_step,
-    processes_below,
-    rank_environment,
-    ranks_below,
-    records,
-    wait_for,
-)
+from tests.trainer.lab import Lab, free_port, last_step, rank_environment, records, wait_for
+from tests.trainer.process_tree import processes_below, ranks_below
 from trainer.config import RunConfig
 from trainer.events.account import Account, account_of
 from trainer.events.event import Event, Name, event_file, parse_events

@@ -6,7 +6,7 @@ import os
 import signal
 
 from tests.trainer.forked import Forked
-from tests.trainer.lab import processes_below
+from tests.trainer.process_tree import processes_below
 
 # Does not end before the test has done what it wants to, however busy the machine is.
 ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}

@@ -21,16 +21,14 @@ from tests.trainer.lab import (
     assert_bitwise_equal,
     checkpoints,
     free_port,
-    is_running,
     last_step,
     losses,
     newest,
-    processes_below,
-    ranks_below,
     records,
     wait_for,
 )
 from tests.trainer.launch.kills import ENDLESS, kill_entrypoint, kill_tree
+from tests.trainer.process_tree import is_running, processes_below, ranks_below
 from trainer.checkpoint import store
 from trainer.config import ConfigError, RunConfig
 from trainer.launch.exit_codes import ExitCode

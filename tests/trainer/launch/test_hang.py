@@ -14,8 +14,9 @@ import pytest
 
 from tests.in_depth import in_depth
 from tests.trainer.accidents import Accident
-from tests.trainer.lab import Lab, free_port, last_step, processes_below, ranks_below, wait_for
+from tests.trainer.lab import Lab, free_port, last_step, wait_for
 from tests.trainer.launch.hanging import ENDLESS, hang_event, hangs
+from tests.trainer.process_tree import processes_below, ranks_below
 
 MOST_SECONDS = 30.0
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cli.status.progress import Progress, read_progress
-from tests.trainer.lab import Lab, free_port, ranks_below, wait_for
+from tests.trainer.lab import Lab, free_port, wait_for
+from tests.trainer.process_tree import ranks_below
 from tests.trainer.program.desk import Desk
 from trainer.launch.exit_codes import ExitCode
 

@@ -15,17 +15,8 @@ import torch
 
 from cli.shell.rank_program import variables_in
 from tests.trainer.forked import CHECKOUT, Forked
-from tests.trainer.lab import (
-    Lab,
-    assert_bitwise_equal,
-    free_port,
-    is_running,
-    last_step,
-    name_of,
-    processes_below,
-    ranks_below,
-    wait_for,
-)
+from tests.trainer.lab import Lab, assert_bitwise_equal, free_port, last_step, wait_for
+from tests.trainer.process_tree import is_running, name_of, processes_below, ranks_below
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.lifeline import LIFELINE_VARIABLE

@@ -9,15 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.gate import Gate
-from tests.trainer.lab import (
-    Lab,
-    free_port,
-    is_running,
-    last_step,
-    losses,
-    processes_below,
-    wait_for,
-)
+from tests.trainer.lab import Lab, free_port, last_step, losses, wait_for
+from tests.trainer.process_tree import is_running, processes_below
 from trainer.checkpoint.verified_words import BY_MIRROR, BY_START, Verified, read_verified
 from trainer.mirror.status import read_status
 

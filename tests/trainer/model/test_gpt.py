@@ -97,7 +97,7 @@ def test_compiled_logits_are_kept_in_low_precision() -> None:
             value = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
             if isinstance(value, torch.Tensor) and value.shape[-1:] == (1088,):
                 kept.append(value.dtype)
-        return make_boxed_func(graph)
+        return boxed(graph, None)
 
     def boxed(graph: Any, _: object) -> Any:
         return make_boxed_func(graph)

@@ -14,10 +14,11 @@ from cli.status.progress import read_progress
 from infra.monitoring.rules import RULES
 from infra.networks import NETWORKS
 from infra.networks.profile import NetworkProfile
-from tests.trainer.lab import Lab, free_port, last_step, ranks_below, wait_for
+from tests.trainer.lab import Lab, free_port, last_step, wait_for
 from tests.trainer.monitoring.alertmanager import Alertmanager, Webhook
 from tests.trainer.monitoring.pod import start_pod
 from tests.trainer.monitoring.prometheus import Prometheus
+from tests.trainer.process_tree import ranks_below
 from trainer.config import RunConfig
 
 FAILED, FALLBACK = "DisttrainRunFailed", "DisttrainTransportFallback"

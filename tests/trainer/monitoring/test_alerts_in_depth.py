@@ -26,13 +26,14 @@ from infra.networks.profile import NetworkProfile
 from tests.gate import Gate
 from tests.monitoring.hurried import hurried
 from tests.trainer.accidents import Accident
-from tests.trainer.lab import Lab, checkpoints, free_port, last_step, ranks_below, wait_for
+from tests.trainer.lab import Lab, checkpoints, free_port, last_step, wait_for
 from tests.trainer.mirror.s3_server import KEY, SECRET, S3Server
 from tests.trainer.monitoring.alertmanager import Alertmanager, Webhook
 from tests.trainer.monitoring.pod import served, start_pod
 from tests.trainer.monitoring.prometheus import Prometheus
 from tests.trainer.monitoring.quota import quota
 from tests.trainer.monitoring.told import Told
+from tests.trainer.process_tree import ranks_below
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.watch.slow import Cause

@@ -18,7 +18,8 @@ import pytest
 import yaml
 
 from tests.trainer.forked import without_torchruns_variables
-from tests.trainer.lab import CHECKOUT, processes_below
+from tests.trainer.lab import CHECKOUT
+from tests.trainer.process_tree import processes_below
 from trainer.config import RunConfig
 
 LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.lab import free_port, processes_below
+from tests.trainer.lab import free_port
+from tests.trainer.process_tree import processes_below
 from tests.trainer.program.desk import LIMIT_SECONDS, Desk
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode

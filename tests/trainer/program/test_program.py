@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.ports import free_port
-from tests.trainer.lab import processes_below
+from tests.trainer.process_tree import processes_below
 from tests.trainer.program.desk import LIMIT_SECONDS, Desk
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
