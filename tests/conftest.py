@@ -1,5 +1,6 @@
 """Rules for the whole suite: a skipped test is a failure, and required folders must have run."""
 
+import asyncio
 import itertools
 import os
 import secrets
@@ -77,6 +78,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = os.environ[SEED_VARIABLE]
+    # Python would make an event loop for the main thread when a test makes an output of Pulumi
+    # outside of a program. Nobody closes such a loop, and what reports it is a later test that
+    # fails instead. Without this the test that makes the output fails.
+    asyncio.set_event_loop(None)
 
 
 def pytest_terminal_summary(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 import pytest
@@ -24,6 +24,11 @@ from tests.kube.volume import configure, run_with_claim
 
 VALID_SECONDS = 20  # half of the usual time, so that the test is over sooner
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+def role_for_viewers(namespace: str) -> dict[str, Any]:
+    """The object, outside of a program, where there are no outputs."""
+    return viewer_role(ViewersArgs(namespace, "dev", cast(pulumi.Output[str], "me")))
 
 
 def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(
@@ -64,7 +69,7 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
     namespace = lab.namespace()
     run = Run(lab, namespace, "dev")
     run.up()
-    role = viewer_role(ViewersArgs(namespace, "dev", pulumi.Output.from_input("")))
+    role = role_for_viewers(namespace)
     name = role["metadata"]["name"]
     lab.api.create(ROLES, {**role, "metadata": {"name": name}})
     try:
@@ -89,7 +94,7 @@ def test_folder_of_the_volume_is_shown_to_whoever_may_read_volumes(
     claim = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims/{name}"
     lab.api.patch(claim, {"metadata": {"labels": {names.COMPONENT_LABEL: "storage"}}})
     assert run.hand_over()[0] == 0
-    role = viewer_role(ViewersArgs(run.namespace, "dev", pulumi.Output.from_input("")))
+    role = role_for_viewers(run.namespace)
     role_name = role["metadata"]["name"]
     lab.api.create(ROLES, {**role, "metadata": {"name": role_name}})
     try:
@@ -146,7 +151,7 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
 ) -> None:
     """By the API server's clock. Whoever may not read the leases is told nothing of it."""
     namespace = lab.namespace()
-    role = viewer_role(ViewersArgs(namespace, "dev", pulumi.Output.from_input("")))
+    role = role_for_viewers(namespace)
     name = role["metadata"]["name"]
     lab.api.create(ROLES, {**role, "metadata": {"name": name}})
     try:

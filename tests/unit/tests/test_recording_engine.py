@@ -5,7 +5,7 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from tests.unit.stacks import deploy
+from tests.unit.stacks import deploy, own_event_loop
 
 
 def test_output_of_another_test_holds_no_program_up(
@@ -13,5 +13,7 @@ def test_output_of_another_test_holds_no_program_up(
 ) -> None:
     """A worker waited for ever, since a test before had made an output outside of a program."""
     monkeypatch.setattr("tests.unit.stacks.LONGEST_SECONDS", 20.0)
-    pulumi.Output.from_input("")
-    assert deploy("sandbox", tmp_path).outputs
+    with own_event_loop() as loop:
+        output = pulumi.Output.from_input("")
+        assert deploy("sandbox", tmp_path).outputs
+        loop.run_until_complete(output.future())
