@@ -69,6 +69,8 @@ class Seen:
         places: that Kueue counts other machines than those of the pods; empty where it does not.
         no_kind: the cluster does not know the kind of its workload, which has gone with it.
         unread: why the workload or the pods may not be read; empty where they may.
+        out_of_queue: why it is out of its queue of Kueue, where that was done neither by
+            `./disttrain stop` nor for another run.
     """
 
     record: Record
@@ -81,6 +83,7 @@ class Seen:
     places: str = ""
     no_kind: bool = False
     unread: str = ""
+    out_of_queue: str = ""
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
@@ -135,6 +138,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
     if stopped and record.suspended_by == record.stack:
         saved = f"it has saved step {record.saved_step}; " if record.saved_step else ""
         return "stopped", f"{saved}./disttrain resume brings it back", None
+    if stopped and seen.out_of_queue:
+        return "stopped", f"{seen.out_of_queue}; ./disttrain resume puts it back", None
     if stopped:
         by = f"replaced by {record.suspended_by}; " if record.suspended_by else ""
         return "suspended", f"{by}its next `pulumi up` resumes it", None

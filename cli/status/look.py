@@ -28,7 +28,7 @@ from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.paths import NODES, PODS, log_path, pod_path
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.queues.kueue_places import words_of_places
-from infra.kube.queues.queue_look import waiting
+from infra.kube.queues.queue_look import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.queues.unqueued_look import held_without_queue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
@@ -187,9 +187,10 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
                 without_answer.add(node)
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
+    out = _out_of_queue(api, record, item) if item and held and queued is None else ""
     said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
     places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
-    return Seen(record, item, pods, progress, unseen, queued, said, places, no_kind)
+    return Seen(record, item, pods, progress, unseen, queued, said, places, no_kind, "", out)
 
 
 def _workload(api: Api, record: Record) -> Json | None:
@@ -217,6 +218,12 @@ def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
         words = f"in queue {queue}; what it waits for cannot be read: {reason}"
         return InQueue(queue, None, words)
     return place or InQueue(queue, None, f"in queue {queue}: it has its place, and its pods come")
+
+
+def _out_of_queue(api: Api, record: Record, item: Json) -> str:
+    if record.suspended_by:
+        return ""
+    return unless_forbidden(lambda: out_of_queue(api, record.namespace, item), lambda _: "")
 
 
 def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:

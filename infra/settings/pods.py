@@ -74,12 +74,10 @@ def _texts(reader: Reader, key: str) -> dict[str, str]:
 def _environment(reader: Reader) -> dict[str, str]:
     variables = _texts(reader, "podEnvironment")
     check_environment(reader, "podEnvironment", variables)
-    if variables and reader.is_encrypted("podEnvironment"):
-        reader.problem(
+    if variables:
+        reader.refuse_encrypted(
             "podEnvironment",
-            variables,
-            "a value in it is encrypted, and everybody who may see the pods would see it there in "
-            "plain text",
+            "everybody who may see the pods would see it there",
             "Set what is secret by `pulumi config set --secret --path podSecrets.NAME`, remove all "
             "of podEnvironment (`pulumi config rm podEnvironment`), and set the rest again without "
             "--secret",

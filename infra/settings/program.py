@@ -14,6 +14,7 @@ from infra.settings.program_files import PLACE, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader, did_you_mean
+from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
 
 _KEYS = ("command", "per", "image", "build", "files", "progress", "progress_file")
@@ -23,6 +24,10 @@ _ELSEWHERE = {
     "env": "Set them by podEnvironment, or secret ones by podSecrets",
     "checkpoints": "Let the program write them to the folder DISTTRAIN_CHECKPOINT_DIR",
 }
+_WITHOUT_SECRETS = (
+    "Give it to the program as a variable (`pulumi config set --secret --path podSecrets.NAME`), "
+    "remove all of program (`pulumi config rm program`), and set it again without --secret"
+)
 READ_BY_NOBODY = "program is set, and only disttrain's own trainer reads this setting"
 # What only our own trainer reads; `verify` looks at what it writes.
 _OF_THE_TRAINER = (
@@ -76,8 +81,7 @@ def read_program(
     given = reader.mapping("program")
     _refuse_settings_of_the_trainer(reader)
     train = _launch_options(reader)
-    if reader.is_encrypted("program"):
-        _refuse_encrypted(reader, given)
+    if reader.refuse_encrypted("program", SEEN_BY_ALL, _WITHOUT_SECRETS):
         return None
     _refuse_unknown_keys(reader, given)
     problems = len(reader.problems)
@@ -103,19 +107,6 @@ def read_program(
         reader.problems += [_in_stack_terms(problem) for problem in error.problems]
         return None
     return ProgramSettings(config, files, image)
-
-
-def _refuse_encrypted(reader: Reader, given: Mapping[str, Any]) -> None:
-    """Nothing else is said of it then, as a message of the run's configuration shows its value."""
-    reader.problem(
-        "program",
-        given,
-        "a value in it is encrypted, and everybody who may read the run's ConfigMap or see its "
-        "pods would see it there in plain text",
-        "Give it to the program as a variable (`pulumi config set --secret --path "
-        "podSecrets.NAME`), remove all of program (`pulumi config rm program`), and set it again "
-        "without --secret",
-    )
 
 
 def _refuse_unknown_keys(reader: Reader, given: Mapping[str, Any]) -> None:
@@ -166,7 +157,7 @@ def _refuse_settings_of_the_trainer(reader: Reader) -> None:
 
 def _launch_options(reader: Reader) -> dict[str, Any]:
     """The options of `run.train` that are about starting ranks; all others are refused."""
-    overrides = reader.mapping("run")
+    overrides = read_overrides(reader)
     train: object = overrides.get("train")
     options = dict(cast(Mapping[str, Any], train)) if isinstance(train, Mapping) else {}
     others = {f"run.{key}": value for key, value in overrides.items() if key != "train"}

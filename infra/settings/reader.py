@@ -80,6 +80,23 @@ class Reader:
         """Whether the value is encrypted in the stack's file."""
         return key in self._secret_keys
 
+    def refuse_encrypted(self, key: str, where: str, hint: str) -> bool:
+        """Note that a value in `key` is encrypted, where it would not stay secret.
+
+        Args:
+            key: of a setting whose values are passed on in plain text.
+            where: who could see them, such as `everybody who may see the pods would see it there`.
+            hint: what to do.
+
+        Returns:
+            Whether it is encrypted. Then say nothing else of it, as other messages show its value.
+        """
+        if not self.is_encrypted(key):
+            return False
+        reason = f"a value in it is encrypted, and {where} in plain text"
+        self.problem(key, self._raw.get(key, ""), reason, hint)
+        return True
+
     def text(
         self, key: str, *, pattern: str = r"[^\r\n]*", form: str = "", example: str = ""
     ) -> str:

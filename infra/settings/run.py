@@ -32,7 +32,7 @@ from infra.settings.run_network import (
     check_use_of_network,
     read_network,
 )
-from infra.settings.run_settings import DatasetChoice, build_run_config
+from infra.settings.run_settings import DatasetChoice, build_run_config, read_overrides
 from trainer.config import RunConfig
 from trainer.config.option import NAME_PATTERN
 from trainer.data.sources import format_by_name, known_ending
@@ -184,7 +184,7 @@ def _read_config(
     """The run's configuration, and the files of this machine with the text and the tokenizer."""
     dataset, file, tokenizer_file = _read_dataset(reader)
     preset = _name(reader, "preset", NAME_PATTERN)
-    overrides = reader.mapping("run")
+    overrides = read_overrides(reader)
 
     def build(dataset: DatasetChoice) -> tuple[RunConfig | None, list[str]]:
         return build_run_config(

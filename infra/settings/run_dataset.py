@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from infra.settings.limits import LimitSettings
 from infra.settings.reader import Reader
-from infra.settings.run_settings import OPTION_KEYS
+from infra.settings.run_settings import OPTION_KEYS, SEEN_BY_ALL
 from infra.settings.secret import Secret
 from trainer.config import DatasetConfig
 
@@ -48,6 +48,12 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
 def dataset_options(reader: Reader) -> dict[str, Any]:
     """The setting `datasetOptions`: what the files hold and how they are split."""
     options = reader.mapping("datasetOptions")
+    hint = (
+        "Nothing in it is secret: remove it (`pulumi config rm datasetOptions`), and set it again "
+        "without --secret"
+    )
+    if reader.refuse_encrypted("datasetOptions", SEEN_BY_ALL, hint):
+        return {}
     for key in options.keys() - set(OPTION_KEYS):
         hint = f"Allowed: {', '.join(OPTION_KEYS)}"
         reader.problem(f"datasetOptions.{key}", str(options[key]), "there is no such option", hint)

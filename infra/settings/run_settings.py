@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from infra.names import DATA_MOUNT
+from infra.settings.reader import Reader
 from infra.settings.setting_error import problem_text
 from trainer.config import ConfigError, RunConfig, load_mapping, preset_names
 
+SEEN_BY_ALL = "everybody who may read the run's ConfigMap or see its pods would see it there"
 RUN_SECTIONS = ("model", "train", "eval", "checkpoint", "log")
 _OWN_KEYS = {  # what has a key of its own in the stack's settings
     "run_name": "runName",
@@ -53,6 +55,17 @@ class DatasetChoice:
     tokenizer: str | None = None
     files: tuple[Mapping[str, Any], ...] | None = None
     options: Mapping[str, Any] | None = None
+
+
+def read_overrides(reader: Reader) -> dict[str, Any]:
+    """The setting `run`: values in place of the preset's; empty where they are not to be shown."""
+    overrides = reader.mapping("run")
+    hint = (
+        "Nothing in run is secret: remove all of it (`pulumi config rm run`), and set it again "
+        "without --secret. What a program of the pods needs to log in somewhere is set by `pulumi "
+        "config set --secret --path podSecrets.NAME`"
+    )
+    return {} if reader.refuse_encrypted("run", SEEN_BY_ALL, hint) else overrides
 
 
 def build_run_config(

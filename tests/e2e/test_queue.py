@@ -143,6 +143,23 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     stack.preview("--expect-no-changes")
 
 
+def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack) -> None:
+    """After its longest time, which somebody has written onto its Job; it comes back by `up`."""
+    lab, job = kueue, WORKLOADS["indexed-job"].object_name
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    longest = "kueue.x-k8s.io/max-exec-time-seconds"
+    lab.kubectl("label", "job", job, f"{longest}=1")
+    people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
+    why = f"Kueue has taken it out of queue {QUEUE}: The workload is deactivated due to exceeding"
+    wait_for("Kueue to take it out", lambda: why in " ".join(reason(lab, stack).split()), 300)
+    assert states(lab, stack)[NAME] == "stopped"
+    wait_for("its pods to go", lambda: not training_pods(lab, stack), 300)
+    lab.kubectl("label", "job", job, f"{longest}-")
+    saved = max(lab.losses(WAITING))
+    assert "was suspended and is resumed" in stack.up()
+    wait_for("further steps", lambda: max(lab.losses(WAITING)) > saved, 300)
+
+
 @pytest.mark.parametrize("topology", ["single-pod", *QUEUED])
 def test_preempted_run_loses_no_step_and_no_restart(
     kueue: Lab, stack: Stack, topology: str

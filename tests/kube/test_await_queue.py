@@ -59,7 +59,8 @@ def test_wait_ends_when_somebody_stops_the_run(run: Run) -> None:
     run.lab.api.patch(workload, {"spec": {"active": False}})
     status, output = task.end()
     assert status == 1
-    assert "Job train-dev was suspended by somebody; `pulumi up` resumes it" in output
+    assert "Job train-dev does not start: somebody has taken it out of queue gpus" in output
+    assert "`pulumi up` puts it back, and it goes on from what it has saved" in output
 
 
 def test_run_that_kueue_does_not_look_at_is_told_so(run: Run) -> None:

@@ -158,4 +158,7 @@ def test_status_says_what_a_run_waits_for_as_far_as_it_may_be_read(
     assert status.since
     kueue.api.patch(workload, {"spec": {"active": False}})
     status, _ = see_run(everything, find_record(everything, run.namespace, run.owner))
-    assert status.state == "suspended"
+    assert status.state == "stopped"
+    assert status.detail.startswith("somebody has taken it out of queue gpus (spec.active")
+    assert status.detail.endswith("./disttrain resume puts it back")
+    assert seen(somebody)[0] == "queued"

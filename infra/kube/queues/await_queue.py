@@ -15,7 +15,7 @@ from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped, kueue_workload
-from infra.kube.queues.queue_look import waiting
+from infra.kube.queues.queue_look import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue, ignores_places
 from infra.kube.queues.unqueued_look import held_without_queue
 from infra.kube.record import parse_record, record_path
@@ -176,6 +176,12 @@ def stopped_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
         )
     if not by_stack and (held := held_without_queue(api, job.namespace, item)):
         raise SuspendedError(f"{workload} does not start: {held}")
+    out = "" if by_stack else out_of_queue(api, job.namespace, item)
+    if out:
+        raise SuspendedError(
+            f"{workload} does not start: {out}. `pulumi up` puts it back, and it goes on from what "
+            "it has saved"
+        )
     who = f"by stack {by_stack}, whose run took its place" if by_stack else "by somebody"
     raise SuspendedError(
         f"{workload} was suspended {who}; `pulumi up` resumes it from what it has saved"

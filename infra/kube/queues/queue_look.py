@@ -7,8 +7,14 @@ from infra.kube.api_server.findings import FORBIDDEN, Findings, list_if_allowed,
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import NAMESPACES
-from infra.kube.queues.kueue import GROUP, collection, kueue_workload, served_version
-from infra.kube.queues.queue_place import InQueue, in_queue
+from infra.kube.queues.kueue import (
+    GROUP,
+    collection,
+    is_inactive,
+    kueue_workload,
+    served_version,
+)
+from infra.kube.queues.queue_place import InQueue, in_queue, put_out
 from infra.kube.queues.topology_look import look_at_place
 from infra.names import QUEUE_LABEL
 
@@ -82,6 +88,18 @@ def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
         return in_queue(queue, None, [], [])
     queues = _all_or_own(api, version, "localqueues", namespace)
     return in_queue(queue, own, queues, _all_or_own(api, version, "workloads", namespace))
+
+
+def out_of_queue(api: Api, namespace: str, item: Json) -> str:
+    """Why a suspended run is out of its queue; empty where it is in none, or waits there.
+
+    Raises:
+        ApiError: these credentials may not read Kueue's Workloads of the namespace.
+        TaskError: the cluster serves a Kueue that this program does not know.
+    """
+    queue = label(item, QUEUE_LABEL)
+    own = kueue_workload(api, namespace, item) if queue else None
+    return put_out(queue, own) if own is not None and is_inactive(own) else ""
 
 
 def _all_or_own(api: Api, version: str, plural: str, namespace: str) -> list[Json]:

@@ -25,6 +25,7 @@ _COVER = (
     "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
     "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
 )
+DEACTIVATED = "Deactivated"  # Kueue adds the cause where it has done that by itself
 MOST_HOLDERS = 3
 INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
 
@@ -94,6 +95,24 @@ def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
         "./disttrain resume make Kueue look at it again"
     )
     return InQueue(queue, datetime.fromisoformat(since), words)
+
+
+def put_out(queue: str, own: Json) -> str:
+    """Why a run is out of its queue, though `./disttrain stop` did not take it out. Pure.
+
+    Kueue takes a run out after too many starts whose pods did not become ready, after its longest
+    time (`kueue.x-k8s.io/max-exec-time-seconds`), and after a check that was refused.
+
+    Args:
+        queue: the run's LocalQueue.
+        own: Kueue's Workload of the run, whose `spec.active` is false.
+    """
+    evicted = condition(own, "Evicted")
+    reason, message = str(evicted.get("reason") or ""), str(evicted.get("message") or "")
+    if reason.startswith(f"{DEACTIVATED}DueTo"):
+        return f"Kueue has taken it out of queue {queue}: {re.sub(INTERNALS, '', message)}"
+    before = f"; before that {back}" if (back := _eviction(own)) else ""
+    return f"somebody has taken it out of queue {queue} (spec.active of its Workload){before}"
 
 
 def ignores_places(own: Json) -> bool:
@@ -167,7 +186,7 @@ def _eviction(own: Json) -> str:
     evicted = condition(own, "Evicted")
     reason = str(evicted.get("reason") or "")
     # `Deactivated` is what ./disttrain stop did before ./disttrain resume.
-    if evicted.get("status") != "True" or reason.startswith("Deactivated"):
+    if evicted.get("status") != "True" or reason.startswith(DEACTIVATED):
         return ""
     message = re.sub(INTERNALS, "", str(evicted.get("message") or ""))
     return f"it was put back ({reason}): {message}"

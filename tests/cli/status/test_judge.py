@@ -130,6 +130,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "stopped",
         "./disttrain resume brings it back",
     ),
+    "Kueue has taken it out of its queue": (
+        Seen(RECORD, job(suspend=True), (), {}, out_of_queue="Kueue has taken it out: too long"),
+        "stopped",
+        "Kueue has taken it out: too long; ./disttrain resume puts it back",
+    ),
     "it waits in a queue": (
         Seen(RECORD, job(suspend=True), (), {}, queued=InQueue("gpus", NOW, "in queue gpus: full")),
         "queued",

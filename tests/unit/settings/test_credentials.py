@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.unit.stacks import deploy, without_secrets
 INDEX = "https://download.pytorch.org/whl/cu118"
 LOGIN = "https://me:hunter2@download.pytorch.org/whl/cu118"
 TEXT = {"datasetSha256": "0" * 64}
+PROGRAM = {"program": {"command": ["python", "train.py"]}}
 
 
 def test_credentials_in_plain_are_refused() -> None:
@@ -79,3 +81,27 @@ def test_bundle_of_an_encrypted_index_is_refused(tmp_path: Path) -> None:
     file.write_text('config:\n  disttrain:torchIndexUrl:\n    secure: "v1:abc:def"\n')
     with pytest.raises(ValueError, match=r"torchIndexUrl: \[secret\].*PIP_EXTRA_INDEX_URL"):
         settings_of(file, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "read_by"),
+    [
+        ({"program": {"command": ["python", "--token", "hunter2"]}}, "the run's ConfigMap"),
+        ({"program": {"command": "hunter2", "per": "hunter2"}, "run": {}}, "the run's ConfigMap"),
+        ({"podEnvironment": {"TOKEN": "hunter2"}}, "the pods"),
+        ({"run": {"mirror": {"url": "https://me:hunter2@store"}}}, "the run's ConfigMap"),
+        ({"run": {"hunter2": "hunter2"}}, "the run's ConfigMap"),
+        ({"run": {"train": {"max_restarts": "hunter2"}}, **PROGRAM}, "the run's ConfigMap"),
+        ({"datasetOptions": {"text_field": "hunter2"}}, "the run's ConfigMap"),
+    ],
+    ids=["program", "wrong program", "variable", "run", "wrong run", "run of a program", "text"],
+)
+def test_encrypted_value_that_pods_show_is_refused(changes: dict[str, Any], read_by: str) -> None:
+    """It would be in plain text in the cluster, though the user has taken care of it."""
+    key = next(iter(changes))
+    text = refusal(changes, secret_keys=[key])
+    assert f"  - {key}: [secret] cannot be used: a value in it is encrypted" in text
+    assert read_by in text
+    assert ("--path podSecrets.NAME" in text) == (key != "datasetOptions")
+    assert "hunter2" not in text
+    assert len(text.splitlines()) == 2

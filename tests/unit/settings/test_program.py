@@ -203,26 +203,6 @@ def test_message_names_key_value_reason_and_way_out(changes: dict[str, Any], mes
     assert message in refusal(changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "read_by"),
-    [
-        ({"program": {"command": ["python", "--token", "hunter2"]}}, "the run's ConfigMap"),
-        ({"program": {"command": "hunter2", "per": "hunter2"}, "run": {}}, "the run's ConfigMap"),
-        ({"podEnvironment": {"TOKEN": "hunter2"}}, "the pods"),
-    ],
-    ids=["program", "wrong program", "podEnvironment"],
-)
-def test_encrypted_value_that_pods_show_is_refused(changes: dict[str, Any], read_by: str) -> None:
-    """It would be in plain text in the cluster, though the user has taken care of it."""
-    key = next(iter(changes))
-    text = refusal(changes, secret_keys=[key])
-    assert f"  - {key}: [secret] cannot be used: a value in it is encrypted" in text
-    assert read_by in text
-    assert "--path podSecrets.NAME" in text
-    assert "hunter2" not in text
-    assert len(text.splitlines()) == 2
-
-
 def test_too_large_folder_is_refused_with_its_largest_files(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, small=10, large=MOST_BYTES)
     text = refusal({"program": {**COMMAND, "files": str(folder)}})

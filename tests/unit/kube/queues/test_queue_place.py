@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from infra.kube.queues.await_queue import STOPPED, ends_well, queue_place
-from infra.kube.queues.queue_place import in_queue
+from infra.kube.queues.queue_place import in_queue, put_out
 from infra.kube.workload import Workload
 
 Json = dict[str, Any]
@@ -169,6 +169,20 @@ def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     found = in_queue("gpus", own, [queue()], [own])
     assert found
     assert "put back" not in found.words
+
+
+def test_run_out_of_its_queue_says_who_took_it_out() -> None:
+    """`status` said that its next `pulumi up` resumes it, and nothing of why it had ended."""
+    limit = "The workload is deactivated due to exceeding the maximum execution time"
+    evicted = condition("Evicted", "True", limit, "DeactivatedDueToMaximumExecutionTimeExceeded")
+    words = put_out("gpus", workload("b", evicted))
+    assert words == f"Kueue has taken it out of queue gpus: {limit}"
+    evicted = condition("Evicted", "True", "The workload is deactivated", "Deactivated")
+    by_hand = "somebody has taken it out of queue gpus (spec.active of its Workload)"
+    assert put_out("gpus", workload("b", evicted)) == put_out("gpus", workload("b")) == by_hand
+    evicted = condition("Evicted", "True", "Exceeded the PodsReady timeout", "PodsReadyTimeout")
+    before = "before that it was put back (PodsReadyTimeout): Exceeded the PodsReady timeout"
+    assert put_out("gpus", workload("b", evicted)) == f"{by_hand}; {before}"
 
 
 def test_run_that_kueue_has_forgotten_says_so() -> None:
