@@ -27,7 +27,7 @@ from infra.platform.k3s import start_look
 from infra.platform.known_cluster import known_identifier
 from infra.platform.make import make_platform
 from infra.platform.owner import Owner
-from infra.platform.reference import check_image, referenced_platform
+from infra.platform.reference import check_cluster, check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
 from infra.preflight import check_platform, check_run
@@ -107,7 +107,9 @@ async def on_the_platform_of_another_stack(
     ).run
     assert run_settings is not None
     check_image(settings.platform_stack, facts.image)
-    await check_run(run_settings, facts, str(await platform.kubeconfig.future() or ""))
+    kubeconfig = str(await platform.kubeconfig.future() or "")
+    check_cluster(settings.platform_stack, facts, kubeconfig)
+    await check_run(run_settings, facts, kubeconfig)
     owner = Owner("owner")
     connection = Connection(
         kubeconfig=platform.kubeconfig,

@@ -158,7 +158,7 @@ def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings)
         where = "localhost"
     else:
         where = host.ssh.host if cluster.k3s.existing == "adopt" else "ssh"
-    parts = [pulumi.get_project(), stack, cluster.kind, where, cluster.context]
+    parts = [pulumi.get_project(), stack, cluster.kind, where, cluster.named_context]
     return "-".join(part for part in parts if part)
 
 

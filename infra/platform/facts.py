@@ -10,7 +10,7 @@ from infra.one_line import one_line
 from infra.settings import Devices, PlatformDelivery
 from infra.settings.queues_topology import PlatformQueue
 
-VERSION = 7
+VERSION = 8
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,9 @@ class PlatformFacts:
         namespace: Kubernetes namespace.
         cluster_identifier: names the cluster to the Kubernetes provider.
         kubeconfig_is_path: whether the output `kubeconfig` is a path and not the content.
-        context: context of the kubeconfig; empty: its current one.
+        context: context of the kubeconfig; empty: the kubeconfig is a content, and has one.
+        api_server: address to which the kubeconfig led at the platform's last `up`; empty where the
+            kubeconfig is a content.
         volume: the volume with the data.
         image: the trainer image.
         proxy: what makes other pods when it changes: the proxies without passwords and NO_PROXY.
@@ -95,6 +97,7 @@ class PlatformFacts:
     cluster_identifier: str
     kubeconfig_is_path: bool
     context: str
+    api_server: str
     volume: VolumeFacts
     image: ImageFacts
     proxy: Mapping[str, Any]

@@ -136,7 +136,9 @@ _GONE = (
 
 
 def _named(cluster: ClusterSettings) -> str:
-    context = repr(cluster.context) if cluster.context else "'' (the current one of the file)"
+    context = repr(cluster.named_context)
+    if not cluster.named_context:
+        context += f" (the current one of the file, {cluster.context})"
     return f"kubeconfig: {cluster.kubeconfig!r} with kubeContext: {context}"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -40,6 +41,7 @@ from infra.platform.same_machine import check_machine
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
 from infra.settings import PlatformSettings
+from infra.settings.kubeconfig import api_server
 from infra.storages import STORAGES
 from infra.storages.kind import Storage, StorageRequest
 
@@ -87,7 +89,7 @@ def platform_facts(
 ) -> PlatformFacts:
     """What runs have to know of the platform that these settings describe."""
     cluster, image, proxy = settings.cluster, settings.image, settings.proxy
-    operator = settings.gpu_operator
+    operator, is_existing = settings.gpu_operator, cluster.kind == "existing"
     preinstalled = operator is not None and operator.regime == "preinstalled"
     return PlatformFacts(
         stack=shown_stack_name(settings.stack),
@@ -97,8 +99,9 @@ def platform_facts(
         machines=settings.devices.machines,
         namespace=settings.namespace,
         cluster_identifier=cluster_identifier,
-        kubeconfig_is_path=cluster.kind == "existing",
+        kubeconfig_is_path=is_existing,
         context=cluster.context,
+        api_server=api_server(Path(cluster.kubeconfig), cluster.context) if is_existing else "",
         volume=VolumeFacts(
             claim=storage.claim,
             access_mode=storage.access_mode,

@@ -1,6 +1,7 @@
 """The platform of another stack, read from that stack's outputs."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -10,6 +11,8 @@ from infra.image.plan import plan_image
 from infra.platform.facts import ImageFacts, PlatformFacts, facts_from_text
 from infra.platform.stack_name import full_stack_name
 from infra.settings import PROJECT_ROOT
+from infra.settings.kubeconfig import api_server
+from infra.settings.setting_error import SettingError
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,39 @@ async def referenced_platform(stack: str) -> ReferencedPlatform:
     is_secret = not facts.kubeconfig_is_path
     way = pulumi.Output.secret(kubeconfig) if is_secret else pulumi.Output.from_input(kubeconfig)
     return ReferencedPlatform(facts, way, generation)
+
+
+def check_cluster(stack: str, facts: PlatformFacts, kubeconfig: str) -> None:
+    """Whether the kubeconfig still leads to the platform's cluster.
+
+    A run would otherwise be made in another cluster, beside what is there under the same names.
+
+    Args:
+        stack: the setting `platform`.
+        facts: of the platform.
+        kubeconfig: its path, where `facts.kubeconfig_is_path`; else there is nothing to check.
+
+    Raises:
+        pulumi.RunError: it leads elsewhere, or cannot be read.
+    """
+    if not facts.kubeconfig_is_path:
+        return
+    way = f"the kubeconfig {kubeconfig} with context {facts.context}"
+    try:
+        now = api_server(Path(kubeconfig), facts.context)
+    except SettingError as problem:
+        raise pulumi.RunError(
+            f"platform: {stack!r} cannot be used: its cluster is reached by {way}: "
+            f"{problem.reason}. Put the file back; or if its place or the name of its context has "
+            f"changed, run `pulumi up --stack {stack}` first"
+        ) from None
+    if now != facts.api_server:
+        raise pulumi.RunError(
+            f"platform: {stack!r} cannot be used: its cluster was at {facts.api_server}, and "
+            f"{way} leads to {now} by now. Nothing was changed. If it is the same cluster, run "
+            f"`pulumi up --stack {stack}` first, which makes sure of that; else let that "
+            "context lead to the cluster of before"
+        )
 
 
 async def _is_known(stack: str) -> bool:

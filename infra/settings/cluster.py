@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, cast
 
 from infra.settings.cluster_k3s import K3sSettings, read_k3s
 from infra.settings.cluster_networks import read_networks
-from infra.settings.kubeconfig import api_server_host
+from infra.settings.kubeconfig import api_server_host, current_context
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
@@ -20,6 +20,9 @@ _OF_OTHERS = ("eks", "gke", "aks", "kubernetes", "k8s", "openshift", "rke2", "ki
 class ClusterSettings:
     """Which Kubernetes; kubeconfig, context, kubectl and grows are for an existing one.
 
+    `context` is the setting `kubeContext`, or else the current context of the kubeconfig as it is
+    now. It is kept in the state: a later `destroy` goes to the same cluster, whatever the current
+    context is then. `named_context` is the setting alone.
     `node_interface` is the network interface of the first machine whose address is its node's own;
     empty: that of the default route. `interface_address` is the address that it has to have; empty
     where nodeAddress does not say one.
@@ -28,6 +31,7 @@ class ClusterSettings:
     kind: Literal["k3s", "existing"]
     kubeconfig: str
     context: str
+    named_context: str
     kubectl: str
     k3s: K3sSettings
     tunnel: bool
@@ -55,6 +59,7 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         kind=kind,
         kubeconfig=kubeconfig,
         context=context,
+        named_context=reader.raw("kubeContext"),
         kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", form="a command", example="kubectl"),
         k3s=k3s,
         tunnel=_read_tunnel(reader, kind, host),
@@ -89,6 +94,7 @@ def _read_kubeconfig(reader: Reader, kind: str) -> tuple[str, str, str]:
         return "", context, ""
     path = str(Path(path).expanduser())
     try:
+        context = context or current_context(Path(path))
         return path, context, api_server_host(Path(path), context)
     except SettingError as refused:
         reader.problem("kubeconfig", path, refused.reason, refused.hint)

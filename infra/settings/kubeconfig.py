@@ -33,6 +33,29 @@ def api_server(path: Path, context: str) -> str:
     Raises:
         SettingError: the file cannot be read, or has no such context, cluster or server.
     """
+    config = _content(path)
+    name = context or _current_context(config)
+    cluster = _named(config, "contexts", name).get("context", {}).get("cluster", "")
+    server = str(_named(config, "clusters", cluster).get("cluster", {}).get("server", ""))
+    if not urlsplit(server).hostname:
+        raise SettingError(f"its context {name!r} leads to no server", _OTHER_CONTEXT)
+    return server
+
+
+def current_context(path: Path) -> str:
+    """Name of the context that a kubeconfig file uses where none is named; empty: it has none.
+
+    Raises:
+        SettingError: the file cannot be read.
+    """
+    return _current_context(_content(path))
+
+
+def _current_context(config: dict[str, Any]) -> str:
+    return str(config.get("current-context") or "")
+
+
+def _content(path: Path) -> dict[str, Any]:
     try:
         content: object = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
@@ -41,13 +64,7 @@ def api_server(path: Path, context: str) -> str:
         raise SettingError(f"it is no YAML{place(error)}", _OTHER_FILE) from None
     if not isinstance(content, dict):
         raise SettingError("it is not a kubeconfig", _OTHER_FILE)
-    config = cast(dict[str, Any], content)
-    name = context or config.get("current-context") or ""
-    cluster = _named(config, "contexts", name).get("context", {}).get("cluster", "")
-    server = str(_named(config, "clusters", cluster).get("cluster", {}).get("server", ""))
-    if not urlsplit(server).hostname:
-        raise SettingError(f"its context {name!r} leads to no server", _OTHER_CONTEXT)
-    return server
+    return cast(dict[str, Any], content)
 
 
 def _named(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The real stack files, as the engine would hand them to the program, and a recording engine."""
 
 import asyncio
+import atexit
 import contextvars
 import copy
 import functools
@@ -277,9 +278,13 @@ def state_of(deployment: Deployment) -> dict[str, Any]:
 
 @functools.cache
 def outputs_of(platform: str) -> dict[str, Any]:
-    """What a stack with the settings of its file exports; the same in all tests."""
-    with tempfile.TemporaryDirectory() as scratch:
-        return deploy(platform, Path(scratch)).outputs
+    """What a stack with the settings of its file exports; the same in all tests.
+
+    A run on that platform reads its kubeconfig, so the files stay until all tests have ended.
+    """
+    scratch = tempfile.TemporaryDirectory()
+    atexit.register(scratch.cleanup)
+    return deploy(platform, Path(scratch.name)).outputs
 
 
 def run_with(

@@ -4,6 +4,7 @@ To the engine, another identifier of the cluster is another cluster: it made the
 more, which changed nothing in the same cluster, and then deleted it there by its names.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -14,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import yaml
 from pulumi import RunError
 
 from infra.kube.api_server.access import Access
@@ -25,7 +27,14 @@ from infra.platform.former_cluster import COMPONENT, LEADS_TO
 from tests.unit import stacks
 from tests.unit.kube.server import ApiServer, Json, api_of
 from tests.unit.settings.reading import SSH
-from tests.unit.stacks import Deployment, deploy, files_of_this_machine
+from tests.unit.stacks import (
+    Deployment,
+    RecordingMonitor,
+    deploy,
+    files_of_this_machine,
+    raw_settings,
+    run_with,
+)
 
 ADDRESS, OTHER_ADDRESS = "198.18.0.2", "api.example.org"
 
@@ -158,7 +167,7 @@ def test_another_cluster_is_refused(
     assert reason.endswith("Nothing was changed.")
     text = "\n".join(ways)
     assert f"  pulumi config set kubeconfig {tmp_path / 'kubeconfig'}\n" in text
-    assert "  pulumi config set kubeContext NAME" in text
+    assert "  pulumi config set kubeContext c\n" in text
     assert "run `pulumi destroy`" in text
     assert "docs/clusters.md (Another address or another cluster)" in text
 
@@ -183,6 +192,55 @@ def test_cluster_that_cannot_be_seen_is_refused(
     with pytest.raises(RunError, match="it is not known whether the cluster is the one") as refused:
         deploy("sandbox", tmp_path, moved, before=before)
     assert words in str(refused.value)
+
+
+def test_current_context_is_kept_for_what_comes_later(tmp_path: Path) -> None:
+    """`destroy` and `refresh` do not run the program: with no context in the state they went to
+    whatever cluster was the current one by then, and deleted there by names."""
+    made = deploy("sandbox", tmp_path)
+    assert made.one("cluster-provider").inputs["context"] == "c"
+    commands = [each for each in made.of_type("command:local:Command") if "stdin" in each.inputs]
+    contexts = [json.loads(each.inputs["stdin"]).get("context") for each in commands]
+    assert contexts.count("c") >= 5
+    assert not [each for each in contexts if each == ""]
+    assert made.outputs["kubeContext"] == "c"
+
+
+def on_platform(platform: Deployment, tmp_path: Path) -> Deployment:
+    """A run of another stack."""
+    monitor = RecordingMonitor(dict(platform.outputs))
+    files = {"datasetFile": str(tmp_path / "input.txt")}
+    run_with(monitor, "sandbox-multipod", raw_settings("sandbox-multipod", files))
+    return monitor.deployment
+
+
+def test_run_is_made_in_its_platforms_cluster_alone(tmp_path: Path) -> None:
+    """Its objects would be made in another cluster, beside what has the same names there."""
+    platform = deploy("sandbox", tmp_path)
+    path = tmp_path / "kubeconfig"
+    content = path.read_text()
+    with_another = yaml.safe_load(content.replace(ADDRESS, OTHER_ADDRESS))
+    both = yaml.safe_load(content)
+    for section in ("clusters", "contexts"):
+        for each in with_another[section]:
+            both[section].append({**each, "name": "theirs"})
+    both["contexts"][-1]["context"]["cluster"] = "theirs"
+    path.write_text(yaml.safe_dump({**both, "current-context": "theirs"}))
+    made = on_platform(platform, tmp_path)
+    assert made.one("cluster-provider").inputs["context"] == "c"
+    path.write_text(content.replace(ADDRESS, OTHER_ADDRESS))
+    with pytest.raises(RunError) as refused:
+        on_platform(platform, tmp_path)
+    assert str(refused.value) == (
+        f"platform: 'sandbox' cannot be used: its cluster was at https://{ADDRESS}:6443, and the "
+        f"kubeconfig {path} with context c leads to https://{OTHER_ADDRESS}:6443 by now. Nothing "
+        "was changed. If it is the same cluster, run `pulumi up --stack sandbox` first, which "
+        "makes sure of that; else let that context lead to the cluster of before"
+    )
+    path.unlink()
+    with pytest.raises(RunError, match="run `pulumi up --stack sandbox` first") as refused:
+        on_platform(platform, tmp_path)
+    assert "it cannot be read" in str(refused.value)
 
 
 def test_stack_without_objects_may_change_its_cluster(
