@@ -80,6 +80,7 @@ FILES = {
         "e2e/test_new_cluster.py",
         "e2e/test_older_trainers.py",
         "e2e/test_one_run_at_a_time.py",
+        "e2e/test_other_context.py",
         "e2e/test_other_volume.py",
         "e2e/test_over_ssh.py",
         "e2e/test_playbook.py",

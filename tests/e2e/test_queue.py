@@ -160,7 +160,7 @@ def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack) -> None:
         specs = [each["spec"] for each in lab.get("workload")["items"]]
         return [spec for spec in specs if spec.get("maximumExecutionTimeSeconds")]
 
-    wait_for("Kueue to see that there is no longest time", lambda: not limits())
+    wait_for("Kueue to see that there is no longest time", lambda: not limits(), 60)
     saved = max(lab.losses(WAITING))
     assert "was suspended and is resumed" in stack.up()
     wait_for("further steps", lambda: max(lab.losses(WAITING)) > saved, 300)
