@@ -77,12 +77,14 @@ def put_into_queue(run: Run, message: str) -> str:
     return path
 
 
-def say(lab: Lab, workload: str, type_: str, status: str, message: str) -> None:
+def say(
+    lab: Lab, workload: str, type_: str, status: str, message: str, reason: str = "Test"
+) -> None:
     """Write one condition of a Workload."""
     condition = {
         "type": type_,
         "status": status,
-        "reason": "Test",
+        "reason": reason,
         "message": message,
         "lastTransitionTime": "2026-11-23T00:17:49Z",
     }

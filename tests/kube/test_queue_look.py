@@ -17,7 +17,7 @@ from infra.kube.runs.steer import find_record, resume, stop
 from sandbox.controllers.kueue import KUEUE
 from sandbox.toolchain import tool_folder
 from tests.kube.accounts import viewer_of
-from tests.kube.kueue import make, put_into_queue
+from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
 
 # What this program reads and writes of each kind.
@@ -138,6 +138,21 @@ def test_stop_and_resume_leave_the_suspending_to_kueue(kueue: Lab) -> None:
     assert resume(kueue.api, record, "refuse", 300) == ""
     assert fields() == (True, True)
     assert resume(kueue.api, record, "refuse", 300) == "Job train-dev is not stopped"
+
+
+def test_run_that_kueue_does_not_take_back_gets_a_new_workload(kueue: Lab) -> None:
+    """Kueue leaves a Workload out that it has set inactive by itself, also once it is active again:
+    `resume` ended well, and the run stood in its queue for ever."""
+    run, workload = queued_run(kueue)
+    kueue.api.patch(workload, {"spec": {"active": False}})
+    reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
+    say(kueue, workload, "Requeued", "False", "exceeding the maximum execution time", reason)
+    record = find_record(kueue.api, run.namespace, run.owner)
+    assert resume(kueue.api, record, "refuse", 300) == ""
+    assert kueue.api.get(workload) is None  # Kueue would make a new one
+    job = run.get()
+    assert job
+    assert job["spec"]["suspend"] is True
 
 
 def test_status_says_what_a_run_waits_for_as_far_as_it_may_be_read(

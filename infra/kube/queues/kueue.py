@@ -10,10 +10,12 @@ turn.
 """
 
 from infra.kube.api_server.api import Api
-from infra.kube.errors import TaskError
+from infra.kube.api_server.findings import FORBIDDEN
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.names import WITHOUT_KUEUE_ANNOTATION
-from infra.kube.objects import Json, annotation, label, name_of, part, parts
+from infra.kube.objects import Json, annotation, condition, label, name_of, part, parts
 from infra.kube.queues.volcano import carry_out
+from infra.kube.waiting import wait_for
 from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
@@ -21,6 +23,8 @@ GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")  # those that this program reads, the newest first
 WORKLOAD_VERBS = ("get", "list", "patch")  # for what this file does with Kueue's Workloads
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
+FORGET_SECONDS = 60.0
+"""For Kueue to let a Workload go that was deleted."""
 
 
 def served_version(api: Api) -> str:
@@ -101,13 +105,53 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
         active: whether it is to have its pods, or to wait for them in its queue.
 
     Raises:
-        TaskError: the run is in a queue, and Kueue has not taken it up; or the controller of
-            its kind does not carry out the command.
+        TaskError: the run is in a queue, and Kueue has not taken it up, or has taken it out and
+            does not take it back; or the controller of its kind does not carry out the command.
     """
     if "command" in patch:
         carry_out(api, namespace, item, patch, suspended=not active)
         return
+    if active and label(item, QUEUE_LABEL):
+        workload = kueue_workload(api, namespace, item)
+        if workload is not None and is_given_up(workload):
+            _have_it_made_again(api, namespace, item, workload)
+            return
     api.patch(*_change(api, namespace, item, patch, active=active))
+
+
+def is_given_up(workload: Json) -> bool:
+    """Whether Kueue never gives this Workload a place again, also if it is set active. Pure.
+
+    Kueue 0.19 puts one back that somebody has set inactive. One that it has set inactive by itself
+    it leaves as it is: triggerDeactivation in its workload_controller.go writes another reason than
+    the one for which that file looks when a Workload becomes active.
+    """
+    requeued = condition(workload, "Requeued")
+    by_itself = str(requeued.get("reason") or "").startswith("DeactivatedDueTo")
+    return requeued.get("status") == "False" and by_itself
+
+
+def _have_it_made_again(api: Api, namespace: str, item: Json, workload: Json) -> None:
+    """Delete a Workload of a suspended run; Kueue makes a new one, which stands in the queue."""
+    version = str(workload["apiVersion"]).rpartition("/")[2]
+    uid, name = part(workload, "metadata")["uid"], name_of(workload)
+    path = f"{collection(version, 'workloads', namespace)}/{name}"
+    try:
+        api.delete(path, {"preconditions": {"uid": uid}})
+    except ApiError as refused:
+        if refused.status != FORBIDDEN:
+            raise
+        raise TaskError(
+            f"Kueue has taken {item['kind']} {name_of(item)} out of its queue, and takes it back "
+            "only with a new Workload. You may not delete the one of before. Ask somebody who may: "
+            f"kubectl delete workloads.kueue.x-k8s.io -n {namespace} {name}"
+        ) from None
+
+    def is_new() -> str:
+        found = kueue_workload(api, namespace, item)
+        return "" if found is None or part(found, "metadata")["uid"] != uid else "it is there still"
+
+    wait_for(f"the Workload {name} of before to go", is_new, FORGET_SECONDS)
 
 
 def refuse_to_suspend(api: Api, namespace: str, item: Json, suspend: Json) -> None:

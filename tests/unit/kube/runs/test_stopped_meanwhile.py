@@ -91,8 +91,12 @@ def test_run_that_others_have_suspended_has_not_failed(
         await_ready.create(job(**AWAIT), api_of(Suspended(by, queue, looks)))
     said = str(ended.value)
     assert "failed" not in capsys.readouterr().out + said
-    who = f"stack {OTHER_STACK}, whose run took its place" if by else "somebody"
-    assert said.startswith(f"Job train-indexed was suspended by {who}; `pulumi up` resumes it")
+    if queue and not by:
+        out = "somebody has taken it out of queue gpus (spec.active of its Workload)"
+        assert said.startswith(f"Job train-indexed does not start: {out}. `pulumi up` puts it back")
+    else:
+        who = f"stack {OTHER_STACK}, whose run took its place" if by else "somebody"
+        assert said.startswith(f"Job train-indexed was suspended by {who}; `pulumi up` resumes it")
     assert "To fix it" not in said
     assert "delete" not in said
 
