@@ -190,7 +190,9 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     out = _out_of_queue(api, record, item) if item and held and queued is None else ""
     said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
     places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
-    return Seen(record, item, pods, progress, unseen, queued, said, places, no_kind, "", out)
+    return Seen(
+        record, item, pods, progress, unseen, queued, said, places, no_kind, out_of_queue=out
+    )
 
 
 def _workload(api: Api, record: Record) -> Json | None:

@@ -23,6 +23,7 @@ class ClusterSettings:
     `context` is the setting `kubeContext`, or else the current context of the kubeconfig as it is
     now. It is kept in the state: a later `destroy` goes to the same cluster, whatever the current
     context is then. `named_context` is the setting alone.
+
     `node_interface` is the network interface of the first machine whose address is its node's own;
     empty: that of the default route. `interface_address` is the address that it has to have; empty
     where nodeAddress does not say one.
@@ -52,14 +53,15 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         "nodeAddress", pattern=r"[A-Za-z0-9.:-]*", form="a host or address", example="10.1.2.3"
     )
     interface = _read_interface(reader, kind, k3s)
-    kubeconfig, context, server = _read_kubeconfig(reader, kind)
+    named_context = reader.text("kubeContext")
+    kubeconfig, context, server = _read_kubeconfig(reader, kind, named_context)
     _check_host(reader, kind, host)
     pod_cidr, service_cidr = read_networks(reader, is_k3s=kind == "k3s")
     return ClusterSettings(
         kind=kind,
         kubeconfig=kubeconfig,
         context=context,
-        named_context=reader.raw("kubeContext"),
+        named_context=named_context,
         kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", form="a command", example="kubectl"),
         k3s=k3s,
         tunnel=_read_tunnel(reader, kind, host),
@@ -72,9 +74,12 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     )
 
 
-def _read_kubeconfig(reader: Reader, kind: str) -> tuple[str, str, str]:
-    """The path, the context, and the host of the API server as far as it is known."""
-    path, context = reader.text("kubeconfig"), reader.text("kubeContext")
+def _read_kubeconfig(reader: Reader, kind: str, context: str) -> tuple[str, str, str]:
+    """The path, the context, and the host of the API server as far as it is known.
+
+    `context` is the setting; where it is empty, the current one of the file comes back.
+    """
+    path = reader.text("kubeconfig")
     if kind == "k3s":
         if path or context:
             reader.problem(

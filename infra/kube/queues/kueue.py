@@ -14,6 +14,7 @@ from infra.kube.api_server.findings import FORBIDDEN
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.names import WITHOUT_KUEUE_ANNOTATION
 from infra.kube.objects import Json, annotation, condition, label, name_of, part, parts
+from infra.kube.queues.queue_place import BY_KUEUE_ITSELF
 from infra.kube.queues.volcano import carry_out
 from infra.kube.waiting import wait_for
 from infra.kube.workload import is_suspended
@@ -123,21 +124,19 @@ def is_given_up(workload: Json) -> bool:
     """Whether Kueue never gives this Workload a place again, also if it is set active. Pure.
 
     Kueue 0.19 puts one back that somebody has set inactive. One that it has set inactive by itself
-    it leaves as it is: triggerDeactivation in its workload_controller.go writes another reason than
-    the one for which that file looks when a Workload becomes active.
+    it leaves as it is: when a Workload becomes active, workload_controller.go looks for the reason
+    `Deactivated` in the condition `Requeued`, and where Kueue did it, the cause stands behind that.
     """
     requeued = condition(workload, "Requeued")
-    by_itself = str(requeued.get("reason") or "").startswith("DeactivatedDueTo")
+    by_itself = str(requeued.get("reason") or "").startswith(BY_KUEUE_ITSELF)
     return requeued.get("status") == "False" and by_itself
 
 
 def _have_it_made_again(api: Api, namespace: str, item: Json, workload: Json) -> None:
     """Delete a Workload of a suspended run; Kueue makes a new one, which stands in the queue."""
-    version = str(workload["apiVersion"]).rpartition("/")[2]
     uid, name = part(workload, "metadata")["uid"], name_of(workload)
-    path = f"{collection(version, 'workloads', namespace)}/{name}"
     try:
-        api.delete(path, {"preconditions": {"uid": uid}})
+        api.delete(_path_of(workload, namespace), {"preconditions": {"uid": uid}})
     except ApiError as refused:
         if refused.status != FORBIDDEN:
             raise
@@ -173,9 +172,7 @@ def _change(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) 
         return own, patch
     workload = kueue_workload(api, namespace, item)
     if workload is not None:
-        version = str(workload["apiVersion"]).rpartition("/")[2]
-        path = f"{collection(version, 'workloads', namespace)}/{name_of(workload)}"
-        return path, {"spec": {"active": active}}
+        return _path_of(workload, namespace), {"spec": {"active": active}}
     if _trains_without(item, patch, active=active):
         mark = {WITHOUT_KUEUE_ANNOTATION: None if active else "true"}
         return own, {**patch, "metadata": {"annotations": mark}}
@@ -183,6 +180,11 @@ def _change(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) 
         f"{kind} {name} is in queue {queue}, but Kueue has not made a Workload for it: "
         "does its controller run? (kubectl get pods -n kueue-system)"
     )
+
+
+def _path_of(workload: Json, namespace: str) -> str:
+    version = str(workload["apiVersion"]).rpartition("/")[2]
+    return f"{collection(version, 'workloads', namespace)}/{name_of(workload)}"
 
 
 def _trains_without(item: Json, patch: Json, *, active: bool) -> bool:

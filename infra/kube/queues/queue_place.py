@@ -25,7 +25,8 @@ _COVER = (
     "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
     "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
 )
-DEACTIVATED = "Deactivated"  # Kueue adds the cause where it has done that by itself
+DEACTIVATED = "Deactivated"  # Kueue's reason where somebody has set a Workload inactive
+BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # where Kueue has done that; the cause follows
 MOST_HOLDERS = 3
 INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
 
@@ -109,7 +110,7 @@ def put_out(queue: str, own: Json) -> str:
     """
     evicted = condition(own, "Evicted")
     reason, message = str(evicted.get("reason") or ""), str(evicted.get("message") or "")
-    if reason.startswith(f"{DEACTIVATED}DueTo"):
+    if reason.startswith(BY_KUEUE_ITSELF):
         return f"Kueue has taken it out of queue {queue}: {re.sub(INTERNALS, '', message)}"
     before = f"; before that {back}" if (back := _eviction(own)) else ""
     return f"somebody has taken it out of queue {queue} (spec.active of its Workload){before}"
