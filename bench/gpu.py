@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure; all without one")
     parser.add_argument("--yardstick", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--float32-loss", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first-step", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--cache", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"Name one or more of {', '.join(gpu_rows.ROWS)}."
         )
     if options.yardstick:
-        gpu_rows.run_yardstick(options.yardstick, options.compiled)
+        gpu_rows.run_yardstick(options.yardstick, options.compiled, options.float32_loss)
         return 0
     if options.first_step:
         gpu_rows.run_first_step(options.first_step, options.cache)

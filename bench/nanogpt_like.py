@@ -5,6 +5,9 @@ opened for every batch, windows drawn with replacement and stacked one by one, t
 next batch fetched while the step runs. On a CPU AdamW is not fused. On a GPU it is, batches go
 there from pinned memory, the arithmetic is autocast's bfloat16, TF32 is allowed, the vocabulary is
 padded to a multiple of 64, and torch.compile may compile the whole model. The code is our own.
+
+On a GPU autocast leaves the logarithms of the probabilities in bfloat16, without compilation. The
+trainer takes them in float32; `float32_loss` has this loop do the same.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -79,8 +82,9 @@ class Layer(nn.Module):
 class Model(nn.Module):
     """The GPT with GPT-2's initial values, which do not depend on its width, and a tied head."""
 
-    def __init__(self, config: ModelConfig, vocab_size: int):
+    def __init__(self, config: ModelConfig, vocab_size: int, float32_loss: bool = False):
         super().__init__()
+        self.float32_loss = float32_loss
         self.wte = nn.Embedding(vocab_size, config.n_embd)
         self.wpe = nn.Embedding(config.block_size, config.n_embd)
         self.drop = nn.Dropout(config.dropout)
@@ -99,16 +103,25 @@ class Model(nn.Module):
         for layer in self.layers:
             h = layer(h)
         logits = self.lm_head(self.ln_f(h))
+        if self.float32_loss:
+            logits = logits.float()
         return F.cross_entropy(logits.view(-1, logits.size(-1)), y.reshape(-1), ignore_index=-1)
 
 
 class Loop:
     """The training loop; each call of `step` makes one update."""
 
-    def __init__(self, config: RunConfig, device: str = "cpu", compiled: bool = False):
+    def __init__(
+        self,
+        config: RunConfig,
+        device: str = "cpu",
+        compiled: bool = False,
+        float32_loss: bool = False,
+    ):
         """Model, optimiser and the first batch; the data set of `config` must be prepared.
 
         On "cuda" the arithmetic is bfloat16 under autocast. `compiled`: by torch.compile.
+        `float32_loss`: the loss is computed in float32 from the logits.
         """
         self._config, self._device, train = config, device, config.train
         self._on_gpu = device.startswith("cuda")
@@ -120,7 +133,7 @@ class Loop:
         vocab_size = self.dataset.tokenizer.vocab_size
         if self._on_gpu:
             vocab_size = -(-vocab_size // 64) * 64
-        self.model: nn.Module = Model(config.model, vocab_size).to(device)
+        self.model: nn.Module = Model(config.model, vocab_size, float32_loss).to(device)
         self._parameters = list(self.model.parameters())
         matrices = [p for p in self._parameters if p.dim() >= 2]
         others = [p for p in self._parameters if p.dim() < 2]
