@@ -5,6 +5,7 @@ up` to the first step of all ranks, and the time from a fault (kill -9 of a rank
 pod, that of node 0's pod, and both while the kind's controller is down) to the next new step. The
 table goes to docs/benchmarks.md, which says what these figures leave out. `--faults`,
 `--evictions`, `--outages` and `--ups` say how often each is done; with 0 the row of before stays.
+With another number of `--ranks` than three, the rows stand beside those of three.
 """
 
 from __future__ import annotations
@@ -78,12 +79,14 @@ class Kind:
 
 @dataclass(frozen=True)
 class Often:
-    """How often each thing is done: of `ups`, faults of ranks, evictions, and outages of both."""
+    """How often each thing is done: of `ups`, faults of ranks, evictions, and outages of both, to
+    runs of so many ranks."""
 
     ups: int
     faults: int
     evictions: int
     outages: int
+    ranks: int = RANKS
 
     def times(self, kind: Kind, fault: Fault) -> int:
         """How often this fault is done to a run of this kind; 0: it has no such node."""
@@ -135,13 +138,13 @@ def controllers_of(lab: Lab, kinds: Sequence[str]) -> Iterator[set[str]]:
             stop_controller(lab.cluster, CONTROLLERS[name])
 
 
-def settings_of(name: str, kind: Kind, run_name: str) -> dict[str, str | None]:
-    """A run of three ranks that does not end and bears every fault."""
-    pods, ranks = (str(RANKS), "1") if len(kind.pods) > 1 else (None, str(RANKS))
+def settings_of(name: str, kind: Kind, run_name: str, ranks: int) -> dict[str, str | None]:
+    """A run of so many ranks that does not end and bears every fault."""
+    pods, in_each = (str(ranks), "1") if len(kind.pods) > 1 else (None, str(ranks))
     return {
         **run_settings(run_name, ENDLESS, **SPARES),
         "topology": name,
-        "processesPerPod": ranks,
+        "processesPerPod": in_each,
         **({"pods": pods} if pods else {}),
         "run.checkpoint.interval": "25",
         "run.train.max_restarts": "10000",
@@ -149,15 +152,15 @@ def settings_of(name: str, kind: Kind, run_name: str) -> dict[str, str | None]:
     }
 
 
-def first_steps(lab: Lab, stack: Stack, name: str, kind: Kind, times: int) -> list[float]:
+def first_steps(lab: Lab, stack: Stack, name: str, kind: Kind, often: Often) -> list[float]:
     """Seconds from the start of `pulumi up` to the first step, each of a run of its own.
 
     A first `up` that nobody times makes the platform, or takes the run of another kind away.
     """
     found: list[float] = []
-    for number in range(times + 1):
+    for number in range(often.ups + 1):
         run_name = f"bench-{name}-{number}"
-        stack.set_all(settings_of(name, kind, run_name))
+        stack.set_all(settings_of(name, kind, run_name, often.ranks))
         begin = time.time()
         stack.up()
         first = first_step(lab.run_dir(run_name))
@@ -168,16 +171,17 @@ def first_steps(lab: Lab, stack: Stack, name: str, kind: Kind, times: int) -> li
 
 
 def recoveries(
-    lab: Lab, stack: Stack, name: str, kind: Kind, fault: Fault, times: int
+    lab: Lab, stack: Stack, name: str, kind: Kind, fault: Fault, often: Often
 ) -> list[Recovery]:
     """The newest run of `first_steps`, disturbed again and again."""
     run_dir = lab.run_dir(stack.output("runName"))
     draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes, float]]()
     back = 0.0
     with StepWatch(run_dir) as steps:
-        for _ in range(times):
-            wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods_of(kind), 120)
-            wait_for("the spares", have_spares, LONGEST_SECONDS)
+        for _ in range(often.times(kind, fault)):
+            pods = often.ranks if len(kind.pods) > 1 else 1
+            wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods, 120)
+            wait_for("the spares", lambda: count_spares() == often.ranks, LONGEST_SECONDS)
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             # Anywhere between two checkpoints, and in saves.
             done.append(_disturbed(lab, kind, fault, steps, draw.uniform(0, 1)))
@@ -217,25 +221,20 @@ def outage(lab: Lab, kind: Kind, fault: Fault) -> Iterator[Outage | None]:
         yield away
 
 
-def have_spares() -> bool:
-    """Whether beside each rank a process waits to take its place, as in any run that has trained
-    for some seconds. All pods are on this machine, and no other run."""
+def count_spares() -> int:
+    """How many processes wait to take a rank's place: one beside each rank, in any run that has
+    trained for some seconds. All pods are on this machine, and no other run."""
     names = list[str]()
     for path in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError):
             names.append(path.read_text().strip())
-    return names.count(WAITS_NAME) == RANKS
-
-
-def pods_of(kind: Kind) -> int:
-    """How many there are of a run."""
-    return RANKS if len(kind.pods) > 1 else 1
+    return names.count(WAITS_NAME)
 
 
 def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
     """The rows of one kind."""
     kind = KINDS[name]
-    seconds = first_steps(lab, stack, name, kind, often.ups)
+    seconds = first_steps(lab, stack, name, kind, often)
     rows = [first_step_row(seconds)] if seconds else []
     for number, fault in enumerate(FAULTS):
         times = often.times(kind, fault)
@@ -243,10 +242,10 @@ def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
             continue
         if not fault.in_pod and times == kind.evictions:  # on a Job that has lost no pod yet
             run_name = f"bench-{name}-evicted-{number}"
-            stack.set_all(settings_of(name, kind, run_name))
+            stack.set_all(settings_of(name, kind, run_name, often.ranks))
             stack.up()
             first_step(lab.run_dir(run_name))
-        found = recoveries(lab, stack, name, kind, fault, times)
+        found = recoveries(lab, stack, name, kind, fault, often)
         rows.append(recovery_row(fault.what, kind.bar_seconds, found, kind.slow_by))
     return rows
 
@@ -261,10 +260,13 @@ def main(words: Sequence[str] | None = None) -> int:
         "--outages", type=int, default=20, help="how often both while the controller is down"
     )
     parser.add_argument("--ups", type=int, default=5, help="how often `pulumi up` is timed")
+    parser.add_argument("--ranks", type=int, default=RANKS, help="how many ranks a run has")
     options = parser.parse_args(words)
+    if options.ranks < 2:
+        parser.error(f"--ranks {options.ranks} cannot be used: the faults need at least two ranks")
     if unknown := [name for name in options.kinds if name not in KINDS]:
         parser.error(f"{', '.join(unknown)}: there is no such kind; name one of {', '.join(KINDS)}")
-    often = Often(options.ups, options.faults, options.evictions, options.outages)
+    often = Often(options.ups, options.faults, options.evictions, options.outages, options.ranks)
     chosen, missed = options.kinds or list(KINDS), False
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -277,21 +279,27 @@ def main(words: Sequence[str] | None = None) -> int:
                 load = os.getloadavg()[0]
                 rows = measure(lab, stack, name, often)
                 missed |= any(row.met is False for row in rows)
-                keep(name, rows, load)
+                keep(row_name(name, often.ranks), rows, load)
         finally:
             stack.destroy()
     return int(missed)
 
 
+def row_name(name: str, ranks: int) -> str:
+    """What the rows of a kind stand under."""
+    return name if ranks == RANKS else f"{name}, {ranks} ranks"
+
+
 def keep(name: str, rows: list[Row], load: float) -> None:
-    """Write rows of a kind into the results and the document, beside those that stay."""
+    """Write rows under this name into the results and the document, beside those that stay."""
     kept: dict[str, list[dict[str, Any]]]
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     where = when_and_load(load)
     measured = [{**dataclasses.asdict(row), "where": where} for row in rows]
     kept[name] = merged(kept.get(name, []), measured)
     RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-    put_into_section(DOCUMENT, HEADING, table(kept, list(KINDS)))
+    others = [each for each in kept if each not in KINDS]
+    put_into_section(DOCUMENT, HEADING, table(kept, [*KINDS, *others]))
 
 
 if __name__ == "__main__":

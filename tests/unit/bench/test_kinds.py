@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.kinds import KINDS, Often
+from bench.kinds import KINDS, Often, row_name, settings_of
 from bench.kinds_account import Recovery, phases_between
 from bench.kinds_faults import AWAY_SECONDS, FAULTS
 from bench.kinds_rows import FIRST_STEP, merged, of_fault, recovery_row
@@ -135,3 +135,12 @@ def test_each_kind_has_its_faults_and_its_controller() -> None:
     assert single.carried_out_by == ("kube-controller-manager",)
     assert KINDS["trainjob"].carried_out_by == ("jobset", "trainer")
     assert FAULTS[-1].away_seconds == AWAY_SECONDS
+
+
+def test_rows_of_other_ranks_stand_apart() -> None:
+    """Rows of another number of ranks never take the place of those of three."""
+    assert row_name("jobset", 3) == "jobset"
+    assert row_name("jobset", 2) == "jobset, 2 ranks"
+    several = settings_of("jobset", KINDS["jobset"], "r", 2)
+    assert (several["pods"], several["processesPerPod"]) == ("2", "1")
+    assert settings_of("single-pod", KINDS["single-pod"], "r", 2)["processesPerPod"] == "2"
