@@ -176,10 +176,9 @@ def recoveries(
     """The newest run of `first_steps`, disturbed again and again."""
     run_dir = lab.run_dir(stack.output("runName"))
     draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes, float]]()
-    back = 0.0
+    back, pods = 0.0, often.ranks if len(kind.pods) > 1 else 1
     with StepWatch(run_dir) as steps:
         for _ in range(often.times(kind, fault)):
-            pods = often.ranks if len(kind.pods) > 1 else 1
             wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods, 120)
             wait_for("the spares", lambda: count_spares() == often.ranks, LONGEST_SECONDS)
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)

@@ -24,14 +24,20 @@ class TimeLine:
     there is none."""
     shares_a_stream: bool
     """Whether some copy and some kernel were on one stream."""
+    host_call: str
+    """The call of CUDA that kept the host longest while copies ran: it tells whether the host came
+    late with the kernels."""
+    host_call_seconds: float
 
     def describe(self) -> str:
         """One line for people."""
         rate = self.copied_bytes / self.copy_seconds / 1e9 if self.copy_seconds else 0.0
+        call = f"{self.host_call}, {1e3 * self.host_call_seconds:.1f} ms"
         return (
             f"{self.copied_bytes / 1e6:.0f} MB copied in {1e3 * self.copy_seconds:.1f} ms "
             f"({rate:.1f} GB/s), kernels beside {1e3 * self.overlap_seconds:.1f} ms of it, the "
-            f"first {1e3 * self.first_kernel_after_seconds:.1f} ms after the begin of a copy"
+            f"first {1e3 * self.first_kernel_after_seconds:.1f} ms after the begin of a copy; the "
+            f"host's longest call meanwhile: {call}"
         )
 
 
@@ -51,6 +57,13 @@ def time_line(trace: str) -> TimeLine:
     ]
     kernels = [event for event in events if event.get("cat") == "kernel"]
     copying, computing = _union(copies), _union(kernels)
+    calls = (event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver"))
+    beside = (
+        (event["dur"], event["name"])
+        for event in calls
+        if _intersection([(event["ts"], event["ts"] + event["dur"])], copying)
+    )
+    host_microseconds, host_call = max(beside, default=(0.0, "none"))
     begin = copying[0][0] if copying else 0.0
     first = min((event["ts"] for event in kernels if event["ts"] >= begin), default=float("inf"))
     return TimeLine(
@@ -60,6 +73,8 @@ def time_line(trace: str) -> TimeLine:
         kernel_count=len(kernels),
         first_kernel_after_seconds=(first - begin) / 1e6,
         shares_a_stream=bool(_streams(copies) & _streams(kernels)),
+        host_call=host_call,
+        host_call_seconds=host_microseconds / 1e6,
     )
 
 

@@ -118,7 +118,13 @@ def test_time_line_counts_what_ran_beside_the_copies() -> None:
         event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 5, 7, 10**6),  # a batch
     ]
     kernels = [event("kernel", "gemm", 90, 30, 7), event("kernel", "gemm", 190, 100, 7)]
-    beside = time_line(json.dumps({"traceEvents": [*copies, *kernels, {"ph": "M"}]}))
+    calls = [
+        event("cuda_runtime", "cudaMemcpyAsync", 99, 3, 0),
+        event("cuda_runtime", "cudaHostAlloc", 120, 70, 0),
+        event("cuda_runtime", "cudaDeviceSynchronize", 300, 500, 0),  # after the copies
+    ]
+    beside = time_line(json.dumps({"traceEvents": [*copies, *kernels, *calls, {"ph": "M"}]}))
+    assert (beside.host_call, beside.host_call_seconds) == ("cudaHostAlloc", pytest.approx(70e-6))
     assert (beside.copied_bytes, beside.shares_a_stream) == (2 * 10**6, False)
     assert beside.copy_seconds == pytest.approx(100e-6)
     assert beside.overlap_seconds == pytest.approx(30e-6)
