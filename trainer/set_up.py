@@ -13,6 +13,7 @@ from trainer.checkpoint.durable import write_text
 from trainer.checkpoint.resume import Found, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.run_state import RunState
+from trainer.compiled_code import CompiledCode
 from trainer.config import RunConfig, dump_config
 from trainer.data.batch_plan import BatchPlan, plan_batch
 from trainer.data.dataset import Dataset, open_dataset
@@ -53,6 +54,7 @@ class Run:
     model: GPT
     parallel: Parallel
     """The same model for training passes, in which the ranks share the work."""
+    compiled: CompiledCode
     optimizer: torch.optim.AdamW
     scaler: torch.amp.GradScaler
     """Scales losses of float16, so that small gradients do not become 0; else without effect."""
@@ -117,6 +119,8 @@ def set_up(
         model = GPT(config.model, dataset.tokenizer.vocab_size)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     found = find_checkpoint(config, world, shapes, lock, console.say)
+    compiled = CompiledCode(config, world, compute, console.say)
+    compiled.take()
     parameters, flops_per_token = model.parameter_count(), model.flops_per_token()
     parallel = Parallel(model, train, compute, world, lambda: _fill(model, config, found))
     optimizer = make_optimizer(model, train)
@@ -149,6 +153,7 @@ def set_up(
         prefetch=Prefetch(_micro_batches(config, dataset, order, plan), end=train.max_steps),
         model=model,
         parallel=parallel,
+        compiled=compiled,
         optimizer=optimizer,
         scaler=scaler,
         state=state,

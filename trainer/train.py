@@ -78,6 +78,7 @@ def _loop(run: Run, on_first_step: Callable[[], None]) -> TrainingEnd:
                 run.world.bound_waits(config.train.timeout_seconds)
                 on_first_step()
                 run.reports.first_step(step)
+                run.compiled.keep()
 
             stopping = _agree(run)
             is_last = step == max_steps
@@ -195,6 +196,7 @@ def _evaluate(run: Run, step: int) -> Validation | None:
     if validation is not None and validation.is_part and step >= run.max_steps:
         whole = _pass(run, None)
         validation = whole and replace(whole, compared_loss=validation.loss)
+    run.compiled.keep()
     run.parallel.free_gathered()
     return validation
 

@@ -45,6 +45,13 @@ class Kubeconfig:
             ours["cluster"]["server"] = server
         self.path.write_text(yaml.safe_dump({**content, "current-context": context}))
 
+    def rename(self, name: str) -> None:
+        """What `kubectl config rename-context` does to our context while it is the current one."""
+        content = deepcopy(self.content)
+        (ours,) = [each for each in content["contexts"] if each["name"] == OURS]
+        ours["name"] = name
+        self.path.write_text(yaml.safe_dump({**content, "current-context": name}))
+
 
 def entries(kubeconfig: Path, name: str) -> dict[str, Any]:
     """The one cluster, user and context of a kubeconfig, under this name."""
@@ -153,6 +160,26 @@ def test_another_address_of_the_same_cluster_changes_nothing_in_it(
             assert lab.uids(KINDS) == before
     finally:
         gate.close()
+
+
+def test_up_notes_the_new_name_of_a_context(
+    lab: Lab, kubeconfig: Kubeconfig, platform: Stack, run: Stack
+) -> None:
+    """Until then `destroy` has the former name, which leads nowhere: it deletes nothing."""
+    before = lab.uids(KINDS)
+    for name in ("renamed", OURS):
+        kubeconfig.rename(name)
+        for stack in (run, platform):
+            state = json.loads(stack.export())["deployment"]["resources"]
+            with pytest.raises(PulumiFailedError) as failed:
+                stack.destroy()
+            assert "context" in said(failed)
+            assert len(json.loads(stack.export())["deployment"]["resources"]) == len(state)
+        assert lab.uids(KINDS) == before
+        for stack in (platform, run):
+            stack.preview()
+            assert not {"created", "deleted", "replaced"} & changes(stack.up()).keys()
+        assert lab.uids(KINDS) == before
 
 
 def test_destroy_deletes_nothing_in_another_cluster(

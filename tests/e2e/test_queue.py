@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from infra.kube.workload import Workload
 from infra.workloads import WORKLOADS
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
@@ -143,27 +144,33 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     stack.preview("--expect-no-changes")
 
 
-def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack) -> None:
-    """After its longest time, which somebody has written onto its Job; it comes back by `up`."""
-    lab, job = kueue, WORKLOADS["indexed-job"].object_name
+@pytest.mark.parametrize("topology", QUEUED)
+def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack, topology: str) -> None:
+    """After its longest time, which somebody has written onto its object; `up` brings it back."""
+    lab, run, kind = kueue, f"e2e-taken-out-{topology}", WORKLOADS[topology]
+    stack.set_all({"topology": topology, "queue": QUEUE, **shape_of(topology)})
+    stack.set_all(run_settings(run, ENDLESS))
+    stack.up()
+    wait_for_first_checkpoint(lab, run)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
+    typed = Workload(kind.api_version, kind.kind, kind.object_name).typed
     longest = "kueue.x-k8s.io/max-exec-time-seconds"
-    lab.kubectl("label", "job", job, f"{longest}=1")
+    lab.kubectl("label", typed, longest + "=1")
     people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
     why = f"Kueue has taken it out of queue {QUEUE}: The workload is deactivated due to exceeding"
     wait_for("Kueue to take it out", lambda: why in " ".join(reason(lab, stack).split()), 300)
     assert states(lab, stack)[NAME] == "stopped"
     wait_for("its pods to go", lambda: not training_pods(lab, stack), 300)
-    lab.kubectl("label", "job", job, f"{longest}-")
+    lab.kubectl("label", typed, longest + "-")
 
     def limits() -> list[object]:
         specs = [each["spec"] for each in lab.get("workload")["items"]]
         return [spec for spec in specs if spec.get("maximumExecutionTimeSeconds")]
 
     wait_for("Kueue to see that there is no longest time", lambda: not limits(), 60)
-    saved = max(lab.losses(WAITING))
+    saved = max(lab.losses(run))
     assert "was suspended and is resumed" in stack.up()
-    wait_for("further steps", lambda: max(lab.losses(WAITING)) > saved, 300)
+    wait_for("further steps", lambda: max(lab.losses(run)) > saved, 300)
 
 
 @pytest.mark.parametrize("topology", ["single-pod", *QUEUED])

@@ -28,6 +28,11 @@ class TrainConfig:
         choices=("auto", "float32", "bfloat16", "float16"),
     )
     compile: str = option("auto", "torch.compile", choices=("auto", "on", "off"))
+    keep_compiled: bool = option(
+        False,
+        "keep compiled code in the run's folder, so that a new pod has it; who may write there can "
+        "then have the pods execute anything",
+    )
     parallel: str = option(
         "ddp",
         "how ranks share the model: a whole copy each, or shards (FSDP2)",
