@@ -106,6 +106,11 @@ def run(lab: Lab, platform: Stack) -> Iterator[Stack]:
     stack.destroy()
 
 
+def urns(stack: Stack) -> set[str]:
+    """Of everything in the stack's state."""
+    return {each["urn"] for each in json.loads(stack.export())["deployment"]["resources"]}
+
+
 def said(error: pytest.ExceptionInfo[PulumiFailedError]) -> str:
     return " ".join(str(error.value).split())
 
@@ -170,11 +175,11 @@ def test_up_notes_the_new_name_of_a_context(
     for name in ("renamed", OURS):
         kubeconfig.rename(name)
         for stack in (run, platform):
-            state = json.loads(stack.export())["deployment"]["resources"]
+            before_it = urns(stack)
             with pytest.raises(PulumiFailedError) as failed:
                 stack.destroy()
             assert "context" in said(failed)
-            assert len(json.loads(stack.export())["deployment"]["resources"]) == len(state)
+            assert urns(stack) == before_it
         assert lab.uids(KINDS) == before
         for stack in (platform, run):
             stack.preview()

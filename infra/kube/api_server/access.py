@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from infra.kube.errors import KubeconfigError
+from infra.kube.objects import parts
 
 
 def place(error: object) -> str:
@@ -27,7 +28,7 @@ class Access:
         """The parsed kubeconfig.
 
         Raises:
-            KubeconfigError: it cannot be read or is no kubeconfig.
+            KubeconfigError: it cannot be read, is no kubeconfig, or lacks the context.
         """
         import yaml  # here, because `./disttrain doctor` does without
 
@@ -48,4 +49,12 @@ class Access:
             raise KubeconfigError(f"{where} is no YAML{place(error)}") from None
         if not isinstance(parsed, dict) or "clusters" not in parsed:
             raise KubeconfigError(f"{where} is not a kubeconfig: it names no clusters")
-        return cast(dict[str, Any], parsed)
+        content = cast(dict[str, Any], parsed)
+        names = [str(each.get("name")) for each in parts(content, "contexts")]
+        if self.context and self.context not in names:
+            raise KubeconfigError(
+                f"{where} has no context {self.context!r}; it has {', '.join(names) or 'none'}. If "
+                "it was renamed, give it that name again; or make the new one the current context, "
+                "or name it in kubeContext if that is set, and run `pulumi up`, which notes it"
+            )
+        return content

@@ -1,0 +1,38 @@
+"""A kubeconfig in which the context that the stack has kept is not there any more."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infra.kube.api_server.access import Access
+from infra.kube.errors import KubeconfigError
+
+CONTENT = {
+    "clusters": [{"name": "lab", "cluster": {"server": "https://192.0.2.1:6443"}}],
+    "users": [{"name": "me", "user": {"token": "t"}}],
+    "contexts": [
+        {"name": name, "context": {"cluster": "lab", "user": "me"}} for name in ("new", "other")
+    ],
+    "current-context": "new",
+}
+
+
+def test_missing_context_is_named_with_those_there(tmp_path: Path) -> None:
+    """After `kubectl config rename-context` the message says which ones there are and what to do;
+    it was the client's own, followed by the advice to forget the cluster."""
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(CONTENT))
+    with pytest.raises(KubeconfigError) as refused:
+        Access(kubeconfig_path=str(file), context="old").content()
+    said = str(refused.value)
+    assert said.startswith(f"kubeconfig {file} has no context 'old'; it has new, other. ")
+    assert "give it that name again" in said
+    assert "run `pulumi up`" in said
+    assert Access(kubeconfig_path=str(file), context="new").content() == CONTENT
+
+
+def test_kubeconfig_without_contexts_says_so() -> None:
+    text = yaml.safe_dump({**CONTENT, "contexts": None})
+    with pytest.raises(KubeconfigError, match="has no context 'old'; it has none"):
+        Access(kubeconfig=text, context="old").content()
