@@ -153,15 +153,15 @@ def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack, topology: s
     stack.up()
     wait_for_first_checkpoint(lab, run)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
-    typed = Workload(kind.api_version, kind.kind, kind.object_name).typed
+    named = Workload(kind.api_version, kind.kind, kind.object_name).typed, kind.object_name
     longest = "kueue.x-k8s.io/max-exec-time-seconds"
-    lab.kubectl("label", typed, longest + "=1")
+    lab.kubectl("label", *named, longest + "=1")
     people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
     why = f"Kueue has taken it out of queue {QUEUE}: The workload is deactivated due to exceeding"
     wait_for("Kueue to take it out", lambda: why in " ".join(reason(lab, stack).split()), 300)
     assert states(lab, stack)[NAME] == "stopped"
     wait_for("its pods to go", lambda: not training_pods(lab, stack), 300)
-    lab.kubectl("label", typed, longest + "-")
+    lab.kubectl("label", *named, longest + "-")
 
     def limits() -> list[object]:
         specs = [each["spec"] for each in lab.get("workload")["items"]]
