@@ -59,7 +59,7 @@ class CompiledCode:
             return
         found = torch.compiler.load_cache_artifacts(content)
         if found is None:
-            self._say(f"the compiled code in {self._file} is damaged, it is made anew")
+            self._say(f"the compiled code in {self._file} is damaged, so it is made anew")
             return
         self._known = _names(found)
         self._say(f"compiled code was taken from {FOLDER}/{self._file.name}")
