@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--float32-loss", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--first-step", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--cache", help=argparse.SUPPRESS)
+    parser.add_argument("--time-line", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if (reason := why_not_here()) is not None:
         print(f"bench/gpu was not run: {reason}.")
@@ -52,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.first_step:
         gpu_rows.run_first_step(options.first_step, options.cache)
+        return 0
+    if options.time_line:
+        gpu_rows.run_time_line(options.time_line)
         return 0
     return measure(options.rows or list(gpu_rows.ROWS))
 

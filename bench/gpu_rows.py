@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import yaml
 
 from bench.recovery import Pods, seconds_until_next_step
 from bench.runs import CHECKOUT, Bench
+from trainer import compiled_code
 from trainer.config import RunConfig, load_config
 from trainer.data.prepare import prepare
 
@@ -185,29 +188,38 @@ def tf32(root: Path) -> list[dict[str, Any]]:
 
 
 def first_step(root: Path) -> list[dict[str, Any]]:
-    """The time that compiling takes, with an empty and with a filled cache of compiled code."""
-    config = gpt2_config(
-        root, "first-step", ["--train.compile=on", "--train.max_steps=2", "--train.warmup_steps=1"]
-    )
+    """The time that compiling takes: with an empty and with a filled cache of compiled code, and
+    with an empty one where an earlier start has kept its code in the run's folder."""
+    settings = ("--train.compile=on", "--train.keep_compiled=true")
+    steps = ("--train.max_steps=2", "--train.warmup_steps=1")
+    config = gpt2_config(root, "first-step", [*settings, *steps])
     file = root / "first-step.yaml"
     file.write_text(yaml.safe_dump(config.to_mapping()))
+    kept = root / "kept"
     rows: list[dict[str, Any]] = []
-    for state in ("empty", "filled"):
+    for state, cache in (
+        ("empty cache", "one"),
+        ("filled cache", "one"),
+        ("empty cache, train.keep_compiled", "another"),
+    ):
+        shutil.rmtree(config.run_dir, ignore_errors=True)
+        if cache == "another":
+            shutil.copytree(kept, config.run_dir / compiled_code.FOLDER)
         command = [sys.executable, "-m", "bench.gpu", "--first-step", str(file)]
-        command += ["--cache", str(root / "compiled")]
+        command += ["--cache", str(root / cache)]
         done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
         seconds = float(done.stdout.strip().splitlines()[-1])
-        rows.append(
-            make_row(f"first step of gpt2-124m, compiled, {state} cache", f"{seconds:.1f} s")
-        )
+        rows.append(make_row(f"first step of gpt2-124m, compiled, {state}", f"{seconds:.1f} s"))
+        print(f"{state}: {seconds:.1f} s", flush=True)
+        if not kept.exists():
+            shutil.copytree(config.run_dir / compiled_code.FOLDER, kept)
+    megabytes = sum(made.stat().st_size for made in kept.iterdir()) / 1e6
+    rows[-1]["what"] += f" ({megabytes:.1f} MB)"
     return rows
 
 
 def run_first_step(file: Path, cache: str) -> None:
     """Print the seconds from the start of training to the end of its first step."""
-    import os
-    import shutil
-
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{cache}/inductor"
     os.environ["TRITON_CACHE_DIR"] = f"{cache}/triton"
     from trainer.launch.stop_request import StopRequest
@@ -216,7 +228,6 @@ def run_first_step(file: Path, cache: str) -> None:
     from trainer.train import train
 
     config = load_config(str(file), [])
-    shutil.rmtree(config.run_dir, ignore_errors=True)
     compute, ended = set_up_torch(config.train, World()), list[float]()
     begin = time.perf_counter()
     train(config, World(), compute, StopRequest(), lambda: ended.append(time.perf_counter()))
@@ -300,12 +311,32 @@ def recovery(root: Path) -> list[dict[str, Any]]:
 
 
 def time_line(root: Path) -> list[dict[str, Any]]:
-    """What the GPU does during a save, by torch's profiler."""
+    """What the GPU does during a save, by torch's profiler; with CUDA's 8 queues for all streams of
+    a process, and with 32: two streams that share a queue wait for each other."""
+    rows: list[dict[str, Any]] = []
+    for queues in ("8", "32"):
+        folder = root / queues
+        folder.mkdir()
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.gpu", "--time-line", str(folder)],
+            cwd=CHECKOUT,
+            env={**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": queues},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        what = f"time line of three saves, 200 M parameters, eager, {queues} queues"
+        rows.append(make_row(what, done.stdout.strip().splitlines()[-1]))
+        print(f"{queues} queues: {rows[-1]['measured']}", flush=True)
+    return rows
+
+
+def run_time_line(folder: Path) -> None:
+    """Print the time line of a profiled run in this process."""
     from tests.gpu.place import Place
     from tests.gpu.saving import profile_saves
 
-    line = profile_saves(Place("cuda", root))
-    return [make_row("time line of three saves, 200 M parameters, eager", line.describe())]
+    print(profile_saves(Place("cuda", folder)).describe())
 
 
 ROWS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.gpu.new_pod import TRIAL, start_in_new_pod
 from tests.gpu.place import CompiledGraphs, Place, assert_close, losses
 
 LAYERS = 12  # more than TorchDynamo compiles one function for (8), as gpt2-124m has them
@@ -60,4 +61,19 @@ def _check(kind: str, recomputes: bool) -> Callable[[Place], str]:
     return check
 
 
-CHECKS = tuple(_check(kind, recomputes) for kind in KINDS for recomputes in (False, True))
+def a_new_pod_takes_the_compiled_code(place: Place) -> str:
+    """`train.keep_compiled`: a start whose caches are empty compiles nothing of the model again,
+    neither for its steps nor for the evaluation at its end."""
+    first, _ = start_in_new_pod(place, "first", keeps=True, steps=3)
+    made = first["fxgraph_cache_miss"] - TRIAL
+    assert made > 0, f"nothing was compiled: {first}"
+    second, _ = start_in_new_pod(place, "second", keeps=True, steps=6)
+    again = second["fxgraph_cache_miss"] - TRIAL
+    assert again == 0, f"{again} of {made} graphs were compiled again: {second}"
+    return f"{made} graphs, none of them compiled again"
+
+
+CHECKS = (
+    *(_check(kind, recomputes) for kind in KINDS for recomputes in (False, True)),
+    a_new_pod_takes_the_compiled_code,
+)

@@ -24,20 +24,19 @@ class TimeLine:
     there is none."""
     shares_a_stream: bool
     """Whether some copy and some kernel were on one stream."""
-    host_call: str
-    """The call of CUDA that kept the host longest while copies ran: it tells whether the host came
-    late with the kernels."""
-    host_call_seconds: float
+    first_kernel_launched_after_seconds: float
+    """From the same begin to the host's launch of that kernel: it tells whether the host came late
+    or the GPU let the kernel wait. Infinite where the trace has no launch of it."""
 
     def describe(self) -> str:
         """One line for people."""
         rate = self.copied_bytes / self.copy_seconds / 1e9 if self.copy_seconds else 0.0
-        call = f"{self.host_call}, {1e3 * self.host_call_seconds:.1f} ms"
+        ran, launched = self.first_kernel_after_seconds, self.first_kernel_launched_after_seconds
         return (
             f"{self.copied_bytes / 1e6:.0f} MB copied in {1e3 * self.copy_seconds:.1f} ms "
             f"({rate:.1f} GB/s), kernels beside {1e3 * self.overlap_seconds:.1f} ms of it, the "
-            f"first {1e3 * self.first_kernel_after_seconds:.1f} ms after the begin of a copy; the "
-            f"host's longest call meanwhile: {call}"
+            f"first {1e3 * ran:.1f} ms after the begin of a copy (launched after "
+            f"{1e3 * launched:.1f} ms)"
         )
 
 
@@ -57,15 +56,20 @@ def time_line(trace: str) -> TimeLine:
     ]
     kernels = [event for event in events if event.get("cat") == "kernel"]
     copying, computing = _union(copies), _union(kernels)
-    calls = (event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver"))
-    beside = (
-        (event["dur"], event["name"])
-        for event in calls
-        if _intersection([(event["ts"], event["ts"] + event["dur"])], copying)
+    launches = {
+        event["args"]["correlation"]: event["ts"]
+        for event in events
+        if event.get("cat") in ("cuda_runtime", "cuda_driver")
+    }
+    begin, never = (copying[0][0] if copying else 0.0), float("inf")
+    first, launched = min(
+        (
+            (event["ts"], launches.get(event["args"]["correlation"], never))
+            for event in kernels
+            if event["ts"] >= begin
+        ),
+        default=(never, never),
     )
-    host_microseconds, host_call = max(beside, default=(0.0, "none"))
-    begin = copying[0][0] if copying else 0.0
-    first = min((event["ts"] for event in kernels if event["ts"] >= begin), default=float("inf"))
     return TimeLine(
         copied_bytes=sum(event["args"]["bytes"] for event in copies),
         copy_seconds=_length(copying) / 1e6,
@@ -73,8 +77,7 @@ def time_line(trace: str) -> TimeLine:
         kernel_count=len(kernels),
         first_kernel_after_seconds=(first - begin) / 1e6,
         shares_a_stream=bool(_streams(copies) & _streams(kernels)),
-        host_call=host_call,
-        host_call_seconds=host_microseconds / 1e6,
+        first_kernel_launched_after_seconds=(launched - begin) / 1e6,
     )
 
 

@@ -14,27 +14,14 @@ from typing import Any
 import pytest
 import torch
 
+from tests.gpu.compiled import a_new_pod_takes_the_compiled_code
+from tests.gpu.new_pod import start_in_new_pod
 from tests.gpu.place import Place
 from tests.trainer.lab import CHECKOUT
-from trainer.compiled_code import FOLDER, CompiledCode
+from trainer.compiled_code import FOLDER, MOST_FILES, CompiledCode
 from trainer.config import RunConfig
 from trainer.parallel.device import Compute
 from trainer.parallel.world import World
-
-# A start in a pod of its own: what it trains, and what torch found in its caches.
-_START = """
-import json, sys
-from pathlib import Path
-from torch._dynamo.utils import counters
-from tests.gpu.place import Place
-place = Place("cpu", Path(sys.argv[1]))
-place.root.mkdir(exist_ok=True)
-shape = {"train__compile": "on", "train__keep_compiled": sys.argv[2] == "kept", "model__n_layer": 1}
-run = place.config("run", **shape, train__max_steps=int(sys.argv[3]), train__decay_steps=9)
-records = place.train(run)
-print(json.dumps([counters["inductor"], [r["loss"] for r in records]]))
-"""
-
 
 # A program that compiles a function, with the file of a run whose model is compiled.
 _FUNCTION = """
@@ -42,6 +29,8 @@ import json, sys
 from pathlib import Path
 import torch
 from torch._dynamo.utils import counters
+from tests.gpu.compiled import a_new_pod_takes_the_compiled_code
+from tests.gpu.new_pod import start_in_new_pod
 from tests.gpu.place import Place
 from trainer.compiled_code import CompiledCode
 from trainer.parallel.device import Compute
@@ -52,16 +41,14 @@ code = CompiledCode(run, World(), compute, lambda text: print(text, file=sys.std
 code.take()
 torch.compile(lambda x: (x * 2.0).relu())(torch.ones(8))
 code.keep()
-print(json.dumps([counters["inductor"], []]))
+print(json.dumps(counters["inductor"]))
 """
 
 
-def start(
-    program: str, root: Path, pod: str, *more: str
-) -> tuple[dict[str, int], list[float], str]:
-    """Torch's counters, all losses, and what was said, of a start whose caches were empty."""
+def start(root: Path, pod: str) -> tuple[dict[str, int], str]:
+    """Torch's counters, and what was said, of `_FUNCTION` in a process with empty caches."""
     done = subprocess.run(
-        [sys.executable, "-c", program, str(root), *more],
+        [sys.executable, "-c", _FUNCTION, str(root)],
         cwd=CHECKOUT,
         env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(root / pod)},
         capture_output=True,
@@ -69,20 +56,19 @@ def start(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    counters, losses = json.loads(done.stdout.splitlines()[-1])
-    return counters, losses, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
 @pytest.mark.slow
 def test_new_pod_takes_what_was_compiled(tmp_path: Path) -> None:
     """Its caches are empty; torch finds the graph all the same, and nothing is written again."""
-    first, _, said = start(_FUNCTION, tmp_path, "first")
+    first, said = start(tmp_path, "first")
     assert first["fxgraph_cache_miss"] == 1
-    assert f"compiled code is kept in {FOLDER}/local-rank-0.bin" in said
-    second, _, said = start(_FUNCTION, tmp_path, "second")
+    assert f"compiled code is kept in {FOLDER}/local-rank-0-1.bin" in said
+    second, said = start(tmp_path, "second")
     assert second["fxgraph_cache_hit"] == 1
     assert "fxgraph_cache_miss" not in second
-    assert f"compiled code was taken from {FOLDER}/local-rank-0.bin" in said
+    assert f"compiled code was taken from {FOLDER}/local-rank-0-1.bin" in said
     assert "is kept" not in said
 
 
@@ -90,16 +76,14 @@ def test_new_pod_takes_what_was_compiled(tmp_path: Path) -> None:
 def test_new_pod_of_a_run_trains_the_same(tmp_path: Path) -> None:
     """The whole trainer: nothing of the model is compiled again, not even for the evaluation. It
     takes minutes, because inductor makes C++ here."""
-    first, _, _ = start(_START, tmp_path, "first", "kept", "3")
-    second, losses, _ = start(_START, tmp_path, "second", "kept", "6")
-    trial = 1  # of every start, before there is a model
-    assert first["fxgraph_cache_miss"] > trial
-    assert second["fxgraph_cache_miss"] == trial
+    pods = Place("cpu", tmp_path)
+    assert a_new_pod_takes_the_compiled_code(pods)
     kept = (tmp_path / "runs" / "run" / FOLDER).iterdir()
-    assert [path.name for path in kept] == ["local-rank-0.bin"]
-    alone, whole, _ = start(_START, tmp_path / "alone", "third", "not", "6")
-    assert not (tmp_path / "alone" / "runs" / "run" / FOLDER).exists()
-    assert alone["fxgraph_cache_miss"] == first["fxgraph_cache_miss"]
+    assert sorted(path.name for path in kept) == ["local-rank-0-1.bin", "local-rank-0-2.bin"]
+    _, losses = start_in_new_pod(pods, "third", keeps=True, steps=9)
+    alone = Place("cpu", tmp_path / "alone")
+    _, whole = start_in_new_pod(alone, "fourth", keeps=False, steps=9)
+    assert not (alone.root / "runs" / "run" / FOLDER).exists()
     assert losses == whole
 
 
@@ -111,10 +95,11 @@ def run(tmp_path: Path) -> RunConfig:
 COMPUTE = Compute(torch.device("cpu"), "CPU", torch.float32, True, "gloo", ())
 
 
-def made(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Torch has compiled graphs of these names."""
+def made(monkeypatch: pytest.MonkeyPatch, *names: str, content: bytes = b"") -> None:
+    """Torch has compiled graphs of these names, and hands `content` out for them."""
     found: Any = SimpleNamespace(inductor_artifacts=list(names))
-    monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: (b"code", found))
+    code = content or names[0].encode()
+    monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: (code, found))
 
 
 def test_one_node_writes_a_file_for_each_local_rank(
@@ -129,8 +114,8 @@ def test_one_node_writes_a_file_for_each_local_rank(
         rank.keep()
         rank.keep()
     assert sorted(path.name for path in (run.run_dir / FOLDER).iterdir()) == [
-        "local-rank-0.bin",
-        "local-rank-1.bin",
+        "local-rank-0-1.bin",
+        "local-rank-1-1.bin",
     ]
     assert len(lines) == 2
     made(monkeypatch, "one", "two")  # the evaluation has compiled another graph
@@ -138,9 +123,46 @@ def test_one_node_writes_a_file_for_each_local_rank(
     assert len(lines) == 3
 
 
+def test_new_pod_takes_every_file_kept(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for torch 2.8 and later, which read out of a file only what was made since the
+    save before it: a new pod has the code of the training pass all the same."""
+    taken: list[str] = []
+
+    def load(content: bytes) -> Any:
+        taken.append(content.decode())
+        return SimpleNamespace(inductor_artifacts=[content.decode()])
+
+    monkeypatch.setattr(torch.compiler, "load_cache_artifacts", load)
+    first = CompiledCode(run, World(), COMPUTE, print)
+    made(monkeypatch, "train")
+    first.keep()
+    made(monkeypatch, "train", "evaluate", content=b"evaluate")
+    first.keep()
+    lines: list[str] = []
+    second = CompiledCode(run, World(), COMPUTE, lines.append)
+    second.take()
+    assert taken == ["train", "evaluate"]
+    second.keep()
+    assert len(lines) == 2, "nothing new was made, and yet a file was written"
+
+
+def test_folder_of_code_stays_small(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every start makes other code, the folder is full at some point, and that is said."""
+    lines: list[str] = []
+    loaded: Any = SimpleNamespace(inductor_artifacts=["of another start"])
+    monkeypatch.setattr(torch.compiler, "load_cache_artifacts", lambda _: loaded)
+    for start in range(MOST_FILES + 2):
+        code = CompiledCode(run, World(), COMPUTE, lines.append)
+        code.take()
+        made(monkeypatch, f"of start {start}")
+        code.keep()
+    assert len(list((run.run_dir / FOLDER).iterdir())) == MOST_FILES
+    assert f"{MOST_FILES} files" in lines[-1]
+
+
 def test_damaged_file_is_made_anew(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said; the start goes on, and what it compiles takes the place of the file."""
-    file = run.run_dir / FOLDER / "local-rank-0.bin"
+    file = run.run_dir / FOLDER / "local-rank-0-1.bin"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"nothing of torch's")
     lines: list[str] = []
@@ -149,7 +171,7 @@ def test_damaged_file_is_made_anew(run: RunConfig, monkeypatch: pytest.MonkeyPat
     assert lines == [f"the compiled code in {file} is damaged, so it is made anew"]
     made(monkeypatch, "one")
     code.keep()
-    assert file.read_bytes() == b"code"
+    assert file.read_bytes() == b"one"
 
 
 def test_volume_that_refuses_the_file_ends_no_run(

@@ -104,8 +104,10 @@ def test_every_check_has_a_name_of_its_own() -> None:
     assert len(checks) == sum(map(len, parts)) > 10
 
 
-def event(kind: str, name: str, begin: float, length: float, stream: int, size: int = 0) -> object:
-    arguments = {"device": 0, "stream": stream, "bytes": size}
+def event(
+    kind: str, name: str, begin: float, length: float, stream: int, size: int = 0, call: int = 0
+) -> object:
+    arguments = {"device": 0, "stream": stream, "bytes": size, "correlation": call}
     return {"cat": kind, "name": name, "ts": begin, "dur": length, "args": arguments}
 
 
@@ -117,14 +119,16 @@ def test_time_line_counts_what_ran_beside_the_copies() -> None:
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 10, 1, 7, 4),  # a loss
         event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 20, 5, 7, 10**6),  # a batch
     ]
-    kernels = [event("kernel", "gemm", 90, 30, 7), event("kernel", "gemm", 190, 100, 7)]
+    kernels = [
+        event("kernel", "gemm", 90, 30, 7, call=1),
+        event("kernel", "gemm", 190, 100, 7, call=2),
+    ]
     calls = [
-        event("cuda_runtime", "cudaMemcpyAsync", 99, 3, 0),
-        event("cuda_runtime", "cudaHostAlloc", 120, 70, 0),
-        event("cuda_runtime", "cudaDeviceSynchronize", 300, 500, 0),  # after the copies
+        event("cuda_runtime", "cudaLaunchKernel", 80, 3, 0, call=1),
+        event("cuda_driver", "cuLaunchKernelEx", 130, 3, 0, call=2),
     ]
     beside = time_line(json.dumps({"traceEvents": [*copies, *kernels, *calls, {"ph": "M"}]}))
-    assert (beside.host_call, beside.host_call_seconds) == ("cudaHostAlloc", pytest.approx(70e-6))
+    assert beside.first_kernel_launched_after_seconds == pytest.approx(30e-6)
     assert (beside.copied_bytes, beside.shares_a_stream) == (2 * 10**6, False)
     assert beside.copy_seconds == pytest.approx(100e-6)
     assert beside.overlap_seconds == pytest.approx(30e-6)
