@@ -51,7 +51,8 @@ def _train(device: str, folder: str, keeps: str, steps: str) -> None:
         train__max_steps=int(steps),
         train__decay_steps=9,
     )
-    print(json.dumps([counters["inductor"], losses(place.train(run))]))
+    records = place.train(run)
+    print(json.dumps([counters["inductor"], losses(records)]))
 
 
 if __name__ == "__main__":
