@@ -18,6 +18,7 @@ from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import (
     api_address,
     k3s_variables,
+    mark_name,
     not_asked,
     not_shown,
     server_variables,
@@ -65,7 +66,7 @@ class Agent(pulumi.ComponentResource):
 
     An `up` that fails or is killed while one of them runs leaves that one out of the state. So a
     mark comes before them, which does nothing, and whose `delete` comes after theirs: it takes away
-    what is left on the machine.
+    what is left on the machine. Each address and role has a mark of its own: see `mark_name`.
 
     They are commands of this machine, as one of them has to talk to two hosts: infra/node/agent.py
     says why.
@@ -84,13 +85,15 @@ class Agent(pulumi.ComponentResource):
         node, ignored = args.node, _ignored(args)
         of_the_machine = [node.name, node.ssh.host, *_role(node)]
         begun = self._command(
-            f"{name}-begun",
+            mark_name(name, *of_the_machine[1:]),
             ("sh -c true", f"{STEPS} clear"),
             _mark_job(args),
             of_the_machine,
-            # When another address, name or role takes its place, its delete comes last of all.
             pulumi.ResourceOptions(
-                depends_on=[*args.examined], ignore_changes=ignored, delete_before_replace=False
+                depends_on=[*args.examined],
+                ignore_changes=ignored,
+                delete_before_replace=False,
+                aliases=[pulumi.Alias(name=mark_name(name))],
             ),
         )
         files = self._command(

@@ -104,7 +104,8 @@ def prepare_host(
     by_us = whose(owner, settings.stack)
     made: list[pulumi.Resource] = [*checked, *check_bundle(settings)]
     if settings.cluster.kind == "k3s":
-        made.append(Doctor("doctor", DoctorArgs(up_plan(settings), settings.doctor)))
+        if not settings.host.gone:
+            made.append(Doctor("doctor", DoctorArgs(up_plan(settings), settings.doctor)))
         existing = settings.cluster.k3s.existing
         guard = HostGuardArgs(settings.host, settings.namespace, owner, existing)
         made.append(HostGuard("host-guard", guard, _after(made)))

@@ -212,6 +212,17 @@ def further_machine(host: HostSettings, role: str) -> str:
     )
 
 
+def mark_name(name: str, *machine: str) -> str:
+    """Name of the mark before k3s on a machine; without `machine`, the name up to 2026-11-27.
+
+    Another address or role is another resource, whose delete comes last. If it were the same one,
+    an `up` would replace it, and then fail where the machine of before is lost. Each `up` after
+    that would try the delete again, with the settings of before: that the machine is gone, which
+    the user has set by then, would not be in them.
+    """
+    return "-".join([f"{name}-begun", *(word.replace(":", ".") for word in machine)])
+
+
 def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
     """A command that does nothing before k3s is installed, and whose `delete` comes after it.
 
@@ -233,13 +244,15 @@ def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
         delete_before_replace=False,
         # On a host that is lost nothing can be removed.
         retain_on_delete=host.gone or None,
+        aliases=[pulumi.Alias(name=mark_name(name))],
     )
+    machine = host.ssh.host if host.ssh else "localhost"
     return local.Command(
-        f"{name}-begun",
+        mark_name(name, machine),
         create="sh -c true",
         delete=f"{ON_HOST} delete",
         stdin=on_host_job(host, Script("k3s-left.sh", variables)),
-        triggers=[host.ssh.host if host.ssh else "localhost"],
+        triggers=[machine],
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(opts, ours),
     )

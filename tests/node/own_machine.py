@@ -80,6 +80,14 @@ class OwnMachine:
             stack.set("sshPrivateKey", lab.private_key, secret=True)
         stack.set("host", "ssh" if address else "local")
 
+    def cut(self, lab: Lab) -> None:
+        """Take the machine's line away."""
+        _ip(lab.host, "link", "set", LINK, "down")
+
+    def mend(self, lab: Lab) -> None:
+        """Give the line back."""
+        _ip(lab.host, "link", "set", LINK, "up")
+
     def close(self) -> None:
         """The link goes first: with a host's network it would go when the kernel comes to it."""
         _ip(self.lab.host, "link", "del", LINK)

@@ -119,3 +119,24 @@ def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> 
     stack.settings_file.write_text(settings)
     assert set(counts(again := stack.up())) == {"unchanged"}, again
     stack.destroy()
+
+
+def test_lost_host_is_forgotten_after_a_move_that_failed(own: OwnMachine) -> None:
+    """That move has begun on the other machine, and waits for nothing of the lost one."""
+    here, there = own.lab, own.other
+    stack = own.stack()
+    own.move_to(stack, THERE)
+    stack.up()
+    own.cut(there)
+    try:
+        own.move_to(stack)
+        failure(stack)
+        own.move_to(stack, THERE)
+        stack.set("hostGone", "true")
+        stack.up()
+        stack.destroy()
+        assert here.resources(stack) == []
+        assert here.differences() == []
+    finally:
+        own.mend(there)
+    there.remove_by_hand()

@@ -5,7 +5,17 @@ import re
 from pathlib import Path
 
 from infra.node.doctor_plan import Plan
-from tests.unit.platform.machines import KEY, MARK, THREE, TWO, before, changed, deployed, job
+from tests.unit.platform.machines import (
+    KEY,
+    MARK,
+    SERVERS,
+    THREE,
+    TWO,
+    before,
+    changed,
+    deployed,
+    job,
+)
 from tests.unit.stacks import without_secrets
 
 
@@ -42,9 +52,9 @@ def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) 
 def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
     """So its delete comes after theirs, and takes away what the engine does not know of."""
     result = deployed(tmp_path, TWO)
-    mark = result.one("node-gpu2-begun")
+    mark = result.one(f"node-gpu2-begun-{TWO['address']}")
     for name in ("node-gpu2-files", "node-gpu2-k3s"):
-        assert "node-gpu2-begun" in before(result, name)
+        assert mark.name in before(result, name)
         assert result.one(name).request.deleteBeforeReplace
     assert not mark.request.deleteBeforeReplace  # else it would take a k3s that has still to leave
     assert mark.inputs["create"] == "sh -c true"
@@ -52,6 +62,21 @@ def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
     given = json.loads(mark.program)
     assert given["server"]["ssh"]["host"] == "10.1.2.3"
     assert given["variables"]["member"]["NODE"] == "gpu2"
+
+
+def test_mark_of_another_address_is_another_resource(tmp_path: Path) -> None:
+    """So an `up` that fails because the machine of before is lost replaces nothing. One that an
+    older version has made is the same resource: its delete would take the machine out."""
+    names = list[str]()
+    for machines in ((TWO,), ({**TWO, "address": "fd00::2"},), SERVERS):
+        result = deployed(tmp_path, *machines)
+        (mark,) = (r for r in result.resources if r.name.startswith("node-gpu2-begun"))
+        assert [alias.spec.name for alias in mark.request.aliases] == ["node-gpu2-begun"]
+        names.append(mark.name)
+    address = TWO["address"]
+    assert names == [
+        f"node-gpu2-begun-{word}" for word in (address, "fd00..2", f"{address}-server")
+    ]
 
 
 def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path) -> None:
@@ -81,7 +106,7 @@ def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> No
         doctor = f"{added}-doctor"
         assert new == {
             added,
-            f"{added}-begun",
+            f"{added}-begun-{(TWO if less is none else THREE)['address']}",
             f"{added}-files",
             f"{added}-k3s",
             doctor,

@@ -60,7 +60,7 @@ def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
 def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> None:
     """It comes before the install, so its delete comes after it. tests/node/test_faults.py sees
     what it does on a host."""
-    name = "cluster-begun"
+    name = "cluster-begun-10.1.2.3"
     made = deploy("dev", tmp_path, SSH)
     mark = made.one(name)
     assert name in before(made, "cluster-k3s")
@@ -71,12 +71,15 @@ def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> 
     assert job["ssh"]["host"] == "10.1.2.3"
     assert "k3s-left.sh" in job["program"]
     assert without_secrets(mark.wire["stdin"]) == "[secret]"
+    assert [alias.spec.name for alias in mark.request.aliases] == ["cluster-begun"]
     # On another host its delete comes last; another key of the same one only changes it.
     assert mark.inputs["triggers"] == ["10.1.2.3"]
     assert not mark.request.deleteBeforeReplace
     assert not mark.request.retainOnDelete
-    assert deploy("dev", tmp_path, {**SSH, "hostGone": True}).one(name).request.retainOnDelete
-    here = deploy("dev", tmp_path, {"host": "local"}).one(name)
+    lost = deploy("dev", tmp_path, {**SSH, "hostGone": True})
+    assert lost.one(name).request.retainOnDelete
+    assert not [r for r in lost.resources if r.name.startswith("doctor")]  # it would ask the host
+    here = deploy("dev", tmp_path, {"host": "local"}).one("cluster-begun-localhost")
     assert json.loads(here.program)["ssh"] is None
     adopted = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
     assert [r for r in adopted.resources if r.name == name] == []

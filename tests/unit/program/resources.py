@@ -58,7 +58,7 @@ RUN = {
 }
 ON_ANOTHER = COMMON | RUN | {"command:local:Command cluster-generation"}
 ON_K3S = {
-    "command:local:Command cluster-begun",
+    "command:local:Command cluster-begun-localhost",
     "command:local:Command cluster-copies",
     "kubernetes:core/v1:ServiceAccount node-health-account",
     "kubernetes:rbac.authorization.k8s.io/v1:Role node-health-role",
