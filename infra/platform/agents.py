@@ -18,13 +18,13 @@ from infra.platform.host import HostTrust, HostTrustArgs
 from infra.platform.k3s import (
     api_address,
     k3s_variables,
-    mark_name,
     not_asked,
     not_shown,
     server_variables,
 )
 from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
+from infra.platform.of_machine import of_machine
 from infra.platform.owner import whose
 from infra.platform.repair import repair_of
 from infra.settings import HostSettings, NodeSettings, PlatformSettings
@@ -66,7 +66,7 @@ class Agent(pulumi.ComponentResource):
 
     An `up` that fails or is killed while one of them runs leaves that one out of the state. So a
     mark comes before them, which does nothing, and whose `delete` comes after theirs: it takes away
-    what is left on the machine. Each address and role has a mark of its own: see `mark_name`.
+    what is left on the machine. Each address and role has a mark of its own: see `of_machine`.
 
     They are commands of this machine, as one of them has to talk to two hosts: infra/node/agent.py
     says why.
@@ -85,7 +85,7 @@ class Agent(pulumi.ComponentResource):
         node, ignored = args.node, _ignored(args)
         of_the_machine = [node.name, node.ssh.host, *_role(node)]
         begun = self._command(
-            mark_name(name, *of_the_machine[1:]),
+            of_machine(f"{name}-begun", *of_the_machine[1:]),
             ("sh -c true", f"{STEPS} clear"),
             _mark_job(args),
             of_the_machine,
@@ -93,7 +93,7 @@ class Agent(pulumi.ComponentResource):
                 depends_on=[*args.examined],
                 ignore_changes=ignored,
                 delete_before_replace=False,
-                aliases=[pulumi.Alias(name=mark_name(name))],
+                aliases=[pulumi.Alias(name=f"{name}-begun")],
             ),
         )
         files = self._command(
@@ -157,6 +157,7 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
         **args.variables,
         **marks,
         "NODE": node.name,
+        "HOST": node.ssh.host,
         "NODE_INTERFACE": node.interface,
         "SERVER_URL": args.server_url,
         "REPAIR_ID": args.look.repair_id if args.look else "",
@@ -196,7 +197,12 @@ def _mark_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
 
 def _file_variables(args: AgentArgs) -> Mapping[str, pulumi.Input[str]]:
     node = args.node
-    own = {"NODE": node.name, "NODE_INTERFACE": node.interface, "SERVER_URL": args.server_url}
+    own = {
+        "NODE": node.name,
+        "HOST": node.ssh.host,
+        "NODE_INTERFACE": node.interface,
+        "SERVER_URL": args.server_url,
+    }
     return {**args.variables, **own}
 
 

@@ -14,6 +14,7 @@ from infra.node.runner import ON_HOST, HostCommand, Runner, Script, on_host_job
 from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
 from infra.platform.cluster_generation import ClusterGeneration
+from infra.platform.of_machine import of_machine
 from infra.platform.proxy import k3s_proxy_environment
 from infra.platform.registries import registries
 from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
@@ -74,7 +75,7 @@ class K3s:
         # when the setting `host` changes, the engine removes the former with all that was in it.
         self.generation = ClusterGeneration(
             f"{name}-{'remote-' if ssh else ''}generation",
-            [ssh.host if ssh else "localhost", state.look.generation_id],
+            [_address(args.host), state.look.generation_id],
             opts,
             is_unknown="triggers" in state.ignored,
         )
@@ -212,15 +213,8 @@ def further_machine(host: HostSettings, role: str) -> str:
     )
 
 
-def mark_name(name: str, *machine: str) -> str:
-    """Name of the mark before k3s on a machine; without `machine`, the name up to 2026-11-27.
-
-    Another address or role is another resource, whose delete comes last. If it were the same one,
-    an `up` would replace it, and then fail where the machine of before is lost. Each `up` after
-    that would try the delete again, with the settings of before: that the machine is gone, which
-    the user has set by then, would not be in them.
-    """
-    return "-".join([f"{name}-begun", *(word.replace(":", ".") for word in machine)])
+def _address(host: HostSettings) -> str:
+    return host.ssh.host if host.ssh else "localhost"
 
 
 def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
@@ -238,21 +232,21 @@ def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
+        "HOST": _address(host),
         "K3S_EXISTING": args.cluster.k3s.existing,
     }
     ours = pulumi.ResourceOptions(
         delete_before_replace=False,
         # On a host that is lost nothing can be removed.
         retain_on_delete=host.gone or None,
-        aliases=[pulumi.Alias(name=mark_name(name))],
+        aliases=[pulumi.Alias(name=f"{name}-begun")],
     )
-    machine = host.ssh.host if host.ssh else "localhost"
     return local.Command(
-        mark_name(name, machine),
+        of_machine(f"{name}-begun", _address(host)),
         create="sh -c true",
         delete=f"{ON_HOST} delete",
         stdin=on_host_job(host, Script("k3s-left.sh", variables)),
-        triggers=[machine],
+        triggers=[_address(host)],
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(opts, ours),
     )
@@ -275,6 +269,7 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
         "OWNER": args.owner,
         "STACK": args.stack,
         "WAY": args.host.kind,
+        "HOST": _address(args.host),
         **bundle_variables(args.bundle, args.host),
     }
 

@@ -9,9 +9,9 @@ There are three kinds of command, so that each can be removed at its own time:
 A pod that ends saves to the folder. So a machine that leaves is drained first, and loses its
 permission and its client only after that. The same holds if another machine takes its name, or
 becomes the first machine: the commands for the new machine run first, and those of the old machine
-are undone last (`replace_after`). By then a file or a permission may already belong to the new
-machine. So each script records for which machine it has worked, and undoes only what is recorded
-for that machine.
+are undone last (`replace_after`; the client of another machine is another resource). By then a
+file or a permission may already belong to the new machine. So each script records for which machine
+it has worked, and undoes only what is recorded for that machine.
 """
 
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ import pulumi
 
 from infra.dependencies import dependencies
 from infra.node.runner import Runner, Script
+from infra.platform.of_machine import of_machine
 from infra.platform.proxy import proxy_environment
 from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import ProxySettings
@@ -131,7 +132,7 @@ class NfsMachine(pulumi.ComponentResource):
         server = args.server.args
         timeouts = pulumi.CustomTimeouts(create="15m", update="15m", delete="10m")
         client = args.runner.run(
-            f"{name}-client",
+            of_machine(f"{name}-client", args.host),
             Script(
                 "nfs-client.sh",
                 {
@@ -146,7 +147,10 @@ class NfsMachine(pulumi.ComponentResource):
                 ignore_changes=args.repair.ignored("stdin"),
             ),
             pulumi.ResourceOptions(
-                parent=self, depends_on=dependencies(opts), custom_timeouts=timeouts
+                parent=self,
+                depends_on=dependencies(opts),
+                custom_timeouts=timeouts,
+                aliases=[pulumi.Alias(name=f"{name}-client")],
             ),
         )
         self.address = pulumi.Output.from_input(client.stdout).apply(own_address)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.node.host import Host
-from tests.node.lab import DATA_ROOT, Lab, counts
-from tests.node.lan import NAMES, SERVER_ADDRESS, Lan
+from tests.node.lab import DATA_ROOT, Lab, counts, failure
+from tests.node.lan import NAMES, SERVER_ADDRESS, Lan, find_again, lose
 from tests.node.members import TRUST, set_nodes
 from tests.node.nfs_host import UNIT, installed, lasting
 from tests.node.nfs_packages import PLACE, serve_packages
@@ -176,4 +176,29 @@ def test_machines_with_other_names_are_never_shut_out(
                 assert host.path(TRUST).read_text() == lab.mirror.certificate, output
             assert set(counts(again := stack.up())) == {"unchanged"}, again
     finally:
+        stack.destroy()
+
+
+def test_name_of_a_lost_machine_with_nfs_goes_to_another(
+    whole_lan: Lan, hosts: dict[str, Host]
+) -> None:
+    """The `up` that says that the machine is lost has begun with the other one's NFS client."""
+    lan = whole_lan
+    stack = lan.stack(TWO, **STORAGE)
+    stack.up()
+    instead = [{**lan.settings(THREE)[0], "name": TWO}]
+    lose(hosts[TWO])
+    try:
+        set_nodes(stack, instead)
+        assert "`gone: true`" in failure(stack)
+        set_nodes(stack, lan.settings(TWO, gone=True))
+        stack.up()
+        set_nodes(stack, instead)
+        stack.up()
+        assert served(hosts[lan.lab.host.name]) == {SERVER_ADDRESS, ADDRESSES[THREE]}
+        assert set(counts(again := stack.up())) == {"unchanged"}, again
+    finally:
+        find_again(hosts[TWO])
+        set_nodes(stack, lan.settings(TWO))  # it still has all that it had
+        stack.up()
         stack.destroy()

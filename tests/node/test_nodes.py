@@ -21,7 +21,15 @@ from tests.node.lab import (
     rewritten,
     wait_for,
 )
-from tests.node.lan import BRIDGE, NAMES, SERVER_ADDRESS, Lan, find_again, lose
+from tests.node.lan import (
+    BRIDGE,
+    NAMES,
+    SERVER_ADDRESS,
+    Lan,
+    find_again,
+    lose,
+    other_address,
+)
 from tests.node.members import SERVER, TOKENS, holding, set_nodes
 from tests.node.releases import VERSION
 
@@ -141,6 +149,25 @@ def test_marks_of_an_older_version_are_the_same(lan: Lan) -> None:
     assert set(counts(output)) == {"unchanged"}, output
     assert uids(lan.members()) == uids(before)
     assert re.search(r"-begun-[0-9.]+", stack.export())
+    stack.destroy()
+
+
+@pytest.mark.slow
+def test_machine_by_another_address_keeps_its_k3s(lan: Lan) -> None:
+    """To the engine it is another machine, and what the one of before has left is cleared last: it
+    took the k3s away that had just come by the new address."""
+    two, host = NAMES[0], lan.machines[NAMES[0]].host
+    stack = lan.stack(two)
+    stack.up()
+    set_nodes(stack, [{**lan.settings(two)[0], "address": other_address(host)}])
+    stack.up()
+    assert sorted(lan.members()) == [SERVER, two]
+    assert host.try_shell("systemctl is-active --quiet k3s-agent").returncode == 0
+    stack.set("sshHost", other_address(lan.lab.host))
+    stack.up()
+    assert sorted(lan.members()) == [SERVER, two]
+    assert lan.lab.host.try_shell("systemctl is-active --quiet k3s").returncode == 0
+    assert set(counts(again := stack.up())) == {"unchanged"}, again
     stack.destroy()
 
 

@@ -17,6 +17,7 @@
 # - HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX: the environment of k3s;
 # - OWNER: which platform this is, STACK: its stack; noted, so that no other stack takes it over;
 # - WAY: how this host is reached, local or ssh; noted, so that it is known again by the other way;
+# - HOST: the address by which it is reached; noted for k3s-left.sh, as a machine may have two;
 # - REPAIR_ID, GENERATION_ID: noted at the end, and read by k3s-look.sh;
 # - DRY_RUN: 1 only says what would change.
 # Usage: k3s-install.sh create|update|delete

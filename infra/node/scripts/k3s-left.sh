@@ -2,8 +2,8 @@
 # delete: takes away the k3s of this stack that is still here when the stack has none any more. An
 # `up` that failed or was killed while k3s-install.sh ran has left it: the engine does not know of it,
 # so the delete of that script does not run.
-# Needs: NAMESPACE, GRACE_SECONDS. May be empty: OWNER, which platform this is; K3S_EXISTING: refuse or
-# adopt; DRY_RUN (1: only says what would change).
+# Needs: NAMESPACE, GRACE_SECONDS. May be empty: OWNER, which platform this is; HOST: the address by
+# which it was installed; K3S_EXISTING: refuse or adopt; DRY_RUN (1: only says what would change).
 # Usage: k3s-left.sh delete
 set -eu
 
@@ -18,7 +18,7 @@ set -eu
 
 main() {
   case $1 in
-    delete) [ ! -e "$OWNERSHIP_FILE" ] || delete ;;
+    delete) [ ! -e "$OWNERSHIP_FILE" ] || came_by_other_address || delete ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

@@ -54,6 +54,18 @@ def test_machine_of_another_node_by_now_keeps_its_k3s(tmp_path: Path, role: str)
     assert host.look()["node"] == "gpu-new"
 
 
+@pytest.mark.parametrize("role", ["agent", "server"])
+def test_k3s_that_came_by_another_address_stays(tmp_path: Path, role: str) -> None:
+    """One machine of two addresses: what is cleared by the old one is not what the new one has
+    brought. A k3s of an older version has no address noted, and is cleared."""
+    host = K3sHost(tmp_path, role)
+    host.run("create", "gpu2")
+    assert host.run("clear", "gpu2", HOST="10.1.2.4") == "left=joined\n"
+    host.run("create", "gpu2", HOST="10.1.2.4")
+    assert host.run("clear", "gpu2", HOST="gpu2.lan") == ""
+    assert host.run("clear", "gpu2", HOST="10.1.2.4") == "left=joined\n"
+
+
 def test_server_of_another_node_by_now_is_started_again_when_it_ends(tmp_path: Path) -> None:
     """A server that leaves is kept from a new start, and this one does not leave."""
     host = K3sHost(tmp_path, "server")

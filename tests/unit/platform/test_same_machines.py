@@ -61,7 +61,7 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     changes = {**FITTING, "caBundle": str(authority), "nodes": [TWO]}
     changes |= {"bundle": str(stock(tmp_path / "bundle"))}
     changes |= {"storage": "nfs-first-node", "storageOptions": {}}
-    names = [f"node-gpu2-{end}" for end in ("trust-bundle", "bundle-stage", "nfs-client")]
+    names = [f"node-gpu2-{end}" for end in ("trust-bundle", "bundle-stage", "nfs-client-10.1.2.4")]
 
     def seen(look: K3sLook, **more: object) -> Deployment:
         with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):

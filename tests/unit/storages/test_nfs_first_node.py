@@ -48,8 +48,8 @@ def test_machine_may_mount_before_it_joins_and_until_it_has_left(tmp_path: Path)
     result = made(tmp_path, TWO, THREE)
     assert "data-root-folder" in before(result, SERVER)
     assert SERVER in before(result, "cluster-k3s")
-    assert "node-gpu2-doctor-host" in before(result, "node-gpu2-nfs-client")
-    assert {SERVER, "node-gpu2-nfs-client"} <= before(result, "node-gpu2-nfs-export")
+    assert "node-gpu2-doctor-host" in before(result, "node-gpu2-nfs-client-10.1.2.4")
+    assert {SERVER, "node-gpu2-nfs-client-10.1.2.4"} <= before(result, "node-gpu2-nfs-export")
     first = before(result, "node-gpu2-k3s")
     assert "node-gpu2-nfs-export" in first
     assert "node-gpu3-nfs-export" not in first
@@ -60,12 +60,12 @@ def test_machine_may_mount_before_it_joins_and_until_it_has_left(tmp_path: Path)
 def test_machine_that_is_added_changes_no_command_of_others(tmp_path: Path) -> None:
     """Each has its own permission, for the address that it has said itself."""
     one, two = made(tmp_path, TWO), made(tmp_path, TWO, THREE)
-    for name in (SERVER, "node-gpu2-nfs-client", "node-gpu2-nfs-export", "data-volume"):
+    for name in (SERVER, "node-gpu2-nfs-client-10.1.2.4", "node-gpu2-nfs-export", "data-volume"):
         assert inputs(one.one(name)) == inputs(two.one(name)), name
     export = two.one("node-gpu3-nfs-export")
     assert "export NODE=gpu3\n" in export.program
     assert export.inputs["connection"]["host"] == "10.1.2.3"
-    client = two.one("node-gpu3-nfs-client")
+    client = two.one("node-gpu3-nfs-client-10.1.2.5")
     assert client.inputs["connection"]["host"] == "10.1.2.5"
     assert "export SERVER_ADDRESS=10.1.2.3\n" in client.program
 
@@ -76,8 +76,8 @@ def test_lost_machine_may_not_mount_when_it_comes_back(tmp_path: Path) -> None:
     names = {resource.name for resource in result.resources}
     assert "node-gpu2-nfs-export" not in names
     assert "node-gpu3-nfs-export" in names
-    assert result.one("node-gpu2-nfs-client").request.retainOnDelete
-    assert not result.one("node-gpu3-nfs-client").request.retainOnDelete
+    assert result.one("node-gpu2-nfs-client-10.1.2.4").request.retainOnDelete
+    assert not result.one("node-gpu3-nfs-client-10.1.2.5").request.retainOnDelete
 
 
 def test_what_a_machine_had_goes_when_it_has_left(tmp_path: Path) -> None:
@@ -89,27 +89,28 @@ def test_what_a_machine_had_goes_when_it_has_left(tmp_path: Path) -> None:
     result = made(tmp_path, TWO)
     triggers = {
         SERVER: ["10.1.2.3"],
-        "node-gpu2-nfs-client": ["10.1.2.4"],
+        "node-gpu2-nfs-client-10.1.2.4": ["10.1.2.4"],
         "node-gpu2-nfs-export": ["10.1.2.3", "10.1.2.4"],
     }
     for name, expected in triggers.items():
         command = result.one(name)
         assert not command.request.deleteBeforeReplace, name
         assert command.inputs["triggers"][0] == expected[0], name
-        host = "10.1.2.4" if name.endswith("client") else "10.1.2.3"
+        host = "10.1.2.4" if "-client-" in name else "10.1.2.3"
         assert f"export HOST={host}\n" in command.program, name
-    # with another address of the machine the permission is another one
-    client = result.one("node-gpu2-nfs-client")
+    # with another address of the machine the permission is another one, and so is the client
+    client = result.one("node-gpu2-nfs-client-10.1.2.4")
     assert (
         client.urn
         in result.one("node-gpu2-nfs-export").request.propertyDependencies["triggers"].urns
     )
+    assert [alias.spec.name for alias in client.request.aliases] == ["node-gpu2-nfs-client"]
     assert result.one("cluster-k3s").request.deleteBeforeReplace
 
 
 def test_packages_come_by_the_proxy_of_the_settings(tmp_path: Path) -> None:
     result = made(tmp_path, TWO, httpProxy="http://proxy.example.com:3128")
-    for name in (SERVER, "node-gpu2-nfs-client"):
+    for name in (SERVER, "node-gpu2-nfs-client-10.1.2.4"):
         assert "export HTTP_PROXY=http://proxy.example.com:3128\n" in result.one(name).program
     assert "PROXY" not in result.one("node-gpu2-nfs-export").program.partition("set -eu")[0]
 
@@ -155,7 +156,7 @@ def test_first_machine_installed_anew_serves_all_again(
     Nothing changes on the others. Where it cannot be asked, all stays as it is.
     """
     lost = (SERVER, "node-gpu2-nfs-export", "node-gpu3-nfs-export")
-    kept = ("node-gpu2-nfs-client", "node-gpu3-nfs-client")
+    kept = ("node-gpu2-nfs-client-10.1.2.4", "node-gpu3-nfs-client-10.1.2.5")
 
     def seen(look: K3sLook) -> Deployment:
         monkeypatch.setattr(stacks, "LOOK", look)

@@ -48,7 +48,7 @@ unprepare() { [ -e "$TOKEN_FILE" ] || delete; }
 # about to, leaves the cluster in the steps of infra/node/agent.py.
 clear() {
   one_at_a_time
-  if ! removable >/dev/null; then
+  if came_by_other_address || ! removable >/dev/null; then
     return 0
   elif [ -e "$TOKEN_FILE" ]; then
     echo "left=joined"

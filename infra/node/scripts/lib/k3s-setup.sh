@@ -70,6 +70,7 @@ note_owner() {
   [ -z "${OWNER:-}" ] || [ -n "$(noted owner)" ] || note owner "$OWNER"
   [ -z "${STACK:-}" ] || [ "$(noted stack)" = "$STACK" ] || note stack "$STACK"
   [ -z "${WAY:-}" ] || [ "$(noted way)" = "$WAY" ] || note way "$WAY"
+  [ -z "${HOST:-}" ] || [ "$(noted host)" = "$HOST" ] || note host "$HOST"
   [ "$(noted_place)" = "$PLACE" ] || note service "$PLACE"
   [ "$(noted node)" = "${NODE:-}" ] || note node "${NODE:-}"
 }

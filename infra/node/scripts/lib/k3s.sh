@@ -65,6 +65,13 @@ other_owner() {
   [ -n "$noted_owner" ] && [ -n "${OWNER:-}" ] && [ "$noted_owner" != "$OWNER" ]
 }
 
+# Of one machine by two addresses: whether the k3s that is here has come by the other one, and so is
+# not what HOST has left. One of an older version has no address noted.
+came_by_other_address() {
+  noted_host=$(noted host)
+  [ -n "$noted_host" ] && [ -n "${HOST:-}" ] && [ "$noted_host" != "$HOST" ]
+}
+
 # Whether the settings say to use this k3s as it is, and this stack has not installed it.
 is_adopted() {
   [ "${K3S_EXISTING:-}" = adopt ] &&
