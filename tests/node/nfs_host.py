@@ -4,7 +4,10 @@ from tests.node.host import Entry, Host
 from tests.node.lab import different
 
 # What the packages' own scripts leave for ever: their users, and marks of systemd and debconf.
-LEFT = ("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid")
+LEFT = (
+    *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
+    *("/var/lib/apt", "/var/lib/dpkg", "/var/log", "/var/cache", "/var/lib/ucf", "/etc/ld.so"),
+)
 UNIT = """[Service]
 Type=oneshot
 RemainAfterExit=yes

@@ -11,12 +11,11 @@ import pytest
 
 from infra.node.shell_program import assemble_program, script_text
 from tests.node.host import Host
-from tests.node.nfs_host import LEFT, UNIT, installed, lasting
+from tests.node.nfs_host import UNIT, installed, lasting
 from tests.node.nfs_packages import serve_packages
 
 FOLDER = "/var/lib/disttrain"
 SERVER = {"DATA_ROOT": FOLDER, "SERVER_ADDRESS": "192.0.2.1", "OWNER": "one", "STACK": "dev"}
-LEFT += ("/var/lib/apt", "/var/lib/dpkg", "/var/log", "/var/cache", "/var/lib/ucf", "/etc/ld.so")
 
 
 @pytest.fixture(scope="module")
