@@ -152,7 +152,7 @@ def test_marks_of_an_older_version_are_the_same(lan: Lan) -> None:
     stack.destroy()
 
 
-@pytest.mark.slow
+@pytest.mark.in_depth
 def test_machine_by_another_address_keeps_its_k3s(lan: Lan) -> None:
     """To the engine it is another machine, and what the one of before has left is cleared last: it
     took the k3s away that had just come by the new address."""
