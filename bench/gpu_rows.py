@@ -92,16 +92,22 @@ def _yardstick(root: Path, *switches: str) -> dict[str, Any]:
     config = gpt2_config(root, "yardstick")
     file = root / "yardstick.yaml"
     file.write_text(yaml.safe_dump(config.to_mapping()))
+    return json.loads(_last_line("--yardstick", str(file), *switches))
+
+
+def _last_line(*words: str, **environment: str) -> str:
+    """What `python -m bench.gpu WORDS` prints last, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "bench.gpu", "--yardstick", str(file), *switches],
+        [sys.executable, "-m", "bench.gpu", *words],
         cwd=CHECKOUT,
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"the yardstick ended with {done.returncode}:\n{done.stderr}")
-    return json.loads(done.stdout.strip().splitlines()[-1])
+        raise RuntimeError(f"bench.gpu {words[0]} ended with {done.returncode}:\n{done.stderr}")
+    return done.stdout.strip().splitlines()[-1]
 
 
 def run_yardstick(file: Path, compiled: bool, float32_loss: bool) -> None:
@@ -205,10 +211,7 @@ def first_step(root: Path) -> list[dict[str, Any]]:
         shutil.rmtree(config.run_dir, ignore_errors=True)
         if cache == "another":
             shutil.copytree(kept, config.run_dir / compiled_code.FOLDER)
-        command = [sys.executable, "-m", "bench.gpu", "--first-step", str(file)]
-        command += ["--cache", str(root / cache)]
-        done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
-        seconds = float(done.stdout.strip().splitlines()[-1])
+        seconds = float(_last_line("--first-step", str(file), "--cache", str(root / cache)))
         rows.append(make_row(f"first step of gpt2-124m, compiled, {state}", f"{seconds:.1f} s"))
         print(f"{state}: {seconds:.1f} s", flush=True)
         if not kept.exists():
@@ -317,17 +320,10 @@ def time_line(root: Path) -> list[dict[str, Any]]:
     for queues in ("8", "32"):
         folder = root / queues
         folder.mkdir()
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.gpu", "--time-line", str(folder)],
-            cwd=CHECKOUT,
-            env={**os.environ, "CUDA_DEVICE_MAX_CONNECTIONS": queues},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        line = _last_line("--time-line", str(folder), CUDA_DEVICE_MAX_CONNECTIONS=queues)
         what = f"time line of three saves, 200 M parameters, eager, {queues} queues"
-        rows.append(make_row(what, done.stdout.strip().splitlines()[-1]))
-        print(f"{queues} queues: {rows[-1]['measured']}", flush=True)
+        rows.append(make_row(what, line))
+        print(f"{queues} queues: {line}", flush=True)
     return rows
 
 

@@ -12,7 +12,6 @@ execute what they like, and `train.keep_compiled` is off by default.
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,9 +36,9 @@ class CompiledCode:
 
     Code is made for the number that a GPU has in its pod, so ranks of the same local rank share
     their files, which the one of node 0 writes. What is compiled later, as for the evaluation, gets
-    another file, and no file is written over: of what torch saves a second time, torch 2.8 and
-    later read only what is new (seen with 2.11; `CacheArtifactManager.deserialize` makes a dict of
-    a list in which each save has entries of the same names).
+    another file, and a file that was read is not written over: of what torch saves a second time,
+    torch 2.8 and later read only what is new (seen with 2.11; `CacheArtifactManager.deserialize`
+    makes a dict of a list in which each save has entries of the same names).
     """
 
     def __init__(
@@ -86,15 +85,15 @@ class CompiledCode:
         made = torch.compiler.save_cache_artifacts()
         if made is None or _names(made[1]) <= self._known:
             return
-        self._known |= _names(made[1])
-        number = next(n for n in itertools.count(1) if n not in self._taken)
-        if number > MOST_FILES:
+        free = [n for n in range(1, MOST_FILES + 1) if n not in self._taken]
+        if not free:
+            self._known |= _names(made[1])  # so that it is said once
             self._say(
                 f"compiled code is not kept: {self._folder} has {MOST_FILES} files of local rank "
                 f"{self._local_rank}. Delete them, and the next start keeps its code."
             )
             return
-        file = self._file(number)
+        file = self._file(free[0])
         BEAT.phase(Phase.SAVE)  # the volume may take its time
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +101,8 @@ class CompiledCode:
         except OSError as error:
             self._say(f"compiled code cannot be kept in {file}: {error}")
             return
-        self._taken.add(number)
+        self._known |= _names(made[1])
+        self._taken.add(free[0])
         self._say(f"compiled code is kept in {FOLDER}/{file.name}, {len(made[0]):,} bytes")
 
 

@@ -148,14 +148,13 @@ class EitherWayRunner(Runner):
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
         """See Runner. The connection is read from the state when the command is deleted."""
-        ssh = self._host.ssh
         return local.Command(
             name,
             create=f"{ON_HOST} create",
             update=f"{ON_HOST} update" if script.update else None,
             delete=f"{ON_HOST} delete",
             stdin=on_host_job(self._host, script),
-            triggers=_triggers(script, ssh.host if ssh else "localhost"),
+            triggers=_triggers(script, self._host.address),
             logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
             opts=_options(opts, script, self._host.gone),

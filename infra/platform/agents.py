@@ -83,9 +83,10 @@ class Agent(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:Agent", name, {}, opts)
         node, ignored = args.node, _ignored(args)
-        of_the_machine = [node.name, node.ssh.host, *_role(node)]
+        machine = [node.ssh.host, *_role(node)]
+        of_the_machine = [node.name, *machine]
         begun = self._command(
-            of_machine(f"{name}-begun", *of_the_machine[1:]),
+            of_machine(f"{name}-begun", *machine),
             ("sh -c true", f"{STEPS} clear"),
             _mark_job(args),
             of_the_machine,
@@ -153,15 +154,8 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
     node = args.node
     marks = {"TAINTS": "\n".join(node.taints)}
     role = {"ROLE": node.role} if node.is_server else {}
-    agent = {
-        **args.variables,
-        **marks,
-        "NODE": node.name,
-        "HOST": node.ssh.host,
-        "NODE_INTERFACE": node.interface,
-        "SERVER_URL": args.server_url,
-        "REPAIR_ID": args.look.repair_id if args.look else "",
-    }
+    repair = args.look.repair_id if args.look else ""
+    agent = {**_file_variables(args), **marks, "REPAIR_ID": repair}
     member = {
         **marks,
         **role,

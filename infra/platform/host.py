@@ -125,7 +125,7 @@ def prepare_host(
         owner=owner,
         stack=shown_stack_name(settings.stack),
         proxy=settings.proxy,
-        host=settings.host.ssh.host if settings.host.ssh else "localhost",
+        host=settings.host.address,
         runner=runner,
         repair=repair,
     )

@@ -75,7 +75,7 @@ class K3s:
         # when the setting `host` changes, the engine removes the former with all that was in it.
         self.generation = ClusterGeneration(
             f"{name}-{'remote-' if ssh else ''}generation",
-            [_address(args.host), state.look.generation_id],
+            [args.host.address, state.look.generation_id],
             opts,
             is_unknown="triggers" in state.ignored,
         )
@@ -213,10 +213,6 @@ def further_machine(host: HostSettings, role: str) -> str:
     )
 
 
-def _address(host: HostSettings) -> str:
-    return host.ssh.host if host.ssh else "localhost"
-
-
 def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
     """A command that does nothing before k3s is installed, and whose `delete` comes after it.
 
@@ -232,7 +228,7 @@ def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
         "NAMESPACE": args.namespace,
         "GRACE_SECONDS": str(args.grace_seconds),
         "OWNER": args.owner,
-        "HOST": _address(host),
+        "HOST": host.address,
         "K3S_EXISTING": args.cluster.k3s.existing,
     }
     ours = pulumi.ResourceOptions(
@@ -242,11 +238,11 @@ def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
         aliases=[pulumi.Alias(name=f"{name}-begun")],
     )
     return local.Command(
-        of_machine(f"{name}-begun", _address(host)),
+        of_machine(f"{name}-begun", host.address),
         create="sh -c true",
         delete=f"{ON_HOST} delete",
         stdin=on_host_job(host, Script("k3s-left.sh", variables)),
-        triggers=[_address(host)],
+        triggers=[host.address],
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(opts, ours),
     )
@@ -269,7 +265,7 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
         "OWNER": args.owner,
         "STACK": args.stack,
         "WAY": args.host.kind,
-        "HOST": _address(args.host),
+        "HOST": args.host.address,
         **bundle_variables(args.bundle, args.host),
     }
 

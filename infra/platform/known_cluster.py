@@ -83,11 +83,11 @@ async def _is_same_k3s(host: HostSettings, look: LookAtK3s | None, former: Forme
     found = await asyncio.wrap_future(look) if look else None
     if found is None or found.problem:
         reason = found.problem if found else "it is lost (hostGone)"
-        where = host.ssh.host if host.ssh else "localhost"
         raise pulumi.RunError(
-            f"{'sshHost' if host.ssh else 'host'}: {where!r} cannot be used: it could not be asked "
-            f"about its k3s ({reason}), so it is not known whether that is the k3s in which this "
-            "stack's objects are. Nothing was changed. Run the command again when it answers"
+            f"{'sshHost' if host.ssh else 'host'}: {host.address!r} cannot be used: it could not "
+            f"be asked about its k3s ({reason}), so it is not known whether that is the k3s in "
+            "which this stack's objects are. Nothing was changed. Run the command again when it "
+            "answers"
         )
     return bool(found.authority) and found.authority == authority_of(former.kubeconfig)
 

@@ -62,6 +62,11 @@ class HostSettings:
         """The setting `host`: local or ssh."""
         return "ssh" if self.ssh else "local"
 
+    @property
+    def address(self) -> str:
+        """By which it is reached; `localhost` for this machine."""
+        return self.ssh.host if self.ssh else "localhost"
+
     def way(self) -> dict[str, Any]:
         """How a command reaches the host, as plain values; holds the key and sudo's password."""
         return {

@@ -187,6 +187,9 @@ def test_volume_that_refuses_the_file_ends_no_run(
     assert len(lines) == 2
     assert "cannot be read" in lines[0]
     assert "cannot be kept" in lines[1]
+    (run.run_dir / FOLDER).unlink()  # the volume is well again
+    code.keep()
+    assert "is kept" in lines[2]
 
 
 @pytest.mark.parametrize(("keeps", "compiles"), [(False, True), (True, False)])
