@@ -1,6 +1,6 @@
 """What a kind of storage is: how the claim that all pods mount gets its volume."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,7 +76,7 @@ class StorageKind:
 # A claim that selects its volume is bound without any pod, at once, and pods come after that:
 # Kubernetes 1.34's scheduler may look at a pod again so soon after it has heard of a binding
 # that it still sees none, and then leaves the pod alone for 5 minutes.
-AWAIT_BOUND = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
+AWAIT_BOUND: Mapping[str, str] = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
 
 
 def claim_name(identity: str) -> str:
@@ -122,7 +122,7 @@ def claim_manifest(
         "metadata": {
             "name": name,
             "namespace": namespace,
-            "annotations": wait,
+            "annotations": dict(wait),
         },
         "spec": {
             "accessModes": [access_mode],

@@ -6,6 +6,7 @@ import contextvars
 import copy
 import functools
 import runpy
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -328,8 +329,30 @@ def run_with(
         # them takes a sixth of the time.
         patch("pulumi.runtime.resource._get_stack_trace", StackTrace),
         ThreadPoolExecutor(1) as thread,
+        same_constants(),
     ):
         thread.submit(contextvars.copy_context().run, run_to_the_end).result()
+
+
+@contextmanager
+def same_constants() -> Iterator[None]:
+    """Fails where the program changes a constant of its own, and so all manifests made of it."""
+    before = constants()
+    yield
+    after = constants()
+    changed = [name for name, text in before.items() if after[name] != text]
+    assert changed == [], f"the program has changed its constants {changed}"
+
+
+def constants() -> dict[str, str]:
+    """The content of all constants of the program that could be changed, by their names."""
+    return {
+        f"{module}.{name}": repr(value)
+        for module, loaded in [*sys.modules.items()]
+        if module.startswith("infra.")
+        for name, value in [*vars(loaded).items()]
+        if name.isupper() and isinstance(value, dict | list | set)
+    }
 
 
 def run_to_the_end() -> None:

@@ -131,6 +131,19 @@ def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:
         assert not result.one(name).request.retainOnDelete, name
 
 
+def test_only_the_claim_takes_what_others_own(tmp_path: Path) -> None:
+    """The workloads had its annotation too, and Pulumi took fields from their controllers."""
+    result = deploy("sandbox", tmp_path, CLASS)
+    taking = [
+        resource.name
+        for resource in result.resources
+        if "pulumi.com/patchForce" in resource.inputs.get("metadata", {}).get("annotations", {})
+    ]
+    assert taking == ["data-claim"]
+    plain = deploy("sandbox", tmp_path).one("training-job").inputs["metadata"]["annotations"]
+    assert plain == {"pulumi.com/skipAwait": "true"}
+
+
 def test_pods_can_write_to_a_volume_that_a_class_has_made(tmp_path: Path) -> None:
     """A new file system belongs to root, and the kubelet gives it to the group of the pods."""
     templates = [
