@@ -11,6 +11,9 @@ _CPU_STATS = (
     "/sys/fs/cgroup/cpu/cpu.stat",  # v1
     "/sys/fs/cgroup/cpu,cpuacct/cpu.stat",
 )
+# Pressure stall information of the pod. That of the machine would not do: where others always use
+# all cores, it grows with the time alone.
+_PRESSURE = "/sys/fs/cgroup/cpu.pressure"  # v2
 _MOST_BYTES = 4096
 
 
@@ -21,14 +24,20 @@ class CpuWaits:
     Args:
         delayed: the thread could run, but no core was free for it.
         throttled: the pod had used up its CPU quota.
+        pressed: some thread of the pod could run, but no core was free for it.
     """
 
     delayed: float = 0.0
     throttled: float = 0.0
+    pressed: float = 0.0
 
     def since(self, before: CpuWaits) -> CpuWaits:
         """What has come since then."""
-        return CpuWaits(self.delayed - before.delayed, self.throttled - before.throttled)
+        return CpuWaits(
+            self.delayed - before.delayed,
+            self.throttled - before.throttled,
+            self.pressed - before.pressed,
+        )
 
 
 class CpuCounters:
@@ -38,10 +47,15 @@ class CpuCounters:
         self._schedstat = _opened(_SCHEDSTAT)
         found = (_opened(path) for path in _CPU_STATS)
         self._cpu_stat = next((number for number in found if number is not None), None)
+        self._pressure = _opened(_PRESSURE)
 
     def read(self) -> CpuWaits:
-        """What they say now; 0 for what the system does not count (no Linux)."""
-        return CpuWaits(delayed_of(_text(self._schedstat)), throttled_of(_text(self._cpu_stat)))
+        """What they say now; 0 for what the system does not count (no Linux, v1)."""
+        return CpuWaits(
+            delayed_of(_text(self._schedstat)),
+            throttled_of(_text(self._cpu_stat)),
+            pressed_of(_text(self._pressure)),
+        )
 
 
 def delayed_of(schedstat: str) -> float:
@@ -57,6 +71,16 @@ def throttled_of(cpu_stat: str) -> float:
         if found:
             return int(rest.split()[0]) / unit
     return 0.0
+
+
+def pressed_of(pressure: str) -> float:
+    """Seconds in which some thread waited for a core, from a file of pressure stall information.
+
+    Its first line: https://docs.kernel.org/accounting/psi.html. 0 if it is empty.
+    """
+    some, _, _ = pressure.partition("\n")
+    _, found, total = some.partition(" total=")
+    return int(total) / 1e6 if found else 0.0
 
 
 def _opened(path: str) -> int | None:

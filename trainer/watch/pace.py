@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from collections.abc import Sequence
 
 from trainer.watch.slow import (
     SLOW_FACTOR,
     Finding,
+    Meeting,
     Window,
     merged,
     slow_network,
@@ -22,7 +22,7 @@ SPAN_SECONDS = 1.0
 """Windows are put together until they are so long: a few fast steps say nothing."""
 SPANS = 2
 """So many spans, or saves, in a row have to agree."""
-_LEAST_WAITS, _MOST_WAITS = 4, 100  # spans that say what is usual
+_LEAST_MEETINGS, _MOST_MEETINGS = 4, 100  # spans that say what is usual
 _MOST_WINDOWS = 1000  # between two saves, before there were any
 
 
@@ -32,7 +32,7 @@ class Pace:
     def __init__(self) -> None:
         self._steps, self._saves = _Lasting(), _Lasting()
         self._span, self._span_seconds = list[tuple[int, Sequence[Window]]](), 0.0
-        self._waits: deque[float] = deque(maxlen=_MOST_WAITS)
+        self._meetings: deque[Meeting] = deque(maxlen=_MOST_MEETINGS)
         self._since_save = list[tuple[int, Sequence[Window]]]()
         self._usual_quiet, self._has_saved = _MOST_WINDOWS, False  # windows from save to save
 
@@ -56,9 +56,9 @@ class Pace:
 
     def _take_span(self, windows: Sequence[Window]) -> None:
         factor = SLOW_FACTOR if self._steps.held is None else FAST_FACTOR
-        found = slow_rank(windows, factor) or slow_network(windows, self._usual_wait(), factor)
+        found = slow_rank(windows, factor) or slow_network(windows, self._usual(), factor)
         if found is None:
-            self._waits.append(min(window.wait for window in windows))
+            self._meetings.append(Meeting.of(windows))
         self._steps.take(found)
 
     def _take_saves(self, steps: int, windows: Sequence[Window]) -> None:
@@ -73,8 +73,10 @@ class Pace:
             self._saves.take(None)
             self._since_save = self._since_save[-_MOST_WINDOWS:]
 
-    def _usual_wait(self) -> float | None:
-        return statistics.median(self._waits) if len(self._waits) >= _LEAST_WAITS else None
+    def _usual(self) -> Meeting | None:
+        if len(self._meetings) < _LEAST_MEETINGS:
+            return None
+        return Meeting.usual(self._meetings)
 
 
 class _Lasting:

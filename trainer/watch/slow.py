@@ -40,6 +40,7 @@ class Window:
         save: in this window in all, that training waited for this rank's part of a checkpoint.
         throttled: mean per step that its CPU quota had the pod stand still.
         delayed: mean per step that the thread that trains could run, but no core was free.
+        pressed: mean per step that this held for any thread of the pod, as for one that transfers.
     """
 
     node: int
@@ -49,6 +50,7 @@ class Window:
     save: float
     throttled: float
     delayed: float
+    pressed: float
 
     @property
     def own(self) -> float:
@@ -74,7 +76,7 @@ class Finding:
 
     Args:
         cause: what the rank loses its time to.
-        rank: which one; None where it is the network between them, and no single one.
+        rank: which one; None where the collectives take longer, and no single rank is late.
         node: the rank's node; None likewise.
         factor: what it needs, as a multiple of what the others need.
         seconds: what it needs for that part of a step, or of a save.
@@ -168,24 +170,63 @@ def slow_save(
     return Finding(Cause.CHECKPOINT, rank, spans[-1][1][rank].node, factor, saves[rank], usual)
 
 
+@dataclass(frozen=True)
+class Meeting:
+    """What a step's collectives take where no rank is late. Seconds per step.
+
+    Args:
+        wait: in collectives, of the rank that waits least: for nobody, only for the transfer.
+        throttled: of the pod that stood still longest.
+        pressed: of the pod whose threads had no core for longest.
+    """
+
+    wait: float
+    throttled: float
+    pressed: float
+
+    @staticmethod
+    def of(windows: Sequence[Window]) -> Meeting:
+        """Of the windows of all ranks."""
+        return Meeting(
+            min(window.wait for window in windows),
+            max(window.throttled for window in windows),
+            max(window.pressed for window in windows),
+        )
+
+    @staticmethod
+    def usual(meetings: Sequence[Meeting]) -> Meeting:
+        """The median of each."""
+        columns = zip(*(vars(meeting).values() for meeting in meetings), strict=True)
+        return Meeting(*map(statistics.median, columns))
+
+
 def slow_network(
-    windows: Sequence[Window], usual_wait: float | None, least_factor: float = SLOW_FACTOR
+    windows: Sequence[Window], usual: Meeting | None, least_factor: float = SLOW_FACTOR
 ) -> Finding | None:
     """Whether the collectives themselves take longer than before.
 
+    The threads of the transfer may have no core. So where a pod's threads stood still or waited for
+    cores longer than before, for half of what the collectives take more, that is the cause.
+
     Args:
         windows: of the same steps, by rank.
-        usual_wait: the time per step in collectives of the rank that waits least, so far.
+        usual: what the collectives took so far.
         least_factor: how much longer the steps have to be.
     """
-    if len({window.node for window in windows}) < 2 or usual_wait is None:
+    if len({window.node for window in windows}) < 2 or usual is None:
         return None  # one machine has no network
-    last = min(windows, key=lambda window: window.wait)  # it waits for nobody
-    before = last.own + usual_wait
-    if last.own + last.wait < least_factor * before:
+    now, last = Meeting.of(windows), min(windows, key=lambda window: window.wait)
+    before = last.own + usual.wait
+    if last.own + now.wait < least_factor * before:
         return None
-    factor = (last.own + last.wait) / before
-    return Finding(Cause.NETWORK, None, None, factor, last.wait, usual_wait)
+    half = (now.wait - usual.wait) / 2
+    cause = Cause.NETWORK
+    if now.throttled - usual.throttled >= half:
+        cause = Cause.THROTTLED  # the kernel counts it as pressure too
+    elif now.pressed - usual.pressed >= half:
+        cause = Cause.CROWDED
+    factor = (last.own + now.wait) / before
+    return Finding(cause, None, None, factor, now.wait, usual.wait)
 
 
 def merged(spans: Sequence[tuple[int, Sequence[Window]]]) -> list[Window]:
@@ -198,7 +239,8 @@ def merged(spans: Sequence[tuple[int, Sequence[Window]]]) -> list[Window]:
         def mean(part: str, rows: Sequence[tuple[int, Window]] = rows) -> float:
             return sum(count * _of(window, part) for count, window in rows) / steps
 
-        parts = {part: mean(part) for part in ("data", "compute", "wait", "throttled", "delayed")}
+        means = ("data", "compute", "wait", "throttled", "delayed", "pressed")
         save = sum(window.save for _, window in rows)
-        found.append(Window(node=rows[-1][1].node, save=save, **parts))
+        node = rows[-1][1].node
+        found.append(Window(node=node, save=save, **{part: mean(part) for part in means}))
     return found

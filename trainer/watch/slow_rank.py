@@ -71,9 +71,17 @@ class SlowRankWatch:
         )
         waits, saved = self._counters.read(), self._own_save_seconds()
         cpu = waits.since(self._waits)
-        throttled, delayed = cpu.throttled / WINDOW_STEPS, cpu.delayed / WINDOW_STEPS
         save, self._waits, self._saved = saved - self._saved, waits, saved
-        mine = Window(self._world.node, data, compute, wait, save, throttled, delayed).to_numbers()
+        mine = Window(
+            self._world.node,
+            data,
+            compute,
+            wait,
+            save,
+            throttled=cpu.throttled / WINDOW_STEPS,
+            delayed=cpu.delayed / WINDOW_STEPS,
+            pressed=cpu.pressed / WINDOW_STEPS,
+        ).to_numbers()
         before = [0.0] * (self._world.rank * NUMBERS)
         return before + mine + [0.0] * ((self._world.size - self._world.rank - 1) * NUMBERS)
 

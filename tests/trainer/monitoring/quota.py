@@ -11,7 +11,7 @@ from sandbox.cgroups import CGROUP_ROOT, is_version_2, make_cgroup, remove_cgrou
 
 PERIOD_MICROSECONDS = 100_000
 # Joins the group, and sees its files where a container sees those of its own group.
-_JOIN = """
+JOIN = """
 echo $$ >"$1/cgroup.procs"
 exec unshare --mount --propagation private sh -c '
     mount --bind "$1" "$2"
@@ -36,7 +36,7 @@ class Quota:
     @property
     def wrapper(self) -> Sequence[str]:
         """A command that executes the one that follows it in the group."""
-        return ["sh", "-ec", _JOIN, "sh", str(self.folder), str(self.seen_at)]
+        return ["sh", "-ec", JOIN, "sh", str(self.folder), str(self.seen_at)]
 
     def limit(self, microseconds: int | None) -> None:
         """So much CPU time in each period of 100 ms; None: any."""

@@ -9,12 +9,14 @@ from statistics import median
 
 import pytest
 
-from trainer.watch.counters import CpuCounters, delayed_of, throttled_of
+from trainer.watch.counters import CpuCounters, delayed_of, pressed_of, throttled_of
 from trainer.watch.pace import Pace
-from trainer.watch.slow import Cause, Finding, Window, slow_network, slow_rank, slow_save
+from trainer.watch.slow import Cause, Finding, Meeting, Window, slow_network, slow_rank, slow_save
 
 STEPS = 5
-CLEAN = Window(node=0, data=0.001, compute=0.2, wait=0.02, save=0.0, throttled=0.0, delayed=0.0)
+CLEAN = Window(
+    node=0, data=0.001, compute=0.2, wait=0.02, save=0.0, throttled=0.0, delayed=0.0, pressed=0.0
+)
 
 
 def ranks(count: int = 3, **of_rank: Window) -> list[Window]:
@@ -77,11 +79,34 @@ def test_a_rank_whose_writing_holds_up_training_is_named() -> None:
 def test_a_slow_network_is_told_from_a_slow_rank() -> None:
     """Nobody comes late, and yet all wait longer than they used to."""
     slow = [replace(window, wait=0.3) for window in ranks()]
-    found = slow_network(slow, CLEAN.wait)
+    usual = Meeting.of(ranks())
+    found = slow_network(slow, usual)
     assert found is not None
     assert (found.rank, found.cause) == (None, Cause.NETWORK)
-    assert slow_network(ranks(r1=replace(CLEAN, compute=0.6)), CLEAN.wait) is None
-    assert slow_network([replace(window, node=0) for window in slow], CLEAN.wait) is None
+    assert slow_network(ranks(r1=replace(CLEAN, compute=0.6)), usual) is None
+    assert slow_network([replace(window, node=0) for window in slow], usual) is None
+
+
+@pytest.mark.parametrize(
+    ("usual", "now", "cause"),
+    [
+        ({}, {"pressed": 0.2}, Cause.CROWDED),
+        ({"pressed": 0.1}, {"pressed": 0.26}, Cause.CROWDED),
+        ({}, {"pressed": 0.2, "throttled": 0.2}, Cause.THROTTLED),
+        # always a little crowded, and then the link gets slow
+        ({"pressed": 0.1, "throttled": 0.2}, {"pressed": 0.12, "throttled": 0.2}, Cause.NETWORK),
+        ({"pressed": 0.2}, {"pressed": 0.1}, Cause.NETWORK),
+    ],
+)
+def test_transfer_that_gets_no_core_is_no_slow_network(
+    usual: dict[str, float], now: dict[str, float], cause: Cause
+) -> None:
+    """One rank's pod is enough: the others wait for its transfer."""
+    pace, windows = Pace(), ranks()
+    crowded = [replace(window, wait=0.3) for window in windows]
+    windows[1], crowded[1] = replace(windows[1], **usual), replace(crowded[1], **now)
+    found = history(pace, (20, windows), (20, crowded), (20, windows))
+    assert [(f and (f.rank, f.cause)) for _, f in found] == [(None, cause), None]
 
 
 def history(pace: Pace, *parts: tuple[int, Sequence[Window]]) -> list[tuple[int, Finding | None]]:
@@ -175,6 +200,9 @@ def test_the_kernels_counters_are_read() -> None:
     assert throttled_of(v1) == pytest.approx(98.761234567)
     assert throttled_of(f"{v2}throttled_usec 2500000\n") == 2.5
     assert throttled_of(v2.splitlines()[0]) == 0.0
+    pressure = "some avg10=60.17 avg60=27.31 avg300=8.86 total=39997848\nfull avg10=0.00 total=0\n"
+    assert pressed_of(pressure) == pytest.approx(39.997848)
+    assert pressed_of("") == 0.0
     counters = CpuCounters()
     first = counters.read()
     assert counters.read().since(first).delayed >= 0

@@ -132,6 +132,11 @@ class K3sHost:
         }
         return self._run(OF_THE_MACHINE[self.role], action, given)
 
+    def clear_first(self, **more: str) -> str:
+        """Output of the removal of what a first machine's broken-off install has left."""
+        given = {"NAMESPACE": "disttrain", "GRACE_SECONDS": "1", "OWNER": "owner-1", **more}
+        return self._run("k3s-left.sh", "delete", given)
+
     def look(self) -> Mapping[str, str]:
         """What the machine says of its k3s."""
         return facts(self._run("k3s-agent-look.sh", "look", {"ROLE": self.role}))

@@ -66,6 +66,20 @@ def test_k3s_that_came_by_another_address_stays(tmp_path: Path, role: str) -> No
     assert host.run("clear", "gpu2", HOST="10.1.2.4") == "left=joined\n"
 
 
+@pytest.mark.parametrize("noted", ["gpu1.lan", ""])
+def test_first_machine_is_cleared_only_by_its_address(tmp_path: Path, noted: str) -> None:
+    """The same of the first machine, whose mark is another script."""
+    host = K3sHost(tmp_path, "server")
+    notes = host.root / "etc/rancher/disttrain"
+    notes.parent.mkdir()
+    notes.write_text("owner owner-1\nstack dev\n" + (f"host {noted}\n" if noted else ""))
+    if noted:
+        assert host.clear_first(HOST="10.1.2.3") == ""
+        assert notes.exists()
+    assert host.clear_first(HOST="gpu1.lan").endswith("k3s is removed\n")
+    assert not notes.exists()
+
+
 def test_server_of_another_node_by_now_is_started_again_when_it_ends(tmp_path: Path) -> None:
     """A server that leaves is kept from a new start, and this one does not leave."""
     host = K3sHost(tmp_path, "server")
