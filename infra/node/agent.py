@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from infra.kube.gone_cluster import VARIABLE, forgotten, is_given_up
 from infra.node.on_host import CUT_OFF, run_on_host
 from infra.node.shell_program import assemble_program, script_text
 
@@ -29,6 +30,10 @@ LEAVING = ("retire", "delete", "unprepare", "clear")  # steps for a machine that
 
 class StepError(Exception):
     """A step has failed; the text is what its script said."""
+
+
+class ForgottenError(Exception):
+    """A machine that should leave does not answer, and the user has said to forget it then."""
 
 
 def scripts(role: str) -> dict[Name, str]:
@@ -66,40 +71,40 @@ class Job:
         if done.returncode == 0:
             return done.stdout
         if way["ssh"] and done.returncode == CUT_OFF:
-            way_out = self._way_out(way, action)
-            raise StepError(f"{done.stderr}{unreachable(way['ssh']['host'], way_out)}")
+            raise self._unreachable(way, action, done.stderr)
         # not the output of `join`: the secrets are in it
         raise StepError((done.stdout if action != "join" else "") + done.stderr)
 
-    def _way_out(self, way: Mapping[str, Any], action: str) -> str:
-        """What the user can do to the list `nodes`; empty for the first machine, which has no item.
+    def _unreachable(self, way: Mapping[str, Any], action: str, ssh_said: str) -> Exception:
+        """What to say where ssh does not get through."""
+        text = f"{ssh_said}{way['ssh']['host']} cannot be reached"
+        if self._cluster_is_gone(action) and is_given_up():
+            return ForgottenError(forgotten(text))
+        way_out = self._way_out(action) if way is self.machine else ""
+        return StepError(f"{text}. Try again when it can be{way_out}")
 
-        A machine that leaves may have no item there any more. Then the user has to put back the
-        item that it had.
+    def _cluster_is_gone(self, action: str) -> bool:
+        return action in LEAVING and bool(self.server["gone"])
+
+    def _way_out(self, action: str) -> str:
+        """What a user can do where the machine is lost.
+
+        A machine that leaves may have no item in `nodes` any more. Then the user has to put back
+        the item that it had. Without the first machine there is no cluster that could forget it.
         """
-        if way is not self.machine:
-            return ""
-        if action not in LEAVING:
-            return "set `gone: true` at its place in nodes"
-        name = self.variables["agent"].get("NODE", "")
-        was = f"name: {name}, address: {way['ssh']['host']}"
-        return f"put it back into nodes as it was ({was}) with `gone: true`"
-
-
-def unreachable(host: str, of_the_list: str) -> str:
-    """What to do when ssh does not get through.
-
-    Args:
-        host: its address.
-        of_the_list: what a user does to the list where it is a further machine that is lost.
-    """
-    text = f"{host} cannot be reached. Try again when it can be"
-    if of_the_list:
-        text += (
-            f". If it is lost for good, {of_the_list}, and run pulumi up: the cluster then forgets "
-            "it. After that it can be taken out of the list, and another machine can have its name"
+        if self._cluster_is_gone(action):
+            return (
+                f". If it is lost for good, let the stack forget it: {VARIABLE}=true pulumi destroy"
+            )
+        mark = "set `gone: true` at its place in nodes"
+        if action in LEAVING:
+            name, host = self.variables["agent"].get("NODE", ""), self.machine["ssh"]["host"]
+            was = f"name: {name}, address: {host}"
+            mark = f"put it back into nodes as it was ({was}) with `gone: true`"
+        return (
+            f". If it is lost for good, {mark}, and run pulumi up: the cluster then forgets it. "
+            "After that it can be taken out of the list, and another machine can have its name"
         )
-    return text
 
 
 def prepare(job: Job) -> None:
@@ -223,6 +228,8 @@ def main() -> int:
     job = Job(**json.load(sys.stdin))
     try:
         ACTIONS[sys.argv[1]](job)
+    except ForgottenError as forgotten_machine:
+        print(forgotten_machine)
     except (StepError, subprocess.SubprocessError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

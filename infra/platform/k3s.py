@@ -205,7 +205,7 @@ def further_machine(host: HostSettings, role: str) -> str:
         "  3. Only if the first machine does not answer, let the stack forget it:\n"
         "     pulumi config set hostGone true, and then pulumi up\n"
         "  4. Remove the platform: pulumi destroy\n"
-        "     It takes k3s from all machines that answer, and keeps the data.\n"
+        "     It takes k3s from the other machines, and keeps the data.\n"
         f"  5. Make this machine the first one: set {key} to it, {also}\n"
         "     to its own, and hostGone to false. Take it out of nodes.\n"
         "  6. Make the new platform: pulumi up\n"

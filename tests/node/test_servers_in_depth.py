@@ -1,13 +1,14 @@
-"""The first of three servers is lost for good: what is refused, and the whole way out."""
+"""The first machine is lost for good, alone or with another: what is refused, and the way out."""
 
 import json
 
 import pytest
 
+from infra.kube.gone_cluster import VARIABLE
 from sandbox.stack import PulumiFailedError, Stack
 from tests.node.host import Host
 from tests.node.lab import DATA_ROOT, Lab, failure
-from tests.node.lan import NAMES, Lan, find_again, switch_off
+from tests.node.lan import NAMES, Lan, find_again, lose, switch_off
 from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its servers, which need no other machine's container runtime")
@@ -49,6 +50,28 @@ def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
         come_back(lab)
         second.shell(f"rm -rf {DATA_ROOT}")
     assert [machine.differences() for machine in lan.machines.values()] == [[], []]
+
+
+def test_first_machine_and_another_one_are_lost_together(lan: Lan) -> None:
+    """No cluster can forget the other one, so the stack does, and the third is left as it was."""
+    lab, second = lan.lab, lan.machines[TWO].host
+    stack = lan.stack(*NAMES)
+    stack.up()
+    switch_off(lab.host)
+    lose(second)
+    try:
+        stack.set("hostGone", "true")
+        stack.up()
+        with pytest.raises(PulumiFailedError, match=f"{second.address} cannot be reached") as error:
+            stack.destroy()
+        assert f"let the stack forget it: {VARIABLE}=true pulumi destroy" in str(error.value)
+        stack.environment[VARIABLE] = "true"
+        assert "is forgotten" in stack.destroy()
+        assert lab.resources(stack) == []
+        assert lan.machines[THREE].differences() == []
+    finally:
+        come_back(lab)
+        find_again(second)
 
 
 def name_as_first(stack: Stack, address: str, host_key: str) -> None:

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from infra.node.agent import Job, Name, StepError, clear, join, leave, prepare, unprepare
+from infra.kube.gone_cluster import VARIABLE
+from infra.node.agent import (
+    ForgottenError,
+    Job,
+    Name,
+    StepError,
+    clear,
+    join,
+    leave,
+    prepare,
+    unprepare,
+)
 
 SCRIPTS: dict[Name, str] = {
     "look": 'echo "look $1" >>"$NOTES"; echo new_machine=yes; echo done=yes',
@@ -184,20 +195,42 @@ def test_way_to_a_lost_machine_fits_the_list(
 
     The engine leaves by what it has noted of it, so that a setting of the other one says nothing.
     """
-    there = job(tmp_path / "notes")
-    away = {"host": "127.0.0.1", "port": 1, "user": "me", "host_key": KEY, "private_key": None}
-    lost = replace(
-        there,
-        machine={**there.machine, "ssh": {**away, "jump": None}},
-        variables={**there.variables, "agent": {**there.variables["agent"], "NODE": "gpu2"}},
-    )
     with pytest.raises(StepError) as error:
-        step(lost)
+        step(with_lost_machine(tmp_path))
     said = str(error.value)
     assert "127.0.0.1 cannot be reached. Try again when it can be. If it is lost for good" in said
     back = "put it back into nodes as it was (name: gpu2, address: 127.0.0.1) with `gone: true`"
     assert (back in said) is has_left_the_list
     assert ("set `gone: true` at its place in nodes" in said) is not has_left_the_list
+
+
+def with_lost_machine(folder: Path, *, server: bool = False) -> Job:
+    """A job for a machine at which no SSH server answers; `server`: the server is gone."""
+    there = job(folder / "notes", server=server)
+    away = {"host": "127.0.0.1", "port": 1, "user": "me", "host_key": KEY, "private_key": None}
+    return replace(
+        there,
+        machine={**there.machine, "ssh": {**away, "jump": None}},
+        variables={**there.variables, "agent": {**there.variables["agent"], "NODE": "gpu2"}},
+    )
+
+
+@pytest.mark.parametrize("step", [leave, clear, unprepare])
+def test_machine_that_is_lost_with_the_server_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Callable[[Job], None]
+) -> None:
+    """No `pulumi up` can mark it then: it would have to make the cluster again on a lost host."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with pytest.raises(StepError) as error:
+        step(with_lost_machine(tmp_path, server=True))
+    said = str(error.value)
+    assert f"lost for good, let the stack forget it: {VARIABLE}=true pulumi destroy" in said
+    assert "nodes" not in said
+    monkeypatch.setenv(VARIABLE, "true")
+    with pytest.raises(ForgottenError, match=r"cannot be reached\. .* is forgotten"):
+        step(with_lost_machine(tmp_path, server=True))
+    with pytest.raises(StepError, match="put it back into nodes"):  # the cluster lives on
+        step(with_lost_machine(tmp_path))
 
 
 def test_answer_that_is_cut_off_is_no_answer(tmp_path: Path) -> None:
