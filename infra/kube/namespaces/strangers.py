@@ -14,7 +14,7 @@ from infra.kube.namespaces.namespaced_kinds import NamespacedKind, namespaced_ki
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube.namespaces.owners import first_owner, is_of_release, next_owner
 from infra.kube.objects import Json, annotation, is_ending, label, name_of, part, parts
-from infra.kube.paths import API_SERVICES
+from infra.kube.paths import API_SERVICES, NAMESPACES
 
 MOST_NAMED = 20
 MAY_GO = "true"  # the value of the annotation
@@ -76,7 +76,7 @@ def look(api: Api, place: OwnNamespace, owner: str) -> Seen:
     seen = Seen()
     tops = [
         _top(api, item)
-        for item in _objects(api, place, seen.unseen)
+        for item in _objects(api, place, owner, seen.unseen)
         if not is_expected(item, place, owner)
     ]
     seen.strangers = strangers(filter(None, tops), place, owner)
@@ -133,10 +133,10 @@ def refusal(place: OwnNamespace, seen: Seen) -> str:
     return ""
 
 
-def _objects(api: Api, place: OwnNamespace, unseen: list[str]) -> Iterator[Json]:
+def _objects(api: Api, place: OwnNamespace, owner: str, unseen: list[str]) -> Iterator[Json]:
     """Each object in the namespace once, with its kind, without those of known kinds."""
     known = set[str]()
-    for kind in namespaced_kinds(api, _own_api_versions(api, place), unseen.append):
+    for kind in namespaced_kinds(api, _own_api_versions(api, place, owner), unseen.append):
         if kind.definition in place.definitions:
             continue
         for item in _listed_objects(api, kind, place.name, unseen):
@@ -158,17 +158,30 @@ def _listed_objects(
         return []
 
 
-def _own_api_versions(api: Api, place: OwnNamespace) -> set[str]:
-    """API versions that pods of the namespace itself answer for, so that they end with it."""
+def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
+    """API versions that pods of this stack's namespaces answer for, so that they end with it.
+
+    Such pods may be dead, as those of a Kueue of this stack that a node has taken with it.
+    """
     try:
         specs = [part(item, "spec") for item in api.list(API_SERVICES)]
     except ApiError:  # then a dead one is among what could not be seen
         return set()
+    answering = {str(part(spec, "service").get("namespace") or "") for spec in specs} - {""}
+    ours = {name for name in answering if name == place.name or _is_ours(api, name, owner)}
     return {
         f"{spec['group']}/{spec['version']}"
         for spec in specs
-        if part(spec, "service").get("namespace") == place.name
+        if part(spec, "service").get("namespace") in ours
     }
+
+
+def _is_ours(api: Api, namespace: str, owner: str) -> bool:
+    try:
+        found = api.get(f"{NAMESPACES}/{namespace}")
+    except ApiError:  # who may not see it has not made it
+        return False
+    return found is not None and label(found, names.OWNER_LABEL) == owner
 
 
 def _top(api: Api, item: Json) -> Json | None:
