@@ -13,7 +13,7 @@ import pytest
 
 from tests.node.host import Host
 from tests.node.lab import DATA_ROOT, Lab, counts, failure
-from tests.node.lan import NAMES, SERVER_ADDRESS, Lan, find_again, lose
+from tests.node.lan import NAMES, SERVER_ADDRESS, Lan, find_again, lose, other_address
 from tests.node.members import TRUST, set_nodes
 from tests.node.nfs_host import UNIT, installed, lasting
 from tests.node.nfs_packages import PLACE, serve_packages
@@ -174,6 +174,31 @@ def test_machines_with_other_names_are_never_shut_out(
             for host in machines:
                 assert host.exists("/sbin/mount.nfs"), output
                 assert host.path(TRUST).read_text() == lab.mirror.certificate, output
+            assert set(counts(again := stack.up())) == {"unchanged"}, again
+    finally:
+        stack.destroy()
+
+
+def test_machines_by_other_addresses_are_never_shut_out(
+    whole_lan: Lan, hosts: dict[str, Host]
+) -> None:
+    """To the engine they are others, and what was made by the old address is deleted last."""
+    lan, lab = whole_lan, whole_lan.lab
+    first, second = hosts[lab.host.name], hosts[TWO]
+    stack = lan.stack(TWO, **STORAGE)
+    stack.up()
+    try:
+        for change in ("nodes", "sshHost"):
+            if change == "nodes":
+                set_nodes(stack, [{**lan.settings(TWO)[0], "address": other_address(second)}])
+            else:
+                stack.set("sshHost", other_address(lab.host))
+            with exports_noted(first) as calls:
+                output = stack.up()
+            assert [call for call in calls if call.startswith("-u")] == [], output
+            assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
+            assert permissions(first) == {ADDRESSES[TWO]: TWO}
+            assert second.exists("/sbin/mount.nfs"), output
             assert set(counts(again := stack.up())) == {"unchanged"}, again
     finally:
         stack.destroy()
