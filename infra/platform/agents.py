@@ -22,6 +22,7 @@ from infra.platform.k3s import (
     not_shown,
     server_variables,
 )
+from infra.platform.machines_answer import check_answers
 from infra.platform.machines_apart import check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
 from infra.platform.of_machine import of_machine
@@ -213,7 +214,7 @@ def _ignored(args: AgentArgs) -> list[str] | None:
 
 def start_looks(settings: PlatformSettings) -> Looks:
     """Begin to ask every further machine about its k3s, all at once, beside the program."""
-    nodes = [node for node in settings.nodes if not settings.is_lost(node)]
+    nodes = [node for node in settings.nodes if not node.host.gone]
     if not nodes:
         return {}
     executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="look-at-agents")
@@ -244,9 +245,14 @@ def make_agents(
     in the reverse order. Agents wait for all servers, and not for each other.
 
     Raises:
-        pulumi.RunError: two of them are one machine.
+        pulumi.RunError: two of them are one machine; or the first one is lost, and another one does
+            not answer either.
     """
-    check_apart(settings.nodes, {name: look.result() for name, look in looks.items()})
+    found = {name: look.result() for name, look in looks.items()}
+    check_apart(settings.nodes, found)
+    if settings.host.gone:
+        check_answers(settings.nodes, found)
+        looks = {}  # there is no cluster for which anything could be repaired
     made: list[pulumi.Resource] = []
     # A server that is lost comes first, which takes it out of etcd: beside it etcd takes no new
     # member.

@@ -53,7 +53,7 @@ def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
 
 
 def test_first_machine_and_another_one_are_lost_together(lan: Lan) -> None:
-    """No cluster can forget the other one, so the stack does, and the third is left as it was."""
+    """`up` asks for the mark of the other one, while it can note it; the third is left clean."""
     lab, second = lan.lab, lan.machines[TWO].host
     stack = lan.stack(*NAMES)
     stack.up()
@@ -61,7 +61,29 @@ def test_first_machine_and_another_one_are_lost_together(lan: Lan) -> None:
     lose(second)
     try:
         stack.set("hostGone", "true")
+        silent = f"which do not answer either: {TWO} ({second.address}: "
+        assert silent in preview_failure(stack)
+        assert silent in failure(stack)
+        set_nodes(stack, lan.settings(TWO, gone=True) + lan.settings(THREE))
         stack.up()
+        stack.destroy()
+        assert lab.resources(stack) == []
+        assert lan.machines[THREE].differences() == []
+    finally:
+        come_back(lab)
+        find_again(second)
+
+
+def test_machine_is_lost_after_the_first_one(lan: Lan) -> None:
+    """After the `up` that notes the first one as lost, no `up` can note another one."""
+    lab, second = lan.lab, lan.machines[TWO].host
+    stack = lan.stack(*NAMES)
+    stack.up()
+    switch_off(lab.host)
+    try:
+        stack.set("hostGone", "true")
+        stack.up()
+        lose(second)
         with pytest.raises(PulumiFailedError, match=f"{second.address} cannot be reached") as error:
             stack.destroy()
         assert f"let the stack forget it: {VARIABLE}=true pulumi destroy" in str(error.value)
