@@ -54,7 +54,7 @@ missing-tools: ## name the tools of the tests that are not in the cache
 	@$(SANDBOX) setup --missing
 
 test-engines: ## the tests that take hours: all topologies and queues, more faults, NFS
-	@$(SANDBOX) setup --for-tests
+	@$(SANDBOX) setup --for-tests-in-depth
 	DISTTRAIN_TESTS=all $(DEV) -m pytest tests -m in_depth
 
 bench: ## measure the trainer into docs/benchmarks.md (long; one row: .venv-dev/bin/python -m bench throughput)

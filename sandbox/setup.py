@@ -6,6 +6,7 @@ import importlib.util
 from sandbox import packages
 from sandbox.base_image import ensure_base_image
 from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.older import OLDER
 from sandbox.pulumi_home import plugin_home
 from sandbox.toolchain import bin_dir, is_missing, tool_folder
 from sandbox.tools import controllers, services
@@ -27,6 +28,12 @@ FOR_TESTS = (
     controllers.TRAINER_MANIFESTS,
     controllers.LWS_MANIFESTS,
 )
+FOR_TESTS_IN_DEPTH = (
+    services.PROMETHEUS_IN_CLUSTER,
+    services.PROMETHEUS_OPERATOR,
+    controllers.VOLCANO_WEBHOOKS,
+    *(controller.tool for controller in OLDER.values()),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--only-dev", action="store_true", help="the developers' virtualenv alone")
     only.add_argument("--for-tests", action="store_true", help="also what the tests need")
+    only.add_argument(
+        "--for-tests-in-depth", action="store_true", help="also what `make test-engines` needs"
+    )
     only.add_argument(
         "--missing",
         action="store_true",
@@ -48,10 +58,14 @@ def run(arguments: argparse.Namespace) -> None:
             print(tool.name, tool.version)
         return
     ensure_venv_module()
-    if arguments.only_dev or arguments.for_tests:
+    for_tests = arguments.for_tests or arguments.for_tests_in_depth
+    if arguments.only_dev or for_tests:
         ensure_venv(".venv-dev")
     if not arguments.only_dev:
-        prepare_sandbox(for_tests=arguments.for_tests)
+        prepare_sandbox(for_tests=for_tests)
+    if arguments.for_tests_in_depth:
+        for tool in FOR_TESTS_IN_DEPTH:
+            tool_folder(tool)
 
 
 def prepare_sandbox(*, for_tests: bool = False) -> None:
