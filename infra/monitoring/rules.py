@@ -159,7 +159,8 @@ RULES = (
         f'disttrain_slow_rank_ratio{{cause!="{CPU_QUOTA}"}}',
         5,
         "warning",
-        "Run {{ $labels.run }} waits for rank {{ $labels.rank }}: {{ $labels.cause }}.",
+        "Run {{ $labels.run }} waits for {{ if $labels.rank }}rank {{ $labels.rank }}"
+        "{{ else }}no single rank{{ end }}: {{ $labels.cause }}.",
         "`./disttrain status` shows since when; docs/stragglers.md says how each cause is found.",
     ),
     Rule(
@@ -167,7 +168,8 @@ RULES = (
         f'disttrain_slow_rank_ratio{{cause="{CPU_QUOTA}"}}',
         5,
         "warning",
-        "Rank {{ $labels.rank }} of run {{ $labels.run }} stands still at its CPU quota.",
+        "{{ if $labels.rank }}Rank {{ $labels.rank }}{{ else }}A pod{{ end }} of run "
+        "{{ $labels.run }} stands still at its CPU quota.",
         "Raise the CPU limit of its pod, or remove the LimitRange of the namespace that sets one.",
     ),
     Rule(

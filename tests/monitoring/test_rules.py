@@ -17,6 +17,7 @@ from tests.monitoring.rule_lab import (
     run_promtool,
     series,
 )
+from trainer.watch.slow import Cause
 
 PROJECT = Path(__file__).parents[2]
 ONE = {"labels": "{}", "value": 1}
@@ -76,6 +77,38 @@ def test_pod_of_a_finished_run_may_be_silent(
         'up{job="disttrain/pods",instance="10.0.0.0:9464"}': "1x20 0x39",
     }
     assert run_promtool(tmp_path, hour, alerts) == ""
+
+
+@pytest.mark.parametrize(
+    ("cause", "rank", "name", "summary"),
+    [
+        (Cause.DATA, "1", "DisttrainSlowRank", "Run gpt waits for rank 1: data loading."),
+        (Cause.NETWORK, "", "DisttrainSlowRank", "Run gpt waits for no single rank: the network."),
+        (Cause.THROTTLED, "1", "DisttrainThrottled", "Rank 1 of run gpt stands still at its"),
+        (Cause.THROTTLED, "", "DisttrainThrottled", "A pod of run gpt stands still at its"),
+    ],
+)
+def test_slow_run_is_told_with_its_rank_if_it_is_one(
+    cause: Cause, rank: str, name: str, summary: str, tmp_path: Path
+) -> None:
+    (tmp_path / "rules.json").write_text(json.dumps(rule_file()))
+    labels = f'run="gpt",rank="{rank}",cause="{cause}"'
+    alert = {"eval_time": "30m", "alertname": name, "exp_alerts": []}
+    content = {
+        "rule_files": ["rules.json"],
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": f"disttrain_slow_rank_ratio{{{labels}}}", "values": "2x60"}
+                ],
+                "alert_rule_test": [alert],
+            }
+        ],
+    }
+    (tmp_path / "test.json").write_text(json.dumps(content))
+    # it fails, and shows the alert that fires
+    assert f'summary="{summary}' in promtool(tmp_path, "test", "rules", "test.json")
 
 
 def test_each_alert_has_the_namespace_of_its_receiver(tmp_path: Path) -> None:
