@@ -45,6 +45,14 @@ def pods(lab: Lab) -> Iterator[Networks]:
         lab.end_all()
 
 
+@pytest.fixture
+def counted(lab: Lab) -> Iterator[list[Sequence[str]]]:
+    """For each rank the command that puts it into a pod of its own."""
+    with counted_pods(RANKS) as made:
+        yield made
+        lab.end_all()
+
+
 def named(lab: Lab, run: RunConfig) -> list[str]:
     """What is found, but for other processes on the machine: there may really be some."""
     return [line for line in findings(lab, run) if str(Cause.CROWDED) not in line]
@@ -102,26 +110,24 @@ def test_link_that_gets_slow_is_the_network(lab: Lab, pods: Networks) -> None:
     wait_for("its end", lambda: named(lab, run)[-1] == over, LIMIT_SECONDS, lab)
 
 
-def test_transfer_without_a_core_is_no_slow_network(lab: Lab) -> None:
+def test_transfer_without_a_core_is_no_slow_network(lab: Lab, counted: list[Sequence[str]]) -> None:
     """Other work takes the cores from all threads but those that train, which the kernel counts."""
     run, port = lab.config(**ENDLESS, **PATIENT, model=MODEL), free_port()
-    with counted_pods(RANKS) as wrappers:
-        ranks = list[int]()
-        for rank, wrapper in enumerate(wrappers):
-            environment = {**rank_environment(rank, RANKS, port), "GROUP_RANK": str(rank)}
-            log = lab.rank_log(run, rank)
-            ranks.append(lab.start("train", run, log, environment, wrapper=wrapper).pid)
-        wait_for("what is usual", lambda: trained_seconds(run) > USUAL_SECONDS, LIMIT_SECONDS, lab)
-        assert named(lab, run) == []
-        with other_work(), others_idle(ranks):
-            for_all = f"slow rank: no single rank: .*: {Cause.CROWDED} \\("
-            wait_for(
-                "the finding",
-                lambda: any(re.match(for_all, line) for line in findings(lab, run)),
-                LIMIT_SECONDS,
-                lab,
-            )
-        lab.end_all()
+    ranks = list[int]()
+    for rank, wrapper in enumerate(counted):
+        environment = {**rank_environment(rank, RANKS, port), "GROUP_RANK": str(rank)}
+        log = lab.rank_log(run, rank)
+        ranks.append(lab.start("train", run, log, environment, wrapper=wrapper).pid)
+    wait_for("what is usual", lambda: trained_seconds(run) > USUAL_SECONDS, LIMIT_SECONDS, lab)
+    assert named(lab, run) == []
+    for_all = re.compile(rf"slow rank: no single rank: .*: {Cause.CROWDED} \(")
+    with other_work(), others_idle(ranks):
+        wait_for(
+            "the finding",
+            lambda: any(map(for_all.match, findings(lab, run))),
+            LIMIT_SECONDS,
+            lab,
+        )
     assert named(lab, run) == []
 
 
