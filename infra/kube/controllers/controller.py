@@ -7,7 +7,7 @@ from typing import Any
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.namespaces.own_namespace import OwnNamespace
-from infra.kube.namespaces.owners import first_owner, is_of_release
+from infra.kube.namespaces.owners import first_owner, has_made, is_of_release
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import API_SERVICES, DEFINITIONS, NAMESPACES, WEBHOOKS
 from infra.kube.say import say
@@ -79,8 +79,7 @@ def parse_controller(given: Mapping[str, Any]) -> Controller:
 
 def is_ours(api: Api, controller: Controller, owner: str) -> bool:
     """Whether this stack has installed it; a namespace without its label was not made by it."""
-    item = api.get(controller.path)
-    return item is not None and label(item, names.OWNER_LABEL) == owner
+    return has_made(api, owner, controller.namespace)
 
 
 def definitions_there(api: Api, controller: Controller) -> list[Json]:

@@ -4,6 +4,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, label, part, parts
+from infra.kube.paths import NAMESPACES
 
 _MOST_OWNERS = 5  # of an object whose owner has an owner
 
@@ -13,6 +14,12 @@ def is_of_release(item: Json, release: str, namespace: str) -> bool:
     notes = part(part(item, "metadata"), "annotations")
     noted = [notes.get(f"meta.helm.sh/release-{word}") for word in ("name", "namespace")]
     return noted == [release, namespace]
+
+
+def has_made(api: Api, owner: str, namespace: str) -> bool:
+    """Whether that stack has made the namespace: its label is on it. Raises ApiError."""
+    found = api.get(f"{NAMESPACES}/{namespace}")
+    return found is not None and label(found, names.OWNER_LABEL) == owner
 
 
 def first_owner(api: Api, item: Json) -> Json | None:

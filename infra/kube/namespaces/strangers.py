@@ -12,9 +12,9 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.namespaces.namespaced_kinds import NamespacedKind, namespaced_kinds
 from infra.kube.namespaces.own_namespace import OwnNamespace
-from infra.kube.namespaces.owners import first_owner, is_of_release, next_owner
+from infra.kube.namespaces.owners import first_owner, has_made, is_of_release, next_owner
 from infra.kube.objects import Json, annotation, is_ending, label, name_of, part, parts
-from infra.kube.paths import API_SERVICES, NAMESPACES
+from infra.kube.paths import API_SERVICES
 
 MOST_NAMED = 20
 MAY_GO = "true"  # the value of the annotation
@@ -161,7 +161,7 @@ def _listed_objects(
 def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
     """API versions that pods of this stack's namespaces answer for, so that they end with it.
 
-    Such pods may be dead, as those of a Kueue of this stack that a node has taken with it.
+    Such pods may be dead, for example those of a Kueue that this stack has installed.
     """
     try:
         specs = [part(item, "spec") for item in api.list(API_SERVICES)]
@@ -178,10 +178,9 @@ def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
 
 def _is_ours(api: Api, namespace: str, owner: str) -> bool:
     try:
-        found = api.get(f"{NAMESPACES}/{namespace}")
+        return has_made(api, owner, namespace)
     except ApiError:  # who may not see it has not made it
         return False
-    return found is not None and label(found, names.OWNER_LABEL) == owner
 
 
 def _top(api: Api, item: Json) -> Json | None:
