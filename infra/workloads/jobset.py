@@ -14,6 +14,10 @@ from infra.workloads.run import Run
 API_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB = "nodes"  # the name of the one Job in the JobSet
 FATAL_RULE = "fatal"
+MOST_RESTARTS = 10 * RETRIES_PER_POD
+"""After so many, the controller counts the run as failed. The number is the same for any number of
+pods: JobSet lets nobody change a `failurePolicy`, nor does Trainer that of a runtime. A preview
+tries the new JobSet out on the old one, so with another number `pods` could not change."""
 OTHERWISE = (
     f"the cluster serves no {API_VERSION}, so JobSet's controller is not there. Let the "
     "platform's stack install it (controllers: [jobset]), install it yourself "
@@ -28,21 +32,17 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "apiVersion": API_VERSION,
         "kind": "JobSet",
         "metadata": run.metadata(run.workload_name, NO_AWAIT),
-        # The same as for `indexed-job`.
-        "spec": {**jobset_spec(run, JOB, RETRIES_PER_POD * run.world.pods), **run.ttl},
+        "spec": {**jobset_spec(run, JOB), **run.ttl},
     }
     return [("job-set", jobset)]
 
 
-def jobset_spec(
-    run: Run, name: str, most_restarts: int, labels: Mapping[str, str] | None = None
-) -> Manifest:
+def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) -> Manifest:
     """The spec of a JobSet that has the workload's name.
 
     Args:
         run: the run.
         name: of the one Job in it.
-        most_restarts: after so many, the controller counts the run as failed.
         labels: of that Job.
     """
     job = job_spec(
@@ -67,7 +67,7 @@ def jobset_spec(
             "subdomain": run.workload_name,
         },
         "failurePolicy": {
-            "maxRestarts": most_restarts,
+            "maxRestarts": MOST_RESTARTS,
             # New pods start only when all old ones have ended: both would write the same run.
             "restartStrategy": "BlockingRecreate",
             "rules": [

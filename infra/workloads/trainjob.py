@@ -6,16 +6,12 @@ of https://www.kubeflow.org/docs/components/trainer/ from 2.1 on.
 """
 
 from infra.objects import NO_AWAIT, Manifest
-from infra.workloads.job import RETRIES_PER_POD
 from infra.workloads.jobset import first_host, jobset_spec
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
 NODE = "node"  # Trainer's name for the Job that trains, and for the container in its pods
-MOST_RESTARTS = 10 * RETRIES_PER_POD
-"""The same for any number of pods: the definitions of Trainer 2.1 and 2.2 let nobody change the
-`failurePolicy` of a runtime, and would refuse `pulumi up` with another number of pods."""
 STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks that Job
 FRAMEWORK = {"trainer.kubeflow.org/framework": "torch"}
 """A label of runtimes that the Python library of Kubeflow reads. Without it, `get_job` fails for
@@ -43,7 +39,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "metadata": {**metadata, "labels": {**metadata["labels"], **FRAMEWORK}},
         "spec": {
             "mlPolicy": {"numNodes": run.world.pods},
-            "template": {"spec": jobset_spec(run, NODE, MOST_RESTARTS, STEP)},
+            "template": {"spec": jobset_spec(run, NODE, STEP)},
         },
     }
     trainjob = {

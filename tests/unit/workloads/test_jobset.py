@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.unit.stacks import deploy
 from trainer.launch.exit_codes import ExitCode
 
@@ -33,3 +35,12 @@ def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> N
     assert look["group_version"] == "jobset.x-k8s.io/v1alpha2"
     assert look["setting"] == "topology: 'jobset'"
     assert "the cluster serves no" in look["otherwise"]
+
+
+@pytest.mark.parametrize("pods", [1, 3])
+def test_failure_policy_is_the_same_with_any_pods(tmp_path: Path, pods: int) -> None:
+    """JobSet lets nobody change it, and a preview, which tries the new JobSet out on the old one,
+    fails if it differs. tests/e2e/test_engines.py changes the number of pods on a cluster."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "jobset", "pods": pods})
+    policy = made.one("training-job-set").inputs["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] == 1000
