@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from infra.workloads import WORKLOADS
 from tests.unit.stacks import Deployment, deploy
 
-WORKLOADS = {
+OBJECTS = {
     "single-pod": "training-job",
     "indexed-job": "training-job",
     "jobset": "training-job-set",
+    "trainjob": "training-train-job",
+    "pytorchjob": "training-pytorch-job",
+    "mpijob": "training-mpi-job",
 }
 QUEUE = {"queue": "team", "queuePriority": "urgent"}
 
@@ -26,7 +30,11 @@ def job_of(result: Deployment, name: str) -> dict[str, Any]:
     return json.loads(result.one(name).inputs["stdin"])
 
 
-@pytest.mark.parametrize(("topology", "workload"), WORKLOADS.items())
+def test_each_kind_that_a_queue_takes_is_asked() -> None:
+    assert OBJECTS.keys() == {name for name, kind in WORKLOADS.items() if kind.queued}
+
+
+@pytest.mark.parametrize(("topology", "workload"), OBJECTS.items())
 def test_workload_alone_has_the_labels_of_its_queue(
     tmp_path: Path, topology: str, workload: str
 ) -> None:
@@ -39,7 +47,8 @@ def test_workload_alone_has_the_labels_of_its_queue(
         if resource.name != workload and resource.inputs.get("metadata")
     ]
     assert [name for name in others if labels(made, name)] == []
-    assert "suspend" not in made.one(workload).inputs["spec"]
+    spec = made.one(workload).inputs["spec"]
+    assert "suspend" not in {**spec, **spec.get("runPolicy", {})}
     without = deploy("sandbox", tmp_path, {"topology": topology})
     assert labels(without, workload) == {}
 
