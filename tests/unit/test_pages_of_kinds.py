@@ -50,6 +50,19 @@ def test_each_delivery_is_on_the_page_of_the_image(name: str) -> None:
     assert f"`{name}`" in (DOCS / "image.md").read_text()
 
 
+def test_pages_name_each_kind_that_no_queue_takes() -> None:
+    """The description of the setting, and the page of queues where it shows it and at its end."""
+    never = {name for name, kind in KINDS.workloads.items() if not kind.queued}
+    page, settings = ((DOCS / name).read_text() for name in ("queues.md", "settings.md"))
+    (described,) = re.findall(r"^\| `queue` \|.*", settings, re.MULTILINE)
+    places = [described, *re.findall(r"or any other but (.*)", page)]
+    places += re.findall(r"^(`.*) are refused", page, re.MULTILINE)
+    places += re.findall(r"All topologies except (.*) can be in a queue", page)
+    assert len(places) == 4
+    for place in places:
+        assert never <= set(re.findall(r"[a-z-]+", place)), place
+
+
 def test_page_says_version_and_place_of_controllers() -> None:
     """And of how many files each is installed that has no chart."""
     shown = dict(columns())
