@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -15,7 +15,14 @@ from infra.kube.paths import DEFINITIONS
 from infra.labels import OWNER_LABEL
 from infra.workloads import WORKLOADS
 from sandbox.toolchain import tool_folder
-from sandbox.tools.controllers import JOBSET, JOBSET_CHART, TRAINER, TRAINER_MANIFESTS
+from sandbox.tools.controllers import (
+    JOBSET,
+    JOBSET_CHART,
+    KUEUE,
+    KUEUE_CONTROLLER,
+    TRAINER,
+    TRAINER_MANIFESTS,
+)
 from sandbox.tools.older import minor
 from sandbox.tools.tool import GoBuild, Tool
 from tests.kube.lab import Lab, wait_for
@@ -36,6 +43,12 @@ def _trainer(version: str) -> Tool:
     return Tool("trainer-definitions", version, ("crds",), (), build)
 
 
+def _kueue(version: str) -> Tool:
+    module_file = ("sigs.k8s.io/kueue", "config/components/crd/bases")
+    build = GoBuild(f"kueue-{minor(version)}", (), module_files=(module_file,))
+    return Tool("kueue-definitions", version, ("bases",), (), build)
+
+
 # By the topology and the version of its controller: the tool and the folder in it.
 LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
     ("jobset", "0.8.2"): (_jobset("0.8.2"), "bases"),
@@ -47,10 +60,45 @@ LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
     ("trainjob", TRAINER): (TRAINER_MANIFESTS, "manifests/base/crds"),
 }
 
+# The same for Kueue: 0.14 is the oldest with topologies, and serves v1beta1 alone.
+QUEUE_LEVELS: dict[str, tuple[Tool, str]] = {
+    "0.14.8": (_kueue("0.14.8"), "bases"),
+    KUEUE: (KUEUE_CONTROLLER, "config/components/crd/bases"),
+}
+
 
 def definitions(topology: str, version: str) -> list[Json]:
     """Those of the group of the kind."""
-    tool, place = LEVELS[topology, version]
+    return _read(*LEVELS[topology, version])
+
+
+def schemas_of_kueue(version: str, api_version: str) -> dict[str, tuple[str, Json]]:
+    """Kind and schema of the objects that this version of Kueue has, by their plural names."""
+    found = dict[str, tuple[str, Json]]()
+    for item in _read(*QUEUE_LEVELS[version]):
+        names = item["spec"]["names"]
+        for each in item["spec"]["versions"]:
+            if each["name"] == api_version:
+                found[names["plural"]] = names["kind"], each["schema"]["openAPIV3Schema"]
+    return found
+
+
+def unknown_fields(value: object, schema: Json, path: str = "") -> list[str]:
+    """The fields of an object that its schema lacks, at any depth."""
+    if isinstance(value, list):
+        items = cast(list[object], value)
+        return [each for one in items for each in unknown_fields(one, schema["items"], path)]
+    if not isinstance(value, dict) or path == ".metadata" or "properties" not in schema:
+        return []
+    found = list[str]()
+    for name, inside in cast(Json, value).items():
+        place = f"{path}.{name}"
+        known = schema["properties"].get(name)
+        found += unknown_fields(inside, known, place) if known else [place]
+    return found
+
+
+def _read(tool: Tool, place: str) -> list[Json]:
     files = sorted((tool_folder(tool) / place).glob("*.yaml"))
     items = [item for file in files for item in yaml.safe_load_all(file.read_text())]
     return [item for item in items if item["kind"] == "CustomResourceDefinition"]

@@ -1,15 +1,29 @@
 """Each version of a controller that users may have takes what this program makes (goal E8).
 
-The definitions are the projects' own, on a real API server. No controller runs.
+The definitions are the projects' own, on a real API server. No controller runs. Those of Kueue are
+read alone, because other tests have them on that server in another version.
 """
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from infra.kube.errors import ApiError
-from tests.kube.api_levels import LEVELS, definitions, rendered, served
+from infra.kube.queues.kueue import GROUP
+from infra.kube.queues.queues_look import QueuesSeen
+from sandbox.tools.controllers import KUEUE
+from tests.kube.api_levels import (
+    LEVELS,
+    definitions,
+    rendered,
+    schemas_of_kueue,
+    served,
+    unknown_fields,
+)
 from tests.kube.lab import Json, Lab, wait_for
+from tests.kube.test_queue_look import FIELDS
+from tests.unit.stacks import deploy
 
 STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}
 
@@ -42,3 +56,43 @@ def known(lab: Lab, item: Json) -> bool:
     """Whether the API server lists the kind already."""
     found = lab.api.get(f"/apis/{item['apiVersion']}") or {}
     return any(each["kind"] == item["kind"] for each in found.get("resources", []))
+
+
+QUEUES: dict[str, object] = {
+    "queues": {
+        "name": "gpus",
+        "priorities": {"urgent": 1000},
+        "topology": ["example.com/rack", "kubernetes.io/hostname"],
+    },
+    "topology": "none",
+}
+KINDS = {"ResourceFlavor", "Topology", "ClusterQueue", "LocalQueue", "WorkloadPriorityClass"}
+
+
+@pytest.mark.parametrize(
+    ("version", "api_version"), [("0.14.8", "v1beta1"), (KUEUE, "v1beta1"), (KUEUE, "v1beta2")]
+)
+def test_version_of_kueue_knows_every_field(tmp_path: Path, version: str, api_version: str) -> None:
+    """Of the objects of a platform's queue, and all that is read of others."""
+    seen = QueuesSeen(api_version, {"cpu": "16", "memory": "64Gi"})
+    with patch("tests.unit.stacks.KUEUE", lambda: seen):
+        made = deploy("sandbox", tmp_path, QUEUES)
+    schemas = schemas_of_kueue(version, api_version)
+    of_kind, kinds = dict(schemas.values()), set[str]()
+    for resource in made.resources:
+        if resource.type.startswith(f"kubernetes:{GROUP}/{api_version}:"):
+            kind = resource.type.rpartition(":")[2]
+            assert unknown_fields(resource.inputs, of_kind[kind]) == []
+            kinds.add(kind)
+    assert kinds == KINDS
+    for plural, paths in FIELDS.items():
+        for path in paths:
+            assert unknown_fields(nested(path), schemas[plural][1]) == []
+
+
+def nested(path: str) -> Json:
+    """An object with this field, such as `spec.queueName`."""
+    found: Json = {}
+    for name in reversed(path.split(".")):
+        found = {name: found}
+    return found
