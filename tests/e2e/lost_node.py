@@ -8,10 +8,10 @@ STEPS = 20
 SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
 
 
-def spread(lab: Lab, ranks: int = 1) -> dict[str, str]:
+def spread(lab: Lab, ranks: int = 1, topology: str = "indexed-job") -> dict[str, str]:
     """Settings of two pods with so many ranks each, of which a node has room for one alone."""
     return {
-        "topology": "indexed-job",
+        "topology": topology,
         "pods": "2",
         "processesPerPod": str(ranks),
         "cpuPerRank": lab.more_than_half_a_node(ranks),
@@ -20,14 +20,14 @@ def spread(lab: Lab, ranks: int = 1) -> dict[str, str]:
 
 def places(lab: Lab) -> dict[str, str]:
     """The node of each pod of the training."""
-    pods = lab.get("pods", "-l", "job-name=train-indexed")["items"]
+    pods = lab.get("pods", "-l", "app.kubernetes.io/component=training")["items"]
     return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
 
 
-def start(lab: Lab, stack: Stack, run_name: str) -> None:
+def start(lab: Lab, stack: Stack, run_name: str, topology: str = "indexed-job") -> None:
     """Until it has saved a checkpoint."""
-    often = {"run.checkpoint.interval": "10"}
-    stack.set_all({**run_settings(run_name, ENDLESS, **SPARES), **spread(lab), **often})
+    placed = {**spread(lab, topology=topology), "run.checkpoint.interval": "10"}
+    stack.set_all({**run_settings(run_name, ENDLESS, **SPARES), **placed})
     stack.up()
     wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
 
