@@ -36,7 +36,9 @@ class Arena:
         self._size, self._device = size_bytes, device
         self._on_gpu = device.type == "cuda"
         self._keeps_memory = self._on_gpu or size_bytes <= kept_bytes
-        self._memory = mmap.mmap(-1, max(size_bytes, 1))
+        # Private: of shared memory, as it would be by default, the system takes nothing back.
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._memory = mmap.mmap(-1, max(size_bytes, 1), flags=flags)
         self._bytes: np.ndarray[Any, Any] = np.frombuffer(self._memory, np.uint8)
         self._piece: np.ndarray[Any, Any] = np.zeros(min(PIECE_BYTES, size_bytes), np.uint8)
         self._lock = threading.Lock()
