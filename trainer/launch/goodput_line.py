@@ -53,6 +53,8 @@ class GoodputLine:
             self._due = time.monotonic() + max(self._least_seconds, LEAST_SHARE * wall_seconds)
         elif self._process is None and self._is_wanted and time.monotonic() >= self._due:
             self._start()
+            if self._process is None:
+                self._due = time.monotonic() + self._least_seconds
 
     def say_last(self) -> None:
         """Say it once more at the end of the run; it takes as long as the file takes to read."""
@@ -60,7 +62,8 @@ class GoodputLine:
             return
         self.close()
         self._start()
-        assert self._process is not None
+        if self._process is None:
+            return
         try:
             self._process.wait(LAST_LINE_SECONDS)
         except subprocess.TimeoutExpired:
@@ -79,18 +82,23 @@ class GoodputLine:
             self._output = None
 
     def _start(self) -> None:
-        # A file, as a pipe would be full before it is read. `close` closes it.
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115
+        """Start the process; no memory or process may be left for it, and the ranks go on."""
         environment = {**os.environ}
         environment.pop(RUN_KEY_VARIABLE, None)
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.DEVNULL,  # without an account there is no line, and nothing is lost
-            env=environment,
-            start_new_session=True,
-        )
+        try:
+            # A file, as a pipe would be full before it is read. `close` closes it.
+            self._output = tempfile.TemporaryFile()  # noqa: SIM115
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=subprocess.DEVNULL,  # without an account there is no line
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError:
+            self.close()
+            return
         os.setpriority(os.PRIO_PROCESS, self._process.pid, _LOWEST_PRIORITY)
 
     def _take(self) -> Mapping[str, Any]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+
 import pytest
 
 from tests.trainer.events.stories import Story
@@ -52,6 +56,26 @@ def test_other_nodes_and_missing_events_say_nothing(lab: Lab, arguments: list[st
     event_file(lab.config().run_dir, 0).unlink()
     GoodputLine(arguments, 0, said.append).say_last()
     assert said == []
+
+
+def test_process_that_cannot_be_started_ends_no_round(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranks may use all processes or all memory that a pod may have; they are not ended for a
+    line of the log, and it is tried again."""
+    said: list[str] = []
+    line = GoodputLine(arguments, 0, said.append, least_seconds=0)
+
+    def refuse(*values: object, **more: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    with monkeypatch.context() as full:
+        full.setattr(subprocess, "Popen", refuse)
+        line.poll()
+        line.say_last()
+    assert line.pids() == []
+    line.say_last()
+    assert len(said) == 1
 
 
 def test_line_names_restarts_lost_steps_and_rank_hours() -> None:
