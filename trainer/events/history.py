@@ -72,13 +72,15 @@ class History:
 
 
 _SAYS_WHY = (Name.FAILING, Name.ROUND_ENDED, Name.ENDED)
+_GO_ON = (Name.POD_STARTED, Name.ROUND_BEGUN)
 _REPORTED_BEFORE = (Name.EVALUATING, Name.SAVING, Name.RESUMED, Name.LEFT_LOOP, Name.FINISHED)
 
 
 def read_history(events: Sequence[Event], damaged_lines: int = 0) -> History:
     """The spans of a run from the events of node 0, in the order of the file.
 
-    After the end of a finished run only the start of a pod that trains further counts.
+    After the end of a finished run only what trains further counts: a pod that starts, or a round
+    of a program that had ended on node 0 alone.
     """
     placed = timeline(events)
     if not placed:
@@ -111,8 +113,10 @@ class _Reader:
         self._reason = self._pod = ""
 
     def take(self, now: int, event: Event) -> None:
-        if self._is_finished and event.name != Name.POD_STARTED:
+        if self._is_finished and event.name not in _GO_ON:
             return
+        if self._is_finished and event.name == Name.ROUND_BEGUN:
+            self._state = AFTER[Name.GATHERING]  # node 0 has waited for the other nodes since
         if event.name == Name.POD_STARTED:
             self._close(self._seen, None)
             self._take_pod(now, event)

@@ -175,8 +175,8 @@ class Program:
         report = report_of(codes, self._names, was_asked=self._ranks.was_asked)
         if report.code == ExitCode.DONE and self._node.rank == 0:
             # This has to come before the event of the round's end, which alone would count as a
-            # restart. The step is 0 where none was seen. If another node fails now, the time from
-            # here to the next start is in no account of `goodput`.
+            # restart. The step is 0 where none was seen. If another node fails now, the next round
+            # takes it back (trainer/events/history.py).
             last = self._last.step if self._last is not None else 0
             self._events.write(Name.FINISHED, step=last)
         return report

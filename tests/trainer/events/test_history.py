@@ -152,7 +152,7 @@ def test_account_is_frozen_once_the_run_is_finished(told: Story, later: list[Eve
     told.note(Name.EVALUATING)
     told.finishes()
     events, _ = parse_events(told.content)
-    later = [event for event in later if event.name != Name.POD_STARTED]
+    later = [each for each in later if each.name not in (Name.POD_STARTED, Name.ROUND_BEGUN)]
     assert account_of([*events, *later]) == account_of(events)
     assert account_of(events).is_finished
 
@@ -171,6 +171,25 @@ def test_run_that_goes_on_after_its_end_counts_on() -> None:
     assert not account.is_finished
     assert account.seconds[Kind.DOWN] == 60
     assert account.seconds[Kind.PRODUCTIVE] == 1.5
+    assert len(account.starts) == 2
+
+
+def test_program_that_has_ended_on_node_0_alone_counts_on() -> None:
+    """Another node has failed, so all train on in the same pod: that was in no account."""
+    told = Story()
+    told.starts(1000, 100, 100, 100)
+    told.trains(10, 100)
+    told.finishes()
+    told.note(Name.ROUND_ENDED, how="done", reason="the program has ended with exit code 0")
+    told.note(Name.GATHERING)
+    told.spend(Kind.RENDEZVOUS, 3000)
+    told.round(1000, 100, 100, 100)
+    told.trains(50, 100)
+    account = account_of(*parse_events(told.content))
+    assert not account.is_finished
+    assert account.wall_seconds == told.now_ms / 1000
+    assert account.seconds[Kind.PRODUCTIVE] == told.spent[Kind.PRODUCTIVE] / 1000
+    assert account.seconds[Kind.RENDEZVOUS] == told.spent[Kind.RENDEZVOUS] / 1000
     assert len(account.starts) == 2
 
 
