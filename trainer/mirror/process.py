@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode, FatalError
@@ -37,7 +38,8 @@ def run_mirror(config: RunConfig) -> ExitCode:
     try:
         place = mirror_place(config)
     except FatalError as error:
-        note_problem(config.run_dir, str(error))
+        with suppress(OSError):
+            note_problem(config.run_dir, str(error))
         raise
     pusher = Pusher(config.checkpoint, config.run_dir, place, _say)
     failures = 0
@@ -57,7 +59,8 @@ def run_mirror(config: RunConfig) -> ExitCode:
                 _say(f"warning: {error}; training goes on, and the copy is tried again")
             pause = _PAUSES_SECONDS[min(failures, len(_PAUSES_SECONDS) - 1)]
             failures += 1
-            pusher.note_problem(str(error))
+            with suppress(OSError):  # a volume that is full refuses that, too
+                pusher.note_problem(str(error))
         if is_finishing:
             time.sleep(min(pause, _POLL_SECONDS))
         else:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.trainer.mirror.checkpoints import write_checkpoint
 from tests.trainer.mirror.volume import Volume
+from trainer.checkpoint.durable import write_json
 from trainer.config import RunConfig
-from trainer.launch.exit_codes import FatalError
+from trainer.launch.exit_codes import ExitCode, FatalError
+from trainer.mirror import process, status
 from trainer.mirror.process import run_mirror
 from trainer.mirror.status import read_status
 
@@ -26,8 +30,36 @@ def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
     write_checkpoint(config.run_dir / "checkpoints", 10)
     with pytest.raises(FatalError):
         run_mirror(config)
-    status = read_status(config.run_dir)
-    assert "checkpoint.mirror: 'nosuch://x/words/checkpoints' cannot be used" in status.problem
-    assert status.problem_since is not None
+    found = read_status(config.run_dir)
+    assert "checkpoint.mirror: 'nosuch://x/words/checkpoints' cannot be used" in found.problem
+    assert found.problem_since is not None
     Volume(config.run_dir, f"file://{tmp_path}/mirror").push()
     assert read_status(config.run_dir).problem == ""
+
+
+def test_volume_that_refuses_the_status_does_not_end_the_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full volume is when the mirror matters most: the process ended with a traceback there, for
+    it could not write down either that it could not write."""
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror"},
+        "dataset": {"file": "text"},
+    }
+    config = RunConfig.from_mapping(settings)
+    write_checkpoint(config.run_dir / "checkpoints", 10)
+    refused = list[Path]()
+
+    def write_when_there_is_room(path: Path, value: object) -> None:
+        if len(refused) < 2:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_json(path, value)
+
+    monkeypatch.setattr(status, "write_json", write_when_there_is_room)
+    monkeypatch.setattr(process, "_PAUSES_SECONDS", (0.0,))
+    assert run_mirror(config) == ExitCode.DONE
+    assert read_status(config.run_dir).newest_step == 10
+    assert "No space left on device; training goes on" in capsys.readouterr().out
