@@ -212,6 +212,7 @@ class SignedLines:
         self.connection, self.closed = connection, False
         self._key, self._is_server = key, is_server
         self._buffer, self._at_end = b"", False
+        self._broken: OSError | None = None
         self._nonce, self._session = secrets.token_hex(_NONCE_BYTES), b""
         self._sent = self._received = 0
         self._unsent: list[Message] = []
@@ -251,14 +252,14 @@ class SignedLines:
             except BlockingIOError:
                 break
             except OSError as error:
-                raise ConnectionError(str(error)) from error
+                self._broken, data = error, b""
             self._at_end = not data
             self._buffer += data
             if len(self._buffer) > _LINE_LIMIT_BYTES:
                 raise ForeignPeerError("it does not speak the protocol of this port")
         *lines, self._buffer = self._buffer.split(b"\n")
         if self._at_end and not lines:
-            raise ConnectionError("closed by the peer")
+            raise ConnectionError(str(self._broken or "closed by the peer")) from self._broken
         return [message for line in lines for message in self._message(line)]
 
     def close(self) -> None:

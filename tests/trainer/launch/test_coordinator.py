@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -197,6 +198,23 @@ class RawNode:
                 return heard
             time.sleep(0.02)
         raise AssertionError(f"the connection was not closed; heard {heard}")
+
+
+def test_last_words_are_heard_before_the_end_of_a_broken_connection() -> None:
+    """Who closes a connection in which an answer has not been read yet resets it, and the other
+    side finds the reset behind the last message. A node's report of its end was lost with that."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = socket.create_connection(server.getsockname())
+        node = SignedLines(there, KEY, is_server=False)
+        node_0 = SignedLines(server.accept()[0], KEY, is_server=True)
+    node.send(Ended(0, "finished"))
+    assert node.receive() == []  # but for the random number after which lines can be signed
+    there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    node.close()
+    assert node_0.receive() == [Ended(0, "finished")]
+    with pytest.raises(ConnectionError, match="reset by peer"):
+        node_0.receive()
+    node_0.close()
 
 
 @pytest.mark.parametrize("message", [Start(1, 2, [0], 0, 1, 1, ""), hello(1), Ended(0, "")])
