@@ -61,11 +61,16 @@ def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
     """The marker, if the run is finished; None if not, or if `train.max_steps` was raised since.
 
     Raises:
-        FatalError: a run with other settings is finished under this name.
+        FatalError: a run with other settings, or a program, is finished under this name.
     """
     marker = read_marker(config)
     if marker is None:
         return None
+    if "identity" not in marker:
+        raise FatalError(
+            f"{config.run_dir} has a finished run of another kind: of a program of the user's own, "
+            "and not of disttrain's trainer. Choose another runName"
+        )
     check_identity(marker["identity"], config, DONE_FILE)
     return marker if marker["max_steps"] >= config.train.max_steps else None
 

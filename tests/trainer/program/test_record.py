@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainer.checkpoint.run_identity import read_done_marker
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.program.progress import Point
@@ -74,6 +75,14 @@ def test_folder_of_a_run_of_our_trainer_is_left_alone(tmp_path: Path) -> None:
     (run.run_dir / "done.json").write_text('{"max_steps": 5, "identity": {}}')
     with pytest.raises(FatalError, match="Choose another runName"):
         read_program_done(run)
+
+
+def test_folder_of_a_finished_program_is_left_alone(tmp_path: Path) -> None:
+    """Without the setting `program` our trainer came to that folder, and ended with a traceback."""
+    write_program_done(config(tmp_path), point(7))
+    given = {"run_name": "r", "data_root": str(tmp_path), "dataset": {"file": "/text"}}
+    with pytest.raises(FatalError, match="Choose another runName"):
+        read_done_marker(RunConfig.from_mapping(given))
 
 
 def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) -> None:
