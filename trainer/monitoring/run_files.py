@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,9 @@ def _of_checkpoints(folder: Path, interval: int) -> list[Sample]:
     for path in folder.glob("step-*"):
         number = re.fullmatch(r"step-(\d+)", path.name)
         if number is not None and int(number[1]) >= newest:
-            newest, saved_at = int(number[1]), path.stat().st_mtime
+            with suppress(FileNotFoundError):  # it has just been removed, as old ones are
+                saved_at = path.stat().st_mtime
+                newest = int(number[1])
     found = [Sample(names.CHECKPOINT_STEP, newest)]
     if saved_at is not None:
         found.append(Sample(names.CHECKPOINT_TIME, round(saved_at, 3)))

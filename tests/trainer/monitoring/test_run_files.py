@@ -108,6 +108,17 @@ def test_newest_checkpoint_is_offered_and_parts_are_not(tmp_path: Path) -> None:
     assert values["disttrain_checkpoint_interval_steps"] == 50
 
 
+def test_checkpoint_that_is_removed_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """Old ones go after each save. A question at that moment was answered with an error, and
+    Prometheus took the pod for dead."""
+    run = config(tmp_path)
+    folder = run.run_dir / "checkpoints"
+    (folder / "step-00000200").mkdir(parents=True)
+    for gone in ("step-00000100", "step-00000300"):
+        (folder / gone).symlink_to("gone")  # it is listed, and is not there any more
+    assert found(run)["disttrain_checkpoint_step"] == 200
+
+
 def test_mirror_is_offered_where_there_is_one(tmp_path: Path) -> None:
     assert "disttrain_mirror_step" not in found(config(tmp_path))
     run = config(tmp_path, mirror="s3://bucket/runs")
