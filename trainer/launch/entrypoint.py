@@ -130,7 +130,10 @@ class _Entrypoint:
     def run(self) -> ExitCode:
         """Train until the run is finished, stopped or given up; returns how it ended."""
         try:
-            code = self._run()
+            try:
+                code = self._run()
+            except (RetryableError, OSError) as error:  # OSError: mostly the volume's
+                code = self._fail(ExitReport(ExitCode.RETRYABLE, str(error)))
             self._pod_failures.ended()
             if self._rounds:
                 self._events.write(Name.ENDED, how=code.name.lower())
@@ -166,10 +169,7 @@ class _Entrypoint:
                 return self._hold(finished)
             if (spent := self._pod_failures.spent()) is not None:
                 return self._fail(ExitReport(ExitCode.FATAL, spent))
-            try:
-                report = self._one_round()
-            except (RetryableError, OSError) as error:
-                return self._fail(ExitReport(ExitCode.RETRYABLE, str(error)))
+            report = self._one_round()
             if report is None or self._stop.requested or report.code == ExitCode.DONE:
                 continue
             if report.code == ExitCode.FATAL:
@@ -207,7 +207,11 @@ class _Entrypoint:
         return ExitCode.PREEMPTED
 
     def _one_round(self) -> ExitReport | None:
-        """Join the other nodes and run the ranks once; None if no round began, as after a stop."""
+        """Join the other nodes and run the ranks once; None if no round began, as after a stop.
+
+        Raises:
+            OSError, RetryableError: this pod can go on no further.
+        """
         config, node = self._config, self._node
         self._rounds += 1
         if self._rounds == 1:
@@ -219,9 +223,9 @@ class _Entrypoint:
             if report.code == ExitCode.DONE:
                 self._work.round_is_done()
             return report
-        if self._coordinator is not None and self._coordinator.failure is not None:
-            self._say(f"the coordinator failed: {self._coordinator.failure}")
-            self._close_coordinator()
+        if self._coordinator is not None and (why := self._coordinator.failure) is not None:
+            # Not a new one at once: it may fail at what it does for each end of the ranks.
+            raise RetryableError(f"the coordinator failed: {why.rstrip()}")
         if self._coordinator is None and node.rank == 0:
             self._coordinator = Coordinator(
                 node.master_port,

@@ -91,8 +91,8 @@ class MirrorProcess:
         """Let it copy what is left, for at most `checkpoint.mirror_wait_seconds`, and end it."""
         if self._process is None:
             return
-        self.ensure_running()
-        with suppress(BrokenPipeError):  # it has ended; its exit code says how
+        with suppress(OSError):  # it has ended, and may be one that cannot be started again
+            self.ensure_running()
             os.write(self._lifeline, b"f")
         try:
             self._process.wait(self._config.checkpoint.mirror_wait_seconds)

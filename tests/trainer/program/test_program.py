@@ -427,3 +427,34 @@ def test_finished_program_is_not_started_again(desk: Desk) -> None:
     assert [desk.run(config) for _ in range(2)] == [ExitCode.DONE] * 2
     assert desk.log().count("it runs now") == 1
     assert "the program has ended with exit code 0; its steps were not seen" in desk.log()
+
+
+def test_volume_that_fails_between_two_rounds_ends_the_pod_in_words(desk: Desk) -> None:
+    """It ended with a traceback, as a pod that has failed: with exit code 1."""
+    desk.revision = "one"
+    text = "import os; os.mkdir(os.environ['DISTTRAIN_RUN_DIR'] + '/done.json'); os._exit(1)"
+    config = desk.config(sys.executable, "-c", text)  # the marker of the end cannot be read now
+    assert desk.run(config) == ExitCode.RETRYABLE
+    last = desk.log().splitlines()[-1]
+    place = config.run_dir / "done.json"
+    assert last == f"[node 0] giving up for now: [Errno 21] Is a directory: '{place}'"
+    assert not json.loads((config.run_dir / "pod_failures.json").read_text())["trains"]
+
+
+FINISHES_AND_CANNOT_BE_MARKED = """
+    import os
+
+    run_dir, entrypoint = os.environ["DISTTRAIN_RUN_DIR"], os.getppid()
+    os.makedirs(f"{run_dir}/.done.json.{entrypoint}.tmp", exist_ok=True)
+"""
+
+
+def test_end_that_cannot_be_recorded_is_no_reason_to_start_again_and_again(desk: Desk) -> None:
+    """As on a full volume. With several nodes a program that had ended was started anew at once,
+    without end."""
+    config, port = desk.python(FINISHES_AND_CANNOT_BE_MARKED), free_port()
+    first, _ = (desk.start(config, node, nodes=2, port=port) for node in range(2))
+    assert first.wait(LIMIT_SECONDS) == ExitCode.RETRYABLE
+    assert "giving up for now: the coordinator failed: " in desk.log()
+    assert "Is a directory" in desk.log().splitlines()[-1]
+    assert desk.log().count("[node 0] round ") == 1
