@@ -301,6 +301,7 @@ def _set_replaced_aside(directory: Path) -> Path:
     """Make room for another checkpoint of the same step; returns where the old one is, if any."""
     aside = directory.with_name(f"{_REPLACED_PREFIX}{directory.name}")
     if directory.exists():
+        shutil.rmtree(aside, ignore_errors=True)  # `directory` is its successor, and in place
         directory.rename(aside)
     return aside
 

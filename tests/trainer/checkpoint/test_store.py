@@ -100,6 +100,27 @@ def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
+def test_one_that_was_replaced_half_is_replaced_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last save of a run is tried three times where the storage fails for a while. The second
+    and third one failed at what the first had set aside, and the run ended for good."""
+    save(tmp_path, 1)
+    fails = [True]
+
+    def fsync_once_failing(directory: Path) -> None:
+        if directory == tmp_path and fails.pop():
+            raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store, "fsync_directory", fsync_once_failing)
+        with pytest.raises(OSError, match="Input/output error"):
+            save(tmp_path, 1, val_loss=3.0)
+    save(tmp_path, 1, val_loss=2.0)
+    assert store.val_loss(tmp_path, 1) == 2.0
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+
+
 def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
