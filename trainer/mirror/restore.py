@@ -72,6 +72,7 @@ def _fetch_results(run_dir: Path, place: Place, say: Callable[[str], None]) -> N
 
 def _fetch_result(run_dir: Path, place: Place, name: str, say: Callable[[str], None]) -> None:
     building = run_dir / f".{name}.mirror-{os.getpid()}"
+    building.unlink(missing_ok=True)  # of a process that had this number and was killed
     try:
         place.copy_out(name, building)
         building.rename(run_dir / name)
@@ -90,6 +91,7 @@ def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
         files = {str(n): str(e["sha256"]) for n, e in json.loads(manifest)["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{store.MANIFEST_FILE} is damaged: {error!r}"
+    shutil.rmtree(building, ignore_errors=True)  # of a process that had this number
     try:
         building.mkdir()
         for name, sha256 in files.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.gate import Gate
-from tests.trainer.mirror.checkpoints import files_of
+from tests.trainer.mirror.checkpoints import files_of, write_checkpoint
 from tests.trainer.mirror.volume import Volume
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.mirror.restore import restore
@@ -37,6 +38,24 @@ def test_copy_that_was_changed_is_skipped_and_named(
     assert fetch(mirrored, root) == 10
     assert files_of(root, 10) == files_of(mirrored.root, 10)
     assert any("step 20 of the mirror is skipped: " in line for line in mirrored.said)
+
+
+def test_what_a_killed_process_of_the_same_number_has_left_is_replaced(tmp_path: Path) -> None:
+    """In a container `python -m trainer restore` is process 1 each time, so it could never be
+    tried again after a kill."""
+    volume = Volume(tmp_path / "first", f"file://{tmp_path}/mirror")
+    write_checkpoint(volume.root, 20)
+    (volume.run_dir / "metrics.jsonl").write_text('{"step": 20}\n')
+    volume.push()
+    root = tmp_path / "second" / "checkpoints"
+    left = root / f".tmp-step-00000020-{os.getpid()}"
+    left.mkdir(parents=True)
+    (left / "tensors.bin").write_bytes(b"half")
+    (root.parent / f".metrics.jsonl.mirror-{os.getpid()}").write_bytes(b"half")
+    assert restore(root, volume.place, volume.said.append) == 20
+    assert files_of(root, 20) == files_of(volume.root, 20)
+    assert [path.name for path in root.iterdir()] == ["step-00000020"]
+    assert (root.parent / "metrics.jsonl").read_text() == '{"step": 20}\n'
 
 
 def test_mirror_without_a_good_copy_starts_no_run(
