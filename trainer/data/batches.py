@@ -115,6 +115,7 @@ def _cut(
 ) -> Iterator[Batch]:
     """Pieces of BATCH_BYTES, or more where they hold no end; `end_of_piece` finds it (0: none).
 
+    The last one may be empty: each file has one, by which the files are counted.
     How much is looked at depends on where the piece begins and on nothing else.
     """
     with open_text(source.path) as file:
@@ -125,7 +126,7 @@ def _cut(
                 buffer += new
             is_last = len(buffer) < wanted
             end = len(buffer) if is_last else end_of_piece(buffer)
-            if not end:
+            if not end and not is_last:
                 wanted += BATCH_BYTES
                 if wanted > _LONGEST_DOCUMENT_BYTES:
                     raise FatalError(

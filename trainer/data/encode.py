@@ -135,7 +135,7 @@ def _of_text(batch: Batch, separator: str | None) -> Iterator[Passage]:
         ends_document = batch.is_last and end == len(content)
         yield Passage(_decoded(batch, content[start:end], start), ends_document)
         start = end
-    if batch.is_last and not content:
+    if batch.is_last and not content and batch.place.offset:  # the end came with the batch before
         yield Passage("", ends_document=True)
 
 

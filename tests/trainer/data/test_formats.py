@@ -16,6 +16,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trainer.config import RunConfig
+from trainer.data import batches
 from trainer.data.dataset import Dataset, open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import FatalError
@@ -123,6 +124,18 @@ def test_every_format_gives_the_same_documents(
     validation = dataset.tokenizer.decode(dataset.val.tolist())
     assert dataset.val_bytes == len(validation.replace(END, "").encode())
     assert 0.15 < len(dataset.val) / (len(dataset.train) + len(dataset.val)) <= 0.2
+
+
+def test_a_text_that_ends_with_a_batch_ends_its_document(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end was marked only if something of the file was left for a further batch."""
+    monkeypatch.setattr(batches, "BATCH_BYTES", 1024)
+    for name, text in (("1", "ab\r\n" * 512), ("2", ""), ("3", "cd\r\n" * 300)):
+        (tmp_path / "text").mkdir(exist_ok=True)
+        (tmp_path / "text" / f"{name}.txt").write_bytes(text.encode())
+    found = text_of(made(tmp_path, tmp_path / "text"))
+    assert found == "ab\r\n" * 512 + END + "cd\r\n" * 300 + END
 
 
 def test_validation_by_tokens_takes_whole_documents(tmp_path: Path) -> None:

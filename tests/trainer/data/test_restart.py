@@ -88,6 +88,11 @@ def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, kind: str) -> None:
         source.write_text("".join(f"line {n} é {'ab ' * (n % 30)}\n" for n in range(500)))
     else:
         write_lines(source, 400)
+    assert steps_of_which_each_may_be_the_last(tmp_path, source) > 25  # batches, and all of the end
+
+
+def steps_of_which_each_may_be_the_last(tmp_path: Path, source: Path) -> int:
+    """Kill a preparation at each of its durable steps; returns how many there are."""
     undisturbed = config(tmp_path / "undisturbed", source)
     prepare(undisturbed)
     killed_at, finished = 0, False
@@ -98,7 +103,17 @@ def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, kind: str) -> None:
         prepare(run)
         assert content(run) == content(undisturbed), f"killed at step {killed_at}"
         assert [path.name for path in run.dataset_dir.parent.iterdir()] == ["d"]
-    assert killed_at > 25  # several batches and all of the end
+    return killed_at
+
+
+@pytest.mark.parametrize("first", [b"", b'{"text": "of a batch"}\n'])
+def test_a_file_that_is_empty_or_ends_with_a_batch_is_counted(tmp_path: Path, first: bytes) -> None:
+    """The next start took the file after it for the one before, and its place for one in that."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "1.jsonl").write_bytes(first.rjust(BATCH_BYTES) if first else b"")
+    write_lines(source / "2.jsonl", 400)
+    assert steps_of_which_each_may_be_the_last(tmp_path, source) > 15
 
 
 def test_kills_one_after_the_other_end_all_the_same(tmp_path: Path) -> None:
