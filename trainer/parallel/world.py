@@ -32,6 +32,7 @@ from trainer.parallel.store_port import await_store
 from trainer.watch.beat import BEAT
 
 _POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
+_LONGEST_REASON_BYTES = 4096
 _T = TypeVar("_T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -132,21 +133,20 @@ class World:
         threads = futures.ThreadPoolExecutor(1, "main-work")
         future = threads.submit(work) if self.is_main else None
         ended = failed = fatal = 0.0
+        error: BaseException | None = None
         while not ended:
-            error = None
             if future is not None and not futures.wait([future], _POLL_SECONDS).not_done:
                 ended, error = 1.0, future.exception()
             ended, failed, fatal = self.sum(
                 [ended, float(error is not None), float(isinstance(error, FatalError))]
             )
         threads.shutdown()
-        if future is not None:
-            return future.result()
-        if failed:
-            raise (FatalError if fatal else RetryableError)(
-                "rank 0 could not go on: see its reason"
-            )
-        return None
+        if failed:  # each rank may be the one whose reason is shown as that of its node
+            reason = self.gather_text(str(error or ""), _LONGEST_REASON_BYTES)[0]
+            if error is not None:
+                raise error
+            raise (FatalError if fatal else RetryableError)(reason)
+        return future.result() if future is not None else None
 
     @_tells
     def sum(self, values: Sequence[float]) -> list[float]:

@@ -322,6 +322,17 @@ def test_mirror_without_checkpoints_changes_nothing(lab: Lab) -> None:
     assert names(run) == before
 
 
+def test_all_ranks_say_why_rank_0_ends_the_run(lab: Lab) -> None:
+    """Whichever reports first, its words are those of the node, and what `status` shows."""
+    run = trained(lab)
+    damage_all(run)
+    lab.train(longer(lab), 2, expect=ExitCode.FATAL)
+    for rank in range(2):
+        log = lab.rank_log(run, rank).read_text()
+        assert "has checkpoints in" in log
+        assert "set checkpoint.start_over to true" in log
+
+
 def test_mirror_replaces_checkpoints_that_are_damaged(lab: Lab) -> None:
     mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
     run = trained(lab, **mirror)
