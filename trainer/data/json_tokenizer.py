@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,11 @@ class JsonTokenizer:
     @property
     def vocab_size(self) -> int:
         """Number of different tokens: the largest number in the vocabulary and one."""
+        return self._vocab_size
+
+    @cached_property
+    def _vocab_size(self) -> int:
+        """Kept: `encode` needs it for each document, and a large vocabulary takes long to list."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
 
     @property

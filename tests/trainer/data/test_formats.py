@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from trainer.config import RunConfig
 from trainer.data import batches
 from trainer.data.dataset import Dataset, open_dataset
+from trainer.data.json_tokenizer import JsonTokenizer
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import FatalError
 
@@ -192,6 +193,27 @@ def test_any_tokenizer_json_can_be_used(tmp_path: Path, tokenizer_file: Path) ->
     # The data set keeps its own copy, so that it does not depend on the file.
     tokenizer_file.write_text("{}")
     assert open_dataset(tmp_path / "data/datasets/d").tokenizer.encode("word").tolist()
+
+
+def test_the_vocabulary_is_listed_once(tokenizer_file: Path) -> None:
+    """The list of 128,000 tokens takes a third of a second, and was made for each document."""
+    lists = list[bool]()
+
+    class Library:
+        """Hands all on, and notes each list of the vocabulary."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(library, name)
+
+        def get_vocab(self, with_added_tokens: bool) -> dict[str, int]:
+            lists.append(with_added_tokens)
+            return library.get_vocab(with_added_tokens)
+
+    library = Tokenizer.from_file(str(tokenizer_file))
+    tokenizer = JsonTokenizer(tokenizer_file, "", END, Library())
+    for _ in range(3):
+        assert len(tokenizer.encode("says: word word")) == 3
+    assert lists == [True]
 
 
 def test_a_tokenizer_that_cannot_be_used_is_named(tmp_path: Path, tokenizer_file: Path) -> None:
