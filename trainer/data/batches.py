@@ -7,6 +7,7 @@ its result does not differ.
 
 from __future__ import annotations
 
+import errno
 import gzip
 import re
 import zlib
@@ -19,9 +20,11 @@ import numpy as np
 
 from trainer.data.sources import Source
 from trainer.data.tables import open_zstd, table_texts
-from trainer.launch.exit_codes import FatalError
+from trainer.launch.exit_codes import FatalError, RetryableError
 
 BATCH_BYTES = 2**20
+FAILS_FOR_A_WHILE = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
+"""So a storage answers that may be there again later."""
 _LONGEST_DOCUMENT_BYTES = 2**26
 # A place where every usual tokenizer begins a new word: a newline alone between two characters that
 # are no space. So the tokens of the parts are those of the whole. In UTF-8, the bytes left out are
@@ -71,6 +74,7 @@ def read_batches(
 
     Raises:
         FatalError: the file cannot be read or is not what it should be; the message names it.
+        RetryableError: the storage fails, perhaps for a while.
     """
     try:
         if source.format == "text":
@@ -82,7 +86,9 @@ def read_batches(
         else:
             yield from _rows(source, place, text_field)
     except (OSError, EOFError, zlib.error) as error:
-        raise FatalError(f"{source.path}: cannot be read: {error}") from error
+        fails_for_a_while = isinstance(error, OSError) and error.errno in FAILS_FOR_A_WHILE
+        kind = RetryableError if fails_for_a_while else FatalError
+        raise kind(f"{source.path}: cannot be read: {error}") from error
 
 
 def open_text(path: Path) -> IO[bytes]:

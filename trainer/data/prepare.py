@@ -20,7 +20,7 @@ import numpy as np
 
 from trainer.checkpoint.durable import fsync_directory, fsync_file, sha256_of, write_json
 from trainer.config import DatasetConfig, RunConfig, SourceUrl
-from trainer.data.batches import Batch, Place, read_batches
+from trainer.data.batches import FAILS_FOR_A_WHILE, Batch, Place, read_batches
 from trainer.data.dataset import META_FILE, read_meta
 from trainer.data.download import check_content, download, sha256_of_file
 from trainer.data.encode import Encoded, Encoder, characters_of
@@ -38,7 +38,7 @@ from trainer.data.work_folder import (
     remove_leftovers,
     work_folder,
 )
-from trainer.launch.exit_codes import FatalError
+from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.cores import available_cores
 from trainer.run_folder import TOKENIZER_FILE
 
@@ -64,8 +64,8 @@ def prepare(
     Raises:
         FatalError: missing address or file (404 and other final answers), wrong size or checksum,
             content that is not what it should be, empty split, disk full.
-        RetryableError: the server could not be reached or broke off several times, or a worker
-            process was killed.
+        RetryableError: the server could not be reached or broke off several times, a worker
+            process was killed, or the storage fails.
     """
     directory, dataset = config.dataset_dir, config.dataset
     request = request_of(dataset)
@@ -87,7 +87,8 @@ def prepare(
                 _make(folder, dataset, request, workers, sleep)
             put_in_place(folder, directory)
     except OSError as error:
-        raise FatalError(f"dataset {dataset.name}: cannot write {directory}: {error}") from error
+        kind = RetryableError if error.errno in FAILS_FOR_A_WHILE else FatalError
+        raise kind(f"dataset {dataset.name}: cannot write {directory}: {error}") from error
 
 
 def _make(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -237,6 +238,42 @@ def test_a_source_that_changes_in_between_begins_again(
     fresh = config(tmp_path / "fresh", source)
     prepare(fresh)
     assert content(run) == content(fresh)
+
+
+def stale(*values: object, **more: object) -> NoReturn:
+    """As a client of NFS answers after its server has come back."""
+    raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+
+@pytest.mark.parametrize("act", ["cannot be read", "cannot write"])
+def test_storage_that_fails_for_a_while_costs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    """It ended the preparation for good, and after a read all that was done was thrown away."""
+    source = write_lines(tmp_path / "source.jsonl", 1200)
+    undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "second", source)
+    prepare(undisturbed)
+    real = stream.TokenStream.append
+
+    with monkeypatch.context() as away:
+
+        def append_and_lose_the_server(self: Any, *values: Any, **more: Any) -> None:
+            real(self, *values, **more)
+            if act == "cannot write":
+                away.setattr(os, "fsync", stale)
+            else:
+                away.setattr(batches, "skip_bytes", stale)
+                raise RetryableError("as if it were killed")
+
+        away.setattr(stream.TokenStream, "append", append_and_lose_the_server)
+        if act == "cannot be read":
+            with pytest.raises(RetryableError, match="as if it were killed"):
+                prepare(run, workers=1)
+        with pytest.raises(RetryableError, match=f"{act}.*Stale file handle"):
+            prepare(run, workers=1)
+    assert stream.read_progress(run.dataset_dir.with_name(".d.partial")).tokens > 0
+    prepare(run)
+    assert content(run) == content(undisturbed)
 
 
 def test_a_full_disk_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
