@@ -27,6 +27,7 @@ def ask_in_pod(
 
     Raises:
         TaskError: the program failed.
+        ApiError: these credentials may not run commands in the pod.
         UnreachableError: the connection was cut or refused.
     """
     path, command = pod_path(namespace, name_of(pod)), ["python3", "-c", program, *words]

@@ -45,6 +45,7 @@ class VolumePod:
         """Run the program; returns its exit status if the program chose it (40 to 49) or 0.
 
         Raises:
+            ApiError: these credentials may not run commands in the pod.
             UnreachableError: the connection was cut.
             TaskError: it failed, with its last words.
         """
@@ -63,6 +64,7 @@ class VolumePod:
         """The JSON object that the program prints; asked again where the connection is cut.
 
         Raises:
+            ApiError: these credentials may not run commands in the pod.
             TaskError: it failed, or the connection is cut again and again.
         """
         cuts = 0

@@ -45,7 +45,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
                 str(gpus_of(pod)),
                 failed="the pod could not be examined",
             )
-        except (TaskError, UnreachableError) as reason:
+        except (ApiError, TaskError, UnreachableError) as reason:
             unseen[name_of(pod)] = str(reason)
     volume, problem = _ask_volume(api, place)
     return Evidence(

@@ -19,12 +19,15 @@ import urllib3
 from kubernetes import client as official
 from kubernetes import config as official_config
 from kubernetes.stream import ws_client
-from websocket import WebSocket
+from websocket import WebSocket, WebSocketBadStatusException
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
-from infra.kube.errors import KubeconfigError
+from infra.kube.errors import ApiError, KubeconfigError
 from infra.kube.objects import Json, part, parts
+from infra.kube.say import shorten
+
+FORBIDDEN = 403
 
 
 class Client:
@@ -111,7 +114,12 @@ class Client:
         )
 
     def websocket(self, path: str, query: list[tuple[str, str]]) -> WebSocket:
-        """An open connection to a subresource such as `exec`."""
+        """An open connection to a subresource such as `exec`.
+
+        Raises:
+            ApiError: 403, these credentials may not have it.
+            WebSocketException, OSError: no answer, or one by which another try may help.
+        """
         # The official `create_websocket` does the same without a limit for the server's answer.
         url = ws_client.get_websocket_url(self._url(path), query)
         headers = self._authorised({"sec-websocket-protocol": "v4.channel.k8s.io"})
@@ -119,7 +127,10 @@ class Client:
         options: Any = {"header": lines, "timeout": ANSWER_SECONDS}
         options = ws_client.websocket_proxycare(options, self._configuration, url, headers)
         socket = WebSocket(sslopt=_tls_options(self._configuration))
-        socket.connect(url, **options)
+        try:
+            socket.connect(url, **options)
+        except WebSocketBadStatusException as refused:
+            raise _refusal(refused) from None
         return socket
 
     @property
@@ -132,6 +143,15 @@ class Client:
     def _authorised(self, headers: dict[str, str]) -> dict[str, str]:
         self._api.update_params_for_auth(headers, [], ["BearerToken"])
         return headers
+
+
+def _refusal(refused: WebSocketBadStatusException) -> ApiError | OSError:
+    """What the answer means; as an error of its library it would begin with headers of HTTP."""
+    answer = Answer(refused.status_code, "", (refused.resp_body or b"").decode(errors="replace"))
+    message = str(answer.body.get("message") or "")
+    if answer.status == FORBIDDEN and message:
+        return ApiError(answer.status, shorten(message))
+    return OSError(f"{answer.status} {message or refused.status_message}")
 
 
 def _tls_options(configuration: Any) -> dict[str, Any]:

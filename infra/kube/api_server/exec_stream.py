@@ -48,6 +48,7 @@ def execute(
         blocks: bytes for standard input; None: the command has none, and finds its end at once.
 
     Raises:
+        ApiError: 403, these credentials may not run commands in the pod.
         UnreachableError: the connection was cut or refused; the command may have done a part.
     """
     collected = bytearray()
@@ -78,6 +79,7 @@ def stream(
         How it ended; `stdout` is empty.
 
     Raises:
+        ApiError: as for `execute`.
         UnreachableError: as for `execute`, or the time is over.
     """
     query = [("container", container), *(("command", word) for word in command)]

@@ -11,12 +11,13 @@ import websocket
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.channels import read_frame, send_frame, wait_readable
-from infra.kube.errors import UnreachableError
+from infra.kube.errors import ApiError, UnreachableError
 
 DATA, ERROR = 0, 1  # channels of v4.channel.k8s.io, for the one port that is asked for
 BLOCK_BYTES = 64 << 10
 FRAME_SECONDS = 60.0  # a message that has begun is complete before that
 HERE = "127.0.0.1"  # nobody on the network gets in
+REFUSALS = (ApiError, OSError, ValueError, UnreachableError, websocket.WebSocketException)
 
 
 class _Server(socketserver.ThreadingTCPServer):
@@ -43,7 +44,7 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
 
     class Connection(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            with suppress(OSError, ValueError, UnreachableError, websocket.WebSocketException):
+            with suppress(*REFUSALS):
                 _copy(self.request, access, f"{pod_path}/portforward", pod_port)
 
     with _Server((HERE, local_port), Connection) as server:

@@ -34,6 +34,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
         here: file descriptor of a terminal, from which keys are read and to which is written.
 
     Raises:
+        ApiError: 403, these credentials may not run commands in the pod.
         UnreachableError: the connection was cut or refused; the terminal is as before.
     """
     query = [("container", container), *(("command", word) for word in command)]

@@ -1,0 +1,28 @@
+"""What `disttrain verify` gathers where these credentials may not do all of it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.verify import look
+from infra.kube.errors import ApiError
+from tests.cli.records import RECORD
+
+POD = {"metadata": {"name": "train-a"}, "spec": {}, "status": {"phase": "Running"}}
+
+
+def test_verify_without_the_right_to_exec_shows_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(403, "pods is forbidden")
+
+    monkeypatch.setattr(look, "find_record", lambda *_: RECORD)
+    monkeypatch.setattr(look, "see_run", lambda *_: (SimpleNamespace(state="training"), [POD]))
+    monkeypatch.setattr(look, "ask_in_pod", refuse)
+    monkeypatch.setattr(look, "ask_by_pod", refuse)
+    monkeypatch.setattr(look, "place_pod", lambda *_, **__: None)
+    monkeypatch.setattr(look, "_first_lines", lambda *_: "")
+    place: Any = SimpleNamespace(namespace="n", owner="o", run_path="/data/runs/a", world_size=1)
+    seen = look.gather(SimpleNamespace(), place)  # pyright: ignore[reportArgumentType]
+    assert seen.unseen == {"train-a": "pods is forbidden"}
+    assert "pods is forbidden" in seen.volume_problem

@@ -1,0 +1,59 @@
+"""What is said where the API server refuses `exec` or `portforward`: its own words, and at once.
+
+The server speaks TLS and refuses every websocket, as a real one does for want of a right.
+"""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.exec_stream import execute
+from infra.kube.errors import ApiError, UnreachableError
+from tests.tls_api import kubeconfig_of, tls_api
+
+FORBIDDEN = 'pods "a" is forbidden: User "ann" cannot create resource "pods/exec"'
+
+
+class Refuses(BaseHTTPRequestHandler):
+    """The pod `a` is forbidden, and `b` is not there; a proxy on the way lets nobody to `c`."""
+
+    def do_GET(self) -> None:
+        status, message = (404, 'pods "b" not found') if "/b/" in self.path else (403, FORBIDDEN)
+        body = json.dumps({"kind": "Status", "message": message, "code": status}).encode()
+        content = b"<html>" if "/c/" in self.path else body
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    with tls_api(tmp_path, Refuses) as gate:
+        yield Api(Access(json.dumps(kubeconfig_of(gate, tmp_path))))
+
+
+def test_missing_right_to_exec_is_said_in_the_words_of_the_server(api: Api) -> None:
+    """It was tried again nine times, and then `the pod does not answer: Handshake status 403 ...`
+    with headers of HTTP, which left no room for the reason."""
+    with pytest.raises(ApiError) as refused:
+        execute(api, "/api/v1/namespaces/n/pods/a", "task", ["true"])
+    assert (refused.value.status, str(refused.value)) == (403, FORBIDDEN)
+
+
+def test_pod_that_is_gone_may_come_again(api: Api) -> None:
+    with pytest.raises(UnreachableError, match=r'^404 pods "b" not found$'):
+        execute(api, "/api/v1/namespaces/n/pods/b", "task", ["true"])
+
+
+def test_refusal_by_a_proxy_may_end(api: Api) -> None:
+    with pytest.raises(UnreachableError, match=r"^403 Forbidden$"):
+        execute(api, "/api/v1/namespaces/n/pods/c", "task", ["true"])
