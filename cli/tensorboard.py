@@ -11,7 +11,7 @@ from cli.place_pod import place_pod
 from cli.port_option import add_port, check_port, port_to_have
 from cli.stack_outputs import VolumePlace, volume_place
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.port_forward import HERE, forwarded
+from infra.kube.api_server.port_forward import HERE, check_right, forwarded
 from infra.kube.errors import TaskError
 from infra.kube.files.task_pod import TaskPod, running
 from infra.kube.objects import part
@@ -58,6 +58,7 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
     """Start the pod, forward the port, and wait until this program is ended."""
     with ExitStack() as stack:
         path = stack.enter_context(running(api, board_pod(place), quiet=True))
+        check_right(api, path, PORT)
         with port_to_have(local_port):
             port = stack.enter_context(forwarded(place.access, path, PORT, local_port))
         address = f"http://{HERE}:{port}/"

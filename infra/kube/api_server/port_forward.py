@@ -57,6 +57,16 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
             thread.join()
 
 
+def check_right(api: Api, pod_path: str, pod_port: int) -> None:
+    """Open a connection to the pod and close it: `forwarded` can say to nobody why it has none.
+
+    Raises:
+        ApiError: these credentials may not reach ports of the pod.
+    """
+    with suppress(OSError, websocket.WebSocketException):  # such a one may come later
+        api.websocket(f"{pod_path}/portforward", [("ports", str(pod_port))]).shutdown()
+
+
 def _copy(here: socket.socket, access: Access, path: str, pod_port: int) -> None:
     """Copy both ways until one side ends; HTTP's clients close when they have their answer."""
     there = Api(access).websocket(path, [("ports", str(pod_port))])
