@@ -3,6 +3,7 @@
 What was not seen is said and never guessed.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,6 +19,7 @@ from infra.kube.record import Record
 from infra.kube.runs.busy import COMING_UP_SECONDS
 from infra.kube.runs.gone import AGAIN, gone_words
 from infra.kube.workload import GIVEN_UP, Workload, is_suspended, true_condition
+from infra.names import GPU_RESOURCE
 
 STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
 QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
@@ -25,6 +27,7 @@ QUIET_SECONDS = 5.0  # the least, as clocks that differ by a moment are not corr
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
 UNDER_WAY = "its `pulumi up` is under way"  # of a run that has no workload yet
+GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
 NOT_READ = "./disttrain status of its stack reads it on the volume"
 
 
@@ -328,5 +331,8 @@ def gpus_of(pod: Json) -> int:
 
 
 def _gpus(resources: Json) -> int:
-    """How many of NVIDIA's resources: whole GPUs and slices of MIG."""
-    return sum(int(n) for name, n in resources.items() if str(name).startswith("nvidia.com/"))
+    """How many GPUs: whole ones, shared ones and slices of MIG.
+
+    Other devices have names of NVIDIA's too, such as the network cards of its Network Operator.
+    """
+    return sum(int(count) for name, count in resources.items() if GPUS.match(str(name)))

@@ -426,6 +426,17 @@ def test_gpus_are_counted_where_pods_hold_them() -> None:
     assert judge_platform([node("a")], [gpu_pod("Running", "a", 4)]).gpus_idle == {}
 
 
+def test_only_gpus_are_counted_as_gpus() -> None:
+    """NVIDIA's Network Operator offers network cards, and HAMi memory of GPUs, by NVIDIA's name."""
+    others = {"nvidia.com/hostdev": "8", "nvidia.com/gpumem": "81920", "rdma/hca": "8"}
+    gpus = {"nvidia.com/gpu": "2", "nvidia.com/gpu.shared": "4", "nvidia.com/mig-1g.10gb": "7"}
+    offers = {**node("a"), "status": {"allocatable": {**others, **gpus}}}
+    pod = gpu_pod("Running", "a", 2)
+    pod["spec"]["containers"][0]["resources"]["limits"].update(others)
+    found = judge_platform([offers], [pod])
+    assert (found.gpus, found.gpus_used) == (13, 2)
+
+
 def test_what_may_not_be_read_is_not_counted() -> None:
     assert judge_platform(None, None, "nodes is forbidden").nodes is None
     assert judge_platform([node("a")], None, "pods is forbidden").gpus_used is None
