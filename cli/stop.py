@@ -10,7 +10,7 @@ from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api_server.api import Api
-from infra.kube.objects import name_of, part
+from infra.kube.objects import container_of, name_of, part
 from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.record import Record
 from infra.kube.runs.steer import find_record, note_saved_step, stop
@@ -77,6 +77,7 @@ class LastLines:
         self._text = bytearray()
         self._access = api.access
         self._path = pod_path(record.namespace, name_of(running[0])) if running else ""
+        self._container = container_of(running[0]) if running else ""
         self._is_followed = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
         self._thread.start()
@@ -102,7 +103,8 @@ class LastLines:
         if not self._path:
             return
         api, end = Api(self._access), time.monotonic() + AWAY_SECONDS
-        query = {"follow": "true", "tailLines": str(LINES), "timestamps": "true"}
+        query = {"container": self._container, "follow": "true", "tailLines": str(LINES)}
+        query["timestamps"] = "true"
         # Without these lines the answer is that nothing was seen, and the run is stopped anyway.
         while time.monotonic() < end:
             try:

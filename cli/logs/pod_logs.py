@@ -12,7 +12,7 @@ from cli.stack_outputs import RunPlace
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.objects import Json, annotation, label, name_of, part, parts
+from infra.kube.objects import Json, annotation, container_of, label, name_of, part, parts
 from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.runs.making_place import ENDED
 
@@ -80,7 +80,7 @@ class PodLogs:
 
     def _read(self, pod: Json, query: dict[str, str]) -> list[Line]:
         try:
-            text = self._api.text(self._path(pod), {"timestamps": "true", **query})
+            text = self._api.text(self._path(pod), {**_whole(pod), **query})
         except (ApiError, UnreachableError) as reason:  # such as of a node that is lost
             if query["previous"] == "false":  # the one before is often removed
                 self.problems.append(f"the log of pod {name_of(pod)}: {reason}")
@@ -126,7 +126,7 @@ class PodLogs:
 
         api, position = Api(self._place.access), self._position(pod)
         position.begin()
-        query = {"timestamps": "true", "follow": "true"}
+        query = {**_whole(pod), "follow": "true"}
         if position.last:
             query["sinceTime"] = api_time(position.at)
         try:
@@ -212,6 +212,11 @@ def started_at(pod: Json) -> float:
     """When the pod came to its node, as time.time() has it; 0.0 where it is not known. Pure."""
     text = str(part(pod, "status").get("startTime") or "")
     return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _whole(pod: Json) -> dict[str, str]:
+    """The query for the lines of the container that trains; a cluster may add others to pods."""
+    return {"container": container_of(pod), "timestamps": "true"}
 
 
 def _containers(pod: Json) -> list[Json]:

@@ -14,7 +14,7 @@ from cli.verify import pod_probe, run_probe
 from cli.verify.evidence import Evidence
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.paths import log_path, pod_path
 from infra.kube.runs.steer import find_record
 
@@ -79,7 +79,7 @@ def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
 
 
 def _first_lines(api: Api, place: RunPlace, pod: Json) -> str:
-    query = {"limitBytes": str(FIRST_BYTES)}
+    query = {"container": container_of(pod), "limitBytes": str(FIRST_BYTES)}
     try:
         return api.text(log_path(pod_path(place.namespace, name_of(pod))), query)
     except (ApiError, UnreachableError):

@@ -13,7 +13,11 @@ from cli.status.progress import Progress
 from tests.cli.records import RECORD
 from tests.cli.status.trainer_lines import START, STEPS
 
-POD = {"metadata": {"name": "train-singlepod-abc"}, "status": {"phase": "Running"}}
+POD = {
+    "metadata": {"name": "train-singlepod-abc"},
+    "spec": {"containers": [{"name": "trainer"}, {"name": "istio-proxy"}]},
+    "status": {"phase": "Running"},
+}
 
 
 class SlowLog:
@@ -27,8 +31,10 @@ class SlowLog:
     def list(self, *_: object) -> list[dict[str, Any]]:
         return [POD]
 
-    def stream(self, *_: object) -> SimpleNamespace:
+    def stream(self, _: str, query: dict[str, str]) -> SimpleNamespace:
         time.sleep(0.3)
+        if query.get("container") != "trainer":  # a pod with two has to be asked for one of them
+            return SimpleNamespace(status=400)
         return SimpleNamespace(status=404 if self.is_gone else 200, stream=self._blocks)
 
     def _blocks(self, _: int) -> Iterator[bytes]:

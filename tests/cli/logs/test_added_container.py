@@ -1,0 +1,62 @@
+"""A cluster may add containers to each pod, such as the proxy of a service mesh.
+
+The API server then gives no log of a pod without the name of a container.
+"""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli.logs import pod_logs
+from cli.logs.pod_logs import PodLogs
+from cli.verify.look import _first_lines  # pyright: ignore[reportPrivateUsage]
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+POD: Json = {
+    "metadata": {"name": "train-a", "uid": "1"},
+    "spec": {"containers": [{"name": "trainer"}, {"name": "istio-proxy"}]},
+    "status": {"phase": "Running"},
+}
+PLACE: Any = SimpleNamespace(namespace="n", owner="o", access=None)
+
+
+def refuse_without(query: Mapping[str, str]) -> None:
+    if query.get("container") != "trainer":
+        raise ApiError(400, "a container name must be specified for pod train-a")
+
+
+class Cluster(ApiServer):
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> str:
+        refuse_without(query)
+        return "2026-11-22T09:00:00.1Z step 1\n"
+
+
+def test_lines_of_the_trainer_are_read() -> None:
+    logs = PodLogs(api_of(Cluster()), PLACE)
+    lines = logs.there([POD], 0.0, lambda _: 0.0)
+    assert [line.text for line in lines] == ["step 1"]
+    assert logs.problems == []
+
+
+def test_lines_of_the_trainer_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+
+    def stream(_: Api, __: str, query: dict[str, str]) -> SimpleNamespace:
+        asked.append(query.get("container", ""))
+        return SimpleNamespace(stream=lambda _: iter([b"2026-11-22T09:00:00.1Z step 1\n"]))
+
+    monkeypatch.setattr(pod_logs.Api, "stream", stream)
+    logs = PodLogs(api_of(Cluster()), PLACE)
+    logs.follow([POD])
+    for thread in logs._threads.values():  # pyright: ignore[reportPrivateUsage]
+        thread.join(60)
+    assert [line.text for line in logs.take()] == ["step 1"]
+    assert asked == ["trainer"]
+
+
+def test_verify_reads_what_the_trainer_says() -> None:
+    assert "step 1" in _first_lines(api_of(Cluster()), PLACE, POD)
