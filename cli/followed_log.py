@@ -4,7 +4,8 @@ import math
 import time
 from collections.abc import Iterator
 
-from infra.kube.api_server.api import Api
+from infra.kube.api_server.answer import Answer
+from infra.kube.api_server.api import NOT_NOW, Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.paths import log_path
 from infra.kube.say import shorten
@@ -13,12 +14,13 @@ AWAY_SECONDS = 60.0  # so long the API server may be away while the pod writes
 BLOCK_BYTES = 65536
 
 
-def followed_log(api: Api, path: str) -> Iterator[bytes]:
+def followed_log(api: Api, path: str, container: str) -> Iterator[bytes]:
     """Yield what the pod prints as it comes, each byte once, until the pod has ended.
 
     Args:
         api: the cluster.
         path: of the pod.
+        container: of the pod; a cluster may add others.
 
     Raises:
         ApiError: the API server has no such log any more.
@@ -30,7 +32,7 @@ def followed_log(api: Api, path: str) -> Iterator[bytes]:
     while True:
         passed = 0
         try:
-            for block in _blocks(api, path):
+            for block in _blocks(api, path, container):
                 end = math.inf
                 new = block[max(0, known - passed) :]
                 passed += len(block)
@@ -38,7 +40,7 @@ def followed_log(api: Api, path: str) -> Iterator[bytes]:
                     known = passed
                     yield new
             return
-        except HTTPError as error:
+        except (HTTPError, UnreachableError) as error:
             end = min(end, time.monotonic() + AWAY_SECONDS)
             if time.monotonic() >= end:
                 reason = shorten(str(error), 300)
@@ -46,12 +48,16 @@ def followed_log(api: Api, path: str) -> Iterator[bytes]:
         time.sleep(1)
 
 
-def _blocks(api: Api, path: str) -> Iterator[bytes]:
-    """The log from its begin, over one connection. Raises HTTPError, ApiError."""
-    response = api.stream(log_path(path), {"follow": "true"})
+def _blocks(api: Api, path: str, container: str) -> Iterator[bytes]:
+    """The log from its begin, over one connection. Raises HTTPError, ApiError, UnreachableError."""
+    response = api.stream(log_path(path), {"container": container, "follow": "true"})
     try:
         if response.status >= 300:
-            raise ApiError(response.status, shorten(response.data.decode(errors="replace"), 300))
+            answer = Answer(response.status, "", response.data.decode(errors="replace"))
+            text = shorten(str(answer.body.get("message") or answer.text), 300)
+            if answer.status in NOT_NOW:
+                raise UnreachableError(f"{answer.status} {text}")
+            raise ApiError(answer.status, text)
         yield from response.stream(BLOCK_BYTES)
     finally:
         response.close()

@@ -16,6 +16,7 @@ from infra.kube.files.task_pod import running
 from infra.kube.objects import part, parts
 from infra.kube.pods.report import FATAL_EXIT_CODE
 
+TASK = "sample"
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
@@ -85,7 +86,7 @@ def sample(api: Api, place: RunPlace | VolumePlace, run_path: str, options: Sequ
     bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
     pod = place_pod(
         place,
-        "sample",
+        TASK,
         ("python", "-m", "trainer", "sample", "--run-dir", run_path, *options),
         deadline_seconds=LIMIT_SECONDS,
         environment={"HOME": "/tmp", **bpe},
@@ -104,7 +105,7 @@ def show_log(api: Api, path: str) -> None:
         BrokenPipeError: nobody reads the standard output any more.
         ApiError, UnreachableError: the log cannot be read to its end.
     """
-    for block in followed_log(api, path):
+    for block in followed_log(api, path, TASK):
         sys.stdout.buffer.write(block)
         sys.stdout.buffer.flush()
 

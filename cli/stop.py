@@ -9,7 +9,7 @@ from cli.followed_log import AWAY_SECONDS
 from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
-from infra.kube.api_server.api import Api
+from infra.kube.api_server.api import NOT_NOW, Api
 from infra.kube.objects import container_of, name_of, part
 from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.record import Record
@@ -109,6 +109,9 @@ class LastLines:
         while time.monotonic() < end:
             try:
                 response = api.stream(log_path(self._path), query)
+                if response.status in NOT_NOW:
+                    response.close()
+                    raise OSError
                 self._is_followed.set()
                 if response.status >= 300:  # the pod is gone
                     return

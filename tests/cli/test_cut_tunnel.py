@@ -90,7 +90,8 @@ class Pod:
         if self.has_ended:
             ended = {"state": {"terminated": {"exitCode": 0}}}
             status = {"phase": "Succeeded", "containerStatuses": [ended]}
-        return {"metadata": {"name": "pod-a", "uid": "1"}, "status": status}
+        spec = {"containers": [{"name": "trainer"}]}
+        return {"metadata": {"name": "pod-a", "uid": "1"}, "spec": spec, "status": status}
 
 
 class ApiServer(BaseHTTPRequestHandler):
