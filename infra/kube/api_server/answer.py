@@ -27,3 +27,12 @@ class Answer:
         except ValueError:
             return {}
         return cast(Json, parsed) if isinstance(parsed, dict) else {}
+
+    @property
+    def is_json(self) -> bool:
+        """Whether it is JSON: no page of HTML, and not cut off in its middle."""
+        try:
+            json.loads(self.text)
+        except ValueError:
+            return False
+        return True

@@ -215,7 +215,14 @@ class Api:
         end, told = time.monotonic() + self.patience_seconds, False
         while True:
             try:
-                return self._once(method, path, body, query or {}, content_type).body
+                answer = self._once(method, path, body, query or {}, content_type)
+                found = answer.body
+                if not found and not answer.is_json:  # asked last, as lists may be long
+                    raise UnreachableError(
+                        f"the answer to {method} {path} is no JSON but "
+                        f"{shorten(answer.text, 80) or 'empty'}: a proxy may have sent it"
+                    )
+                return found
             except UnreachableError as reason:
                 if time.monotonic() >= end:
                     raise
