@@ -13,6 +13,7 @@ from cli.status.look import see_run
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import LIMIT_SECONDS, stream
 from infra.kube.api_server.terminal import interact
+from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.paths import pod_path
 from infra.kube.runs.steer import find_record
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     place = run_place(arguments.stack)
     api = Api(place.access)
-    found = rank_place(find_ranks(api, place), arguments.rank)
+    found = rank_place(find_ranks(api, place, arguments.rank), arguments.rank)
     command = ["python3", "-c", PROGRAM, "beside", str(found.pid), *words]
     path = pod_path(place.namespace, found.pod)
     if has_terminal:
@@ -92,18 +93,33 @@ def pass_on(block: memoryview) -> None:
     sys.stdout.buffer.flush()
 
 
-def find_ranks(api: Api, place: RunPlace) -> dict[int, RankPlace]:
-    """All ranks that run, as the pods' own processes say.
+def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int, RankPlace]:
+    """The ranks that run, as the pods' own processes say.
+
+    A pod that cannot be asked, as on a lost machine, matters only where the rank may be there.
+
+    Args:
+        api: the cluster.
+        place: of the run.
+        wanted: where this rank is found, no further pod is asked; None: all are wanted.
 
     Raises:
         TaskError: there is no such run, or a pod cannot be asked.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     _, pods = see_run(api, find_record(api, place.namespace, place.owner))
-    found = dict[int, RankPlace]()
+    found, problem = dict[int, RankPlace](), None
     for pod in pods:
-        if part(pod, "status").get("phase") == "Running":
+        if part(pod, "status").get("phase") != "Running":
+            continue
+        try:
             found |= _ranks_of(api, place.namespace, pod)
+        except (ApiError, TaskError, UnreachableError) as reason:
+            problem = problem or reason
+        if wanted in found:
+            return found
+    if problem:
+        raise problem
     return found
 
 
