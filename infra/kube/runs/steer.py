@@ -119,6 +119,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         return f"{record.workload} has ended already ({over})"
     if not is_stopped(api, record.namespace, item, record.suspend):
         return f"{record.workload} is not stopped"
+    name = record.stack.rpartition("/")[2]
     fields = {
         "workload": record.workload.to_json(),
         "revision": record.revision,
@@ -134,7 +135,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         "wait_timeout_seconds": wait_seconds,
         "platform_stack": record.stack,
         "queue": label(item, QUEUE_LABEL),
-        "other_choice": "./disttrain resume --when-busy wait (or replace)",
+        "other_choice": f"./disttrain resume --stack {name} --when-busy wait (or replace)",
     }
     job = Job(api.access, record.namespace, record.owner, record.stack, fields)
     hand_over.create(job, api)
