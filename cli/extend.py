@@ -45,8 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
     if status := _run(to_update):
         back = shlex.join(commands(before, stack, file, yes=False)[0])
         print(
-            f"error: the run was not made longer, but the setting {SETTING} is {arguments.steps} "
-            f"now, and the next `pulumi up` uses it. To go back: {back}",
+            f"error: `pulumi up` has not ended well, and the setting {SETTING} is "
+            f"{arguments.steps} now: the next `pulumi up` uses it, and so may the run already, as "
+            f"./disttrain status shows. To go back: {back}",
             file=sys.stderr,
         )
         return status

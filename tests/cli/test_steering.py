@@ -82,6 +82,7 @@ def test_extend_that_was_declined_names_the_setting_that_stays(
     out, err = capfd.readouterr()
     assert "did config set --path disttrain:run.train.max_steps 8000 --stack dev" in out
     assert "run.train.max_steps is 8000 now" in err
+    assert "was not made longer" not in err  # an `up` that fails at its end has made it longer
     back = "To go back: pulumi config set --path disttrain:run.train.max_steps 4000 --stack dev"
     assert back in err
 
