@@ -2,10 +2,12 @@
 
 import argparse
 import importlib
+import io
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from cli.endings import BROKEN_PIPE, close_output
 from cli.report import COULD_NOT_CHECK
@@ -144,6 +146,9 @@ def main(words: Sequence[str]) -> int:
 
     A command raises ValueError for what its user can mend, and lets the cluster's errors through.
     """
+    # A sign that the terminal's encoding lacks is shown by its escape, and is no error.
+    if getattr(sys.stdout, "errors", "") == "strict":
+        cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     try:
         try:
             return _answer(words)

@@ -130,3 +130,25 @@ def test_command_takes_nothing_from_the_folder_where_it_is_typed(tmp_path: Path)
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "list, compare or delete the runs" in done.stdout
+
+
+def test_sign_that_the_terminal_lacks_is_shown_by_its_escape() -> None:
+    """Names and last words are of others; a terminal with another encoding ended the command."""
+    code = """
+import sys
+from cli import __main__ as program
+from types import SimpleNamespace
+sys.modules["shows"] = SimpleNamespace(
+    add_arguments=lambda _: None, run=lambda _: print("it said \u2717") or 0
+)
+program.COMMANDS = {"show": program.Command("shows", "shows", "show")}
+sys.exit(program.main(["show"]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=PROJECT,
+        env={**os.environ, "PYTHONIOENCODING": "iso-8859-1"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"it said \\u2717\n", b"")
