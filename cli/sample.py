@@ -19,6 +19,7 @@ from infra.kube.pods.report import FATAL_EXIT_CODE
 TASK = "sample"
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30
+OWN_END = "Error"  # Kubernetes' reason for a container that has ended by itself, but not with 0
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
 
@@ -111,15 +112,30 @@ def show_log(api: Api, path: str) -> None:
 
 
 def exit_code(api: Api, path: str) -> int:
-    """The exit code of the pod's container, once it is known; 1 where the pod was lost."""
+    """The exit code of the pod's container, once it is known; 1 where the pod was lost.
+
+    Also says what ended it from outside, of which its own lines can say nothing.
+    """
     end = time.monotonic() + STATUS_SECONDS  # the log ends a moment before the status says so
+    words = "its end was not seen"
     while time.monotonic() < end:
         item = api.get(path)
         if item is None:
+            words = "somebody has deleted it"
             break
-        for status in parts(part(item, "status"), "containerStatuses"):
-            ended = part(status, "state", "terminated")
+        status = part(item, "status")
+        for container in parts(status, "containerStatuses"):
+            ended = part(container, "state", "terminated")
             if ended:
-                return int(ended.get("exitCode", 1))
+                reason = str(status.get("reason") or ended.get("reason") or OWN_END)
+                code = int(ended.get("exitCode", 1))
+                if code and reason != OWN_END:
+                    _tell_end(": ".join(filter(None, (reason, str(status.get("message") or "")))))
+                return code
         time.sleep(0.5)
+    _tell_end(words)
     return 1
+
+
+def _tell_end(why: str) -> None:
+    print(f"the pod has not come to its end: {why}", file=sys.stderr, flush=True)
