@@ -39,7 +39,7 @@ def ask_in_pod(
 
 
 def ask_by_pod(
-    api: Api, pod: TaskPod, *, failed: str, start_seconds: float = START_SECONDS
+    api: Api, pod: TaskPod, *, failed: str, start_seconds: float = START_SECONDS, name: str = ""
 ) -> tuple[dict[str, Any], str]:
     """Run a pod to its end.
 
@@ -48,6 +48,7 @@ def ask_by_pod(
         pod: what it is made of.
         failed: what to say before the pod's last words.
         start_seconds: how long it may take to start.
+        name: of the pod, if the caller has to know it; empty: a new one.
 
     Returns:
         The answer and an empty text; or nothing, and why the pod gave none.
@@ -56,7 +57,7 @@ def ask_by_pod(
         TaskError: it does not start.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
-    with running(api, pod, quiet=True, start_seconds=start_seconds) as path:
+    with running(api, pod, quiet=True, start_seconds=start_seconds, name=name) as path:
         text = b"".join(followed_log(api, path, pod.task)).decode(errors="replace").strip()
     last = text.rpartition("\n")[2]
     if not last.startswith("{"):

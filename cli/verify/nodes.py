@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import StringIO
@@ -19,9 +19,9 @@ from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.files.task_pod import TaskPod
+from infra.kube.files.task_pod import TaskPod, name_for
 from infra.kube.objects import Json, is_true, name_of, part
-from infra.kube.paths import NODES
+from infra.kube.paths import NODES, pod_path
 from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
 
 MOST_AT_ONCE = 8
@@ -108,8 +108,23 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
     if not found:
         said = f"no node has the labels {dict(selector)}"
         return [result("nodes", "error", said, "change nodeSelector, or label a node")]
+    pods = [smoke_pod(place, node) for node in found]
+    names = [name_for(pod) for pod in pods]
     with redirect_stdout(StringIO()), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
-        return list(threads.map(partial(_test, place), found))
+        try:
+            return list(threads.map(partial(_test, place), found, pods, names))
+        except SystemExit:  # Ctrl-C: the threads wait for their pods, which have all free GPUs
+            threads.shutdown(wait=False, cancel_futures=True)
+            _remove(place, names)
+            raise
+
+
+def _remove(place: VolumePlace, names: Iterable[str]) -> None:
+    """Remove these pods; each thread then ends too. Those that are not there are left out."""
+    api = Api(place.access, patience_seconds=0)
+    for name in names:
+        with suppress(ApiError, UnreachableError):  # its thread removes it once it has ended
+            api.delete(pod_path(place.namespace, name), {"gracePeriodSeconds": 1})
 
 
 def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
@@ -128,14 +143,14 @@ def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
     return replace(pod, placement=placement, gpus=node.gpus)
 
 
-def _test(place: VolumePlace, node: NodeToTest) -> Result:
+def _test(place: VolumePlace, node: NodeToTest, pod: TaskPod, name: str) -> Result:
     id = f"node {node.name}"
     if node.problem:
         return result(id, "error" if node.is_fault else "not checked", node.problem)
     api = Api(place.access)  # of this thread
     try:
         probe, problem = ask_by_pod(
-            api, smoke_pod(place, node), failed="the pod has failed", start_seconds=START_SECONDS
+            api, pod, failed="the pod has failed", start_seconds=START_SECONDS, name=name
         )
     except (ApiError, TaskError, UnreachableError) as reason:
         return result(id, "error", f"no pod could run there: {reason}", DOCTOR)

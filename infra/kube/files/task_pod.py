@@ -93,9 +93,18 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
     }
 
 
+def name_for(pod: TaskPod) -> str:
+    """A name that no other pod has."""
+    return f"disttrain-{pod.task}-{names.short(pod.owner)}-{uuid.uuid4().hex[:5]}"
+
+
 @contextmanager
 def running(
-    api: Api, pod: TaskPod, quiet: bool = False, start_seconds: float = START_SECONDS
+    api: Api,
+    pod: TaskPod,
+    quiet: bool = False,
+    start_seconds: float = START_SECONDS,
+    name: str = "",
 ) -> Iterator[str]:
     """Start the pod and yield its path when it runs or has ended; delete it whatever happens.
 
@@ -104,11 +113,12 @@ def running(
         pod: what it is made of.
         quiet: say nothing where it could not be removed.
         start_seconds: how long it may take to start.
+        name: what `name_for` has given, if somebody else has to know it; empty: a new one.
 
     Raises:
         TaskError: it does not start; with its own words.
     """
-    name = f"disttrain-{pod.task}-{names.short(pod.owner)}-{uuid.uuid4().hex[:5]}"
+    name = name or name_for(pod)
     collection = PODS.format(pod.namespace)
     path = f"{collection}/{name}"
     try:

@@ -1,14 +1,16 @@
 """Which nodes get a smoke test, the pod of it, and what its answer means."""
 
+import threading
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cli.stack_outputs import VolumePlace
-from cli.verify.nodes import NodeToTest, judge_node, nodes_to_test, smoke_pod
+from cli.verify import nodes
+from cli.verify.nodes import NodeToTest, check_nodes, judge_node, nodes_to_test, smoke_pod
 from infra.kube.api_server.access import Access
-from infra.kube.files.task_pod import pod_manifest
+from infra.kube.files.task_pod import TaskPod, pod_manifest
 
 GPU = {"name": "H100", "capability": "9.0", "busy_percent": 0, "memory_mib": 0}
 GOOD: dict[str, Any] = {
@@ -51,14 +53,14 @@ def pod(where: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
 
 def test_only_free_gpus_of_matching_nodes_are_asked_for() -> None:
     """A pod that has ended holds none; a smoke test never takes what a training has."""
-    nodes = [
+    there = [
         node("a", 8, labels={"pool": "gpu"}),
         node("b", 2, labels={"pool": "gpu"}),
         node("c", 2, labels={"pool": "cpu"}),
         node("d", labels={"pool": "gpu"}),
     ]
     pods = [pod("a", 6), pod("a", 2, "Succeeded"), pod("b", 2)]
-    found = nodes_to_test(nodes, pods, {"pool": "gpu"})
+    found = nodes_to_test(there, pods, {"pool": "gpu"})
     assert [(entry.name, entry.gpus) for entry in found] == [("a", 2), ("b", 0), ("d", 0)]
     assert "its 2 GPUs are in use" in found[1].problem
     assert not found[1].is_fault
@@ -109,3 +111,33 @@ def test_smoke_pod_stands_on_its_node_with_its_gpus() -> None:
     assert made["nodeSelector"] == {"kubernetes.io/hostname": "a"}
     assert "runtimeClassName" not in made
     assert "limits" not in made["containers"][0]["resources"]
+
+
+@pytest.mark.timeout(60)
+def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for their ends, up to 20 minutes; a second Ctrl-C left them there."""
+    removed, is_removed = list[str](), threading.Event()
+
+    class Cluster:
+        def __init__(self, *_: Any, **__: Any) -> None: ...
+
+        def list(self, path: str) -> list[Any]:
+            return [node("a", 2), node("b", 2)] if path.endswith("nodes") else []
+
+        def delete(self, path: str, _: Any) -> None:
+            removed.append(path)
+            is_removed.set()
+
+    def ask(_: Any, pod: TaskPod, **more: Any) -> tuple[dict[str, Any], str]:
+        if pod.placement["nodeSelector"]["kubernetes.io/hostname"] == "a":
+            raise SystemExit(130)  # as by Ctrl-C in the main thread
+        is_removed.wait()
+        assert f"/api/v1/namespaces/ns/pods/{more['name']}" in removed
+        return {}, "it was removed"
+
+    monkeypatch.setattr(nodes, "Api", Cluster)
+    monkeypatch.setattr(nodes, "ask_by_pod", ask)
+    api: Any = Cluster()
+    with pytest.raises(SystemExit):
+        check_nodes(api, replace(PLACE, placement={}))
+    assert len(removed) == 2
