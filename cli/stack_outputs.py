@@ -77,7 +77,7 @@ def volume_place(stack: str) -> VolumePlace:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack is not up.
     """
-    return parse_volume(_outputs(stack, VOLUME_NEEDED), stack)
+    return parse_volume(_outputs(stack, VOLUME_NEEDED, about_run=True), stack)
 
 
 def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
@@ -108,7 +108,7 @@ def run_place(stack: str) -> RunPlace:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
-    return parse_outputs(_outputs(stack, RUN_NEEDED), stack)
+    return parse_outputs(_outputs(stack, RUN_NEEDED, about_run=True), stack)
 
 
 def cluster_place(stack: str) -> ClusterPlace:
@@ -152,26 +152,50 @@ def selected_stack() -> str:
     return ask_pulumi(["stack", "--show-name"]).strip()
 
 
-def _outputs(stack: str, wanted: Sequence[str]) -> dict[str, Any]:
-    """Ask pulumi for the outputs, and for the early ones where a wanted one is missing."""
+def _outputs(stack: str, wanted: Sequence[str], *, about_run: bool = False) -> dict[str, Any]:
+    """Ask pulumi for the outputs, and for the early ones where they are newer.
+
+    The engine notes the outputs of an `up` that has ended well. While the next one goes on, and
+    after it has failed, they may be about the run that it has replaced.
+
+    Args:
+        stack: its name; empty: the selected one.
+        wanted: names of outputs. Where one is missing, the early ones count.
+        about_run: the early ones also count where their run has taken its place.
+    """
     chosen = ["--stack", stack] if stack else []
     given = json.loads(ask_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
-    if all(given.get(name) for name in wanted):
+    is_whole = all(given.get(name) for name in wanted)
+    if is_whole and not about_run:
         return given
     state = json.loads(ask_pulumi(["stack", "export", "--show-secrets", *chosen]))
-    return {**given, **early_outputs(state)}
+    early = early_outputs(state)
+    return given if is_whole and not _has_taken_place(state, early) else {**given, **early}
+
+
+def _has_taken_place(state: Mapping[str, Any], early: Mapping[str, Any]) -> bool:
+    """Whether the last hand-over that has ended well was that of this run. Pure."""
+    for resource in _resources(state):
+        inputs = cast(Mapping[str, Any], resource.get("inputs") or {})
+        if str(inputs.get("create") or "").endswith(" hand-over create"):
+            job = json.loads(str(_without_secret_mark(inputs["stdin"])))
+            return job.get("run") == PurePosixPath(str(early.get("runPath"))).name
+    return False
+
+
+def _resources(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    deployment = cast(Mapping[str, Any], state.get("deployment") or {})
+    return cast(Sequence[Mapping[str, Any]], deployment.get("resources") or ())
 
 
 def early_outputs(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What a first `up` that goes on, or has failed, knows of its run; empty: nothing yet. Pure.
+    """What an `up` that goes on, or has failed, knows of its run; empty: nothing yet. Pure.
 
     Args:
         state: of the stack, as `pulumi stack export --show-secrets` prints it.
     """
-    deployment = cast(Mapping[str, Any], state.get("deployment") or {})
-    resources = cast(Sequence[Mapping[str, Any]], deployment.get("resources") or ())
     found: dict[str, Any] = {}
-    for resource in resources:
+    for resource in _resources(state):
         if resource.get("type") == EARLY_OUTPUTS:
             outputs = cast(Mapping[str, Any], resource.get("outputs") or {})
             found |= cast(Mapping[str, Any], outputs.get("known") or {})

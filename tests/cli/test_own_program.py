@@ -25,7 +25,7 @@ OUTPUTS = {
 def test_command_for_our_trainer_says_which_program_runs(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def outputs(_: str, __: object) -> dict[str, Any]:
+    def outputs(_: str, __: object, **___: bool) -> dict[str, Any]:
         return OUTPUTS
 
     monkeypatch.setattr(stack_outputs, "_outputs", outputs)

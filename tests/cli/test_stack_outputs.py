@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli import stack_outputs
-from cli.stack_outputs import cluster_place, early_outputs, run_place
+from cli.stack_outputs import cluster_place, early_outputs, run_place, volume_place
 from infra.names import EARLY_OUTPUTS
 from infra.outputs import KNOWN_LATE
 from tests.unit.stacks import deploy
@@ -21,8 +21,15 @@ def state_of(stack: str, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]
     (component,) = made.of_type(EARLY_OUTPUTS)
     known = dict(made.component_outputs[component.urn]["known"])
     known["kubeconfig"] = {**SECRET_MARK, "plaintext": json.dumps(known["kubeconfig"])}
+    (job,) = [
+        command.inputs["stdin"]
+        for command in made.of_type("command:local:Command")
+        if command.name == "training-hand-over"
+    ]
+    words = {"create": ".venv/bin/python -m infra.kube hand-over create"}
     resources = [
         {"type": "pulumi:pulumi:Stack"},
+        {"inputs": {**words, "stdin": {**SECRET_MARK, "plaintext": json.dumps(job)}}},
         {"type": EARLY_OUTPUTS, "outputs": {"known": known}},
     ]
     return made.outputs, {"version": 3, "deployment": {"resources": resources}}
@@ -44,6 +51,30 @@ def test_first_up_that_failed_can_be_looked_at(
     assert cluster_place(stack).access == place.access
     late = {"platform", "imageDigest", "hostDataPath", *KNOWN_LATE}
     assert early_outputs(state) == {k: v for k, v in outputs.items() if k not in late}
+
+
+@pytest.mark.parametrize("has_taken_place", [True, False])
+def test_run_that_a_later_up_has_begun_is_meant(
+    has_taken_place: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An `up` with another runName goes on, or has failed. The outputs are of the `up` before.
+
+    Where it was refused by another run, the run of before is still there.
+    """
+    outputs, state = state_of("dev", tmp_path)
+    hand_over = state["deployment"]["resources"][1]
+    if not has_taken_place:
+        job = json.dumps(json.dumps({"run": "before"}))
+        hand_over["inputs"]["stdin"]["plaintext"] = job
+    before = {**outputs, "runPath": "/data/runs/before", "image": "image-of-before"}
+
+    def ask(words: list[str]) -> str:
+        return json.dumps(state if words[1] == "export" else before)
+
+    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    wanted = outputs if has_taken_place else before
+    assert run_place("dev") == stack_outputs.parse_outputs(wanted, "dev")
+    assert volume_place("dev") == stack_outputs.parse_volume(wanted, "dev")
 
 
 def test_outputs_that_are_there_are_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
