@@ -57,7 +57,7 @@ def ask_by_pod(
         TaskError: it does not start.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
-    with running(api, pod, quiet=True, start_seconds=start_seconds, name=name) as path:
+    with running(api, pod, start_seconds=start_seconds, name=name) as path:
         text = b"".join(followed_log(api, path, pod.task)).decode(errors="replace").strip()
     last = text.rpartition("\n")[2]
     if not last.startswith("{"):

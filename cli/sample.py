@@ -94,7 +94,7 @@ def sample(api: Api, place: RunPlace | VolumePlace, run_path: str, options: Sequ
     )
     with ExitStack() as stack:
         with redirect_stdout(sys.stderr):  # what it waits for is no part of the text
-            path = stack.enter_context(running(api, pod, quiet=True))
+            path = stack.enter_context(running(api, pod))
         show_log(api, path)
         return exit_code(api, path)
 

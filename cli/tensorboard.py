@@ -57,7 +57,7 @@ def board_pod(place: VolumePlace) -> TaskPod:
 def serve(api: Api, place: VolumePlace, local_port: int) -> int:
     """Start the pod, forward the port, and wait until this program is ended."""
     with ExitStack() as stack:
-        path = stack.enter_context(running(api, board_pod(place), quiet=True))
+        path = stack.enter_context(running(api, board_pod(place)))
         check_right(api, path, PORT)
         with port_to_have(local_port):
             port = stack.enter_context(forwarded(place.access, path, PORT, local_port))

@@ -26,7 +26,7 @@ def fetch_events(api: Api, place: RunPlace) -> bytes:
         UnreachableError: it does not answer, or the connection was cut.
     """
     pod = place_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
-    with running(api, pod, quiet=True) as path:
+    with running(api, pod) as path:
         return read_events(api, path, TASK, place.run_path)
 
 

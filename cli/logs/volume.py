@@ -134,9 +134,7 @@ def reading(
             if api.get(CLAIM.format(place.namespace, place.claim)) is None:
                 raise NoVolumeError(f"there is no claim {place.claim}")
             with redirect_stdout(sys.stderr):  # what it waits for is no part of the logs
-                path = stack.enter_context(
-                    running(api, pod, quiet=True, start_seconds=START_SECONDS)
-                )
+                path = stack.enter_context(running(api, pod, start_seconds=START_SECONDS))
         except (ApiError, TaskError, UnreachableError) as reason:
             raise NoVolumeError(shorten(str(reason))) from None
         yield VolumeReader(Api(place.access), path, arguments)

@@ -1,5 +1,6 @@
 """A short-lived pod on the claim, which ends with the command that started it."""
 
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -136,7 +137,12 @@ def running(
             api.delete(path, {"gracePeriodSeconds": 1})
         except (ApiError, UnreachableError) as reason:
             if not quiet:
-                say(f"pod {name} could not be removed ({reason}); pulumi destroy removes it")
+                # Not among what a command prints, which may be JSON.
+                say(
+                    f"pod {name} could not be removed ({reason}). It ends by itself "
+                    f"{pod.deadline_seconds} s after its start, and pulumi destroy removes it",
+                    sys.stderr,
+                )
 
 
 def _not_started(api: Api, path: str, patience: Patience) -> str:

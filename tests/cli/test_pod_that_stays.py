@@ -1,0 +1,36 @@
+"""A command whose user may make pods and not delete them says that its pod is still there."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cli.goodput import fetch
+from cli.stack_outputs import RunPlace
+from infra.kube.api_server.access import Access
+from infra.kube.errors import ApiError
+from infra.kube.files import task_pod
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+PLACE = RunPlace(Access(kubeconfig="{}"), "n", "o", "image", "/data/runs/a", "Job a", "claim")
+
+
+class Cluster(ApiServer):
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json:
+        if method == "DELETE":
+            raise ApiError(403, "pods is forbidden: you may not delete")
+        return {"status": {"phase": "Running"}}
+
+
+def test_pod_that_could_not_be_removed_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stayed for minutes or, of `logs`, for 12 hours, and nobody knew."""
+    server = Cluster()
+    monkeypatch.setattr(task_pod, "time", server)
+    monkeypatch.setattr(fetch, "read_events", lambda *_: b"events")
+    assert fetch.fetch_events(api_of(server), PLACE) == b"events"
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "could not be removed (pods is forbidden: you may not delete)" in err
+    assert "ends by itself 300 s after its start, and pulumi destroy removes it" in err
