@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from cli.tensorboard import is_running
 from cli.volume_pod import VolumePod
-from infra.kube.errors import ApiError, TaskError, UnreachableError
+from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
 
 DEADLINE_SECONDS = 1800  # then it ends by itself, also where this program was killed
 RENEW_SECONDS = 1200.0  # after so long the next look gets another one
@@ -21,6 +21,7 @@ RETRY_SECONDS = 15.0
 CHECK_SECONDS = 5.0
 START_SECONDS = 660.0  # a look waits for it so long; an image may have to be pulled first
 STEP_SECONDS = 0.2
+AWAY = (ApiError, KubeconfigError, UnreachableError)  # also while a kubeconfig is replaced
 
 
 class PodKeeper:
@@ -87,7 +88,7 @@ class PodKeeper:
                 with self._open_pod() as pod:
                     self._offer(pod)
                     self._until_it_may_go(pod)
-            except (ApiError, TaskError, UnreachableError) as reason:
+            except (*AWAY, TaskError) as reason:
                 self._fail(str(reason))
                 self._sleep(RETRY_SECONDS)
             finally:
@@ -132,5 +133,5 @@ def _may_run(pod: VolumePod) -> bool:
     """Whether it runs; where the cluster does not answer it may."""
     try:
         return is_running(pod.api, pod.path)
-    except (ApiError, UnreachableError):
+    except AWAY:
         return True

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from cli.dashboard import pod_keeper
 from cli.dashboard.pod_keeper import PodKeeper
 from cli.volume_pod import VolumePod
-from infra.kube.errors import TaskError
+from infra.kube.errors import KubeconfigError, TaskError
 
 LIMIT_SECONDS = 30
 
@@ -20,7 +21,7 @@ LIMIT_SECONDS = 30
 class Pods:
     """Stands in for the cluster: says what was started and what was removed."""
 
-    def __init__(self, reasons: tuple[str, ...] = ()) -> None:
+    def __init__(self, reasons: tuple[str | Exception, ...] = ()) -> None:
         self.reasons = list(reasons)  # why the first ones do not start
         self.opened = self.closed = 0
         self.may_run, self.ends = True, False
@@ -37,7 +38,8 @@ class Pods:
     @contextmanager
     def open(self) -> Iterator[VolumePod]:
         if self.reasons:
-            raise TaskError(self.reasons.pop(0))
+            reason = self.reasons.pop(0)
+            raise TaskError(reason) if isinstance(reason, str) else reason
         self.opened += 1
         self.gone.clear()
         try:
@@ -105,6 +107,29 @@ def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
             pods.may_run = True
         with keeper.using() as pod:
             assert cast(str, pod) == "pod 2"
+
+
+@pytest.mark.timeout(120)
+def test_kubeconfig_that_is_replaced_does_not_end_the_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A cloud's program writes it anew, and it may be read in between."""
+    monkeypatch.setattr(pod_keeper, "RETRY_SECONDS", 0.1)
+    pods = Pods((KubeconfigError("it names no clusters"),))
+    with kept(pods, monkeypatch) as keeper:
+        with pytest.raises(TaskError, match="it names no clusters"), keeper.using():
+            pass
+        with keeper.using() as pod:
+            assert cast(str, pod) == "pod 1"
+
+
+def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> bool:
+        raise KubeconfigError("it names no clusters")
+
+    monkeypatch.setattr(pod_keeper, "is_running", refuse)
+    pod = cast(VolumePod, SimpleNamespace(api=None, path=""))
+    assert pod_keeper._may_run(pod)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_pod_that_is_being_removed_is_given_to_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
