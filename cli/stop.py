@@ -43,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
         print(nothing_to_do)
         return 0
     progress = last.progress()
+    print(stopped(record, progress), flush=True)  # first: it holds also where the note fails
     if progress.saved_step is not None:
         note_saved_step(api, record, progress.saved_step)
-    print(stopped(record, progress))
     return 0
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import cli.stop
 from cli.status.progress import Progress
+from infra.kube.errors import UnreachableError
 from tests.cli.records import RECORD
 from tests.cli.status.trainer_lines import START, STEPS
 
@@ -62,6 +63,26 @@ def test_stop_follows_log_before_it_stops(
     assert cli.stop.run(argparse.Namespace(stack="dev")) == 0
     assert "it has saved step 20." in capsys.readouterr().out
     assert noted == [20]
+
+
+def test_stop_is_told_though_its_note_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API server may be away just then: the run is stopped all the same."""
+
+    def refuse(*_: object) -> None:
+        raise UnreachableError("nobody answers")
+
+    place = SimpleNamespace(access=None, namespace=RECORD.namespace, owner=RECORD.owner)
+    monkeypatch.setattr(cli.stop, "end_in_order", lambda: None)
+    monkeypatch.setattr(cli.stop, "run_place", lambda _: place)
+    monkeypatch.setattr(cli.stop, "Api", lambda _: SlowLog())
+    monkeypatch.setattr(cli.stop, "find_record", lambda *_: RECORD)
+    monkeypatch.setattr(cli.stop, "stop", lambda *_: "")
+    monkeypatch.setattr(cli.stop, "note_saved_step", refuse)
+    with pytest.raises(UnreachableError):
+        cli.stop.run(argparse.Namespace(stack="dev"))
+    assert "it has saved step 20." in capsys.readouterr().out
 
 
 def test_stop_without_a_pod_waits_for_no_log() -> None:
