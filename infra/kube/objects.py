@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 
 Json: TypeAlias = dict[str, Any]
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # annotation that kubectl reads too
 
 
 def part(item: Json, *keys: str) -> Json:
@@ -55,5 +56,10 @@ def is_ending(item: Json) -> bool:
 
 
 def container_of(pod: Json) -> str:
-    """The name of the pod's first container; in our pods it is the one that does the work."""
-    return str(pod["spec"]["containers"][0]["name"])
+    """The name of the pod's container that does the work: in our pods it is the first one.
+
+    A service mesh may put its own before it, and then says which one was the first.
+    """
+    names = [str(container["name"]) for container in pod["spec"]["containers"]]
+    chosen = annotation(pod, DEFAULT_CONTAINER)
+    return chosen if chosen in names else names[0]
