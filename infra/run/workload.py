@@ -99,7 +99,10 @@ class Workload(pulumi.ComponentResource):
                 pulumi.ResourceOptions(
                     parent=self,
                     depends_on=[*after],
-                    delete_before_replace=True,
+                    # Only the workload has pods, which must have gone before the new ones come.
+                    # What it names stays until it has gone: Trainer's webhook refuses each change
+                    # of a TrainJob without a runtime, and so its end.
+                    delete_before_replace=is_workload or None,
                     replace_on_changes=replace_on if is_workload else None,
                     ignore_changes=kept if is_workload else None,
                     hooks=pulumi.ResourceHookBinding(

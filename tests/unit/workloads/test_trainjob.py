@@ -45,3 +45,14 @@ def test_runtime_restarts_as_often_with_any_pods(tmp_path: Path, pods: int) -> N
     made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": pods})
     runtime = made.one("training-training-runtime").inputs["spec"]
     assert runtime["template"]["spec"]["failurePolicy"]["maxRestarts"] == 1000
+
+
+def test_runtime_goes_after_the_trainjob_that_names_it(tmp_path: Path) -> None:
+    """Another `instance` or `namespace` replaces both. Trainer's webhook refuses a TrainJob
+    without a runtime, also when Kubernetes takes the last mark off one that is being deleted, and
+    `up` would wait for its end in vain; Trainer 2.1 and 2.2 keep the runtime until then."""
+    made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "instance": "second"})
+    runtime, trainjob = (made.one(f"training-{n}") for n in ("training-runtime", "train-job"))
+    assert not runtime.request.deleteBeforeReplace
+    assert trainjob.request.deleteBeforeReplace  # never two gangs
+    assert runtime.urn in trainjob.request.dependencies
