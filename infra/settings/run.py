@@ -37,7 +37,9 @@ from trainer.config import RunConfig
 from trainer.config.option import NAME_PATTERN
 from trainer.data.sources import format_by_name, known_ending
 
-_INSTANCE = r"([a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?)?"
+# JobSet refuses names with which the pods' names would have more than 63 characters, and a preview
+# tries a new JobSet out under a name that is 5 characters longer.
+_INSTANCE = r"([a-z0-9]([a-z0-9-]{0,24}[a-z0-9])?)?"
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def read_run(
     instance = reader.text(
         "instance",
         pattern=_INSTANCE,
-        form="a name of at most 30 lower-case letters, digits and '-'",
+        form="a name of at most 26 lower-case letters, digits and '-'",
         example="second",
     )
     network = read_network(reader, kinds.networks)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pulumi
 import pytest
 
 from tests.unit.stacks import deploy
@@ -44,3 +45,14 @@ def test_failure_policy_is_the_same_with_any_pods(tmp_path: Path, pods: int) -> 
     made = deploy("sandbox-multipod", tmp_path, {"topology": "jobset", "pods": pods})
     policy = made.one("training-job-set").inputs["spec"]["failurePolicy"]
     assert policy["maxRestarts"] == 1000
+
+
+def test_name_leaves_room_for_the_one_of_a_preview(tmp_path: Path) -> None:
+    """The provider tries a new JobSet out under a name with 5 more characters, and JobSet's webhook
+    refuses one whose pods' names, with their own 6, would be too long for a label."""
+    longest = {"topology": "jobset", "pods": 1001, "instance": "s" * 26}
+    made = deploy("sandbox-multipod", tmp_path, longest).one("training-job-set").inputs
+    (jobs,) = made["spec"]["replicatedJobs"]
+    assert len(f"{made['metadata']['name']}abcde-{jobs['name']}-0-1000-abcde") == 63
+    with pytest.raises(pulumi.RunError, match="a name of at most 26"):
+        deploy("sandbox-multipod", tmp_path, {**longest, "instance": "s" * 27})
