@@ -7,10 +7,10 @@ https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1/. All that its webhook
 set here.
 """
 
-from infra.objects import NO_AWAIT, Manifest
+from infra.objects import Manifest
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
-from infra.workloads.stateful import NEVER_ENDS, first_pod
+from infra.workloads.stateful import ANNOTATIONS, NEVER_ENDS, first_pod
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
 OTHERWISE = (
@@ -27,7 +27,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     leader_worker_set = {
         "apiVersion": API_VERSION,
         "kind": "LeaderWorkerSet",
-        "metadata": run.metadata(run.workload_name, NO_AWAIT),
+        "metadata": run.metadata(run.workload_name, ANNOTATIONS),
         "spec": {
             "replicas": 1,
             # The leader is ready only when all ranks have stepped, so nobody may wait for that.

@@ -1,10 +1,10 @@
 """Workload `multi-pod`: the pods of a StatefulSet, whose ordinals are the ranks of the nodes."""
 
-from infra.objects import NO_AWAIT, Manifest
+from infra.objects import Manifest
 from infra.workloads.headless import headless_service
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
-from infra.workloads.stateful import NEVER_ENDS, first_pod
+from infra.workloads.stateful import ANNOTATIONS, NEVER_ENDS, first_pod
 
 HEADLESS_SERVICE = "train-mp-headless"
 
@@ -14,7 +14,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
     stateful_set = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": run.metadata(run.workload_name, NO_AWAIT),
+        "metadata": run.metadata(run.workload_name, ANNOTATIONS),
         "spec": {
             "replicas": run.world.pods,
             "serviceName": _service(run),
@@ -44,6 +44,7 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": run.world.pods}},
     no_ttl_because=NEVER_ENDS,
-    # Other pods are another workload, as with a Job, and never a half-changed one.
-    replace_on=("spec.template", "spec.replicas"),
+    # Other pods are another workload, as with a Job, and never a half-changed one. So is another
+    # number of them, which each pod knows; a run that is stopped has no replicas, and stays itself.
+    replace_on=("spec.template",),
 )
