@@ -91,6 +91,9 @@ class Workload(pulumi.ComponentResource):
         made: list[KubernetesResource] = []
         kept = list(kind.kept_in_previews) if pulumi.runtime.is_dry_run() else []
         replace_on = [] if kept else list(kind.replace_on)
+        if run.queue and kind.changed_by_kueue:
+            kept += kind.changed_by_kueue
+            replace_on.append("metadata.labels")  # the revision is among them
         for role, manifest in rendered:
             is_workload = manifest is rendered[-1][1]
             resource = kubernetes_object(

@@ -47,5 +47,6 @@ KIND = WorkloadKind(
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
     no_ttl_because="",
+    changed_by_kueue=("spec.template",),
     replace_on=("spec.completions", "spec.parallelism"),
 )

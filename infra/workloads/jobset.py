@@ -103,5 +103,6 @@ KIND = WorkloadKind(
     no_ttl_because="",
     done=("Completed",),
     replace_on=("spec.network", "spec.failurePolicy", "spec.replicatedJobs"),
+    changed_by_kueue=("spec.replicatedJobs",),
     otherwise=OTHERWISE,
 )

@@ -40,6 +40,10 @@ class WorkloadKind:
         kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
             an update where `pulumi up` makes a new workload. For kinds whose controller refuses
             what the provider does in a preview: it tries the new workload out on the old one.
+        changed_by_kueue: paths of the workload that Kueue changes when a run in a queue gets its
+            place, as by the tolerations of its flavor. In a queue they are left as they are while
+            the workload is the same one; with another revision it is another one. Empty: nothing of
+            the workload changes in its place.
         refused_at_first: words in refusals of a workload by controllers that have not seen the
             objects that `render` names before it, in which `{name}` is the name of the workload;
             `pulumi up` waits while it is refused so. Empty: no controller looks at them before the
@@ -67,6 +71,7 @@ class WorkloadKind:
     failed: tuple[str, ...] = ("Failed",)
     replace_on: tuple[str, ...] = field(default=())
     kept_in_previews: tuple[str, ...] = ()
+    changed_by_kueue: tuple[str, ...] = ()
     refused_at_first: tuple[str, ...] = ()
     otherwise: str = ""
     container: str = TRAINER_CONTAINER

@@ -74,6 +74,7 @@ KIND = WorkloadKind(
     no_ttl_because="",
     done=("Succeeded",),
     replace_on=("spec.pytorchReplicaSpecs", "spec.nprocPerNode"),
+    changed_by_kueue=("spec.pytorchReplicaSpecs",),
     otherwise=OTHERWISE,
     container=CONTAINER,
 )

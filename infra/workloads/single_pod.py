@@ -23,4 +23,5 @@ KIND = WorkloadKind(
     resume=lambda run: {"spec": {"suspend": False}},
     queued=True,
     no_ttl_because="",
+    changed_by_kueue=("spec.template",),
 )

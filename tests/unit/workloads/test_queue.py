@@ -87,3 +87,33 @@ def test_up_waits_in_the_queue_only_where_the_stack_says_so(tmp_path: Path) -> N
     assert "queue_seconds" not in job_of(made, "training-await")
     made = deploy("sandbox", tmp_path, {**settings, "whenBusy": "wait"})
     assert job_of(made, "training-await")["queue_seconds"] == 77
+
+
+PODS = {
+    "single-pod": ("training-job", "spec.template"),
+    "indexed-job": ("training-job", "spec.template"),
+    "jobset": ("training-job-set", "spec.replicatedJobs"),
+    "pytorchjob": ("training-pytorch-job", "spec.pytorchReplicaSpecs"),
+}
+
+
+@pytest.mark.parametrize("topology", PODS)
+def test_what_kueue_has_changed_of_the_pods_stays(tmp_path: Path, topology: str) -> None:
+    """Kueue gives the pods the tolerations of its flavor. A change of the workload in its place, as
+    by `ttlSecondsAfterFinished`, would take them back, which the API server refuses: the list is
+    Kueue's. Another revision makes another workload all the same."""
+    name, pods = PODS[topology]
+    stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
+    request = deploy(stack, tmp_path, {"topology": topology, **QUEUE}).one(name).request
+    assert list(request.ignoreChanges) == [pods]
+    assert "metadata.labels" in request.replaceOnChanges
+    request = deploy(stack, tmp_path, {"topology": topology}).one(name).request
+    assert list(request.ignoreChanges) == []
+    assert "metadata.labels" not in request.replaceOnChanges
+
+
+def test_each_kind_that_changes_in_its_place_says_what_kueue_changes() -> None:
+    """Only the time after which a workload goes changes without another revision."""
+    kinds = [kind for kind in WORKLOADS.values() if kind.queued and not kind.no_ttl_because]
+    assert {kind.name for kind in kinds} == set(PODS)
+    assert all(kind.changed_by_kueue for kind in kinds)
