@@ -37,6 +37,7 @@ TASKS = {
     "open-controller": "controllers.open_controller",
     "open-queue": "queues.open_queue",
     "queue": "queues.queue",
+    "replaced": "runs.replaced",
     "same-machine": "pods.same_machine",
     "served": "controllers.served",
     "upload": "files.upload",

@@ -15,6 +15,7 @@ from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
 from infra.run.accepted import accepted_before_creation
 from infra.run.made_again import hand_over_before_creation
+from infra.run.replaced import replaced_is_gone_before_creation
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 
@@ -83,9 +84,9 @@ class Workload(pulumi.ComponentResource):
         hand_over = self._hand_over(name, args, before)
         after: list[pulumi.Resource] = [hand_over]
         made_again = hand_over_before_creation(f"{name}-made-again", hand_over)
-        accepted = list[pulumi.ResourceHook]()
+        of_workload = [replaced_is_gone_before_creation(f"{name}-replaced", hand_over)]
         if words := kind.refused_at_first:
-            accepted.append(accepted_before_creation(f"{name}-accepted", words, hand_over))
+            of_workload.append(accepted_before_creation(f"{name}-accepted", words, hand_over))
         rendered = kind.render(run)
         assert rendered, f"{kind.name} renders no object"
         made: list[KubernetesResource] = []
@@ -109,7 +110,7 @@ class Workload(pulumi.ComponentResource):
                     replace_on_changes=replace_on if is_workload else None,
                     ignore_changes=kept if is_workload else None,
                     hooks=pulumi.ResourceHookBinding(
-                        before_create=[made_again, *(accepted if is_workload else [])]
+                        before_create=[made_again, *(of_workload if is_workload else [])]
                     ),
                 ),
             )

@@ -33,6 +33,11 @@ class WorkloadChoice(Kind, Protocol):
         """Why `ttlSecondsAfterFinished` cannot be used with it; empty: it can."""
         ...
 
+    @property
+    def longest_instance(self) -> int:
+        """How many characters the setting `instance` may have."""
+        ...
+
 
 class MadeStorage(Protocol):
     """What the settings have to know of a storage that was worked out."""

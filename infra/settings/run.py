@@ -37,9 +37,7 @@ from trainer.config import RunConfig
 from trainer.config.option import NAME_PATTERN
 from trainer.data.sources import format_by_name, known_ending
 
-# JobSet refuses names with which the pods' names would have more than 63 characters, and a preview
-# tries a new JobSet out under a name that is 5 characters longer.
-_INSTANCE = r"([a-z0-9]([a-z0-9-]{0,24}[a-z0-9])?)?"
+_INSTANCE = r"([a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?)?"
 
 
 @dataclass(frozen=True)
@@ -133,9 +131,17 @@ def read_run(
     instance = reader.text(
         "instance",
         pattern=_INSTANCE,
-        form="a name of at most 26 lower-case letters, digits and '-'",
+        form="a name of at most 30 lower-case letters, digits and '-'",
         example="second",
     )
+    if len(instance) > (most := kinds.workloads[chosen.name].longest_instance):
+        reader.problem(
+            "instance",
+            instance,
+            f"has {len(instance)} characters, and the names of the pods of topology {chosen.name} "
+            f"have room for {most}",
+            "Shorten it",
+        )
     network = read_network(reader, kinds.networks)
     several_pods = kinds.workloads[chosen.name].several_pods
     check_use_of_network(reader, kinds.networks[network.name], compute, several_pods=several_pods)

@@ -44,6 +44,7 @@ class WorkloadKind:
             place, as by the tolerations of its flavor. In a queue they are left as they are while
             the workload is the same one; with another revision it is another one. Empty: nothing of
             the workload changes in its place.
+        longest_instance: how many characters the setting `instance` may have.
         refused_at_first: words in refusals of a workload by controllers that have not seen the
             objects that `render` names before it, in which `{name}` is the name of the workload;
             `pulumi up` waits while it is refused so. Empty: no controller looks at them before the
@@ -72,6 +73,7 @@ class WorkloadKind:
     replace_on: tuple[str, ...] = field(default=())
     kept_in_previews: tuple[str, ...] = ()
     changed_by_kueue: tuple[str, ...] = ()
+    longest_instance: int = 30
     refused_at_first: tuple[str, ...] = ()
     otherwise: str = ""
     container: str = TRAINER_CONTAINER

@@ -195,7 +195,7 @@ def _path(api: Api, namespace: str, workload: Workload) -> str:
     return api.path(workload.api_version, workload.kind, namespace, workload.name)
 
 
-def _get(api: Api, namespace: str, workload: Workload) -> Json | None:
+def workload_now(api: Api, namespace: str, workload: Workload) -> Json | None:
     """The object, or None where there is none or the cluster no longer knows its kind."""
     try:
         return api.get(_path(api, namespace, workload))
@@ -214,7 +214,7 @@ def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
         TaskError: the workload of this name belongs to somebody else, or does not go.
     """
     workload = plan.workload
-    item = _get(api, job.namespace, workload)
+    item = workload_now(api, job.namespace, workload)
     if item is None:
         return None
     owner = label(item, names.OWNER_LABEL)
@@ -222,7 +222,7 @@ def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
         return item
     whose = annotation(item, names.STACK_ANNOTATION) or owner or "no stack of this program"
     if is_ending(item):
-        _await_end(job, api, plan, item)
+        await_end(job, api, plan, item)
         return None
     raise TaskError(
         f"{workload} in namespace {job.namespace} belongs to {whose}, not to stack {job.stack}, "
@@ -230,12 +230,12 @@ def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
     )
 
 
-def _await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
+def await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
     """Wait until a workload that somebody has deleted is gone. Raises TaskError."""
     workload, uid = plan.workload, part(item, "metadata")["uid"]
 
     def ask() -> str:
-        found = _get(api, job.namespace, workload)
+        found = workload_now(api, job.namespace, workload)
         if found is None or part(found, "metadata")["uid"] != uid:
             return ""
         pods = live_pods_of(api, job.namespace, label(item, names.OWNER_LABEL))
@@ -257,7 +257,7 @@ def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json |
     before = parse_record(item).workload
     if before == plan.workload:
         return None
-    former = _get(api, job.namespace, before)
+    former = workload_now(api, job.namespace, before)
     ours = former is not None and label(former, names.OWNER_LABEL) == job.owner
     return former if ours else None
 
@@ -272,7 +272,7 @@ def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[Ot
         record = parse_record(item)
         if record.workload == plan.workload:
             continue  # an earlier checkout let both have one name, and the workload is ours
-        workload = _get(api, job.namespace, record.workload)
+        workload = workload_now(api, job.namespace, record.workload)
         if run := other_run(record, workload, api.now()):
             found.append(run)
             continue
@@ -296,7 +296,7 @@ def _wait_for_runs(api: Api, runs: list[OtherRun], limit_seconds: float, limit_n
         for run in runs:
             record = run.record
             item = api.get(record_path(record.namespace, record.owner))
-            workload = _get(api, record.namespace, record.workload) if item else None
+            workload = workload_now(api, record.namespace, record.workload) if item else None
             now = other_run(parse_record(item), workload, api.now()) if item else None
             if now and now.coming_up == run.coming_up:
                 pods = live_pods_of(api, record.namespace, record.owner)

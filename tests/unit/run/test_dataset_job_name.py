@@ -10,7 +10,7 @@ from infra.run.dataset_job_name import dataset_job_name
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LONG = "team-nlp-experiment-with-a-long-name-for-seed-"
 STACKS = ("dev", "Dev", "dev-", "my_run", "my-run", "my.run", "second", f"{LONG}1", f"{LONG}2")
-INSTANCES = ("", "second", "dev", "s" * 26)
+INSTANCES = ("", "second", "dev", "s" * 30)
 DATASETS = ("shakespeare-char", "openwebtext", "x" * 63, "corpus-", "Wiki_2.en")
 
 

@@ -3,7 +3,7 @@
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import Mock
@@ -11,11 +11,12 @@ from unittest.mock import Mock
 import pytest
 
 from infra.kube import waiting
+from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_ANNOTATION
 from infra.kube.record import record_path
-from infra.kube.runs import hand_over
+from infra.kube.runs import hand_over, replaced
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 PLACE = "/api/v1/namespaces/disttrain"
@@ -28,9 +29,10 @@ class Server(ApiServer):
     Args:
         is_ending: whether it is being deleted.
         gone_after: seconds; the pod goes with it.
+        owner: of the Job and the pod.
     """
 
-    def __init__(self, *, is_ending: bool, gone_after: float) -> None:
+    def __init__(self, *, is_ending: bool, gone_after: float, owner: str = "before") -> None:
         ends = {"deletionTimestamp": "2026-11-26T01:00:00Z"} if is_ending else {}
         self.job: Json = {
             "kind": "Job",
@@ -38,12 +40,12 @@ class Server(ApiServer):
             "metadata": {
                 "name": "train",
                 "uid": "1",
-                "labels": {OWNER_LABEL: "before"},
+                "labels": {OWNER_LABEL: owner},
                 "annotations": {STACK_ANNOTATION: "dev"},
                 **ends,
             },
         }
-        self.gone_after = gone_after
+        self.gone_after, self.owner = gone_after, owner
         self.made: list[str] = []
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
@@ -54,7 +56,7 @@ class Server(ApiServer):
         if path == WORKLOAD:
             return self.job if is_there else None
         if path == f"{PLACE}/pods":
-            assert f"{OWNER_LABEL}=before" in query["labelSelector"]
+            assert f"{OWNER_LABEL}={self.owner}" in query["labelSelector"]
             pod = {"metadata": {"name": "train-x"}, "spec": {}, "status": {"phase": "Running"}}
             return {"items": [pod] if is_there else []}
         if path == "/apis/batch/v1":
@@ -69,8 +71,12 @@ def locked(*_: object) -> Iterator[Mock]:
     yield Mock()
 
 
-def come_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the hand-over fails with; empty: the run may start."""
+def come_up(
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    task: Callable[[Job, Api], None] = hand_over.create,
+) -> str:
+    """What the task fails with; empty: the run may start."""
     monkeypatch.setattr(waiting, "time", server)
     monkeypatch.setattr(hand_over, "held", locked)
     api = api_of(server)
@@ -79,7 +85,7 @@ def come_up(server: Server, monkeypatch: pytest.MonkeyPatch) -> str:
     workload = {"api_version": "batch/v1", "kind": "Job", "name": "train"}
     fields = {**numbers, **texts, "workload": workload, "grace_seconds": 30}
     try:
-        hand_over.create(Job(api.access, "disttrain", "mine", "dev", fields), api)
+        task(Job(api.access, "disttrain", "mine", "dev", fields), api)
     except TaskError as error:
         return str(error)
     return ""
@@ -107,3 +113,21 @@ def test_workload_that_stays_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -
     server = Server(is_ending=False, gone_after=86400)
     assert "belongs to dev, not to stack dev, and is left as it is" in come_up(server, monkeypatch)
     assert server.seconds == 0
+
+
+@pytest.mark.parametrize("is_ending", [True, False])
+def test_own_workload_that_the_engine_replaces_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, is_ending: bool
+) -> None:
+    """The provider would change the object that is just going, and the run would have none."""
+    server = Server(is_ending=is_ending, gone_after=25, owner="mine")
+    assert come_up(server, monkeypatch, replaced.create) == ""
+    assert (server.seconds >= 25) == is_ending
+    assert server.made == []
+
+
+def test_replaced_workload_that_stays_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server(is_ending=True, gone_after=86400, owner="mine")
+    said = come_up(server, monkeypatch, replaced.create)
+    assert said.startswith("waited 90 s for Job train")
+    assert "train-x Running" in said

@@ -103,7 +103,11 @@ def test_engine_asks_before_it_makes_the_workload(topology: str, tmp_path: Path)
     for each in asked[:-1]:
         assert [*each.request.hooks.before_create] == ["training-made-again"]
     waits = ["training-accepted"] if WORKLOADS[topology].refused_at_first else []
-    assert [*asked[-1].request.hooks.before_create] == ["training-made-again", *waits]
+    assert [*asked[-1].request.hooks.before_create] == [
+        "training-made-again",
+        "training-replaced",
+        *waits,
+    ]
 
 
 def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list[str]:
