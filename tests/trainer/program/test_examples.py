@@ -41,6 +41,8 @@ class Example:
 
 ACCELERATE = Example("accelerate", "python train.py", "rank", nodes=2, ranks=1)
 MPIRUN = Example("ddp", "./mpirun.sh", "node", nodes=1, ranks=2)
+MPIRUN_IN_TWO_PODS = Example("ddp", "./mpirun.sh", "node", nodes=2, ranks=1)
+EACH = {"accelerate": ACCELERATE, "mpirun": MPIRUN, "mpirun-in-two-pods": MPIRUN_IN_TWO_PODS}
 
 
 def python_below(pid: int) -> list[int]:
@@ -49,7 +51,7 @@ def python_below(pid: int) -> list[int]:
     return [p for p, words in commands.items() if words.startswith(b"python\0")]
 
 
-@pytest.mark.parametrize("example", [ACCELERATE, MPIRUN], ids=["accelerate", "mpirun"])
+@pytest.mark.parametrize("example", EACH.values(), ids=EACH.keys())
 def test_killed_rank_of_an_example_resumes_and_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, example: Example
 ) -> None:
