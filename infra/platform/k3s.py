@@ -9,6 +9,7 @@ import pulumi
 import yaml
 from pulumi_command import local
 
+from infra.labels import content_hash
 from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
 from infra.node.runner import ON_HOST, HostCommand, Runner, Script, on_host_job
 from infra.node.tunnel_kubeconfig import tunnelled
@@ -313,4 +314,5 @@ def k3s_variables(
         "K3S_FORCE": "true" if k3s.force else "",
         "K3S_REGISTRIES": registries(k3s.registries, shared_registry),
         **k3s_proxy_environment(proxy),
+        **({"AUTHORITIES": content_hash(proxy.ca_bundle)} if proxy.ca_bundle else {}),
     }

@@ -13,7 +13,7 @@
 # - NODE_INTERFACE: whose address is the node's own; else that of the default route;
 # - TAINTS: of the Node, one a line; GPU_PODS: those that now run on the node;
 # - K3S_FORCE, K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_BUNDLE, K3S_IMAGES,
-#   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, OWNER, STACK: as in k3s-install.sh;
+#   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, AUTHORITIES, OWNER, STACK: as in k3s-install.sh;
 # - HOST: the address by which it is reached; noted, as a machine may have two;
 # - REPAIR_ID: noted at the end, and read by k3s-agent-look.sh;
 # - DRY_RUN: 1 only says what would change.

@@ -15,6 +15,7 @@
 # - K3S_BUNDLE: a folder on this host, from which everything is taken; both sums are given then;
 # - K3S_IMAGES: lines `sha256 name`, archives in that folder which k3s is to import;
 # - HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX: the environment of k3s;
+# - AUTHORITIES: checksum of those that ca-certificates.sh has brought to the host;
 # - OWNER: which platform this is, STACK: its stack; noted, so that no other stack takes it over;
 # - WAY: how this host is reached, local or ssh; noted, so that it is known again by the other way;
 # - HOST: the address by which it is reached; noted for k3s-left.sh, as a machine may have two;

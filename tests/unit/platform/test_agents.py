@@ -16,7 +16,7 @@ from tests.unit.platform.machines import (
     deployed,
     job,
 )
-from tests.unit.stacks import without_secrets
+from tests.unit.stacks import Deployment, without_secrets
 
 
 def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> None:
@@ -186,3 +186,20 @@ def test_input_of_the_command_is_a_secret(tmp_path: Path) -> None:
     command = deployed(tmp_path, TWO).one("node-gpu2-k3s")
     assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" in command.inputs["stdin"]
     assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" not in json.dumps(without_secrets(command.wire))
+
+
+def test_other_authorities_restart_k3s_on_every_machine(tmp_path: Path) -> None:
+    """containerd reads those of the host once, and went on with those of before. The scripts
+    (tests/unit/node/test_changed_k3s.py) restart k3s where the checksum is another one."""
+
+    def trusting(text: str) -> Deployment:
+        file = tmp_path / f"{text}.pem"
+        file.write_text(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        return deployed(tmp_path, TWO, caBundle=str(file))
+
+    without, one, other = deployed(tmp_path, TWO), trusting("MIIB"), trusting("MIIC")
+    commands = {"cluster-k3s", "node-gpu2-k3s"}
+    assert commands <= changed(without, one)
+    assert commands <= changed(one, other)
+    assert "trust-bundle" in before(one, "cluster-k3s")
+    assert "node-gpu2-trust-bundle" in before(one, "node-gpu2-k3s")

@@ -79,6 +79,8 @@ note_owner() {
 note_state() {
   note_owner
   if [ "$(noted installed)" != "$K3S_VERSION" ]; then note installed "$K3S_VERSION"; fi
+  authorities=${AUTHORITIES:-none}
+  if [ "$(noted authorities)" != "$authorities" ]; then note authorities "$authorities"; fi
   files=$(installed_files)
   if [ "$(noted files)" != "$files" ]; then note files "$files"; fi
   if [ "$(noted repair)" != "${REPAIR_ID:-}" ]; then

@@ -51,6 +51,13 @@ wrong_images() { # where none are asked for, those of before may stay
   [ -n "$images" ]
 }
 
+# containerd reads the authorities of the host once, as k3s starts. An older version has not noted which
+# ones there were then, so that nothing can be said of them.
+wrong_authorities() {
+  [ -n "${AUTHORITIES:-}" ] && [ -n "$(noted authorities)" ] &&
+    [ "$(noted authorities)" != "$AUTHORITIES" ]
+}
+
 # Sets `changes`: what differs from what is wanted, one word each.
 compare() {
   changes=""
@@ -59,6 +66,7 @@ compare() {
   if wrong_text "$CONFIG" "$(configuration)"; then changes="$changes config.yaml"; fi
   if wrong_text "$REGISTRIES" "${K3S_REGISTRIES:-}"; then changes="$changes registries.yaml"; fi
   if wrong_text "$ENVIRONMENT" "$(environment)"; then changes="$changes environment"; fi
+  if wrong_authorities; then changes="$changes authorities"; fi
   if wrong_images; then changes="$changes images"; fi
   if wrong_files_of_role; then changes="$changes $files_of_role"; fi
   changes=${changes# }
