@@ -127,8 +127,8 @@ delete() {
   for file in "$OWN_EXPORT" "$EXPORTS"/disttrain-*.exports; do remove_export "$file"; done
   if [ -e "$OWN_EXPORT" ]; then return; fi # of another stack, whose server it is by now
   leave_server
-  rm -f "$SERVES"
   if [ -e "$NAME" ]; then
+    rm -f "$SERVES"
     echo "the packages stay, as this host mounts the data from another one by now"
   elif [ -z "${stays:-}" ]; then
     remove_nfs

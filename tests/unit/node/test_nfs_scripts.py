@@ -281,3 +281,14 @@ def test_dry_run_says_what_would_change_and_changes_nothing(host: NfsHost) -> No
         "disttrain.exports",
     ]
     assert host.files() == before
+
+
+def test_removal_that_was_cut_off_is_gone_on_with(host: NfsHost, tmp_path: Path) -> None:
+    """The next `destroy` said that no server is of this program, and the packages stayed."""
+    before = host.files()
+    host.serve()
+    (tmp_path / "bin/rpm").rename(tmp_path / "rpm")  # as where the power goes
+    assert host.run("nfs-server.sh", "delete").returncode != 0
+    (tmp_path / "rpm").rename(tmp_path / "bin/rpm")
+    host.stop()
+    assert host.files() == before

@@ -6,6 +6,7 @@
 readonly OURS="$NOTES/packages"             # those that came with ours, one a line
 readonly THERE="$NOTES/there"               # of REMAINS what was there before
 readonly CONFIGURED="$NOTES/configurations" # of these the configuration alone was there before
+readonly DPKG_SECONDS=300                    # how long another program may be at work with packages
 
 package_manager() {
   for manager in apt-get dnf zypper; do
@@ -17,15 +18,16 @@ package_manager() {
 by hand, and run pulumi up again"
 }
 
-# Lower case is what apt, dnf and zypper read; what they say may repeat an address with a password.
+# Lower case is what apt, dnf and zypper read; what they say may repeat an address with a password. As
+# words of `env` the addresses would be on a command line, which every user of the host can see.
 with_proxy() {
-  env http_proxy="${HTTP_PROXY:-}" https_proxy="${HTTPS_PROXY:-}" no_proxy="${NO_PROXY:-}" \
+  http_proxy="${HTTP_PROXY:-}" https_proxy="${HTTPS_PROXY:-}" no_proxy="${NO_PROXY:-}" \
     DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1 "$@" </dev/null 2>&1 9>&-
 }
 
 # No package that is there is removed for it, and none of the recommended ones comes along.
 apt_install() {
-  with_proxy apt-get -q -y -o DPkg::Lock::Timeout=300 --no-install-recommends --no-remove install "$@"
+  with_proxy apt-get -q -y -o DPkg::Lock::Timeout="$DPKG_SECONDS" --no-install-recommends --no-remove install "$@"
 }
 
 # What apt would bring; a package that it would only upgrade has its old version in brackets.
@@ -45,7 +47,7 @@ install_by_apt() { # package
       apt_install "$1" && return
     fi
     # The list of packages of a fresh machine is empty, and that of an old one names what is gone.
-    [ "$try" = 2 ] || with_proxy apt-get -q -o DPkg::Lock::Timeout=300 update || return
+    [ "$try" = 2 ] || with_proxy apt-get -q -o DPkg::Lock::Timeout="$DPKG_SECONDS" update || return
   done
   apt_install "$1"
 }
@@ -93,7 +95,7 @@ it says, or install the package by hand, and run pulumi up again"
 remove_packages() {
   [ -s "$OURS" ] || return 0
   if [ "$(package_manager)" = apt-get ]; then
-    remove_by_dpkg >"$NOTES/says" 2>&1 || true
+    remove_in_turn
     left=$(packages_in .i | grep -xF "$(cat "$OURS")" | paste -sd ' ' -)
   else
     names=$(rpm_names | grep -xF "$(cat "$OURS")")
@@ -109,6 +111,20 @@ remove_packages() {
   for path in $REMAINS; do
     if grep -qxF "$path" "$THERE"; then continue; fi
     if [ -d "$path" ]; then rmdir "$path" 2>/dev/null || true; else rm -f "$path"; fi
+  done
+}
+
+# Other than apt, dpkg does not wait for another program, such as an unattended upgrade.
+remove_in_turn() {
+  begun=$(date +%s)
+  while
+    remove_by_dpkg >"$NOTES/says" 2>&1
+    grep -q 'locked by another process' "$NOTES/says"
+  do
+    [ $(($(date +%s) - begun)) -lt "$DPKG_SECONDS" ] || fail "another program has been at work with \
+the packages of this host for $DPKG_SECONDS s, so that these cannot be removed: \
+$(paste -sd ' ' "$OURS"). Let it end, and run the same command of pulumi again"
+    sleep 2
   done
 }
 
