@@ -24,7 +24,7 @@ from infra.node.shell_program import assemble_program, script_text
 Name = Literal["agent", "look", "member"]
 OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
 LOOK = "k3s-agent-look.sh"
-LEFT = "left=joined\n"  # what k3s-agent.sh says of a k3s that the engine does not know of
+LEFT = "left=joined"  # last line of k3s-agent.sh, of a k3s that the engine does not know of
 LEAVING = ("retire", "delete", "unprepare", "clear")  # steps for a machine that leaves the cluster
 
 
@@ -135,7 +135,8 @@ def clear(job: Job) -> None:
     if job.machine["gone"]:
         return
     said = job.on_machine("agent", "clear")
-    if said != LEFT:
+    # the start-up files of the user's shell may have said something before
+    if said.splitlines()[-1:] != [LEFT]:
         print(said, end="")
         return
     try:

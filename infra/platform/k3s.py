@@ -1,5 +1,6 @@
 """k3s on the host: installed, repaired and removed by one command, its kubeconfig by another."""
 
+import re
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxyS
 
 FURTHER = {"k3s-server": "server", "k3s-agent": "agent"}
 LookAtK3s: TypeAlias = Future[K3sLook]
+LOOPBACK, LOOPBACK_URL = "127.0.0.1", "//[::1]:"
 # With these ignored a command stays as it is in the state: nothing is run and nothing replaced.
 ALL_INPUTS = ("stdin", "triggers")
 
@@ -110,13 +112,14 @@ class K3s:
     ) -> pulumi.Output[str]:
         """A command of its own: its output stays known while the install's inputs change."""
         ssh, tunnel = args.host.ssh, args.cluster.tunnel
-        host = ssh.host if ssh and not tunnel else "127.0.0.1"
+        host = ssh.host if ssh and not tunnel else LOOPBACK
+        server_host = f"[{host}]" if ":" in host else host
         command = args.runner.run(
             f"{name}-kubeconfig",
             Script(
                 "k3s-kubeconfig.sh",
                 {
-                    "SERVER_HOST": f"[{host}]" if ":" in host else host,
+                    "SERVER_HOST": server_host,
                     "LOOK": state.look.repair_id,
                 },
                 secret_output=True,
@@ -124,11 +127,29 @@ class K3s:
             ),
             pulumi.ResourceOptions(parent=parent, depends_on=[self.install]),
         )
-        text = pulumi.Output.secret(command.stdout)
+        text = pulumi.Output.secret(command.stdout).apply(
+            lambda output: kubeconfig_text(output, server_host)
+        )
         if ssh is None or not tunnel:
             return text
         spec = ssh.ssh_spec()
         return text.apply(lambda content: yaml.safe_dump(tunnelled(yaml.safe_load(content), spec)))
+
+
+def kubeconfig_text(output: str, server_host: str) -> str:
+    """The kubeconfig in what k3s-kubeconfig.sh has printed. Pure.
+
+    Before it may stand what the start-up files of the SSH user's shell say. k3s writes the address
+    of IPv6 for its loopback where its networks are of IPv6 alone, which the script does not turn
+    to the server.
+
+    Args:
+        output: of the command.
+        server_host: at which the API server is reached, as a URL has it.
+    """
+    begin = re.search(r"^apiVersion:", output, re.MULTILINE)
+    text = output[begin.start() :] if begin else output
+    return text if server_host == LOOPBACK else text.replace(LOOPBACK_URL, f"//{server_host}:")
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,15 @@ def test_machine_whose_join_was_broken_off_leaves(
     assert found == ["agent clear", "member look", *steps]
 
 
+def test_greeting_of_a_shell_keeps_no_machine_in_the_cluster(tmp_path: Path) -> None:
+    """bash reads .bashrc before a command over SSH: k3s stayed, and `destroy` ended well."""
+    notes = tmp_path / "notes"
+    agent = SCRIPTS["agent"].replace("echo said", "echo Welcome to gpu2; echo left=joined; exit 0")
+    member = SCRIPTS["member"] + '\n[ "$1" != look ] || printf "there=no\\ndone=yes\\n"'
+    clear(job(notes, {"agent": agent, "member": member}))
+    assert [line.split()[1] for line in lines(notes)] == ["clear", "look", "delete"]
+
+
 def test_server_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
     """`pulumi destroy` takes its k3s away at the same time."""
     notes = tmp_path / "notes"

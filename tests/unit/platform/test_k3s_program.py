@@ -11,6 +11,7 @@ import pulumi
 import pytest
 
 from infra.node.k3s_look import K3sLook
+from infra.platform.k3s import kubeconfig_text
 from tests.unit import stacks
 from tests.unit.platform.machines import SSH
 from tests.unit.program.parts import everything_before
@@ -252,6 +253,25 @@ def test_name_of_an_existing_cluster_holds_no_path(tmp_path: Path) -> None:
         names.add(inputs(result, "cluster-provider")["clusterIdentifier"])
     (name,) = names
     assert "https://198.18.0.2:6443" in name
+
+
+KUBECONFIG = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://{}:6443\n"
+
+
+@pytest.mark.parametrize(
+    ("output", "server_host", "server"),
+    [
+        ("Welcome to gpu01\n" + KUBECONFIG.format("10.1.2.3"), "10.1.2.3", "10.1.2.3"),
+        (KUBECONFIG.format("[::1]"), "[fd00::3]", "[fd00::3]"),
+        (KUBECONFIG.format("[::1]"), "gpu01.lan", "gpu01.lan"),
+        (KUBECONFIG.format("[::1]"), "127.0.0.1", "[::1]"),
+    ],
+    ids=["greeting", "address", "name", "here"],
+)
+def test_kubeconfig_leads_to_the_server(output: str, server_host: str, server: str) -> None:
+    """A .bashrc that greets made it unreadable, and that of a k3s of IPv6 alone led to the
+    loopback of the machine that runs Pulumi."""
+    assert kubeconfig_text(output, server_host) == KUBECONFIG.format(server)
 
 
 @pytest.mark.parametrize("stack", ["dev", "sandbox"])
