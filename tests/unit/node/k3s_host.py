@@ -132,6 +132,24 @@ class K3sHost:
         }
         return self._run(OF_THE_MACHINE[self.role], action, given)
 
+    def update_first(self, **more: str) -> str:
+        """What an update of a first machine would change, as a dry run says it.
+
+        Raises:
+            RefusedError: the script has failed.
+        """
+        given = {
+            "K3S_VERSION": "v1.34.2+k3s1",
+            "POD_CIDR": "10.42.0.0/16",
+            "SERVICE_CIDR": "10.43.0.0/16",
+            "NAMESPACE": "disttrain",
+            "GRACE_SECONDS": "1",
+            "OWNER": "owner-1",
+            "DRY_RUN": "1",
+            **more,
+        }
+        return self._run("k3s-install.sh", "update", given)
+
     def clear_first(self, **more: str) -> str:
         """Output of the removal of what a first machine's broken-off install has left."""
         given = {"NAMESPACE": "disttrain", "GRACE_SECONDS": "1", "OWNER": "owner-1", **more}

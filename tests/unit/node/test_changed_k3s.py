@@ -1,10 +1,10 @@
-"""What makes the scripts restart a k3s that runs."""
+"""What the scripts do with changed settings where k3s runs already."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.unit.node.k3s_host import K3sHost
+from tests.unit.node.k3s_host import K3sHost, RefusedError
 
 
 def is_restarted(host: K3sHost, **more: str) -> bool:
@@ -32,3 +32,31 @@ def test_k3s_of_an_older_version_goes_on_with_its_authorities(tmp_path: Path) ->
     record.write_text(record.read_text().replace("authorities 0a1b\n", ""))
     assert not is_restarted(host, AUTHORITIES="0a1b")
     assert is_restarted(host, AUTHORITIES="2c3d")
+
+
+@pytest.mark.parametrize(
+    ("key", "variable", "before"),
+    [("podCidr", "POD_CIDR", "10.42.0.0/16"), ("serviceCidr", "SERVICE_CIDR", "10.43.0.0/16")],
+)
+def test_living_cluster_keeps_its_networks(
+    tmp_path: Path, key: str, variable: str, before: str
+) -> None:
+    """k3s was restarted with others: it ended at each start, or the pods found no name."""
+    host = K3sHost(tmp_path)
+    other = {variable: "10.99.0.0/16"}
+    record = host.root / "etc/rancher/disttrain"
+    settings = host.root / "etc/rancher/k3s/config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('cluster-cidr: "10.42.0.0/16"\nservice-cidr: "10.43.0.0/16"\n')
+    record.write_text("owner owner-1\n")
+    assert "would change" in host.update_first(**other)  # k3s has never been up with the former
+    record.write_text("owner owner-1\ngeneration one\n")
+    data = host.root / "var/lib/rancher/k3s/server/db/disttrain-generation"
+    data.parent.mkdir(parents=True)
+    data.write_text("one\n")
+    with pytest.raises(RefusedError) as refusal:
+        host.update_first(**other)
+    said = str(refusal.value)
+    assert f"{key}: '10.99.0.0/16' cannot be used: the cluster of this host was made with" in said
+    assert f"Set it back: pulumi config set {key} {before}. Or make" in said
+    assert "would change" in host.update_first()

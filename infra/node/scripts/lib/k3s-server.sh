@@ -99,12 +99,29 @@ adopt() {
   echo "taken as it is: $("$BINARY" --version | head -n 1), pods in $range; it is not ours"
 }
 
+# A node has its part of the pods' network for good, and so have the Services their addresses: with
+# other networks k3s would end at each start, or the pods would find no name.
+refuse_other_networks() {
+  has_noted_data || return 0
+  refuse_other_network podCidr cluster-cidr "$POD_CIDR"
+  refuse_other_network serviceCidr service-cidr "$SERVICE_CIDR"
+}
+
+refuse_other_network() { # setting, key of k3s, network
+  there=$(sed -n "s/^$2: \"\(.*\)\"\$/\1/p" "$CONFIG" 2>/dev/null) || true
+  [ -n "$there" ] && [ "$there" != "$3" ] || return 0
+  fail "$1: '$3' cannot be used: the cluster of this host was made with $there, and keeps its networks \
+for as long as it lives. k3s was not changed. Set it back: pulumi config set $1 $there. Or make the \
+cluster anew, which keeps the data: pulumi destroy, and then pulumi up"
+}
+
 create() {
   one_at_a_time
   if is_adopted; then
     adopt
     return
   fi
+  refuse_other_networks
   bring_to_version
   if dry; then return; fi
   wait_ready
@@ -123,6 +140,7 @@ update() {
     fail "the data of k3s on this host were wiped while this up was at work, or this host could \
 not be asked before; run pulumi up again: it makes what was in them anew"
   fi
+  refuse_other_networks
   bring_to_version
   if dry; then return; fi
   wait_ready
