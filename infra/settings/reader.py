@@ -12,6 +12,8 @@ from infra.settings.setting_error import problem_text
 from trainer.config.problem import either
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
+# Of the user and the password of an address: Go, in which k3s is written, takes nothing else.
+_OF_LOGIN = r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*"
 
 
 class Reader:
@@ -199,6 +201,12 @@ class Reader:
         url = self.url(key, _PROXY, form="the address of a proxy", example=example)
         if url and url.url_has_password:
             self.require_encrypted(key)
+        login = url.text.partition("//")[2].rpartition("@")[0] if url else ""
+        if re.fullmatch(_OF_LOGIN, login) is None:
+            reason = "its user or password has a character that k3s takes in no address"
+            hint = 'Write each such character as its code, such as %22 for " and %25 for %'
+            self.hide(key)
+            self.problem(key, login, reason, hint)
         return url
 
     def url(

@@ -170,6 +170,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # the proxy
     ({"httpProxy": "proxy:3128"}, "httpProxy: 'proxy:3128' cannot be used: it is not the address"),
     ({"httpProxy": "http://u:p@proxy"}, "httpProxy: [secret] cannot be used: it holds a secret"),
+    # Go's net/url refuses them, and with '"' the other variables of k3s' service were lost too
+    *(
+        ({"httpProxy": f"http://me:{word}@proxy"}, "httpProxy: [secret] cannot be used: its")
+        for word in ('hun"ter', "hun\\ter", "hun^ter", "100%", "hünter")
+    ),
     ({"httpProxy": "http://[proxy"}, "httpProxy: 'http://[proxy' cannot be used"),
     (PROXY | {"nodeAddress": ""}, "nodeAddress: '' cannot be used: a proxy is set"),
     (
@@ -400,3 +405,11 @@ def test_policy_stop_is_refused_for_a_network_that_asks_nothing() -> None:
         parse_settings(raw, (), "dev", kinds)
     changes["run"] = {"train": {"transport_policy": "warn"}}
     parse_settings(raw_settings("dev", changes), (), "dev", kinds)
+
+
+def test_password_of_a_proxy_may_have_what_an_address_takes() -> None:
+    password = "hun.t-e_r~!$&'()*+,;=:%22%C3%BC"
+    given = PROXY | {"httpProxy": f"http://me:{password}@proxy:3128"}
+    proxy = read(given, {"httpProxy"}).own_platform.proxy
+    assert proxy.http is not None
+    assert password in proxy.http.text
