@@ -11,7 +11,8 @@ from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
 _ADDRESS_OR_NONE = f"({ADDRESS})?"
-USER = r"[a-z_][a-z0-9_.-]*"
+# One of a directory has its domain behind an @, and may begin with any letter or digit.
+USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"
 INTERFACE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}"
 INTERFACE_FORM = "the name of a network interface"
 

@@ -301,3 +301,16 @@ def test_old_k3s_that_would_lose_its_objects_is_refused() -> None:
         with_nodes(NODE),
     ):
         assert "several servers" not in refusal({**fine, "k3sMirror": "nowhere"})
+
+
+@pytest.mark.parametrize("user", ["ann@corp.example.com", "Administrator", "4nn"])
+def test_user_of_a_directory_is_taken(user: str) -> None:
+    """`realmd` gives those of a domain such names, and they were no names of users here."""
+    first, node = {"sshUser": user}, {**NODE, "user": user}
+    assert [each.ssh.user for each in platform(with_nodes(NODE, **first)).nodes] == [user]
+    assert [each.ssh.user for each in platform(with_nodes(node)).nodes] == [user]
+
+
+@pytest.mark.parametrize("user", ["@corp", "-oProxyCommand=x", "ann b", 'ann"', ""])
+def test_what_is_no_user_is_refused(user: str) -> None:
+    assert "it is not the name of a user" in refusal(with_nodes({**NODE, "user": user}))
