@@ -9,7 +9,7 @@ from infra.image.authorities import combined, system_authorities
 from infra.image.package_index import pip_files, pip_options, shell_exports
 from infra.image.plan import DOCKERFILE, REQUIREMENTS
 from infra.image.program_plan import DOCKERFILE as PROGRAM_DOCKERFILE
-from infra.image.program_plan import context_files
+from infra.image.program_plan import context_files, mode_in_image
 
 # The address of torch's packages with user and password; never an argument, which all can see.
 TORCH_INDEX_VARIABLE = "DISTTRAIN_TORCH_INDEX"
@@ -60,6 +60,11 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
         target = folder / CONTEXT / path.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target, follow_symlinks=False)
+        if not target.is_symlink():
+            target.chmod(mode_in_image(path))
+    for made in (folder / CONTEXT, *(folder / CONTEXT).rglob("*")):
+        if made.is_dir() and not made.is_symlink():
+            made.chmod(0o755)
     (folder / SECRETS).mkdir(mode=0o700)
     options = pip_options(os.environ, pip_files(os.environ, Path.home()))
     login = os.environ.get(TORCH_INDEX_VARIABLE)

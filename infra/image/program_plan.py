@@ -5,6 +5,7 @@ layer of code on top. So it is named, built, kept and removed as the trainer's i
 """
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def program_repository(repository: str) -> str:
 
 
 def plan_program_image(folder: Path, repository: str) -> ImagePlan:
-    """Name the image after all files in the folder, their rights and their links.
+    """Name the image after all files in the folder, what of them can be run, and their links.
 
     Args:
         folder: with a file `Dockerfile`; all of it is what the build may copy from.
@@ -34,24 +35,34 @@ def plan_program_image(folder: Path, repository: str) -> ImagePlan:
         OSError: a file cannot be read.
     """
     check_repository(repository)
-    digest = hashlib.sha256()
-    for path in context_files(folder):
-        if path.is_symlink():
-            kind, content = "link", str(path.readlink()).encode()
-        else:
-            kind, content = oct(path.stat().st_mode & 0o111), path.read_bytes()
-        for text in (path.relative_to(folder).as_posix().encode(), kind.encode(), content):
-            digest.update(len(text).to_bytes(8, "big") + text)
     code = code_layer([])
     return ImagePlan(
         program_repository(repository),
         "",
         None,
-        digest.hexdigest()[:HASH_LENGTH],
+        context_hash(folder),
         hashlib.sha256(code).hexdigest()[:HASH_LENGTH],
         code,
         context=folder,
     )
+
+
+def context_hash(folder: Path) -> str:
+    """Of all files that the build sees; a name may have any bytes."""
+    digest = hashlib.sha256()
+    for path in context_files(folder):
+        if path.is_symlink():
+            kind, content = "link", os.fsencode(path.readlink())
+        else:
+            kind, content = oct(mode_in_image(path) & 0o111), path.read_bytes()
+        for text in (os.fsencode(path.relative_to(folder)), kind.encode(), content):
+            digest.update(len(text).to_bytes(8, "big") + text)
+    return digest.hexdigest()[:HASH_LENGTH]
+
+
+def mode_in_image(path: Path) -> int:
+    """The rights of a file in the image: the pods' user reads it, whatever the umask is here."""
+    return 0o755 if path.stat().st_mode & 0o111 else 0o644
 
 
 def context_files(folder: Path) -> Iterator[Path]:

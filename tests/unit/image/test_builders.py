@@ -1,3 +1,4 @@
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -148,3 +149,25 @@ def test_programs_image_is_built_from_its_folder_alone(
     assert "/context/Dockerfile" in words
     assert "--target" not in words
     assert "BASE_IMAGE" not in words
+
+
+def test_the_pods_user_can_read_what_the_build_copies_whatever_the_umask_is(
+    tmp_path: Path, project: Path
+) -> None:
+    """The folders of an image that was built with umask 077 were open to root alone. The right to
+    read a file is not in the image's name, so a `chmod` afterwards built nothing."""
+    folder = tmp_path / "mine"
+    (folder / "parts").mkdir(parents=True)
+    for name, mode in (("Dockerfile", 0o600), ("parts/run.sh", 0o700), ("parts/a.py", 0o664)):
+        (folder / name).write_text(name)
+        (folder / name).chmod(mode)
+    before = os.umask(0o077)
+    try:
+        stage(project, tmp_path / "staged", replace(BUILD, context=folder))
+    finally:
+        os.umask(before)
+    context = tmp_path / "staged" / "context"
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in context.rglob("*")}
+    assert modes == {"Dockerfile": "0o644", "parts": "0o755", "run.sh": "0o755", "a.py": "0o644"}
+    assert context.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "staged" / "secrets").stat().st_mode & 0o777 == 0o700

@@ -1,5 +1,6 @@
 """`program`: a training program of the user's own, and what is refused beside it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,17 @@ def test_image_that_is_built_is_named_after_its_folder(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("x")
     assert image_of(tmp_path) == names[-1]
+
+
+def test_folder_to_build_may_hold_a_name_of_any_bytes(tmp_path: Path) -> None:
+    """The setting was left out without a word, and the run took the trainer's image."""
+    names = [image_of(Path(own_folder(tmp_path)))]
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("in Latin 1")
+    names.append(image_of(tmp_path))
+    (tmp_path / "link").symlink_to(os.fsdecode(b"caf\xe9.txt"))
+    names.append(image_of(tmp_path))
+    assert None not in names
+    assert len(set(names)) == 3
 
 
 def test_folder_to_build_has_a_dockerfile_and_no_rival(tmp_path: Path) -> None:
