@@ -7,9 +7,9 @@ from pathlib import Path, PurePath
 
 from infra.image.authorities import combined, system_authorities
 from infra.image.package_index import pip_files, pip_options, shell_exports
-from infra.image.plan import DOCKERFILE, REQUIREMENTS
+from infra.image.plan import DOCKERFILE, REQUIREMENTS, dependencies_hash
 from infra.image.program_plan import DOCKERFILE as PROGRAM_DOCKERFILE
-from infra.image.program_plan import context_files, mode_in_image
+from infra.image.program_plan import context_files, context_hash, mode_in_image
 
 # The address of torch's packages with user and password; never an argument, which all can see.
 TORCH_INDEX_VARIABLE = "DISTTRAIN_TORCH_INDEX"
@@ -33,6 +33,7 @@ class Build:
         authorities: certificates (PEM) to trust beside the usual ones; empty: none.
         context: folder with the Dockerfile of a program's image, which has no stages and no
             arguments of ours; None: the trainer's image is built.
+        content_hash: of what the name was planned for; empty: it may be of anything.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Build:
     platform: str
     authorities: str = ""
     context: Path | None = None
+    content_hash: str = ""
 
     @property
     def dockerfile(self) -> str:
@@ -53,6 +55,9 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
 
     Returns:
         Names of the secrets that there are for the build step.
+
+    Raises:
+        ValueError: the files are others by now than those that the image is named after.
     """
     root = build.context or project_root
     files = context_files(root) if build.context else (root / DOCKERFILE, root / REQUIREMENTS)
@@ -65,6 +70,7 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
     for made in (folder / CONTEXT, *(folder / CONTEXT).rglob("*")):
         if made.is_dir() and not made.is_symlink():
             made.chmod(0o755)
+    _refuse_other_content(build, root, folder / CONTEXT)
     (folder / SECRETS).mkdir(mode=0o700)
     options = pip_options(os.environ, pip_files(os.environ, Path.home()))
     login = os.environ.get(TORCH_INDEX_VARIABLE)
@@ -80,6 +86,20 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
     if authorities := _authorities(build, options.get("cert", "")):
         (folder / SECRETS / AUTHORITIES_SECRET).write_text(authorities)
     return sorted(path.name for path in (folder / SECRETS).iterdir())
+
+
+def _refuse_other_content(build: Build, root: Path, copy: Path) -> None:
+    """A build may have waited for another one for minutes, while somebody has gone on working."""
+    if build.context:
+        found = context_hash(copy)
+    else:
+        found = dependencies_hash(copy, build.base_image, build.torch_index_url)
+    if build.content_hash not in ("", found):
+        raise ValueError(
+            f"{build.name} was planned, but files in {root} have changed since, and would make "
+            f"another image ({found}). Run `pulumi up` again, and change nothing there while it "
+            "runs"
+        )
 
 
 def _authorities(build: Build, pip_certificates: str) -> str:

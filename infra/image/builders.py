@@ -67,6 +67,7 @@ def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -
 
     Raises:
         RuntimeError: the builder failed; ends with its last lines.
+        ValueError: the files have changed since the image was planned.
     """
     with tempfile.TemporaryDirectory(dir=layout.parent, prefix="context-") as scratch:
         secrets = stage(project_root, Path(scratch), build)
@@ -110,7 +111,12 @@ def _save(builder: str, name: str, layout: Path) -> None:
         assert process.stderr is not None
         try:
             write_layout(process.stdout, layout)
+        except OSError as error:  # such as a full disk
+            # The builder, which still writes, ends when nobody reads it.
+            process.stdout.close()
+            raise RuntimeError(f"{' '.join(command)}: {layout}: {error.strerror}") from error
         except Exception as error:
+            process.stdout.close()
             reason = process.stderr.read().decode(errors="replace").strip() or error
             raise RuntimeError(f"{' '.join(command)} failed: {reason}") from error
         process.stdout.read()  # what follows the archive's end, so that the writer can end

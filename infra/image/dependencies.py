@@ -167,6 +167,7 @@ def _build(plan: ImagePlan, sources: Sources, platform: str) -> Build:
         platform,
         sources.authorities,
         plan.context,
+        plan.deps_hash,
     )
 
 

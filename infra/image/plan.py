@@ -67,15 +67,20 @@ def plan_image(
             then mean two different images by it.
     """
     check_repository(repository)
-    deps = _hash(
-        (project_root / DOCKERFILE).read_bytes(),
-        (project_root / REQUIREMENTS).read_bytes(),
-        base_image.encode(),
-        (torch_index_url or "").encode(),
-    )
+    deps = dependencies_hash(project_root, base_image, torch_index_url)
     layer = code_layer(code_files(project_root))
     return ImagePlan(
         repository, base_image, torch_index_url or None, deps, _hash(layer, APPENDED), layer
+    )
+
+
+def dependencies_hash(root: Path, base_image: str, torch_index_url: str | None) -> str:
+    """Of all that the image without the code is made of; `root` is a checkout, or a copy of it."""
+    return _hash(
+        (root / DOCKERFILE).read_bytes(),
+        (root / REQUIREMENTS).read_bytes(),
+        base_image.encode(),
+        (torch_index_url or "").encode(),
     )
 
 

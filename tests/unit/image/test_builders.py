@@ -1,12 +1,18 @@
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from infra.image import builders
 from infra.image.build_context import PROXY_VARIABLES, TORCH_INDEX_VARIABLE, Build, stage
 from infra.image.builders import build_layout, choose_builder
+from infra.image.dependencies import Sources, build_into_cache
+from infra.image.plan import plan_image
+from infra.image.program_plan import plan_program_image
 
 BUILD = Build("h/i:1", "b", None, "linux/amd64")
 RECORDER = """#!/bin/sh
@@ -171,3 +177,42 @@ def test_the_pods_user_can_read_what_the_build_copies_whatever_the_umask_is(
     assert modes == {"Dockerfile": "0o644", "parts": "0o755", "run.sh": "0o755", "a.py": "0o644"}
     assert context.stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "staged" / "secrets").stat().st_mode & 0o777 == 0o700
+
+
+def test_files_that_changed_while_the_build_waited_are_not_built_under_the_old_name(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another build held the lock for minutes. The new content was built and kept under the name
+    of the old one, for good."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "Dockerfile").write_text("FROM mine:1")
+    log = fake_buildah(tmp_path / "bin", monkeypatch, ending="exit 0")
+    program = plan_program_image(folder, "localhost/t")
+    trainer = plan_image(project, "localhost/t", "b", None)
+    sources = Sources(project, tmp_path / "cache", "buildah")
+    (folder / "Dockerfile").write_text("FROM mine:2")
+    (project / "trainer" / "requirements.txt").write_text("other")
+    for plan in (program, trainer):
+        with pytest.raises(ValueError, match=rf"{plan.deps_hash} was planned.*Run `pulumi up` ag"):
+            build_into_cache(plan, sources, "linux/amd64", lambda _: None)
+    assert log.read_text().splitlines()[0] == "info"
+
+
+def test_a_full_disk_ends_the_build_where_docker_still_writes(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its last words were waited for, while it waited for somebody to read gigabytes."""
+    (tmp_path / "bin").mkdir()
+    docker = tmp_path / "bin" / "docker"
+    docker.write_text("#!/bin/sh\n[ $1 = build ] || exec head -c 5000000 /dev/zero\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+
+    def full(archive: IO[bytes], layout: Path) -> None:
+        archive.read(10)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(builders, "write_layout", full)
+    with pytest.raises(RuntimeError, match=r"docker save h/i:1: .*layout: No space left"):
+        build_layout("docker", BUILD, project, tmp_path / "layout")

@@ -12,7 +12,7 @@ from infra.image.builders import BUILDERS, build_command
 from infra.image.containerd import Containerd
 from infra.image.dependencies import Sources, build_into_cache, get_dependencies, layout_folder
 from infra.image.oci import Image, as_json, blob
-from infra.image.plan import ImagePlan
+from infra.image.plan import ImagePlan, plan_image
 from infra.image.platforms import platform_of_image, platform_of_plugins, this_machine
 from tests.unit.image.layouts import tiny_image, write_layout
 
@@ -122,5 +122,7 @@ def test_base_image_for_another_processor_is_refused(
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     sources = Sources(tmp_path, tmp_path / "cache", "buildah")
     with pytest.raises(ValueError, match="set imageBase to one for linux/arm64: base:1 is not"):
-        build_into_cache(PLAN, sources, "linux/arm64", print)
+        build_into_cache(
+            plan_image(tmp_path, "localhost/a/b", "base:1", None), sources, "linux/arm64", print
+        )
     assert list((tmp_path / "cache" / "images").iterdir()) == []
