@@ -22,6 +22,7 @@ from infra.airgap.operator_images import operator_images
 from infra.settings.cluster import ClusterSettings
 from infra.settings.gpu import GpuOperatorSettings
 from infra.settings.image import ImageSettings
+from infra.settings.local_path import local_path
 from infra.settings.reader import Reader
 from trainer.config import RunConfig
 
@@ -61,7 +62,7 @@ def read_bundle(reader: Reader) -> BundleSettings | None:
     sha256 = reader.checksum("bundleSha256")
     if not text:
         return None
-    path = Path(text).expanduser().resolve()
+    path = local_path(text)
     try:
         manifest = read_manifest(path, sha256)
     except ValueError as error:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias, cast
 from infra.settings.cluster_k3s import K3sSettings, read_k3s
 from infra.settings.cluster_networks import read_networks
 from infra.settings.kubeconfig import api_server_host, current_context
+from infra.settings.local_path import from_home
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
@@ -97,7 +98,7 @@ def _read_kubeconfig(reader: Reader, kind: str, context: str) -> tuple[str, str,
             "Set the path of one on this machine",
         )
         return "", context, ""
-    path = str(Path(path).expanduser())
+    path = str(from_home(path))
     try:
         context = context or current_context(Path(path))
         return path, context, api_server_host(Path(path), context)

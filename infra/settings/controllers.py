@@ -12,6 +12,7 @@ import yaml
 from infra.settings.airgap import BundleSettings
 from infra.settings.gpu_chart import chart_description
 from infra.settings.kinds import ControllerChoice
+from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
 from infra.settings.reader import Reader
 
@@ -129,7 +130,7 @@ def _charts(
                 reader.problem(where, shown, reason, _HINT)
             found[name] = text
         else:
-            path = Path(text).expanduser().resolve()
+            path = local_path(text)
             if reason := _chart_problem(path, name, kinds[name].version):
                 reader.problem(where, text, reason, _HINT)
             found[name] = str(path)
@@ -145,7 +146,7 @@ def _manifests(
         where, text = f"{MANIFESTS}.{name}", str(value)
         if not _is_wanted(reader, kinds, names, where, name, text):
             continue
-        path = Path(text).expanduser().resolve()
+        path = local_path(text)
         missing = [file for file in kinds[name].files if not (path / file).is_file()]
         if not kinds[name].files:
             hint = f"Set {CHARTS}.{name} to its chart"

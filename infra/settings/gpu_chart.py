@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import yaml
 
+from infra.settings.local_path import local_path
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
 
@@ -53,7 +54,7 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
         return ChartSource()
     scheme = re.match(r"(\w+)://", text)
     if scheme is None:
-        path = Path(text).expanduser().resolve()
+        path = local_path(text)
         if problem := chart_problem(path, version):
             reader.problem(_KEY, text, problem.reason, problem.hint)
         return ChartSource(str(path), "")

@@ -1,6 +1,7 @@
 """The kinds that the settings may choose from, and the options that each kind brings."""
 
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Protocol, cast
@@ -180,16 +181,18 @@ class Chosen:
 
 def import_extensions(reader: Reader) -> None:
     """Import the modules of the setting `extensions`, which register kinds of their own."""
-    for module in reader.sequence("extensions"):
+    hint = "Set the name of a Python module in the project's folder, such as my_kinds"
+    for module in map(str, reader.sequence("extensions")):
+        if not re.fullmatch(r"\w+(\.\w+)*", module):
+            reader.problem("extensions", module, "it is not the name of a Python module", hint)
+            continue
         try:
-            importlib.import_module(str(module))
+            importlib.import_module(module)
         except ImportError as error:
-            reader.problem(
-                "extensions",
-                module,
-                f"it cannot be imported ({error})",
-                "Set the name of a Python module in the project's folder, such as my_kinds",
-            )
+            reader.problem("extensions", module, f"it cannot be imported ({error})", hint)
+        except (SyntaxError, ValueError) as error:  # such as a name that another kind has
+            mend = "Mend that in the module, or remove it from extensions"
+            reader.problem("extensions", module, f"it cannot be imported ({error})", mend)
 
 
 def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Kind]) -> Chosen:
@@ -198,7 +201,16 @@ def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Ki
     if not reader.are_right(key):
         reader.raw(options_key)  # they may be right for the kind that was meant
         return Chosen(name, None)
+    _hide_secrets_of_all(reader, options_key, kinds)
     return Chosen(name, read_options(reader, options_key, f"{key}: {name}", kinds[name].options))
+
+
+def _hide_secrets_of_all(reader: Reader, options_key: str, kinds: Mapping[str, Kind]) -> None:
+    """A password may be set beside the kind that takes none, before or after the right one."""
+    given = reader.raw(options_key)
+    options = (field for kind in kinds.values() for field in fields(kind.options))
+    if any(_is_secret(field) and field.name in given for field in options):
+        reader.hide(options_key)
 
 
 def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:

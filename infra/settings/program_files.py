@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
+from infra.settings.local_path import local_path
 from infra.settings.reader import Reader
 
 KEY = "program.files"
@@ -31,7 +32,7 @@ def read_files(reader: Reader, text: str) -> dict[str, bytes]:
         reader: collects what is wrong.
         text: value of `program.files`.
     """
-    root = Path(text).expanduser().resolve()
+    root = local_path(text)
     try:
         found = {root.name: root} if root.is_file() else _files_below(root)
         sizes = {path: place.stat().st_size for path, place in found.items()}

@@ -11,6 +11,7 @@ from infra.image.program_plan import MOST_BYTES as CONTEXT_BYTES
 from infra.settings.asked import DeliveryAsked
 from infra.settings.image import read_builder
 from infra.settings.kinds import Chosen, DeliveryChoice, read_options
+from infra.settings.local_path import local_path
 from infra.settings.proxy import read_ca_bundle
 from infra.settings.reader import Reader
 
@@ -77,7 +78,7 @@ def read_build(
     if not isinstance(value, str):
         reader.problem(KEY, value, "it is not a text", hint)
         return None
-    folder = Path(value).expanduser().resolve()
+    folder = local_path(value)
     owner = reader.text("platform")
     if image is not None:
         reader.problem(KEY, value, "program.image names an image already", "Remove one of them")

@@ -1,7 +1,6 @@
 """The proxies, what must be reached without them, and the authorities to trust."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, cast
 
 from infra.no_proxy import (
@@ -12,6 +11,7 @@ from infra.no_proxy import (
     split_no_proxy,
 )
 from infra.settings.cluster import ClusterSettings
+from infra.settings.local_path import local_path
 from infra.settings.nodes import NodeSettings
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
@@ -77,7 +77,7 @@ def read_ca_bundle(reader: Reader) -> str:
     text = reader.text("caBundle")
     if not text:
         return ""
-    path = Path(text).expanduser().resolve()
+    path = local_path(text)
     try:
         bundle = path.read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -14,6 +14,7 @@ from infra.settings.file_checksum import file_checksum
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
 from infra.settings.limits_ttl import read_ttl
+from infra.settings.local_path import local_path
 from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
 from infra.settings.program import is_set, read_program
@@ -283,7 +284,7 @@ def _local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
 
     None: the file cannot be read.
     """
-    path = Path(text).expanduser().resolve()
+    path = local_path(text)
     try:
         return DatasetFile(path, file_checksum(path), path.stat().st_size)
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -319,6 +320,32 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # kinds
     ({"storageOptions": {"server": "x"}}, "storageOptions.server: 'x' cannot be used: storage: "),
     ({"extensions": ["no_such_module"]}, "extensions: 'no_such_module' cannot be used"),
+    ({"extensions": [""]}, "extensions: '' cannot be used: it is not the name of a Python module"),
+    ({"extensions": [".kinds"]}, "extensions: '.kinds' cannot be used: it is not the name of"),
+    # a home of nobody
+    ({"caBundle": "~nobody-here/ca.pem"}, "caBundle: '~nobody-here/ca.pem' cannot be used"),
+    ({"bundle": "~nobody-here/bundle"}, "bundle: '~nobody-here/bundle' cannot be used"),
+    ({"datasetFile": "~nobody-here/a.txt"}, "a.txt' cannot be used: it cannot be read (No such"),
+    (
+        {"gpuOperatorChart": "~nobody-here/chart.tgz"},
+        "gpuOperatorChart: '~nobody-here/chart.tgz' cannot be used: no chart can be read there",
+    ),
+    (
+        {"program": {"command": ["a"], "files": "~nobody-here/mine"}},
+        "~nobody-here/mine' cannot be used: there is no file",
+    ),
+    (
+        {"program": {"command": ["a"], "build": "~nobody-here/mine"}},
+        "~nobody-here/mine' cannot be used: there is no file Dockerfile",
+    ),
+    (
+        {"cluster": "existing", "kubeconfig": "~nobody-here/config"},
+        "kubeconfig: '~nobody-here/config' cannot be used: it cannot be read",
+    ),
+    (
+        {"controllers": ["kueue"], "controllerCharts": {"kueue": "~nobody-here/kueue.tgz"}},
+        "controllerCharts.kueue: '~nobody-here/kueue.tgz' cannot be used",
+    ),
 ]
 
 
@@ -413,3 +440,33 @@ def test_password_of_a_proxy_may_have_what_an_address_takes() -> None:
     proxy = read(given, {"httpProxy"}).own_platform.proxy
     assert proxy.http is not None
     assert password in proxy.http.text
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "reason"),
+    [
+        ("kinds_with_a_slip", "class:", "invalid syntax (kinds_with_a_slip.py, line 1)"),
+        (
+            "kinds_of_a_taken_name",
+            "from dataclasses import replace\n"
+            "from infra.networks import NETWORKS\n"
+            "NETWORKS.register(replace(NETWORKS['pod-tcp']))",
+            "network: there is a kind 'pod-tcp' already; give the new kind another name",
+        ),
+    ],
+)
+def test_what_keeps_an_extension_from_being_imported_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, reason: str
+) -> None:
+    (tmp_path / f"{module}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    said = refusal({"extensions": [module]})
+    assert f"extensions: '{module}' cannot be used: it cannot be imported ({reason}" in said
+    assert "Mend that in the module" in said
+
+
+@pytest.mark.parametrize("options", [{"user": "me", "password": "sekret"}, "{password: sekret}"])
+def test_password_beside_a_delivery_that_takes_none_is_not_shown(options: Any) -> None:
+    said = refusal({"imageDeliveryOptions": options})
+    assert "imageDeliveryOptions" in said
+    assert "sekret" not in said
