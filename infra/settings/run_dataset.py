@@ -1,12 +1,13 @@
 """A data set of several files, and what its files hold."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 from infra.settings.limits import LimitSettings
 from infra.settings.reader import Reader
 from infra.settings.run_settings import OPTION_KEYS, SEEN_BY_ALL
-from infra.settings.secret import Secret
+from infra.settings.secret import Secret, is_url
 from trainer.config import DatasetConfig
 
 # A download and its preparation together are hardly ever slower; see docs/benchmarks.md.
@@ -26,6 +27,11 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
             continue
         file = dict(cast(Mapping[str, Any], item))
         url = Secret(str(file.get("url", "")))
+        if url.text and not is_url(url.text):
+            shown = re.sub(r"//.*@", "//[secret]@", url.text, flags=re.DOTALL)
+            hint = "Write it like https://host/path"
+            reader.problem(f"{key}.url", shown, "it is not an http(s) address", hint)
+            continue
         if url.url_has_password or reader.is_encrypted("datasetFiles"):
             reader.problem(
                 f"{key}.url",

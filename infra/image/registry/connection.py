@@ -103,7 +103,7 @@ class Connection:
         url = urljoin(self._base, where)
         answer = self._once(method, url, body, headers, cuts)
         if answer.status == 401 and self._is_own(url):
-            self._log_in(answer.headers.get("WWW-Authenticate", ""))
+            self._log_in(answer.headers.get("WWW-Authenticate", ""), cuts)
             if isinstance(body, io.IOBase):
                 raise CutError("the login had run out")  # what was sent is sent again
             answer = self._once(method, url, body, headers, cuts)
@@ -134,10 +134,10 @@ class Connection:
         """Whether it may see the login: a place to upload to may be another host's."""
         return _origin(url) == _origin(self._base)
 
-    def _log_in(self, challenge: str) -> None:
+    def _log_in(self, challenge: str, cuts: bool) -> None:
         login = self._access.login
         words = dict(cast(list[tuple[str, str]], re.findall(r'(\w+)="([^"]*)"', challenge)))
-        basic = make_headers(basic_auth=f"{login.user}:{login.password}") if login else {}
+        basic = {"Authorization": f"Basic {login.encoded}"} if login else {}
         if "realm" in words and re.search(r"\bbearer\b", challenge, re.IGNORECASE):
             scope = {"scope": f"repository:{self._path}:pull,push"}
             service = {"service": words["service"]} if "service" in words else {}
@@ -148,11 +148,16 @@ class Connection:
             except urllib3.exceptions.HTTPError as error:
                 raise self._unreachable(_reason(error)) from None
             token = _token(answer)
+            if not token and answer.status in PASSING:
+                text = f"{urlsplit(url).netloc}, which logs in to it: HTTP status {answer.status}"
+                if cuts:
+                    raise CutError(text)
+                raise self.error(f"{text}, {_words(answer)}. Run `pulumi up` again a little later")
             if not token:
                 raise self._refused(answer)
             self._authorization = {"Authorization": f"Bearer {token}"}
         elif login:
-            self._authorization = {"Authorization": basic["authorization"]}
+            self._authorization = basic
 
     def expect(self, answer: urllib3.BaseHTTPResponse, what: str, *wanted: int) -> None:
         """Raise RegistryError unless the answer has a wanted status; `what` was asked for."""

@@ -16,6 +16,10 @@ PASSWORD_VARIABLE = "IMAGE_REGISTRY_PASSWORD"
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"  # its name in docker's file and in pull secrets
 HELPER_SECONDS = 30
+_IDENTITY_TOKEN = (
+    "an identity token, which is not supported; set imageDeliveryOptions.user and "
+    "imageDeliveryOptions.password"
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,8 @@ def _login_in(content: Mapping[str, Any], repository: str, file: Path) -> Login 
     auths = cast(dict[str, dict[str, str]], content.get("auths") or {})
     for key in _keys(repository):
         entry = auths.get(key) or {}
+        if entry.get("identitytoken"):  # beside which `auth` holds no password
+            raise ValueError(f"{file}: the entry {key!r} is {_IDENTITY_TOKEN}")
         if entry.get("auth"):
             try:
                 user, colon, password = b64decode(entry["auth"]).decode().partition(":")
@@ -140,8 +146,5 @@ def _ask_helper(helper: str, key: str, file: Path) -> Login | None:
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"{program}, named in {file}, did not answer with a login") from None
     if user == "<token>":
-        raise ValueError(
-            f"{program}, named in {file}, gives an identity token, which is not supported; set "
-            "imageDeliveryOptions.user and imageDeliveryOptions.password"
-        )
+        raise ValueError(f"{program}, named in {file}, gives {_IDENTITY_TOKEN}")
     return Login(user, password)

@@ -8,7 +8,7 @@ import pytest
 import urllib3
 
 from infra.image.registry import connection
-from infra.image.registry.connection import Access, Connection, RegistryError
+from infra.image.registry.connection import Access, Connection, CutError, RegistryError
 from infra.image.registry.login import Login
 
 HOST = "registry.example.org"
@@ -77,3 +77,44 @@ def test_login_stays_with_its_registry(place: str, upload_to: Uploads) -> None:
     with pytest.raises(RegistryError) as refused:
         upload_to(f"{HOST}/team/trainer", place)
     assert LOGIN.password not in str(refused.value)
+
+
+def server_that_answers(
+    monkeypatch: pytest.MonkeyPatch, login: Login, token: urllib3.HTTPResponse
+) -> tuple[Connection, list[str]]:
+    """A registry that asks for a token, and what the token's server has seen of the login."""
+    shown: list[str] = []
+
+    class Tokens:
+        def request(self, method: str, url: str, **more: Any) -> urllib3.HTTPResponse:
+            if url.startswith("https://tokens"):
+                shown.append(more["headers"]["Authorization"])
+                return token
+            asks = {"WWW-Authenticate": 'Bearer realm="https://tokens.example.org/t",service="r"'}
+            is_known = "Authorization" in more["headers"]
+            return urllib3.HTTPResponse(b"", headers=asks, status=200 if is_known else 401)
+
+    monkeypatch.setattr(connection, "_pool", lambda *_: Tokens())
+    return Connection(Access(f"{HOST}/team/trainer", login)), shown
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_busy_server_of_tokens_does_not_count_as_a_refused_login(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """The push ended, and the advice was to log in; what can be sent again is sent again."""
+    busy = urllib3.HTTPResponse(b"slow down", status=status)
+    server, _ = server_that_answers(monkeypatch, LOGIN, busy)
+    with pytest.raises(CutError, match=f"tokens.example.org, .* HTTP status {status}"):
+        server.ask("POST", "blobs/uploads/", cuts=True)
+    with pytest.raises(RegistryError, match=f"HTTP status {status}, slow down. Run `pulumi up` ag"):
+        server.ask("GET", "manifests/1")
+
+
+def test_login_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docker sends it. `up` ended with "'latin-1' codec can't encode"."""
+    login = Login("me", "пароль")
+    token = urllib3.HTTPResponse(b'{"token": "t"}', status=200)
+    server, shown = server_that_answers(monkeypatch, login, token)
+    assert server.ask("GET", "manifests/1").status == 200
+    assert shown == [f"Basic {login.encoded}"]

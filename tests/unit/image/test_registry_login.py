@@ -54,6 +54,16 @@ def test_docker_hub_has_the_name_that_docker_gives_it(tmp_path: Path) -> None:
     assert list(json.loads(pull_config("docker.io/me/trainer", Login("me", "x")))["auths"]) == [key]
 
 
+def test_identity_token_in_dockers_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """As `az acr login` leaves it. It was taken for a login with an empty password, and the advice
+    was to log in, which the user had done."""
+    entry = {**auth("00000000-0000-0000-0000-000000000000", ""), "identitytoken": "eyJsekret"}
+    write(tmp_path / ".docker" / "config.json", {"auths": {"registry.example.org:5000": entry}})
+    with pytest.raises(ValueError, match=r"identity token.*set imageDeliveryOptions\.user") as no:
+        find_login(REPOSITORY, {}, tmp_path)
+    assert "sekret" not in str(no.value)
+
+
 @pytest.fixture
 def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A credential helper on PATH, and a file of docker that names it."""

@@ -154,6 +154,10 @@ def test_a_tokenizer_of_this_machine_goes_to_the_volume(tmp_path: Path) -> None:
         ({"datasetFiles": [{"url": "https://h/a"}]}, "datasetFiles[0].sha256"),
         ({"datasetFiles": ["https://h/a"]}, "datasetFiles[0]: "),
         (
+            {"datasetFiles": [{"url": "https://u:pass@[::1/a", "sha256": "0" * 64}]},
+            "datasetFiles[0].url: 'https://[secret]@[::1/a' cannot be used: it is not an http(s)",
+        ),
+        (
             {"datasetFiles": [{"url": "https://u:pass@h/a", "sha256": "0" * 64}]},
             "be in plain text in a ConfigMap",
         ),
