@@ -8,11 +8,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import yaml
 
 from infra.airgap.download import download, download_text, listed_sha256, without_credentials
-from infra.airgap.manifest import Manifest
+from infra.airgap.manifest import Manifest, sha256_of
 from infra.airgap.needs import (
     CHART,
     DATASET,
@@ -45,6 +46,7 @@ from infra.settings import (
 K3S_RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 K3S_SOURCES = "https://raw.githubusercontent.com/k3s-io/k3s"
 REQUIREMENTS = "requirements.lock"  # each package with its version and its checksums
+OPERATOR = "gpu-operator"  # the chart's name
 INSTALLER_SUMS = "install.sh.sha256sum"
 PULUMI_RELEASES = "https://github.com/pulumi"
 # The merge table of GPT-2's tokenizer, in tiktoken's own format. Address and checksum are those of
@@ -180,11 +182,13 @@ def _add_k3s(writer: BundleWriter, settings: PlatformSettings) -> None:
 
 
 def _add_operator(writer: BundleWriter, operator: GpuOperatorSettings, *, images: bool) -> None:
+    file, repository = operator.chart.file, operator.chart.repository
+    is_here = file is not None and file.is_file()
+
     def fill(scratch: Path) -> str:
-        name = f"gpu-operator-{operator.version}.tgz"
+        name = f"{OPERATOR}-{operator.version}.tgz"
         (scratch / "charts").mkdir()
-        file, repository = operator.chart.file, operator.chart.repository
-        if file is not None and file.is_file():
+        if file is not None and is_here:
             shutil.copyfile(file, scratch / "charts" / name)
             return str(file)
         if not repository:
@@ -194,20 +198,27 @@ def _add_operator(writer: BundleWriter, operator: GpuOperatorSettings, *, images
                 "Set one of these; helm pull and helm package make packed charts (.tgz)."
             )
         index = f"{repository}/index.yaml"
-        listed = yaml.load(download_text(index, scratch / "index"), yaml.CSafeLoader)
-        versions = listed["entries"]["gpu-operator"]
+        versions = _listed(index, download_text(index, scratch / "index"))
         found = [entry for entry in versions if entry["version"] == operator.version]
         if not found:
             raise ValueError(
                 f"gpuOperatorVersion: {operator.version!r} cannot be used: {index} has no such "
                 "version. Set one that it has."
             )
+        if "digest" not in found[0]:
+            raise ValueError(
+                f"gpuOperatorChart: {operator.chart.repository!r} cannot be used for a bundle: "
+                f"{index} has no checksum (digest) of version {operator.version}. Download the "
+                "chart by `helm pull`, and set the path of that file."
+            )
         url = str(found[0]["urls"][0])
         url = url if "://" in url else f"{repository}/{url}"
         download(url, scratch / "charts" / name, str(found[0]["digest"]).removeprefix("sha256:"))
         return url
 
-    (chart,) = writer.add(CHART, operator.version, fill)
+    # A chart of the user's own may change and keep its version.
+    sha256 = sha256_of(file) if file is not None and is_here else ""
+    (chart,) = writer.add(CHART, operator.version, fill, sha256)
     if not images:
         return
     wanted = operator_images(
@@ -225,6 +236,17 @@ def _add_operator(writer: BundleWriter, operator: GpuOperatorSettings, *, images
 
     for image in wanted:
         save(image)
+
+
+def _listed(index: str, text: str) -> list[dict[str, Any]]:
+    """What the index of a chart repository has of the GPU Operator."""
+    try:
+        return cast(list[dict[str, Any]], yaml.load(text, yaml.CSafeLoader)["entries"][OPERATOR])
+    except (yaml.YAMLError, KeyError, TypeError):
+        raise ValueError(
+            f"gpuOperatorChart: {index} is not the index of a chart repository that has the chart "
+            f"{OPERATOR}. Set the address of one that has it, or the path of the packed chart."
+        ) from None
 
 
 def _add_data(writer: BundleWriter, settings: RunSettings) -> None:

@@ -44,7 +44,7 @@ class BundleWriter:
         self._entries: list[Entry] = []
         self._known = self._earlier()
 
-    def add(self, purpose: str, version: str, fill: Fill) -> tuple[Entry, ...]:
+    def add(self, purpose: str, version: str, fill: Fill, sha256: str = "") -> tuple[Entry, ...]:
         """Add the files of a purpose and version, unless they are there already.
 
         Args:
@@ -52,9 +52,11 @@ class BundleWriter:
             version: identifies their content.
             fill: writes the files into the folder that it is given, under their names in the
                 bundle, and returns where they came from.
+            sha256: that the one file has to have; empty: the version says enough.
         """
         entries = [e for e in self._known if (e.purpose, e.version) == (purpose, version)]
-        if entries and not damage(self.folder, entries):
+        is_other = sha256 != "" and [entry.sha256 for entry in entries] != [sha256]
+        if entries and not is_other and not damage(self.folder, entries):
             self._say(f"{purpose} {version}: already there")
         else:
             self._say(f"{purpose} {version}")

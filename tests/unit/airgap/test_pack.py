@@ -19,7 +19,7 @@ from infra.image.dependencies import layout_folder
 from infra.image.platforms import this_machine
 from infra.kinds import KINDS
 from infra.settings import Devices, Settings, parse_settings
-from tests.unit.airgap.charts import write_chart
+from tests.unit.airgap.charts import VALUES, write_chart
 from tests.unit.airgap.web import Web, serving
 from tests.unit.image.layouts import tiny_image, write_layout
 from tests.unit.stacks import TEXT, files_of_this_machine, raw_settings
@@ -301,6 +301,40 @@ def test_chart_of_this_machine_is_packed_as_it_is(
     (entry,) = manifest.of("gpu-operator-chart")
     assert (options.output / entry.name).read_bytes() == chart.read_bytes()
     assert "/index.yaml" not in web.requests
+
+
+def test_chart_of_this_machine_that_has_changed_is_packed_again(
+    web: Web, options: PackOptions, tmp_path: Path
+) -> None:
+    """It kept its version, and the bundle kept the chart of before."""
+    chart = write_chart(tmp_path / "own.tgz")
+    mine = replace(options, settings=settings(web, tmp_path, gpuOperatorChart=str(chart)))
+    pack(mine, print)
+    write_chart(chart, {**VALUES, "cdi": {"enabled": False}})
+    (entry,) = pack(mine, print).of("gpu-operator-chart")
+    assert (options.output / entry.name).read_bytes() == chart.read_bytes()
+    asked = len(calls(tmp_path))
+    pack(mine, print)
+    assert len(calls(tmp_path)) == asked
+
+
+@pytest.mark.parametrize(
+    ("index", "reason"),
+    [
+        (b"<html>Sign in</html>", "is not the index of a chart repository that has the chart gpu-"),
+        (b"entries: {other: []}", "is not the index of a chart repository that has the chart gpu-"),
+        (
+            b"entries: {gpu-operator: [{version: v26.3.3, urls: [a.tgz]}]}",
+            r"has no checksum \(digest\) of version v26\.3\.3\. Download the chart by `helm pull`",
+        ),
+    ],
+)
+def test_repository_without_the_chart_or_its_checksum_is_refused(
+    web: Web, options: PackOptions, index: bytes, reason: str
+) -> None:
+    web.files["/index.yaml"] = index
+    with pytest.raises(ValueError, match=f"gpuOperatorChart: .*{reason}"):
+        pack(options, print)
 
 
 def test_chart_in_a_registry_cannot_be_packed(
