@@ -30,7 +30,10 @@ def missing_entries(override: Iterable[str], required: Iterable[str]) -> tuple[s
 
 def bypasses_proxy(host: str, entries: Iterable[str]) -> bool:
     """Whether a host is reached without the proxy, by curl's rules: names with all below them,
-    addresses and networks."""
+    addresses and networks, and one `*` for all."""
+    entries = tuple(entries)
+    if "*" in entries:
+        return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

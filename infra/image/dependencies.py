@@ -92,9 +92,24 @@ def local_dependencies(
     built = not layout.exists()
     if built:
         build_into_cache(plan, sources, platform, say)
-    image = read_layout(layout)
+    image = read_cached(layout)
     refuse_other_platform(image, platform, str(layout), "remove that folder")
     return image, built
+
+
+def read_cached(layout: Path) -> Image:
+    """The dependencies in a folder of the cache.
+
+    Raises:
+        ValueError: it is damaged, as after a power cut; says what to do.
+    """
+    try:
+        return read_layout(layout)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{layout} in the cache is damaged ({error}). Remove that folder, and run this again: "
+            "then it is built anew"
+        ) from error
 
 
 def refuse_other_platform(image: Image, platform: str, what: str, way_out: str) -> None:

@@ -13,8 +13,9 @@ from infra.image.dependencies import (
     get_dependencies,
     layout_folder,
     locked,
+    read_cached,
 )
-from infra.image.oci import Image, blob, read_layout
+from infra.image.oci import Image, blob
 from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
@@ -103,12 +104,13 @@ def cached_layout(plan: ImagePlan, sources: Sources, say: Say) -> Path:
     """The dependencies' OCI layout in the cache for this machine's platform, built if need be.
 
     Raises:
-        RuntimeError, ValueError: as `ensure`.
+        RuntimeError, ValueError: as `ensure`, or the layout is damaged.
     """
     layout = layout_folder(plan, sources.cache, this_machine())
     with locked(plan, sources.cache):
         if not layout.exists():
             build_into_cache(plan, sources, this_machine(), say)
+        read_cached(layout)  # what is damaged must not be noticed where there is no network
     return layout
 
 
@@ -121,7 +123,7 @@ def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image
     """
     layout = layout_folder(plan, cache, this_machine())
     if layout.exists():
-        return with_code(plan, read_layout(layout))
+        return with_code(plan, read_cached(layout))
     there = find_complete_image(plan, containerd)
     if there is None:
         raise ValueError(f"{plan.reference} is neither in containerd nor in {cache}")

@@ -1,6 +1,7 @@
 """The trainer's image: its names, and how it is built and imported."""
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -37,6 +38,18 @@ def read_builder(reader: Reader) -> str:
     return reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
 
 
+def _read_ctr(reader: Reader) -> str:
+    """The words that run ctr; empty: they are not set, or no shell could read them."""
+    text = reader.text("ctr")
+    try:
+        shlex.split(text)
+    except ValueError:
+        hint = "Close each quotation mark, as in a shell"
+        reader.problem("ctr", text, "a quotation mark in it has no end", hint)
+        return ""
+    return text
+
+
 def read_image(
     reader: Reader, host: HostSettings, cluster: ClusterSettings, devices: Devices
 ) -> ImageSettings | None:
@@ -59,7 +72,7 @@ def read_image(
             "Set here",
         )
     # k3s brings a ctr that knows its own socket
-    ctr = reader.text("ctr") or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
+    ctr = _read_ctr(reader) or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
     address = reader.text(
         "containerdAddress",
         pattern=r"(/\S+)?",

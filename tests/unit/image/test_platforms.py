@@ -10,7 +10,14 @@ import pytest
 from infra.image.build_context import Build
 from infra.image.builders import BUILDERS, build_command
 from infra.image.containerd import Containerd
-from infra.image.dependencies import Sources, build_into_cache, get_dependencies, layout_folder
+from infra.image.dependencies import (
+    Sources,
+    build_into_cache,
+    get_dependencies,
+    layout_folder,
+    local_dependencies,
+)
+from infra.image.ensure import cached_layout
 from infra.image.oci import Image, as_json, blob
 from infra.image.plan import ImagePlan, plan_image
 from infra.image.platforms import platform_of_image, platform_of_plugins, this_machine
@@ -126,3 +133,22 @@ def test_base_image_for_another_processor_is_refused(
             plan_image(tmp_path, "localhost/a/b", "base:1", None), sources, "linux/arm64", print
         )
     assert list((tmp_path / "cache" / "images").iterdir()) == []
+
+
+@pytest.mark.parametrize("damaged", ["index.json", "blob"])
+def test_damaged_cache_says_which_folder_to_remove_and_is_not_packed(
+    tmp_path: Path, damaged: str
+) -> None:
+    """After a power cut each `up` ended with "Expecting value: line 1", and `make bundle` packed
+    the cut-off layer, which was noticed where there is no network."""
+    sources = Sources(tmp_path, tmp_path / "cache", "auto")
+    layout = layout_folder(PLAN, sources.cache, this_machine())
+    image = tiny_image()
+    write_layout(layout, image)
+    name = image.layers[0].digest.replace(":", "/")
+    (layout / ("blobs/" + name if damaged == "blob" else damaged)).write_bytes(b"")
+    said = rf"{layout} in the cache is damaged \(.*\)\. Remove that folder"
+    with pytest.raises(ValueError, match=said):
+        local_dependencies(PLAN, sources, this_machine(), print)
+    with pytest.raises(ValueError, match=said):
+        cached_layout(PLAN, sources, print)

@@ -322,6 +322,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"extensions": ["no_such_module"]}, "extensions: 'no_such_module' cannot be used"),
     ({"extensions": [""]}, "extensions: '' cannot be used: it is not the name of a Python module"),
     ({"extensions": [".kinds"]}, "extensions: '.kinds' cannot be used: it is not the name of"),
+    ({"ctr": 'k3s "ctr'}, "ctr: 'k3s \"ctr' cannot be used: a quotation mark in it has no end. "),
     # a home of nobody
     ({"caBundle": "~nobody-here/ca.pem"}, "caBundle: '~nobody-here/ca.pem' cannot be used"),
     ({"bundle": "~nobody-here/bundle"}, "bundle: '~nobody-here/bundle' cannot be used"),

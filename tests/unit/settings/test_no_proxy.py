@@ -71,6 +71,8 @@ def test_blanks_and_repetitions_are_dropped() -> None:
         ("10.1.2.3", ["10.1.2.3"], True),
         ("11.1.2.3", ["10.0.0.0/8", ".svc"], False),
         ("fd00::1", ["10.0.0.0/8", "fd00::/8"], True),
+        ("mirror.corp", ["*"], True),
+        ("10.1.2.3", ["*"], True),
     ],
 )
 def test_hosts_past_the_proxy_are_those_that_curl_takes_for_it(
