@@ -68,6 +68,7 @@ FILES = {
     IN_DEPTH: (
         "e2e/test_beside_first_up.py",
         "e2e/test_busy_trainer.py",
+        "e2e/test_changed_workloads.py",
         "e2e/test_controller_outage.py",
         "e2e/test_controllers_by_manifests.py",
         "e2e/test_controllers_in_depth.py",

@@ -22,7 +22,7 @@ from tests.kube.api_levels import (
     unknown_fields,
 )
 from tests.kube.lab import Json, Lab, wait_for
-from tests.kube.test_queue_look import FIELDS
+from tests.kube.queue_fields import FIELDS
 from tests.unit.stacks import deploy
 
 STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}

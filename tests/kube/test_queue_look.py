@@ -19,30 +19,7 @@ from sandbox.toolchain import tool_folder
 from tests.kube.accounts import viewer_of
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
-
-# What this program reads and writes of each kind.
-FIELDS = {
-    "localqueues": ("spec.clusterQueue", "spec.stopPolicy", "status.conditions"),
-    "clusterqueues": (
-        "spec.stopPolicy",
-        "spec.namespaceSelector",
-        "spec.preemption.withinClusterQueue",
-        "spec.resourceGroups",
-        "status.conditions",
-    ),
-    "resourceflavors": ("spec.nodeLabels", "spec.topologyName"),
-    "topologies": ("spec.levels",),
-    "workloadpriorityclasses": ("value", "description"),
-    "workloads": (
-        "spec.active",
-        "spec.priority",
-        "spec.queueName",
-        "spec.podSets",
-        "status.admission.clusterQueue",
-        "status.admissionChecks",
-        "status.conditions",
-    ),
-}
+from tests.kube.queue_fields import FIELDS
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -1,0 +1,162 @@
+"""A living run whose workload changes: in its place where it may, else anew after the old one.
+
+What the API server, the webhooks of the controllers and the provider's previews allow is asked of
+all of them together.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.workloads import WORKLOADS
+from sandbox.controllers import CONTROLLERS
+from sandbox.controllers.controller import running
+from sandbox.controllers.kueue import KUEUE
+from sandbox.follow import train_points
+from sandbox.stack import Stack
+from tests.e2e.asking import changes, people_run, training_pods, wait_for_first_checkpoint
+from tests.e2e.lab import ENDLESS, Lab, run_settings, wait_for
+from tests.e2e.queue_guest import QUEUE
+from tests.e2e.queued_runs import RANKS, shape_of
+
+NEEDED = ("jobset", "trainer", "training-operator", "lws")
+MADE = {"queues.name": QUEUE, "queues.quota.cpu": "2"}
+FIRST = "e2e-changed-first"
+SPOT = {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+
+pytestmark = pytest.mark.in_depth
+
+
+@pytest.fixture(scope="module")
+def served(lab: Lab) -> Iterator[Lab]:
+    with running(lab.cluster, [*(CONTROLLERS[name] for name in NEEDED), KUEUE]):
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def stack(served: Lab) -> Iterator[Stack]:
+    """A stack that makes a queue, and whose first run stands in none."""
+    made = served.stack("e2e-changed", "sandbox", {**run_settings(FIRST, 10), **MADE})
+    made.set_all({"topology": "single-pod", **shape_of("single-pod")})
+    made.up()
+    served.wait_done(FIRST)
+    yield made
+    made.destroy()
+
+
+def start(lab: Lab, stack: Stack, topology: str, run_name: str, **settings: str) -> None:
+    """Until it has saved a checkpoint."""
+    plain: dict[str, str | None] = {
+        "queue": None,
+        "instance": None,
+        "ttlSecondsAfterFinished": None,
+    }
+    shape = {"topology": topology, **shape_of(topology)}
+    stack.set_all({**plain, **run_settings(run_name, ENDLESS), **shape, **settings})
+    stack.up()
+    wait_for_first_checkpoint(lab, run_name)
+
+
+def workload(lab: Lab, topology: str, instance: str = "") -> Any:
+    """The object, as the API server has it."""
+    kind = WORKLOADS[topology]
+    typed = f"{kind.kind.lower()}.{kind.api_version.partition('/')[0]}"
+    typed = {"job.batch": "job", "statefulset.apps": "statefulset"}.get(typed, typed)
+    return lab.get(typed, f"{kind.object_name}{instance}")
+
+
+def uid(lab: Lab, topology: str, instance: str = "") -> str:
+    return workload(lab, topology, instance)["metadata"]["uid"]
+
+
+def goes_on(lab: Lab, run_name: str) -> None:
+    """It makes further steps, and has made none twice."""
+    made = max(lab.losses(run_name))
+    wait_for("steps after the last one", lambda: max(lab.losses(run_name)) > made, 300)
+    steps = [point["step"] for point in train_points(lab.run_dir(run_name))]
+    assert steps == sorted(set(steps))
+
+
+@pytest.mark.parametrize("topology", ["single-pod", "jobset", "multi-pod", "lws"])
+def test_stopped_run_is_resumed_after_refresh(served: Lab, stack: Stack, topology: str) -> None:
+    """`refresh` notes that nothing of it runs; `up` takes that back, in its place."""
+    run_name = f"e2e-refreshed-{topology}"
+    start(served, stack, topology, run_name)
+    before = uid(served, topology)
+    people_run(served, stack, f"./disttrain stop --stack {stack.name}")
+    stack.refresh()
+    stack.preview()
+    stack.up()
+    assert uid(served, topology) == before
+    goes_on(served, run_name)
+
+
+@pytest.mark.parametrize("topology", ["trainjob", "jobset"])
+def test_run_gets_another_instance(served: Lab, stack: Stack, topology: str) -> None:
+    """Trainer's webhook refuses each change of a TrainJob whose runtime is gone, also its end."""
+    run_name = f"e2e-instance-{topology}"
+    start(served, stack, topology, run_name)
+    stack.set("instance", "b")
+    stack.preview()
+    stack.up()
+    assert uid(served, topology, "-b")
+    kind = WORKLOADS[topology]
+    left = served.uids(kind.kind.lower(), *(["trainingruntime"] if topology == "trainjob" else []))
+    assert [name for name in left if name.endswith(kind.object_name)] == []
+    goes_on(served, run_name)
+
+
+def test_preview_has_room_for_the_longest_instance(served: Lab, stack: Stack) -> None:
+    """It tries a new JobSet out under a longer name."""
+    start(
+        served, stack, "jobset", "e2e-longest", instance="s" * WORKLOADS["jobset"].longest_instance
+    )
+    stack.set("pods", str(RANKS + 1))
+    stack.preview()
+    stack.up()
+    assert len(training_pods(served, stack)) == RANKS + 1
+    goes_on(served, "e2e-longest")
+
+
+@pytest.mark.parametrize("topology", ["single-pod", "jobset", "multi-pod"])
+def test_engine_replaces_it_when_it_is_gone(served: Lab, stack: Stack, topology: str) -> None:
+    """`pulumi up --replace`: the provider does not wait for the end of what it deletes."""
+    run_name = f"e2e-replace-{topology}"
+    start(served, stack, topology, run_name)
+    before = uid(served, topology)
+    resources = json.loads(stack.export())["deployment"]["resources"]
+    kind = WORKLOADS[topology].kind
+    (urn,) = (each["urn"] for each in resources if f"{kind}::training-" in each["urn"])
+    stack.up("--replace", urn)
+    assert uid(served, topology) != before
+    goes_on(served, run_name)
+    stack.preview("--expect-no-changes")
+
+
+@pytest.mark.parametrize("topology", ["single-pod", "indexed-job", "jobset", "pytorchjob"])
+def test_time_to_live_changes_in_a_queue(served: Lab, stack: Stack, topology: str) -> None:
+    """Kueue has given the pods the tolerations of its flavor, and owns them."""
+    run_name = f"e2e-queued-{topology}"
+    (flavor,) = served.get("resourceflavor")["items"]
+    tolerated = json.dumps({"spec": {"tolerations": [SPOT]}})
+    name = flavor["metadata"]["name"]
+    served.kubectl("patch", "resourceflavor", name, "--type=merge", f"-p={tolerated}")
+    start(served, stack, topology, run_name, queue=QUEUE)
+    before = workload(served, topology)
+    assert SPOT["key"] in json.dumps(before["spec"])
+    stack.set("ttlSecondsAfterFinished", "86400")
+    stack.preview()
+    assert "updated" in changes(stack.up())
+    after = workload(served, topology)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "86400" in json.dumps(after["spec"])
+    goes_on(served, run_name)
+    stack.set("cpuPerRank", "60m")
+    stack.preview()
+    stack.up()
+    assert uid(served, topology) != before["metadata"]["uid"]
+    assert "60m" in json.dumps(workload(served, topology)["spec"])
+    goes_on(served, run_name)
+    stack.set("cpuPerRank", None)

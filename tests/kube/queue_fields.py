@@ -1,0 +1,24 @@
+"""What this program reads and writes of each kind of Kueue."""
+
+FIELDS = {
+    "localqueues": ("spec.clusterQueue", "spec.stopPolicy", "status.conditions"),
+    "clusterqueues": (
+        "spec.stopPolicy",
+        "spec.namespaceSelector",
+        "spec.preemption.withinClusterQueue",
+        "spec.resourceGroups",
+        "status.conditions",
+    ),
+    "resourceflavors": ("spec.nodeLabels", "spec.topologyName"),
+    "topologies": ("spec.levels",),
+    "workloadpriorityclasses": ("value", "description"),
+    "workloads": (
+        "spec.active",
+        "spec.priority",
+        "spec.queueName",
+        "spec.podSets",
+        "status.admission.clusterQueue",
+        "status.admissionChecks",
+        "status.conditions",
+    ),
+}
