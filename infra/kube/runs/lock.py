@@ -40,7 +40,16 @@ class Lock:
         return f"{COLLECTION.format(self._namespace)}/{names.LOCK_NAME}"
 
     def check(self) -> None:
-        """Raises TaskError when somebody else holds the lock by now."""
+        """Ask whether the lock is still ours, and renew it.
+
+        What the renewing thread knows may be some seconds old. After a time without the API server
+        the lock has expired for all, and somebody else may have taken it in these seconds.
+
+        Raises:
+            TaskError: somebody else holds it by now.
+        """
+        if not self._lost:
+            self.renew()
         if self._lost:
             raise TaskError(
                 f"this command lost the lock of namespace {self._namespace} to {self._lost}, "
@@ -69,13 +78,15 @@ class Lock:
         return "" if self._write(item) else "somebody who came first"
 
     def renew(self) -> None:
-        """Note that the holder lives."""
-        item = self._api.get(self._path)
-        holder = str(part(item or {}, "spec").get("holderIdentity") or "")
-        if item is None or holder != self.identity:
-            self._lost = holder or "nobody: the Lease was removed"
-        else:
-            self._write(item)
+        """Note that the holder lives, or that the lock is lost."""
+        while True:
+            item = self._api.get(self._path)
+            holder = str(part(item or {}, "spec").get("holderIdentity") or "")
+            if item is None or holder != self.identity:
+                self._lost = holder or "nobody: the Lease was removed"
+                return
+            if self._write(item):  # else it has changed meanwhile
+                return
 
     def release(self) -> None:
         """Let the next one in at once; where that cannot be written, the Lease expires."""
@@ -161,7 +172,6 @@ def _renew(lock: Lock, api: Api, namespace: str, stop: threading.Event) -> None:
     own.identity = lock.identity
     while not stop.wait(RENEW_SECONDS):
         try:
-            own.renew()
             own.check()
         except (ApiError, UnreachableError):
             continue  # the next try may come in time

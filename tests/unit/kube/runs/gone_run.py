@@ -52,6 +52,7 @@ class Server(ApiServer):
         self.phase = "Succeeded"  # of the pod that reads the volume
         self.note_status = 200  # what a change of the record is answered with
         self.workload: Any = None
+        self.lease: Any = None
         self.other = other.to_object(other.namespace) if other else None
         self.changes_of_other = list[Any]()
 
@@ -80,7 +81,7 @@ class Server(ApiServer):
             return self.said + "\n"
         if "/pods/" in path:
             return {"metadata": {}, "status": {"phase": self.phase}}
-        if path.endswith(("/pods", "/configmaps", "/leases")):
+        if path.endswith(("/pods", "/configmaps")):
             records = [self.record, *([self.other] if self.other else [])]
             return {"items": records if path.endswith("maps") else []}
         if path in ("/apis/batch/v1", "/api/v1"):
@@ -88,8 +89,9 @@ class Server(ApiServer):
             return {"resources": kinds}
         if path == f"/api/v1/namespaces/{GONE.namespace}":
             return {"metadata": {"name": GONE.namespace, "uid": "n"}}
-        if "/leases" in path and method in ("POST", "PUT", "GET") and method != "GET":
-            return body
+        if "/leases" in path:
+            self.lease = body if method in ("POST", "PUT") else self.lease
+            return self.lease
         return None
 
     def _merge(self, body: Any) -> None:

@@ -1,0 +1,90 @@
+"""The hand-over lock where its holder could not renew it for a while.
+
+The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.kube import names
+from infra.kube.errors import ApiError, TaskError
+from infra.kube.runs.lock import COLLECTION, Lock
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+LEASES = COLLECTION.format("disttrain")
+
+
+class Leases(ApiServer):
+    """Has one Lease, which only those may write who have read its newest version."""
+
+    def __init__(self) -> None:
+        self.lease: Json | None = None
+        self.version = 0
+        self.taken_by = ""  # somebody who takes the Lease just before the next write
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        if method == "POST":
+            assert path == LEASES
+            return self._write(body)
+        assert path == f"{LEASES}/{names.LOCK_NAME}"
+        if method == "PUT":
+            if self.taken_by:
+                self.is_taken_by(self.taken_by)
+            if self.lease is None or body["metadata"] != self.lease["metadata"]:
+                raise ApiError(409, "it has changed")
+            return self._write(body)
+        return self.lease
+
+    def is_taken_by(self, holder: str) -> None:
+        assert self.lease
+        self.taken_by = ""
+        self._write({**self.lease, "spec": {**self.lease["spec"], "holderIdentity": holder}})
+
+    def _write(self, body: Json) -> Json:
+        self.version += 1
+        about = {**body["metadata"], "resourceVersion": str(self.version)}
+        self.lease = {**body, "metadata": about}
+        return self.lease
+
+
+@pytest.fixture
+def server() -> Leases:
+    return Leases()
+
+
+@pytest.fixture
+def lock(server: Leases) -> Lock:
+    made = Lock(api_of(server), "disttrain", "stack dev")
+    assert made.try_take() == ""
+    return made
+
+
+def test_lock_that_another_one_has_taken_is_noticed_before_the_next_write(
+    server: Leases, lock: Lock
+) -> None:
+    """After a minute without an API server, or a laptop that slept, the Lease has expired, and who
+    waits takes it. The thread that renews it wakes up seconds later: both `up` wrote a record."""
+    lock.check()
+    server.is_taken_by("stack other")
+    with pytest.raises(TaskError, match="lost the lock of namespace disttrain to stack other"):
+        lock.check()
+
+
+def test_lock_that_is_taken_as_it_is_renewed_is_noticed(server: Leases, lock: Lock) -> None:
+    server.taken_by = "stack other"
+    with pytest.raises(TaskError, match="to stack other"):
+        lock.check()
+
+
+def test_lock_whose_lease_was_removed_is_noticed(server: Leases, lock: Lock) -> None:
+    server.lease = None
+    with pytest.raises(TaskError, match="nobody: the Lease was removed"):
+        lock.check()
+
+
+def test_lock_that_is_still_ours_is_renewed(server: Leases, lock: Lock) -> None:
+    before = server.version
+    lock.check()
+    assert server.version > before
