@@ -156,6 +156,8 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         lock.check()
         grace_seconds = longest_grace_seconds(api, job.namespace, job.owner, plan.grace_seconds)
         end_workload(api, job, former, plan.revision, grace_seconds)
+    elif own is None:
+        _await_left_pods(job, api, plan)
     staying = [run for run in others if run not in going]
     still_there = [] if plan.queue else _in_the_way(leaving, staying, plan)
     for run in (*going, *still_there):
@@ -245,6 +247,17 @@ def await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
     owner = label(item, names.OWNER_LABEL)
     grace_seconds = longest_grace_seconds(api, job.namespace, owner, plan.grace_seconds)
     wait_for(what, ask, grace_seconds + 60)
+
+
+def _await_left_pods(job: Job, api: Api, plan: Plan) -> None:
+    """Wait for the pods of a workload of ours that somebody has deleted: they still save.
+
+    Raises:
+        TaskError: they are still there a minute after their time.
+    """
+    limit = longest_grace_seconds(api, job.namespace, job.owner, plan.grace_seconds) + 60
+    what = "the pods of this stack's run, whose workload was deleted, to save and end"
+    wait_for(what, lambda: live_pods_of(api, job.namespace, job.owner), limit)
 
 
 def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json | None:

@@ -56,9 +56,9 @@ class Server(ApiServer):
         if path == WORKLOAD:
             return self.job if is_there else None
         if path == f"{PLACE}/pods":
-            assert f"{OWNER_LABEL}={self.owner}" in query["labelSelector"]
+            is_asked_for = f"{OWNER_LABEL}={self.owner}" in query["labelSelector"]
             pod = {"metadata": {"name": "train-x"}, "spec": {}, "status": {"phase": "Running"}}
-            return {"items": [pod] if is_there else []}
+            return {"items": [pod] if is_there and is_asked_for else []}
         if path == "/apis/batch/v1":
             return {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
         if path == PLACE:

@@ -105,6 +105,19 @@ def test_run_in_a_queue_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
     assert came_up_after(server, monkeypatch, queue="gpus") == 0
 
 
+@pytest.mark.parametrize("changes", [CHANGED, {"ttl": {}, "made_again": True}])
+def test_pods_of_a_workload_that_was_deleted_are_waited_for(
+    changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kubectl delete job` returns at once, and its pods still save as `pulumi up --refresh` makes
+    the next one, which wrote the same run beside them."""
+    monkeypatch.setattr(waiting, "time", server := Saving(STAYS, GONE.owner, 25))
+    server.workload = None
+    hand_over_of(server, **changes)
+    assert server.seconds >= 25
+    assert server.now().since > GONE.since
+
+
 def test_engine_waits_longer_than_the_task(tmp_path: Path) -> None:
     """Runs of other stacks may save for longer than this one, and the engine ended the task."""
     changes = {"topology": "indexed-job", "terminationGraceSeconds": "30"}
