@@ -35,22 +35,24 @@ class SuspendedError(TaskError):
     """Somebody else than the run's own user has suspended it; the text says how it goes on."""
 
 
-def wait_in_queue(job: Job, api: Api, workload: Workload, path: str, suspend: Json) -> bool:
+def wait_in_queue(
+    job: Job, api: Api, workload: Workload, path: str, suspend: Json, limit: int
+) -> bool:
     """Whether the run has its place, or is in no queue; False: `up` may end, and it was said why:
     the run waits in its queue, or its user has stopped it.
 
     Args:
-        job: `queue_seconds` is how long to wait for the place; 0: to see that it is not given now.
+        job: of the task that waits.
         api: the cluster.
         workload: of the run.
         path: of the workload.
         suspend: the suspend patch of its kind.
+        limit: seconds to wait for the place; 0: to see that it is not given now.
 
     Raises:
         SuspendedError: somebody else has suspended the run.
         TaskError: the run asks for more than its queue ever has, or the limit is reached.
     """
-    limit = job.number("queue_seconds", 0)
     patience = Patience(QUEUE_SECONDS, time.monotonic)
     waits, notes, stopped = list[InQueue](), list[str](), list[str]()
 

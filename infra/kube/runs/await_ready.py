@@ -111,19 +111,33 @@ def create(job: Job, api: Api) -> None:
         TaskError: with the reason, after the pods' last lines were printed.
     """
     wait = _Wait(job, api)
-    workload = wait.workload
-    if not wait_in_queue(job, api, workload, wait.path, wait.suspend):
-        return
-    what, limit = f"{wait.wanted} ready pods of {workload}", job.number("timeout_seconds")
+    in_queue, for_pods = job.number("queue_seconds", 0), float(job.number("timeout_seconds"))
+    while True:
+        begin = time.monotonic()
+        if not wait_in_queue(job, api, wait.workload, wait.path, wait.suspend, in_queue):
+            return
+        has_place = time.monotonic()
+        _await_pods(wait, for_pods)
+        if not wait.is_put_back:
+            return
+        # The engine's limit is that of both waits together.
+        in_queue = max(in_queue - round(has_place - begin), 1)
+        for_pods = max(for_pods - (time.monotonic() - has_place), 1)
+
+
+def _await_pods(wait: "_Wait", limit_seconds: float) -> None:
+    """Wait until the pods are ready, or the run is put back into its queue. Raises as `create`."""
+    job, workload = wait.job, wait.workload
+    what = f"{wait.wanted} ready pods of {workload}"
     try:
-        wait_for(what, wait.ask, limit, "trainingTimeoutSeconds")
+        wait_for(what, wait.ask, limit_seconds, "trainingTimeoutSeconds")
     except SuspendedError:
         raise
     except GoneError as reason:  # it says what to do, and there are no pods to show lines of
         raise TaskError(f"training failed: {reason}") from None
     except TaskError as reason:
         say(f"training failed: {reason}")
-        last_lines(api, job.namespace, wait.selector)
+        last_lines(wait.api, job.namespace, wait.selector)
         raise TaskError(
             f"training failed: {reason}\nTo fix it: change the setting that caused it and run "
             f"pulumi up. If the cause was no setting, first run: kubectl -n {job.namespace} delete "
@@ -135,8 +149,8 @@ class _Wait:
     """The looks at one workload and its pods, and for how long what was bad has been so."""
 
     def __init__(self, job: Job, api: Api) -> None:
-        self._job = job
-        self._api = api
+        self.job = job
+        self.api = api
         self.workload = Workload.from_json(job.mapping("workload"))
         kind = self.workload.api_version, self.workload.kind
         self.path = api.path(*kind, job.namespace, self.workload.name)
@@ -149,6 +163,9 @@ class _Wait:
         self._stuck = Patience(STUCK_SECONDS, time.monotonic)
         self._settled = Patience(SETTLED_SECONDS, time.monotonic)
         self._queued = Patience(QUEUE_SECONDS, time.monotonic)
+        self._waits_for_place = job.number("queue_seconds", 0) > 0
+        self.is_put_back = False
+        """Whether the last wait has ended because the run has to wait for its place again."""
         self._failed_starts = FailedStarts(api, job.namespace)
 
     def ask(self) -> str:
@@ -157,7 +174,7 @@ class _Wait:
         Raises:
             TaskError: the training cannot get there.
         """
-        job, api = self._job, self._api
+        job, api, self.is_put_back = self.job, self.api, False
         item, pods = api.get(self.path), api.list(PODS.format(job.namespace), self.selector)
         if item is None and self._record and self._record.ttl:
             self._say_reached(_after_its_time(api, job), pods)
@@ -166,9 +183,11 @@ class _Wait:
             say(stopped_text(job, api, self.workload, item))
             return ""
         if item and (place := held_back(api, job.namespace, item, self.suspend)):
-            if self._queued.is_over(
-                place.words
-            ):  # another run took its place before its first step
+            # Another run took its place before its first step.
+            if self._waits_for_place:
+                self.is_put_back = True
+                return ""
+            if self._queued.is_over(place.words):
                 say(ends_well(self.workload, place))
                 return ""
             return place.words
@@ -188,14 +207,14 @@ class _Wait:
             return ""
         if self._stuck.is_over(verdict.stuck):
             raise TaskError(verdict.stuck)
-        namespace = self._job.namespace
-        waits_for = words_of_controller(self._api, namespace, item, pods)
+        namespace = self.job.namespace
+        waits_for = words_of_controller(self.api, namespace, item, pods)
         # First, because a long line is cut, and this is what the user can mend.
         failing = self._failed_starts.words(pods)
         return "; ".join(text for text in (failing, verdict.state, waits_for) if text)
 
     def _judged(self, item: Json | None, pods: list[Json]) -> Verdict:
-        job = self._job
+        job = self.job
         return judge(
             self.workload,
             str(job.fields.get("uid") or ""),
@@ -212,7 +231,7 @@ class _Wait:
         """Say these words, and with several pods also what they have found of their volume."""
         say(words)
         if self.wanted > 1:
-            say(volume_line(self._api, self._job.namespace, pods))
+            say(volume_line(self.api, self.job.namespace, pods))
 
 
 def delete(job: Job, api: Api) -> None:
