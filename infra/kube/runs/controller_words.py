@@ -2,12 +2,13 @@
 
 Some controllers tell only an event what they cannot make, such as the JobSet of a TrainJob, and
 leave the object's status empty (https://github.com/kubeflow/trainer/issues/3671). A Job does so
-where a quota allows it no pod.
+where a quota allows it no pod, also the Job of a JobSet.
 """
 
 from collections.abc import Sequence
 
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, part, parts
 from infra.kube.paths import NAMESPACES
@@ -15,6 +16,8 @@ from infra.kube.queues.volcano import words_of_gang
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+JOB_SET, TRAIN_JOB = "JobSet", "TrainJob"
 # The reason of the event by which Kubeflow Trainer says that it cannot make a TrainJob's JobSet.
 NO_JOBSET = "TrainJobResourcesCreationFailed"
 TRY_AT_ONCE = (
@@ -23,7 +26,15 @@ TRY_AT_ONCE = (
 )
 
 
-def words_of_controller(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
+def words_of_controller(
+    api: Api,
+    namespace: str,
+    item: Json,
+    pods: Sequence[Json],
+    wanted: int = 1,
+    *,
+    asks_jobs: bool = False,
+) -> str:
     """What is said of pods that are not there; empty where nothing is said, or all are there.
 
     Args:
@@ -31,18 +42,38 @@ def words_of_controller(api: Api, namespace: str, item: Json, pods: Sequence[Jso
         namespace: of the run.
         item: the run's workload.
         pods: of the run, as far as there are any.
+        wanted: how many there have to be.
+        asks_jobs: whether the events of the Jobs count too that a controller has made for the run.
     """
     if gang := words_of_gang(api, namespace, item):
         return gang
-    if pods:
+    if len(pods) >= wanted:
         return ""
-    selector = f"involvedObject.uid={item['metadata']['uid']},type=Warning"
     path = f"{NAMESPACES}/{namespace}/events"
+    found = list[Json]()
+    jobs = _uids_of_jobs(api, namespace, item) if asks_jobs else []
     try:
-        found = parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
+        for uid in (str(item["metadata"]["uid"]), *jobs):
+            selector = f"involvedObject.uid={uid},type=Warning"
+            found += parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
     except ApiError:  # these credentials may not read events
         return ""
     return newest_words(found)
+
+
+def _uids_of_jobs(api: Api, namespace: str, item: Json) -> list[str]:
+    """Those of the Jobs that a JobSet has made for the run; a TrainJob's JobSet has its name."""
+    if item.get("kind") not in (JOB_SET, TRAIN_JOB):
+        return []
+    name = item["metadata"]["name"]
+    return [
+        str(job["metadata"]["uid"])
+        for job in objects_at(api, JOBS.format(namespace)) or []
+        if any(
+            (owner.get("kind"), owner.get("name")) == (JOB_SET, name)
+            for owner in parts(part(job, "metadata"), "ownerReferences")
+        )
+    ]
 
 
 def newest_words(events: Sequence[Json]) -> str:

@@ -1,10 +1,16 @@
 """Why pods are not there, from the events by which a controller says so."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from infra.kube.runs.controller_words import newest_words
+import pytest
 
-Json = dict[str, Any]
+from infra.kube.errors import ApiError
+from infra.kube.runs.controller_words import newest_words, words_of_controller
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+FORBIDDEN = 'pods "p" is forbidden: exceeded quota: team'
+NO_POD = f"FailedCreate: {FORBIDDEN} (12:00:02)"
 
 
 def event(reason: str, message: str, **times: object) -> Json:
@@ -32,3 +38,68 @@ def test_trainer_that_cannot_make_its_jobset_has_a_sentence_and_a_command() -> N
     assert said.startswith("TrainJobResourcesCreationFailed: TrainJob resources reconciliation")
     assert "(12:00:02). Kubeflow Trainer says so in an event alone (trainer#3671)" in said
     assert said.endswith("./disttrain stop and then ./disttrain resume make it try at once")
+
+
+class Quota(ApiServer):
+    """A cluster whose quota has no room for a pod; the controller of Jobs says so of the Job.
+
+    Args:
+        about: uid of that Job.
+        owner: what owns the Job; None: nothing does.
+    """
+
+    def __init__(self, about: str, owner: Json | None = None) -> None:
+        self.about = about
+        owners = [owner] if owner else []
+        self.jobs = [{"metadata": {"name": "j", "uid": about, "ownerReferences": owners}}]
+        self.may_list_jobs = True
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        if path == "/apis/batch/v1/namespaces/team/jobs":
+            if not self.may_list_jobs:
+                raise ApiError(403, "jobs is forbidden")
+            return {"items": self.jobs}
+        assert path == "/api/v1/namespaces/team/events"
+        said = event("FailedCreate", FORBIDDEN, lastTimestamp="2026-11-26T12:00:02Z")
+        is_asked_for = query["fieldSelector"] == f"involvedObject.uid={self.about},type=Warning"
+        return {"items": [said] if is_asked_for else []}
+
+
+def workload(kind: str, api_version: str) -> Json:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "train", "uid": "u1"}}
+
+
+JOB = workload("Job", "batch/v1")
+JOB_SET = workload("JobSet", "jobset.x-k8s.io/v1alpha2")
+TRAIN_JOB = workload("TrainJob", "trainer.kubeflow.org/v1alpha1")
+POD: Json = {"metadata": {"name": "train-0"}}
+
+
+def test_some_pods_that_are_not_there_are_told_too() -> None:
+    """A quota with room for one of two pods: `up` said that one is ready, until its time was over,
+    and nothing of the quota."""
+    api = api_of(Quota("u1"))
+    assert words_of_controller(api, "team", JOB, [POD], 2) == NO_POD
+    assert words_of_controller(api, "team", JOB, [POD, POD], 2) == ""
+    assert words_of_controller(api, "team", JOB, [POD]) == ""
+
+
+@pytest.mark.parametrize(
+    ("item", "owner"),
+    [
+        (JOB_SET, {"kind": "JobSet", "name": "train", "uid": "u1"}),
+        # Its JobSet has its name, and that owns the Job.
+        (TRAIN_JOB, {"kind": "JobSet", "name": "train", "uid": "u2"}),
+    ],
+)
+def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> None:
+    """The controller of Jobs writes the event for that Job, and `up` said `no pod yet`."""
+    server = Quota("u3", owner)
+    assert words_of_controller(api_of(server), "team", item, [], asks_jobs=True) == NO_POD
+    server.may_list_jobs = False
+    assert words_of_controller(api_of(server), "team", item, [], asks_jobs=True) == ""
+
+
+def test_job_of_another_run_tells_nothing() -> None:
+    server = Quota("u3", {"kind": "JobSet", "name": "train-b", "uid": "u4"})
+    assert words_of_controller(api_of(server), "team", JOB_SET, [], asks_jobs=True) == ""
