@@ -72,7 +72,7 @@ def in_queue(
     reserved = condition(own, "QuotaReserved")
     since = str(reserved.get("lastTransitionTime") or own["metadata"]["creationTimestamp"])
     reason = "; ".join(text for text in (_eviction(own), _reason(own)) if text)
-    holders = _holders(own, team, workloads)
+    holders = "" if is_true(own, "QuotaReserved") else _holders(own, team, workloads)
     words = f"in queue {queue}{place}: {reason}{holders}"
     since_then = datetime.fromisoformat(since)
     if UNCOVERED_WORDS in str(reserved.get("message")):
@@ -171,16 +171,27 @@ def _cluster_queue_of(workload: Json, queues: Sequence[Json]) -> str:
 
 
 def _reason(own: Json) -> str:
-    for type_ in ("QuotaReserved", "Admitted"):
-        found = condition(own, type_)
-        if found and found.get("status") != "True":
-            return str(found.get("message") or found.get("reason"))
+    """Kueue may keep what it said of an admission before, so with a quota the checks come first."""
+    reserved, admitted = condition(own, "QuotaReserved"), condition(own, "Admitted")
+    if reserved and reserved.get("status") != "True":
+        return _said(reserved)
     checks = [
-        f"{check.get('name')} is {check.get('state')}"
+        _check(check)
         for check in parts(part(own, "status"), "admissionChecks")
         if check.get("state") != "Ready"
     ]
-    return f"waits for checks: {', '.join(checks)}" if checks else "Kueue has not looked at it yet"
+    if checks:
+        return f"waits for checks: {', '.join(checks)}"
+    return _said(admitted) if admitted else "Kueue has not looked at it yet"
+
+
+def _said(found: Json) -> str:
+    return str(found.get("message") or found.get("reason"))
+
+
+def _check(check: Json) -> str:
+    why = f" ({check['message']})" if check.get("message") else ""
+    return f"{check.get('name')} is {check.get('state')}{why}"
 
 
 def _eviction(own: Json) -> str:

@@ -216,6 +216,22 @@ def test_checks_of_an_admin_are_waited_for_by_name() -> None:
     assert found.words.endswith(": waits for checks: nodes is Pending")
 
 
+def test_run_that_has_quota_again_waits_for_its_checks_and_for_no_holder() -> None:
+    """Kueue keeps what it said of the admission before: it was said that the run has no quota, and
+    that others hold it."""
+    before = condition("Admitted", "False", "The workload has no reservation", "NoReservation")
+    own = workload("b", RESERVED, before)
+    own["status"]["admissionChecks"] = [
+        {"name": "nodes", "state": "Pending", "message": "12 of 16 nodes are there"}
+    ]
+    found = in_queue("gpus", own, [queue()], [HOLDER, own])
+    assert found
+    assert found.words == (
+        "in queue gpus (in ClusterQueue team): waits for checks: nodes is Pending (12 of 16 nodes "
+        "are there)"
+    )
+
+
 def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
     assert in_queue("gpus", HOLDER, [queue()], [HOLDER]) is None
     over = workload("a", condition("Finished", "True"))
