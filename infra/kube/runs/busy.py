@@ -61,4 +61,8 @@ def runs_to_replace(others: list[OtherRun], gpus: int, gpus_total: int) -> list[
         if other.record.gpus:
             going.append(other)
             free += other.record.gpus
+    for other in [*going]:  # a later one may have enough by itself
+        if free - other.record.gpus >= gpus:
+            going.remove(other)
+            free -= other.record.gpus
     return going

@@ -177,6 +177,15 @@ def test_no_more_runs_go_than_necessary_and_the_first_goes_first() -> None:
     assert going(1, 0, new) == ["new"]
 
 
+def test_run_whose_gpus_are_not_needed_stays() -> None:
+    """The first one alone was not enough, and the next one alone is."""
+    small, middle = record("small", 2, minutes=60), record("middle", 3, minutes=30)
+    large = record("large", 6, minutes=5)
+    assert going(6, 8, small, large) == ["large"]
+    assert going(6, 11, small, middle, large) == ["large"]
+    assert going(9, 11, small, middle, large) == ["middle", "large"]
+
+
 def test_runs_on_the_cpu_stand_in_the_way_of_each_other_alone() -> None:
     assert going(0, 0, record("cpu", 0), record("gpu", 2)) == ["cpu"]
     assert going(2, 2, record("cpu", 0)) == []
