@@ -126,6 +126,22 @@ def test_wait_lasts_until_the_other_run_is_suspended(lab: Lab) -> None:
     assert status == 0, output
 
 
+def test_wait_is_over_when_any_run_has_left_enough_room(lab: Lab) -> None:
+    """It waited for the first one alone, while the GPUs of the other one stood idle."""
+    namespace = lab.namespace()
+    first = Run(lab, namespace, "dev", gpus=4, gpus_total=8)
+    second = Run(lab, namespace, "other", gpus=4, gpus_total=8)
+    first.up()
+    second.up()
+    third = Run(lab, namespace, "third", gpus=4, gpus_total=8)
+    task = lab.start("hand-over", "create", third.job(when_busy="wait"))
+    task.wait_for_words("waiting for room beside Job train-dev of stack dev, Job train-other of")
+    lab.api.patch(second.path, {"spec": {"suspend": True}})
+    status, output = task.end()
+    assert status == 0, output
+    assert not first.is_suspended()
+
+
 def test_wait_has_a_limit(lab: Lab) -> None:
     namespace = lab.namespace()
     Run(lab, namespace, "dev").up()

@@ -116,7 +116,7 @@ def create(job: Job, api: Api) -> None:
             limit, name = max(end - time.monotonic(), 0), "whenBusyTimeoutSeconds"
         else:
             limit, name = COMING_UP_SECONDS + 30, ""
-        _wait_for_runs(api, waited_for, limit, name)
+        _wait_for_runs(api, plan, waited_for, limit, name)
 
 
 def delete(job: Job, api: Api) -> None:
@@ -147,7 +147,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         raise TaskError(_refusal(going, plan))
     coming_up = [run for run in going if run.coming_up]
     if going and (plan.when_busy == "wait" or coming_up):
-        return coming_up if plan.when_busy == "replace" else going
+        return coming_up if plan.when_busy == "replace" else _holders(others, plan)
     for run in going:
         lock.check()
         say(f"{run} is asked to save, and is suspended")
@@ -301,23 +301,38 @@ def _in_the_way(leaving: list[OtherRun], staying: list[OtherRun], plan: Plan) ->
     return runs_to_replace(leaving, plan.gpus, left)
 
 
-def _wait_for_runs(api: Api, runs: list[OtherRun], limit_seconds: float, limit_name: str) -> None:
-    """Wait until none of these runs is in the way any more, or came up where it was coming."""
+def _holders(others: list[OtherRun], plan: Plan) -> list[OtherRun]:
+    """The runs that hold what this run needs, GPUs or the CPUs. Pure."""
+    return [run for run in others if bool(run.record.gpus) == bool(plan.gpus)]
+
+
+def _wait_for_runs(
+    api: Api, plan: Plan, runs: list[OtherRun], limit_seconds: float, limit_name: str
+) -> None:
+    """Wait until none of these runs is in the way any more, or came up where it was coming.
+
+    A run that waits for others takes the room of whichever of them ends first.
+    """
 
     def ask() -> str:
-        said: list[str] = []
+        left, said = list[OtherRun](), list[str]()
         for run in runs:
             record = run.record
             item = api.get(record_path(record.namespace, record.owner))
             workload = workload_now(api, record.namespace, record.workload) if item else None
             now = other_run(parse_record(item), workload, api.now()) if item else None
             if now and now.coming_up == run.coming_up:
+                left.append(now)
                 pods = live_pods_of(api, record.namespace, record.owner)
                 said.append(f"{now} ({pods})" if pods else str(now))
+        if plan.when_busy == "wait" and not runs_to_replace(left, plan.gpus, plan.gpus_total):
+            return ""
         return "; ".join(said)
 
     which = ", ".join(f"{run.record.workload} of stack {run.record.stack}" for run in runs)
-    wait_for(f"the end of {which}", ask, limit_seconds, limit_name)
+    all_go = plan.when_busy != "wait" or len(runs) == 1
+    what = "the end of" if all_go else "room beside"
+    wait_for(f"{what} {which}", ask, limit_seconds, limit_name)
 
 
 def _refusal(going: list[OtherRun], plan: Plan) -> str:
