@@ -48,11 +48,7 @@ def stack(served: Lab) -> Iterator[Stack]:
 
 def start(lab: Lab, stack: Stack, topology: str, run_name: str, **settings: str) -> None:
     """Until it has saved a checkpoint."""
-    plain: dict[str, str | None] = {
-        "queue": None,
-        "instance": None,
-        "ttlSecondsAfterFinished": None,
-    }
+    plain = dict.fromkeys(("queue", "instance", "ttlSecondsAfterFinished", "cpuPerRank"))
     shape = {"topology": topology, **shape_of(topology)}
     stack.set_all({**plain, **run_settings(run_name, ENDLESS), **shape, **settings})
     stack.up()
@@ -157,6 +153,6 @@ def test_time_to_live_changes_in_a_queue(served: Lab, stack: Stack, topology: st
     stack.preview()
     stack.up()
     assert uid(served, topology) != before["metadata"]["uid"]
-    assert "60m" in json.dumps(workload(served, topology)["spec"])
+    each_pod = 60 if WORKLOADS[topology].several_pods else 60 * RANKS
+    assert f'"cpu": "{each_pod}m"' in json.dumps(workload(served, topology)["spec"])
     goes_on(served, run_name)
-    stack.set("cpuPerRank", None)
