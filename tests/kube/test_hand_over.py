@@ -135,7 +135,7 @@ def test_wait_is_over_when_any_run_has_left_enough_room(lab: Lab) -> None:
     second.up()
     third = Run(lab, namespace, "third", gpus=4, gpus_total=8)
     task = lab.start("hand-over", "create", third.job(when_busy="wait"))
-    task.wait_for_words("waiting for room beside Job train-dev of stack dev, Job train-other of")
+    task.wait_for_words("waiting for room beside Job train-")
     lab.api.patch(second.path, {"spec": {"suspend": True}})
     status, output = task.end()
     assert status == 0, output
