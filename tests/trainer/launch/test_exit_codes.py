@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from infra.workloads.pytorchjob import KIND, RETRY_VARIABLE
+from sandbox.venvs import PROJECT
 from trainer.launch import exit_codes
 from trainer.launch.exit_codes import ExitCode, pod_exit_code
 
@@ -37,15 +38,36 @@ def test_workload_sets_the_variable_that_the_trainer_reads() -> None:
 def test_crash_of_the_entrypoint_has_a_code_and_a_traceback(
     more: dict[str, str], code: int
 ) -> None:
-    """No volume is a device, so this is an error that nobody has foreseen."""
-    command = [sys.executable, "-m", "trainer", "entrypoint", "--preset", "shakespeare-char-cpu"]
-    environment = {**os.environ, **more}
+    """Where its code has an error that nobody has foreseen."""
+    words = ["entrypoint", "--preset", "shakespeare-char-cpu"]
+    program = (
+        "import sys; from trainer.launch import entrypoint; from trainer.__main__ import main\n"
+        f"entrypoint.run_entrypoint = lambda *_: 1 // 0\nsys.exit(main({words}))"
+    )
     done = subprocess.run(
-        [*command, "--data_root=/dev/null"],
-        env=environment,
+        [sys.executable, "-c", program],
+        env={**os.environ, **more},
+        cwd=PROJECT,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == code, done.stderr
-    assert "NotADirectoryError" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize(("more", "code"), [({}, 75), (HIGH, 203)], ids=["low", "high"])
+def test_volume_that_cannot_be_read_may_be_tried_again(more: dict[str, str], code: int) -> None:
+    """It is said in one line, and is no crash: such a volume may be there a moment later."""
+    command = [sys.executable, "-m", "trainer", "entrypoint", "--preset", "shakespeare-char-cpu"]
+    done = subprocess.run(
+        [*command, "--data_root=/dev/null"],
+        env={**os.environ, **more},
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert "giving up for now: [Errno 20] Not a directory: '/dev/null/runs/" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
