@@ -12,6 +12,7 @@ from trainer.launch import exit_codes
 from trainer.launch.exit_codes import ExitCode, pod_exit_code
 
 HIGH = {RETRY_VARIABLE: "1"}
+WORDS = ["entrypoint", "--preset", "shakespeare-char-cpu"]
 
 
 @pytest.mark.parametrize(
@@ -34,24 +35,28 @@ def test_workload_sets_the_variable_that_the_trainer_reads() -> None:
     assert (KIND.name, RETRY_VARIABLE) == ("pytorchjob", exit_codes.RETRY_VARIABLE)
 
 
-@pytest.mark.parametrize(("more", "code"), [({}, 1), (HIGH, 129)], ids=["low", "high"])
-def test_crash_of_the_entrypoint_has_a_code_and_a_traceback(
-    more: dict[str, str], code: int
-) -> None:
-    """Where its code has an error that nobody has foreseen."""
-    words = ["entrypoint", "--preset", "shakespeare-char-cpu"]
-    program = (
-        "import sys; from trainer.launch import entrypoint; from trainer.__main__ import main\n"
-        f"entrypoint.run_entrypoint = lambda *_: 1 // 0\nsys.exit(main({words}))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
+def ended(words: list[str], more: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Python with these words and some more variables, once it has ended."""
+    return subprocess.run(
+        [sys.executable, *words],
         env={**os.environ, **more},
         cwd=PROJECT,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize(("more", "code"), [({}, 1), (HIGH, 129)], ids=["low", "high"])
+def test_crash_of_the_entrypoint_has_a_code_and_a_traceback(
+    more: dict[str, str], code: int
+) -> None:
+    """Where its code has an error that nobody has foreseen."""
+    program = (
+        "import sys; from trainer.launch import entrypoint; from trainer.__main__ import main\n"
+        f"entrypoint.run_entrypoint = lambda *_: 1 // 0\nsys.exit(main({WORDS}))"
+    )
+    done = ended(["-c", program], more)
     assert done.returncode == code, done.stderr
     assert "ZeroDivisionError" in done.stderr
 
@@ -59,15 +64,7 @@ def test_crash_of_the_entrypoint_has_a_code_and_a_traceback(
 @pytest.mark.parametrize(("more", "code"), [({}, 75), (HIGH, 203)], ids=["low", "high"])
 def test_volume_that_cannot_be_read_may_be_tried_again(more: dict[str, str], code: int) -> None:
     """It is said in one line, and is no crash: such a volume may be there a moment later."""
-    command = [sys.executable, "-m", "trainer", "entrypoint", "--preset", "shakespeare-char-cpu"]
-    done = subprocess.run(
-        [*command, "--data_root=/dev/null"],
-        env={**os.environ, **more},
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ended(["-m", "trainer", *WORDS, "--data_root=/dev/null"], more)
     assert done.returncode == code, done.stderr
     assert "giving up for now: [Errno 20] Not a directory: '/dev/null/runs/" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
