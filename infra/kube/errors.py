@@ -1,5 +1,7 @@
 """How a task of this program fails."""
 
+FORBIDDEN = 403  # status of an ApiError: these credentials may not do that
+
 
 class TaskError(Exception):
     """The task cannot be done; the text names the reason and what to do."""

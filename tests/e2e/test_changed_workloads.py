@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.kube.workload import Workload
 from infra.workloads import WORKLOADS
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
@@ -58,9 +59,8 @@ def start(lab: Lab, stack: Stack, topology: str, run_name: str, **settings: str)
 def workload(lab: Lab, topology: str, instance: str = "") -> Any:
     """The object, as the API server has it."""
     kind = WORKLOADS[topology]
-    typed = f"{kind.kind.lower()}.{kind.api_version.partition('/')[0]}"
-    typed = {"job.batch": "job", "statefulset.apps": "statefulset"}.get(typed, typed)
-    return lab.get(typed, f"{kind.object_name}{instance}")
+    name = f"{kind.object_name}{instance}"
+    return lab.get(Workload(kind.api_version, kind.kind, name).typed, name)
 
 
 def uid(lab: Lab, topology: str, instance: str = "") -> str:

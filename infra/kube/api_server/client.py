@@ -23,11 +23,9 @@ from websocket import WebSocket, WebSocketBadStatusException
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
-from infra.kube.errors import ApiError, KubeconfigError
+from infra.kube.errors import FORBIDDEN, ApiError, KubeconfigError
 from infra.kube.objects import Json, part, parts
 from infra.kube.say import shorten
-
-FORBIDDEN = 403
 
 
 class Client:

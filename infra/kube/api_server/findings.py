@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from infra.kube.api_server.api import Api
-from infra.kube.errors import ApiError
+from infra.kube.errors import FORBIDDEN, ApiError
 from infra.kube.objects import Json, name_of
 
 T = TypeVar("T")
 U = TypeVar("U")
-FORBIDDEN = 403
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from infra.kube.api_server.api import Api
-from infra.kube.errors import ApiError
+from infra.kube.errors import FORBIDDEN, ApiError
 from infra.kube.objects import Json, condition, name_of, part
 from infra.kube.paths import NODES
 from infra.kube.pods.report import describe_pods
@@ -26,7 +26,7 @@ def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
         try:
             node = api.get(f"{NODES}/{name}") if name else None
         except ApiError as error:
-            if error.status == 403:
+            if error.status == FORBIDDEN:
                 return {}
             raise
         if node and has_been_missed(node):

@@ -10,8 +10,7 @@ turn.
 """
 
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import FORBIDDEN
-from infra.kube.errors import ApiError, TaskError
+from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.names import WITHOUT_KUEUE_ANNOTATION
 from infra.kube.objects import Json, annotation, condition, label, name_of, part, parts
 from infra.kube.queues.queue_place import BY_KUEUE_ITSELF

@@ -3,8 +3,8 @@
 from collections.abc import Collection
 
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import FORBIDDEN, Findings, list_if_allowed, listed, object_at
-from infra.kube.errors import ApiError, TaskError
+from infra.kube.api_server.findings import Findings, list_if_allowed, listed, object_at
+from infra.kube.errors import FORBIDDEN, ApiError, TaskError
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import (

@@ -14,10 +14,10 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need, as_roles, missing_rights
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json, label, part
+from infra.kube.paths import JOBS
 from infra.kube.queues.kueue import GROUP, WORKLOAD_VERBS, kueue_workload
 from infra.names import QUEUE_LABEL
 
-JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 TRIAL = "disttrain-trial-job"  # name of a Job that is never made
 NO_QUEUE = (
     "is in no queue, and Kueue, which shares this cluster out, is set up to let nothing start that "

@@ -11,12 +11,11 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
 from infra.kube.objects import Json, part, parts
-from infra.kube.paths import NAMESPACES
+from infra.kube.paths import JOBS, NAMESPACES
 from infra.kube.queues.volcano import words_of_gang
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
-JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 JOB_SET, TRAIN_JOB = "JobSet", "TrainJob"
 # The reason of the event by which Kubeflow Trainer says that it cannot make a TrainJob's JobSet.
 NO_JOBSET = "TrainJobResourcesCreationFailed"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.dry_run import WebhookError, checked
-from infra.kube.api_server.findings import FORBIDDEN, Findings, objects_at
+from infra.kube.api_server.findings import Findings, objects_at
 from infra.kube.controllers.served import serves, unserved
-from infra.kube.errors import ApiError
+from infra.kube.errors import FORBIDDEN, ApiError
 from infra.kube.objects import Json, name_of, part
 from infra.kube.paths import NODES, PODS
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
