@@ -3,12 +3,14 @@
 FIELDS = {
     "localqueues": ("spec.clusterQueue", "spec.stopPolicy", "status.conditions"),
     "clusterqueues": (
+        "spec.admissionChecksStrategy",
         "spec.stopPolicy",
         "spec.namespaceSelector",
         "spec.preemption.withinClusterQueue",
         "spec.resourceGroups",
         "status.conditions",
     ),
+    "admissionchecks": ("spec.controllerName",),
     "resourceflavors": ("spec.nodeLabels", "spec.topologyName"),
     "topologies": ("spec.levels",),
     "workloadpriorityclasses": ("value", "description"),

@@ -14,6 +14,7 @@ from infra.kube.queues.kueue import (
     kueue_workload,
     served_version,
 )
+from infra.kube.queues.multikueue_look import look_at_other_clusters
 from infra.kube.queues.queue_place import InQueue, in_queue, put_out
 from infra.kube.queues.topology_look import look_at_place
 from infra.names import QUEUE_LABEL
@@ -138,8 +139,10 @@ def _look_at_queue(
         )
     elif not _look_at_stop(f"its ClusterQueue {name}", queue, team, found):
         _look_at_active(f"its ClusterQueue {name}", queue, team, found)
-    if place and isinstance(team, dict):
-        look_at_place(api, version, queue, team, place, found)
+    if isinstance(team, dict):
+        look_at_other_clusters(api, version, queue, team, found)
+        if place:
+            look_at_place(api, version, queue, team, place, found)
 
 
 def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:
