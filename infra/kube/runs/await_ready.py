@@ -210,9 +210,7 @@ class _Wait:
             raise TaskError(verdict.stuck)
         namespace = self.job.namespace
         living = [pod for pod in pods if part(pod, "status").get("phase") not in ENDED]
-        waits_for = words_of_controller(
-            self.api, namespace, item, living, self.wanted, asks_jobs=True
-        )
+        waits_for = words_of_controller(self.api, namespace, item, living, self.wanted)
         failing = self._failed_starts.words(pods)
         # The state last, because a long line is cut, and the others are what the user can mend.
         return "; ".join(text for text in (failing, waits_for, verdict.state) if text)

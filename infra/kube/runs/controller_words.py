@@ -31,8 +31,6 @@ def words_of_controller(
     item: Json,
     pods: Sequence[Json],
     wanted: int = 1,
-    *,
-    asks_jobs: bool = False,
 ) -> str:
     """What is said of pods that are not there; empty where nothing is said, or all are there.
 
@@ -42,7 +40,6 @@ def words_of_controller(
         item: the run's workload.
         pods: of the run, as far as there are any.
         wanted: how many there have to be.
-        asks_jobs: whether the events of the Jobs count too that a controller has made for the run.
     """
     if gang := words_of_gang(api, namespace, item):
         return gang
@@ -50,9 +47,9 @@ def words_of_controller(
         return ""
     path = f"{NAMESPACES}/{namespace}/events"
     found = list[Json]()
-    jobs = _uids_of_jobs(api, namespace, item) if asks_jobs else []
+    uids = [str(item["metadata"]["uid"]), *_uids_of_jobs(api, namespace, item)]
     try:
-        for uid in (str(item["metadata"]["uid"]), *jobs):
+        for uid in uids:
             selector = f"involvedObject.uid={uid},type=Warning"
             found += parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
     except ApiError:  # these credentials may not read events
