@@ -1,4 +1,4 @@
-"""What the settings `topology` and `pods` are where they are left to this program. Pure."""
+"""What the setting `topology` is where it is left to this program. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -6,28 +6,24 @@ from typing import Any, cast
 
 AUTO = "auto"
 ONE_POD, SEVERAL_PODS = "single-pod", "indexed-job"
-PODS = "3"
-"""Of a topology with several pods, where `nodes` lists no machine: those of the stack multipod."""
 
 
 def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, str]:
-    """The raw settings with a value for `topology: auto` and `pods: 0`.
+    """The raw settings with a value for `topology: auto`.
 
-    With further machines, or with `pods` of more than one, the run is a Job with several pods: one
-    for each machine, unless `pods` says another number. A StatefulSet would wait for ever for a pod
-    on a lost machine (https://github.com/kubernetes/kubernetes/issues/55713).
+    With further machines, or with `pods` of more than one, the run is a Job with several pods. A
+    StatefulSet would wait for ever for a pod on a lost machine
+    (https://github.com/kubernetes/kubernetes/issues/55713).
 
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
         machines: of the platform that another stack owns; 0: `nodes` says them.
     """
     made = dict(raw)
-    more = machines - 1 if machines else further_machines(raw.get("nodes", ""))
     if made.get("topology") == AUTO:
+        more = machines - 1 if machines else further_machines(raw.get("nodes", ""))
         several = more or made.get("pods", "0") not in ("0", "1")
         made["topology"] = SEVERAL_PODS if several else ONE_POD
-    if made.get("pods") == "0":
-        made["pods"] = str(more + 1) if more else PODS
     return made
 
 

@@ -7,6 +7,9 @@ from infra.settings.kinds import Chosen, WorkloadChoice
 from infra.settings.reader import Reader
 from infra.world import World
 
+PODS = 3
+"""Of a topology with several pods, where the platform has one machine: those of the stack
+multipod."""
 _SEVERAL = "Remove it, or set a topology of several pods, such as indexed-job"
 
 
@@ -25,8 +28,7 @@ def read_compute(
     """Read the number of processes; checks that the platform's GPUs suffice."""
     gpus_per_pod = reader.integer("gpusPerPod", at_least=1)
     processes = reader.integer("processesPerPod", at_least=1)
-    all_pods = reader.integer("pods", at_least=1)
-    pods = all_pods if kind.several_pods else 1
+    pods = _read_pods(reader, topology, kind, devices.machines)
     on_gpu = devices.accelerator == "gpu"
     comparable = reader.are_right("gpus", "gpusPerPod", "pods")
     compute = ComputeSettings(
@@ -65,6 +67,16 @@ def read_compute(
             "Set one pod with gpusPerPod: 1, or offer whole GPUs (gpuTimeSlices: 1, no migProfile)",
         )
     return compute
+
+
+def _read_pods(reader: Reader, topology: Chosen, kind: WorkloadChoice, machines: int) -> int:
+    """The number of pods; 0 leaves it to this program: one for each machine of its own."""
+    pods = reader.integer("pods", at_least=0)
+    if kind.several_pods:
+        return pods or (machines if machines > 1 else PODS)
+    if pods > 1 and reader.are_right("topology"):
+        reader.problem("pods", pods, f"topology: {topology.name} has one pod", _SEVERAL)
+    return 1
 
 
 def check_nodes_min(

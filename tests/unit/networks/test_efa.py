@@ -123,7 +123,7 @@ def test_number_of_devices_has_to_be_said(
             "which needs GPUs. Set pod-tcp and remove networkOptions, or set accelerator: gpu",
         ),
         (
-            {"topology": "single-pod"},
+            {"topology": "single-pod", "pods": 1},
             "network: 'efa' cannot be used: the run has one pod (topology: single-pod), whose "
             "ranks need no network. Set pod-tcp and remove networkOptions, or set a topology of "
             "several pods",

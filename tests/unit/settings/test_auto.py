@@ -38,6 +38,14 @@ def test_what_a_stack_chooses_itself_is_kept() -> None:
     assert chosen(pods=3, gpus=9) == ("indexed-job", 3)
 
 
+def test_single_pod_takes_pods_of_one() -> None:
+    """Another number is refused, as it would count for nothing."""
+    assert chosen(topology="single-pod", pods=1) == ("single-pod", 1)
+    with pytest.raises(pulumi.RunError) as refusal:
+        chosen(topology="single-pod", pods=2)
+    assert "pods: 2 cannot be used: topology: single-pod has one pod" in str(refusal.value)
+
+
 def test_gpus_of_all_machines_have_to_be_counted() -> None:
     with pytest.raises(pulumi.RunError) as refusal:
         chosen(gpus=3)

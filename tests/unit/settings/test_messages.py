@@ -108,6 +108,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "alertWebhook: [secret] cannot be used: it is reached through httpsProxy, and "
         "Alertmanager would store its password in plain text",
     ),
+    (
+        {"topology": "single-pod", "pods": 3},
+        "pods: 3 cannot be used: topology: single-pod has one pod. Remove it, or set a topology of "
+        "several pods, such as indexed-job.",
+    ),
     ({"metricsPort": 80}, "metricsPort: 80 cannot be used: the pods do not run as root"),
     ({"metricsPort": 29516}, "metricsPort: 29516 cannot be used: the pods meet at the ports 29500"),
     # queue

@@ -44,7 +44,9 @@ def test_spread_pods_wish_to_be_apart_from_pods_of_the_same_run(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"placement": "packed", "topology": "single-pod"}], ids=["auto", "one pod"]
+    "changes",
+    [{}, {"placement": "packed", "topology": "single-pod", "pods": 1}],
+    ids=["auto", "one pod"],
 )
 def test_without_a_wish_or_with_one_pod_nothing_is_said(
     tmp_path: Path, changes: dict[str, object]
