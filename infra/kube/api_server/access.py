@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from infra.kube.errors import KubeconfigError
-from infra.kube.objects import parts
+from infra.kube.objects import Json, part, parts
+
+PLUGIN_NEEDS = ("apiVersion", "command")
 
 
 def place(error: object) -> str:
@@ -28,7 +30,8 @@ class Access:
         """The parsed kubeconfig.
 
         Raises:
-            KubeconfigError: it cannot be read, is no kubeconfig, or lacks the context.
+            KubeconfigError: it cannot be read, is no kubeconfig, lacks the context, or says too
+                little of the program that logs the context's user in.
         """
         import yaml  # here, because `./disttrain doctor` does without
 
@@ -57,4 +60,33 @@ class Access:
                 "it was renamed, give it that name again; or make the new one the current context, "
                 "or name it in kubeContext if that is set, and run `pulumi up`, which notes it"
             )
+        if lacks := _missing_of_plugin(content, self.context):
+            raise KubeconfigError(f"{where} cannot be used: {lacks}")
         return content
+
+
+def _missing_of_plugin(content: Json, context: str) -> str:
+    """What the credential plugin of the context's user lacks; empty: nothing, or there is none.
+
+    kubectl refuses it too. The official client would go on without a login. Pure.
+    """
+    chosen = context or content.get("current-context")
+    users = [
+        part(each, "context").get("user")
+        for each in parts(content, "contexts")
+        if each.get("name") == chosen
+    ]
+    for each in parts(content, "users"):
+        user = part(each, "user")
+        if each.get("name") not in users or user.get("exec") is None:
+            continue
+        plugin: object = user["exec"]
+        given = cast(Json, plugin) if isinstance(plugin, dict) else {}
+        missing = [key for key in PLUGIN_NEEDS if not given.get(key)]
+        if missing:
+            return (
+                f"`exec` of user {each['name']!r} has no {' and no '.join(missing)}. Add it, as "
+                "the documentation of the program that logs you in says, or have the kubeconfig "
+                "written anew. The apiVersion is mostly client.authentication.k8s.io/v1"
+            )
+    return ""

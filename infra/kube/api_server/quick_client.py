@@ -147,7 +147,9 @@ class QuickClient:
     def _ask_plugin(self, plugin: Json) -> Json:
         words = [str(word) for word in cast(list[object], plugin.get("args") or [])]
         info: Json = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {}}
-        extra = {str(entry["name"]): str(entry["value"]) for entry in parts(plugin, "env")}
+        extra = {
+            str(entry["name"]): str(entry.get("value") or "") for entry in parts(plugin, "env")
+        }
         try:
             done = subprocess.run(
                 [str(plugin["command"]), *words],

@@ -1,0 +1,68 @@
+"""A kubeconfig whose user is logged in by a program (`exec`)."""
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.api_server.quick_client import QuickClient
+from infra.kube.errors import KubeconfigError
+
+VERSION = "client.authentication.k8s.io/v1"
+CONTENT: dict[str, Any] = {
+    "clusters": [{"name": "lab", "cluster": {"server": "https://127.0.0.1:9"}}],
+    "users": [{"name": "me", "user": {}}, {"name": "other", "user": {"exec": {}}}],
+    "contexts": [
+        {"name": name, "context": {"cluster": "lab", "user": name}} for name in ("me", "other")
+    ],
+    "current-context": "me",
+}
+
+
+def access(plugin: object) -> Access:
+    content = copy.deepcopy(CONTENT)
+    content["users"][0]["user"]["exec"] = plugin
+    return Access(kubeconfig=json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("plugin", "missing"),
+    [
+        ({"command": "true"}, "has no apiVersion. Add it"),
+        ({"apiVersion": VERSION, "command": None}, "has no command. Add it"),
+        ({}, "has no apiVersion and no command. Add it"),
+        ("aws", "has no apiVersion and no command. Add it"),
+    ],
+)
+def test_plugin_that_lacks_something_is_named(plugin: object, missing: str) -> None:
+    """A traceback (KeyError) ended every command."""
+    with pytest.raises(KubeconfigError) as refused:
+        Api(access(plugin), patience_seconds=0).list("/pods")
+    said = str(refused.value)
+    assert said.startswith("the kubeconfig of the stack cannot be used: `exec` of user 'me' ")
+    assert missing in said
+    assert VERSION in said
+
+
+def test_plugin_of_another_user_counts_not() -> None:
+    assert access({"apiVersion": VERSION, "command": "true"}).content()["current-context"] == "me"
+    with pytest.raises(KubeconfigError, match="`exec` of user 'other' has no"):
+        Access(kubeconfig=json.dumps(CONTENT), context="other").content()
+
+
+def test_variable_without_value_is_empty(tmp_path: Path) -> None:
+    """As for kubectl; a traceback (KeyError) ended every command."""
+    file = tmp_path / "login.py"
+    file.write_text(
+        "import json, os\n"
+        'print(json.dumps({"status": {"token": "token" + os.environ["REGION"]}}))\n'
+    )
+    command = {"command": sys.executable, "args": [str(file)], "env": [{"name": "REGION"}]}
+    client = QuickClient(access({"apiVersion": VERSION, **command}), 1)
+    client.close()
+    assert "token" in vars(client).values()
