@@ -27,16 +27,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
-    """The words that each subcommand takes: its long options, and its choices. Pure."""
+    """The words that each subcommand takes: its long options, its choices, and the words of its own
+    commands, such as those of `runs delete`. Pure."""
     (found,) = [a for a in _actions(parser) if a.dest == "subcommand"]
     subcommands = cast(dict[str, argparse.ArgumentParser], found.choices)
     return {name: _words(inner) for name, inner in subcommands.items()}
 
 
 def _words(parser: argparse.ArgumentParser) -> list[str]:
-    options = [word for a in _actions(parser) for word in a.option_strings if len(word) > 2]
-    choices = [a.choices for a in _actions(parser) if not a.option_strings and a.choices]
-    return options + [str(word) for words in choices for word in words]
+    found = [word for a in _actions(parser) for word in a.option_strings if len(word) > 2]
+    for choices in (a.choices for a in _actions(parser) if not a.option_strings and a.choices):
+        found += map(str, choices)
+        inner = cast(dict[str, object], choices).values() if isinstance(choices, dict) else ()
+        for command in inner:
+            found += _words(command) if isinstance(command, argparse.ArgumentParser) else []
+    return list(dict.fromkeys(found))
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[Any]:

@@ -1,11 +1,15 @@
 """The commands that stop, resume and extend a run, as far as no cluster is needed."""
 
+import argparse
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +23,8 @@ from cli.stop import stopped
 from infra.kube.api_server.access import Access
 from sandbox.venvs import PROJECT
 from tests.cli.records import RECORD
+
+SubCommands: Any = argparse._SubParsersAction  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(
@@ -259,7 +265,26 @@ def test_bash_completes_commands_and_their_options() -> None:
     assert completed("disttrain st") == ["status", "stop"]
     assert completed("disttrain extend --s") == ["--steps", "--stack"]
     assert completed("disttrain completion f") == ["fish"]
+    assert completed("disttrain runs delete dev --y") == ["--yes"]
     assert completed("disttrain ") == list(COMMANDS)
+
+
+def usages(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """What argparse itself says of a parser and of the commands in it."""
+    yield parser.format_usage()
+    for action in vars(parser)["_actions"]:
+        if isinstance(action, SubCommands):
+            for inner in action.choices.values():
+                yield from usages(inner)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_completion_knows_flags_of_every_parser(name: str) -> None:
+    """Such as `--yes` of `runs delete`, which it lacked."""
+    parser = parser_of(COMMANDS)
+    (commands,) = [a for a in vars(parser)["_actions"] if isinstance(a, SubCommands)]
+    flags = set(re.findall(r"--[a-z][a-z-]*", " ".join(usages(commands.choices[name]))))
+    assert flags - set(options_of(parser)[name]) == set()
 
 
 @pytest.mark.parametrize("shell", SHELLS)
