@@ -27,6 +27,7 @@ from infra.kube.runs.lock import Lock, held, holder_text
 from infra.kube.runs.making_place import (
     end_workload,
     live_pods_of,
+    lock_limit_seconds,
     longest_grace_seconds,
     suspend_run,
 )
@@ -37,7 +38,6 @@ from infra.kube.waiting import wait_for
 from infra.kube.workload import Workload, failed_condition, is_suspended
 
 WHEN_BUSY = ("replace", "wait", "refuse")
-LOCK_LIMIT_SECONDS = 900
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
 LEFT_ALONE = "and no other run has to make place unless it is made again"
 
@@ -108,7 +108,8 @@ def create(job: Job, api: Api) -> None:
     end = time.monotonic() + plan.wait_timeout_seconds
     holder = holder_text(f"stack {job.stack}")
     while True:
-        with held(api, job.namespace, holder, LOCK_LIMIT_SECONDS) as lock:
+        lock_limit = lock_limit_seconds(api, job.namespace, plan.grace_seconds)
+        with held(api, job.namespace, holder, lock_limit) as lock:
             waited_for = _hand_over(job, api, plan, lock)
         if not waited_for:
             return

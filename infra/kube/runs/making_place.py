@@ -1,17 +1,22 @@
 """Ends or suspends workloads; their pods save before they go."""
 
+from contextlib import suppress
+
 from infra.kube import names
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import list_if_allowed
 from infra.kube.job import Job
 from infra.kube.objects import Json, label, part
 from infra.kube.paths import PODS
 from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
 from infra.kube.queues.kueue import refuse_to_suspend, steer
-from infra.kube.record import Record, parse_record, record_path
+from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 
 ENDED = ("Succeeded", "Failed")
+LOCK_LIMIT_SECONDS = 900
+"""For which another hand-over may hold the lock, without the time that its runs take to save."""
 
 
 def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None:
@@ -72,6 +77,24 @@ def longest_grace_seconds(api: Api, namespace: str, owner: str, coming_seconds: 
     """
     item = api.get(record_path(namespace, owner))
     return max(coming_seconds, parse_record(item).grace_seconds if item else 0)
+
+
+def lock_limit_seconds(api: Api, namespace: str, own_grace_seconds: int) -> int:
+    """For how long the lock of a namespace is waited for.
+
+    Who holds it waits for pods that save, so it may hold it for the longest time that any run of
+    the namespace has for that (the setting `terminationGraceSeconds`).
+
+    Args:
+        api: the cluster.
+        namespace: of the runs.
+        own_grace_seconds: how long the pods of the caller's own run may take to save.
+    """
+    longest = own_grace_seconds
+    for item in list_if_allowed(api, COLLECTION.format(namespace), SELECTOR)[0] or []:
+        with suppress(ValueError):  # one that somebody has changed; whoever needs it says so
+            longest = max(longest, parse_record(item).grace_seconds)
+    return LOCK_LIMIT_SECONDS + longest
 
 
 def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -> str:

@@ -16,9 +16,8 @@ from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs import hand_over
 from infra.kube.runs.busy import other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
-from infra.kube.runs.hand_over import LOCK_LIMIT_SECONDS
 from infra.kube.runs.lock import held, holder_text
-from infra.kube.runs.making_place import live_pods_of, suspend_run
+from infra.kube.runs.making_place import live_pods_of, lock_limit_seconds, suspend_run
 from infra.kube.waiting import wait_for
 from infra.kube.workload import true_condition
 from infra.names import QUEUE_LABEL
@@ -73,7 +72,8 @@ def stop(api: Api, record: Record) -> str:
         TaskError: the workload is gone, or the pods are still there after their time.
     """
     holder = holder_text(f"./disttrain stop of stack {record.stack}")
-    with held(api, record.namespace, holder, LOCK_LIMIT_SECONDS) as lock:
+    lock_limit = lock_limit_seconds(api, record.namespace, record.grace_seconds)
+    with held(api, record.namespace, holder, lock_limit) as lock:
         item = find_workload(api, record)
         if over := true_condition(item, list(record.over)):
             return f"{record.workload} has ended already ({over})"
