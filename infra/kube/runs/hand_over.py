@@ -39,6 +39,7 @@ from infra.kube.workload import Workload, failed_condition, is_suspended
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
+AT_THE_FLAGS_LIMIT = "the longest wait of --when-busy wait; type the command again to wait on"
 LEFT_ALONE = "and no other run has to make place unless it is made again"
 
 
@@ -63,6 +64,8 @@ class Plan:
     """When the workload goes after its end; None: it stays."""
     other_choice: str
     """The command by which a user lets this run wait for others or replace them."""
+    by_flag: bool
+    """A user has typed `--when-busy` on a command line; otherwise the stack's settings say it."""
     made_again: bool
     """The engine is about to make the workload, though nothing of the run has changed."""
 
@@ -91,6 +94,7 @@ class Plan:
             queue=str(job.fields.get("queue") or ""),
             ttl=Ttl.from_json(job.mapping("ttl")),
             other_choice=str(job.fields.get("other_choice") or OTHER_CHOICE),
+            by_flag=bool(job.fields.get("by_flag")),
             made_again=bool(job.fields.get("made_again")),
         )
 
@@ -114,7 +118,8 @@ def create(job: Job, api: Api) -> None:
         if not waited_for:
             return
         if plan.when_busy == "wait":
-            limit, name = max(end - time.monotonic(), 0), "whenBusyTimeoutSeconds"
+            limit = max(end - time.monotonic(), 0)
+            name = AT_THE_FLAGS_LIMIT if plan.by_flag else "whenBusyTimeoutSeconds"
         else:
             limit, name = COMING_UP_SECONDS + 30, ""
         _wait_for_runs(api, plan, waited_for, limit, name)
@@ -340,10 +345,11 @@ def _refusal(going: list[OtherRun], plan: Plan) -> str:
     which = "; ".join(str(run) for run in going)
     need = f"{plan.gpus} of {plan.gpus_total} GPUs" if plan.gpus else "the CPUs"
     stack = going[0].record.stack
+    chosen = "--when-busy refuse" if plan.by_flag else "whenBusy: refuse"
     return (
-        f"whenBusy: refuse, and {need} that this run needs are taken by {which}. Ways out: wait "
-        f"until it is finished; end it by `pulumi destroy --stack {stack}`; or let this run wait "
-        f"or replace it: {plan.other_choice}"
+        f"{chosen}, and {need} that this run needs are taken by {which}. Ways out: wait until it "
+        f"is finished; end it by `pulumi destroy --stack {stack}`; or let this run wait or "
+        f"replace it: {plan.other_choice}"
     )
 
 

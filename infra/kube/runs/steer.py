@@ -135,6 +135,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         "wait_timeout_seconds": wait_seconds,
         "platform_stack": record.stack,
         "queue": label(item, QUEUE_LABEL),
+        "by_flag": True,
         "other_choice": f"./disttrain resume --stack {name} --when-busy wait (or replace)",
     }
     job = Job(api.access, record.namespace, record.owner, record.stack, fields)
