@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from infra.airgap.manifest import Entry
-from infra.image.node import Node, NodeError, failure_reason
+from infra.image.node import Node, NodeError, after_mark, failure_reason
 from infra.image.parts import (
     PART_BYTES,
     Say,
@@ -105,4 +105,4 @@ def _as_root(node: Node, script: str, *words: str) -> str:
     done = subprocess.run(command, input=node.root_input, capture_output=True, check=False)
     if done.returncode:
         raise NodeError(failure_reason(done))
-    return done.stdout.decode()
+    return after_mark(done.stdout).decode()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from infra.image.node import Node, failure_reason
+from infra.image.node import MARK, Node, after_mark, failure_reason
 from infra.image.oci import COPY_BYTES, Image, config_digest, image_at_node
 from infra.image.parts import PART_BYTES
 from infra.image.platforms import platform_of_plugins
@@ -123,6 +123,8 @@ class Containerd:
             assert process.stderr is not None
             process.stdin.write(self.input_head)
             process.stdin.close()
+            if self.node:
+                _read_to_mark(process.stdout)
             broken: Exception | None = None
             try:
                 yield process.stdout
@@ -196,7 +198,7 @@ class Containerd:
             raise ContainerdError(f"{self.shown(what)}: no answer in {limit} s") from error
         if done.returncode:
             raise ContainerdError(f"{self.shown(what)}: {failure_reason(done)}")
-        return done.stdout.decode()
+        return after_mark(done.stdout).decode()
 
     def command(self, *arguments: str, namespace: str | None = None) -> list[str]:
         """The words that run ctr with these arguments; `input_head` must start their input."""
@@ -227,6 +229,12 @@ class Containerd:
         """The error for a program that is not installed."""
         program = self.node.shell[0] if self.node else self.ctr[0]
         return ContainerdError(f"{program!r} is not a program on this machine's PATH")
+
+
+def _read_to_mark(output: IO[bytes]) -> None:
+    mark = f"{MARK}\n".encode()
+    while (line := output.readline()) and not line.endswith(mark):
+        pass
 
 
 def _labels(column: str) -> dict[str, str]:

@@ -18,6 +18,7 @@ PATH=$PATH:/usr/local/bin
 require_root
 as_root env "PATH=$PATH" {command}"""
 
+MARK = "-- disttrain: the output begins --"
 CUT_OFF = 255  # ssh's exit status when it is the connection that failed
 
 
@@ -29,6 +30,15 @@ def for_any_shell(text: str) -> str:
     """
     coded = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return f"exec sh -c 'eval \"$(echo {coded} | base64 -d | gzip -dc)\"'"
+
+
+def after_mark(output: bytes) -> bytes:
+    """What a command at a node has printed, without what stands before its mark. Pure.
+
+    bash reads `.bashrc` also before a command over SSH, and it may print something.
+    """
+    before, mark, said = output.partition(f"{MARK}\n".encode())
+    return said if mark else before
 
 
 def failure_reason(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -60,14 +70,17 @@ class Node:
     name: str = ""
 
     def as_root(self, command: Sequence[str]) -> list[str]:
-        """The words that run `command` as root; `root_input` has to go ahead of its input."""
+        """The words that run `command` as root; `root_input` has to go ahead of its input.
+
+        The output has to be read with `after_mark`.
+        """
         text = _AS_ROOT.format(
             command=shlex.join(command),
             # the shell reads no further than the line, and the command gets the rest
             password="IFS= read -r SUDO_PASSWORD" if self.sudo_password else "SUDO_PASSWORD=",
             functions=script_text(ROOT_FUNCTIONS),
         )
-        return [*self.shell, for_any_shell(text)]
+        return self._words(text)
 
     @property
     def root_input(self) -> bytes:
@@ -80,8 +93,10 @@ class Node:
         Raises:
             NodeError: it failed, or the connection did.
         """
-        words = [*self.shell, for_any_shell(text)]
-        done = subprocess.run(words, input=content, capture_output=True, check=False)
+        done = subprocess.run(self._words(text), input=content, capture_output=True, check=False)
         if done.returncode:
             raise NodeError(f"{self.shell[0]}: {failure_reason(done)}")
-        return done.stdout.decode(errors="replace")
+        return after_mark(done.stdout).decode(errors="replace")
+
+    def _words(self, text: str) -> list[str]:
+        return [*self.shell, for_any_shell(f"echo '{MARK}'\n{text}")]

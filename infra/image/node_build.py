@@ -16,7 +16,7 @@ from typing import Any
 
 from infra.image.build_context import Build, builder_environment, proxies, stage
 from infra.image.builders import BUILDERS, build_command, choose_builder
-from infra.image.node import Node, NodeError, failure_reason
+from infra.image.node import Node, NodeError, after_mark, failure_reason
 from infra.image.oci import NAME_ANNOTATION, as_json
 
 FOLDER = "/var/tmp/disttrain-build-"
@@ -122,4 +122,4 @@ def _as_root(node: Node, text: str, content: bytes = b"") -> str:
     )
     if done.returncode:
         raise NodeError(f"at the node: {failure_reason(done)}")
-    return done.stdout.decode(errors="replace")
+    return after_mark(done.stdout).decode(errors="replace")

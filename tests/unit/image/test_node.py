@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from infra.image.containerd import Containerd
 from infra.image.node import Node, for_any_shell
 
 TEXT = "printf '%s|' \"it's\" 'a \\\\ b' '!$HOME'\n# a comment\ncat; exit 3"
@@ -31,3 +32,14 @@ def test_long_text_fits_on_a_command_line() -> None:
     assert len(text) > 200_000
     assert len(for_any_shell(text)) < 100_000
     assert Node(["sh", "-c"], remote=True).run(f"{text}cat", b"content") == "content"
+
+
+def test_greeting_of_a_shell_is_no_answer() -> None:
+    """bash reads `.bashrc` also before a command over SSH, and it may print something."""
+    node = Node(["sh", "-c", 'echo Welcome; printf "to gpu1 "; exec sh -c "$0"'], remote=True)
+    assert node.run("echo one; cat", b"two") == "one\ntwo"
+    containerd = Containerd(["printf", "%s\\n"], "k8s.io", node=node)
+    assert containerd.ask("images", "ls").splitlines()[-2:] == ["images", "ls"]
+    assert "Welcome" not in containerd.ask("images", "ls")
+    with containerd.content("sha256:0") as blob:
+        assert b"Welcome" not in blob.read()

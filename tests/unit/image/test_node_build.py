@@ -119,6 +119,16 @@ def test_containerd_gets_the_layout_under_the_full_name(lab: Lab) -> None:
     assert blobs == {part.digest[7:] for part in tiny_image().blobs}
 
 
+def test_greeting_of_a_shell_harms_no_build(lab: Lab) -> None:
+    """A `.bashrc` that prints something: its lines were taken for the answers of the node."""
+    greets = 'echo Welcome; exec "$0" "$1"'
+    lab.node = Node(["sh", "-c", greets, *lab.node.shell], remote=True)
+    lab.builder("buildah")
+    assert choose_builder_at(lab.node, "buildah") == "buildah"
+    lab.build("buildah")
+    assert not Path(folder_of(lab)).exists()
+
+
 def test_a_name_that_the_builder_gave_is_replaced() -> None:
     given = {"digest": "d", "annotations": {"org.opencontainers.image.ref.name": "x"}}
     (entry,) = json.loads(named_index(json.dumps({"manifests": [given]}), NAME))["manifests"]

@@ -40,6 +40,12 @@ def test_parts_lie_in_a_folder_of_ones_own(base: Path) -> None:
     assert done.stdout == b"content"
 
 
+def test_greeting_of_a_shell_is_no_folder(base: Path) -> None:
+    """A `.bashrc` that prints something ended `pulumi up`: its lines were taken for the folder."""
+    greets = Node(["sh", "-c", 'echo Welcome; echo to gpu1; exec sh -c "$0"'], remote=True)
+    assert open_transfer(greets, "transfer", "note") == open_transfer(NODE, "transfer")
+
+
 def test_a_link_in_the_place_of_the_folder_is_refused(base: Path, tmp_path: Path) -> None:
     """Fault 18 of the review: whoever made the predictable folder first could swap the parts."""
     (tmp_path / "elsewhere").mkdir(mode=0o700)
