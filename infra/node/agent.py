@@ -191,11 +191,27 @@ def leave(job: Job) -> None:
     Raises:
         StepError: a host does not answer, or a script has failed.
     """
-    if not job.server["gone"] and not job.machine["gone"]:
+    is_drained = not job.server["gone"] and not job.machine["gone"]
+    if is_drained:
         print(job.on_server("drain"), end="")
-        if job.role == "server":
-            print(job.on_machine("agent", "retire"), end="")
-            print(job.on_server("leave"), end="")
+    try:
+        _leave_drained(job)
+    except StepError as error:
+        if not is_drained:
+            raise
+        node = job.variables["agent"].get("NODE", "")
+        raise StepError(
+            f"{str(error).rstrip()}\nNode {node} is drained and takes no new pods until it has "
+            "left: pulumi up goes on with that. To keep the machine, put it back into nodes, run "
+            f"pulumi up, and then: kubectl uncordon {node}"
+        ) from None
+
+
+def _leave_drained(job: Job) -> None:
+    """The steps after the drain. Raises StepError, as `leave`."""
+    if job.role == "server" and not (job.server["gone"] or job.machine["gone"]):
+        print(job.on_machine("agent", "retire"), end="")
+        print(job.on_server("leave"), end="")
     if not job.machine["gone"]:
         print(job.on_machine("agent", "delete"), end="")
     if not job.server["gone"]:

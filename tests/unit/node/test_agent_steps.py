@@ -154,6 +154,21 @@ def test_machine_that_may_not_leave_keeps_its_k3s(tmp_path: Path, role: str) -> 
     assert lines(notes) == ["member drain "]
 
 
+def test_drained_machine_that_stays_is_told(tmp_path: Path) -> None:
+    """It stayed cordoned without a word where a step after the drain failed."""
+    agent = 'echo "k3s is busy" >&2; exit 1'
+    left = job(tmp_path / "notes", {"agent": agent})
+    with_name = {**left.variables, "agent": {**left.variables["agent"], "NODE": "gpu2"}}
+    with pytest.raises(StepError) as told:
+        leave(replace(left, variables=with_name))
+    said = str(told.value)
+    assert said.startswith("k3s is busy\nNode gpu2 is drained and takes no new pods until it has")
+    assert said.endswith("kubectl uncordon gpu2")
+    with pytest.raises(StepError) as told:
+        leave(job(tmp_path / "notes", {"agent": agent}, server=True))
+    assert str(told.value) == "k3s is busy\n"
+
+
 @pytest.mark.parametrize(
     ("server", "gone", "steps"),
     [
