@@ -7,6 +7,7 @@ What is found here is found by `pulumi preview` too. A cluster that does not ans
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pulumi
 
@@ -22,6 +23,7 @@ from infra.kube.controllers.controller import Controller
 from infra.kube.controllers.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.pods.only_here import OnlyHere
+from infra.kube.pods.room import nodes_with_room, pod_needs
 from infra.kube.pods.same_machine import boot_id
 from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.kube.volumes.monitoring_claim import numbers_needs
@@ -260,6 +262,9 @@ def _ask(
     pods: RunPods | None,
     found: Findings,
 ) -> None:
+    if pods:
+        each = pod_needs(pods.pod["spec"], pods.pods, without=pods.without)
+        volume = replace(volume, holding=partial(nodes_with_room, each))
     found.add(storage_findings(api, volume))
     missing = missing_rights(api, needs, volume.namespace)
     if missing:

@@ -89,7 +89,7 @@ def test_class_without_provisioner_needs_a_free_volume(lab: Lab) -> None:
         needs = wants_class(lab, there["metadata"]["name"])
         assert "nothing makes volumes for this class" in problem(lab, needs)
         with made(lab, VOLUMES, volume(needs.class_name, ONE)):
-            assert f"is free and has {MANY}" in problem(lab, needs)
+            assert f"is free, has {MANY}" in problem(lab, needs)
             assert storage_findings(lab.api, replace(needs, access_mode=ONE)).problems == []
 
 
@@ -168,7 +168,7 @@ def test_volume_for_one_node_is_refused_for_pods_on_several(lab: Lab) -> None:
         with made(lab, "/api/v1/nodes", node(unique("second"))):
             said = problem(lab, one_node)
             assert "pods: 2 cannot be used" in said
-            assert "the cluster has 2 nodes for pods" in said
+            assert "the cluster has 2 nodes for these pods" in said
             for fits in (replace(one_node, pods=1), replace(one_node, access_mode=MANY)):
                 assert storage_findings(lab.api, fits).problems == []
 

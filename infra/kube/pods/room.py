@@ -5,7 +5,7 @@ node offers in all. What other pods use at the moment, and nodes that are not Re
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.kube.objects import Json, label, name_of, part, parts
@@ -115,6 +115,14 @@ def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
         and not _taints_against(node, needs)
         and not part(node, "spec").get("unschedulable")
     ]
+
+
+def nodes_with_room(
+    needs: PodNeeds, nodes: Sequence[Json], places: Sequence[VolumePlace]
+) -> list[Json]:
+    """Those nodes in `places` that would hold at least one such pod if they were empty."""
+    here = replace(needs, places=places)
+    return [node for node in usable_nodes(nodes, here) if _times(node, here)]
 
 
 def _has_labels(node: Json, needs: PodNeeds) -> bool:

@@ -1,6 +1,7 @@
 """Whether a cluster can give the pods of a stack their volume: looks, and changes nothing."""
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -11,6 +12,7 @@ from infra.kube.objects import Json, is_ending, names_of, part, parts
 from infra.kube.paths import CLAIMS, CLASSES, NODES, VOLUMES
 from infra.kube.quantity import amount
 from infra.kube.volumes.left_claims import STORAGE, left_claims, purge_problem
+from infra.kube.volumes.volume_place import VolumePlace, places_of
 from infra.names import MANY_NODES, ONE_NODE, ONE_POD
 
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
@@ -35,6 +37,8 @@ class StorageNeeds:
         can_grow: whether a claim of this stack is grown by a larger size.
         stack: which other claims are this stack's, which go if it has any; empty: nobody asks.
         has_data_folder: whether the stack has a command of the data folder with these.
+        holding: those of some nodes that could hold a pod of the run with a volume of these places;
+            None: all that are not cordoned.
     """
 
     namespace: str
@@ -49,6 +53,7 @@ class StorageNeeds:
     can_grow: bool = True
     stack: str = ""
     has_data_folder: bool = True
+    holding: Callable[[Sequence[Json], Sequence[VolumePlace]], Sequence[Json]] | None = None
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
@@ -93,7 +98,12 @@ def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Find
     class_name = str(part(item, "spec").get("storageClassName") or "")
     if phase != "Bound":
         class_ = object_at(api, f"{CLASSES}/{class_name}") if class_name else None
-        if phase == "Pending" and _binding(class_) == WAITS:
+        if phase == "Pending" and class_ == "unseen":
+            found.unseen(
+                f"whether the claim {needs.claim}, which is Pending, is bound when the first pod "
+                "uses it"
+            )
+        elif phase == "Pending" and _binding(class_) == WAITS:
             found.notes.append(_waiting(needs.claim, class_name))
         else:
             found.problems.append(
@@ -196,11 +206,14 @@ def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findin
         )
         modes = cast(list[str], spec.get("accessModes") or [])
         of_class = spec.get("storageClassName") == needs.class_name
-        if free and of_class and needs.access_mode in modes:
+        size = str(part(spec, "capacity").get("storage") or "0")
+        is_large = not needs.size or amount(size) >= amount(needs.size)
+        if free and of_class and is_large and needs.access_mode in modes:
             return
+    size = f" and at least {needs.size}" if needs.size else ""
     found.problems.append(
         f"{key} cannot be used: nothing makes volumes for this class ({BY_HAND}), and none of its "
-        f"volumes is free and has {needs.access_mode}. Let a volume be made, or set another class"
+        f"volumes is free, has {needs.access_mode}{size}. Let one be made, or set another class"
     )
 
 
@@ -237,11 +250,15 @@ def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findin
     if nodes is None:
         found.unseen(f"whether all {needs.pods} pods can be on one node, as {ONE_NODE} needs")
         return
-    usable = [node for node in nodes if not part(node, "spec").get("unschedulable")]
+    usable: Sequence[Json] = [node for node in nodes if not part(node, "spec").get("unschedulable")]
+    if needs.holding:
+        claim = {"volumes": [{"persistentVolumeClaim": {"claimName": needs.claim}}]}
+        places = places_of(api, needs.namespace, claim, needs.class_name, Findings())
+        usable = needs.holding(nodes, places)
     if len(usable) > 1:
         found.problems.append(
             f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which "
-            f"only one node can mount, and the cluster has {len(usable)} nodes for pods "
+            f"only one node can mount, and the cluster has {len(usable)} nodes for these pods "
             f"({names_of(usable[:5])}{', ...' if len(usable) > 5 else ''}). Set topology: "
             f"single-pod, or a storage with {MANY_NODES} (docs/storage.md)"
         )

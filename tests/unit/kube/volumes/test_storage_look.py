@@ -1,10 +1,21 @@
-"""A claim that is there already: which sizes the look at the storage refuses."""
+"""What the look at the storage refuses, and what it lets through."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+import pytest
+
+from infra import preflight
+from infra.kube.api_server.access import Access
+from infra.kube.errors import ApiError
+from infra.kube.pods.room import nodes_with_room, pod_needs
+from infra.kube.runs.pods_look import RunPods
 from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
+from infra.names import GPU_RESOURCE, GPU_TOLERATION
+from tests.unit.kube.pods.instances import node
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 NEEDS = StorageNeeds("ml", "disttrain-pvc-class", False, "rwx", "ReadWriteMany", "50Gi", 1)
@@ -59,3 +70,116 @@ def test_growth_that_failed_can_be_taken_back() -> None:
     half_grown = Cluster("500Gi", "50Gi")
     assert problems(half_grown, "60Gi") == []
     assert problems(half_grown, "50Gi") != []
+
+
+@dataclass
+class Objects(ApiServer):
+    """Has objects by their paths; the one that is None may not be read."""
+
+    objects: Mapping[str, Json | None]
+
+    def answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Any
+    ) -> Json | str | None:
+        del method, query, body
+        if path in self.objects and self.objects[path] is None:
+            raise ApiError(403, "forbidden")
+        is_list = path.rpartition("/")[2] in ("nodes", "persistentvolumes", "storageclasses")
+        return self.objects.get(path, {"items": []} if is_list else None)
+
+
+CLAIM = "/api/v1/namespaces/ml/persistentvolumeclaims/data"
+CLASS = "/apis/storage.k8s.io/v1/storageclasses/disks"
+OWN = "/api/v1/namespaces/ml/persistentvolumeclaims/disttrain-pvc-class"
+BOUND = {"storageClassName": "disks", "accessModes": ["ReadWriteOnce"]}
+POOL_B = {"key": "pool", "operator": "In", "values": ["b"]}
+NODES, VOLUMES = "/api/v1/nodes", "/api/v1/persistentvolumes"
+
+
+def test_claim_of_a_hidden_class_passes() -> None:
+    """Who has rights in one namespace alone cannot read classes. A claim that binds when the first
+    pod uses it, as most clouds have it, was refused there, and no pod would ever have used it."""
+    spec = {"storageClassName": "disks", "accessModes": ["ReadWriteMany"]}
+    claim = {"metadata": {"name": "data"}, "spec": spec, "status": {"phase": "Pending"}}
+    needs = StorageNeeds("ml", "data", True, "", "", "", 1)
+    found = storage_findings(api_of(Objects({CLAIM: claim, CLASS: None})), needs)
+    assert found.problems == []
+    assert found.notes == [
+        "it was not checked whether the claim data, which is Pending, is bound when the first pod "
+        "uses it: these credentials may not look there"
+    ]
+    at_once = {CLAIM: claim, CLASS: {"volumeBindingMode": "Immediate"}}
+    (said,) = storage_findings(api_of(Objects(at_once)), needs).problems
+    assert "it is Pending and not Bound" in said
+
+
+def test_only_nodes_for_the_pods_count() -> None:
+    """A disk of one node is enough for pods that can be on one node alone: the others are a
+    control plane, or have no GPUs, or are not those of the run's nodeSelector."""
+    control_plane = node("control", {}, {}, "node-role.kubernetes.io/control-plane:NoSchedule")
+    gpus, more_gpus = (node(name, {"pool": name}, {GPU_RESOURCE: "8"}) for name in ("a", "b"))
+    spec: Json = {
+        "containers": [{"resources": {"limits": {GPU_RESOURCE: "4"}}}],
+        "tolerations": [GPU_TOLERATION],
+    }
+    needs = replace(NEEDS, class_name="disks", access_mode="ReadWriteOnce", pods=2)
+
+    there: dict[str, Json | None] = {CLASS: {"provisioner": "ebs"}}
+
+    def said(nodes: list[Json], pod: Json, *later: str) -> list[str]:
+        holding = partial(nodes_with_room, pod_needs(pod, 2, without=later))
+        cluster = Objects({**there, NODES: {"items": nodes}})
+        return storage_findings(api_of(cluster), replace(needs, holding=holding)).problems
+
+    one = [control_plane, node("cpus", {}, {}), gpus]
+    both = [*one, more_gpus]
+    assert said(one, spec) == []
+    assert said(both, {**spec, "nodeSelector": {"pool": "b"}}) == []
+    (refused,) = said(both, spec)
+    assert "the cluster has 2 nodes for these pods (a, b)" in refused
+    (refused,) = said(one, spec, GPU_RESOURCE)  # the stack brings the GPUs, perhaps to each node
+    assert "the cluster has 2 nodes for these pods (cpus, a)" in refused
+    affinity = {"nodeSelectorTerms": [{"matchExpressions": [POOL_B]}]}
+    there |= {
+        OWN: {"spec": {**BOUND, "volumeName": "pv-1"}, "status": {"phase": "Bound"}},
+        f"{VOLUMES}/pv-1": {
+            "metadata": {"name": "pv-1"},
+            "spec": {"nodeAffinity": {"required": affinity}},
+        },
+    }
+    assert said(both, spec) == []  # a disk of node b, to which Kubernetes places all pods
+
+
+def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the run's pods ask of a node reaches the look at the storage."""
+    nodes = [node("cpus", {}, {}), node("gpus", {}, {GPU_RESOURCE: "8"})]
+    cluster = Objects({CLASS: {"provisioner": "ebs"}, NODES: {"items": nodes}})
+    monkeypatch.setattr(preflight, "quick_look", lambda *_: nullcontext(api_of(cluster)))
+    container = {"name": "trainer", "resources": {"limits": {GPU_RESOURCE: "4"}}}
+    pod = {"metadata": {}, "spec": {"containers": [container]}}
+    needs = replace(NEEDS, class_name="disks", access_mode="ReadWriteOnce", pods=2)
+    for without, nodes_for_pods in (((), 1), ((GPU_RESOURCE,), 2)):
+        run = RunPods("ml", pod, 2, grows=False, without=without)
+        found = preflight.ask(Access(kubeconfig="{}"), needs, [], run)
+        assert any("which only one node" in said for said in found.problems) == (nodes_for_pods > 1)
+
+
+def test_small_volume_is_not_free() -> None:
+    """Kubernetes binds a claim to a volume of its size or more. With smaller ones the claim stayed
+    Pending, and so did the pods, though the preview had found nothing."""
+    by_hand = {"provisioner": "kubernetes.io/no-provisioner"}
+    needs = replace(NEEDS, class_name="disks")
+
+    def said(capacity: str) -> list[str]:
+        spec = {"storageClassName": "disks", "accessModes": ["ReadWriteMany"]}
+        volume = {
+            "metadata": {"name": "pv-1"},
+            "spec": {**spec, "capacity": {"storage": capacity}},
+            "status": {"phase": "Available"},
+        }
+        cluster = Objects({CLASS: by_hand, VOLUMES: {"items": [volume]}})
+        return storage_findings(api_of(cluster), needs).problems
+
+    assert said("50Gi") == said("1Ti") == []
+    (refused,) = said("50G")
+    assert "none of its volumes is free, has ReadWriteMany and at least 50Gi" in refused
