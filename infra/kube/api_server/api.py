@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MERGE = "application/merge-patch+json"
 PATIENCE_SECONDS = 60.0
 CLIENT_SECONDS = 300.0  # credential plugins are asked again after that
+UNAUTHORIZED = 401
 NOT_NOW = (408, 429, 500, 502, 503, 504)
 
 
@@ -241,21 +242,40 @@ class Api:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
+        self._forget_old_credentials()
+        is_older = bool(self._quick or self._client)
+        asked = (method, path, body, query, content_type, seconds)
+        answer = self._answer(*asked)
+        if answer.status == UNAUTHORIZED:
+            self._forget_clients()
+            if is_older:  # a token that has ended since; a program may have a new one
+                answer = self._answer(*asked)
+        if answer.status < 300:
+            return answer
+        text = shorten(str(answer.body.get("message") or answer.text or answer.status))
+        if answer.status in NOT_NOW:
+            raise UnreachableError(f"{answer.status} {text}")
+        if answer.status == UNAUTHORIZED:
+            self._forget_clients()
+            text = f"the cluster does not accept the kubeconfig's credentials ({text})"
+        raise ApiError(answer.status, text)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        query: dict[str, str],
+        content_type: str,
+        seconds: float | None,
+    ) -> Answer:
         try:
             answer = self._sender().request(method, path, query, body, content_type, seconds)
         except OSError as error:
             self._forget_clients()
             raise UnreachableError(shorten(str(error), 300)) from None
         self._note_clock(answer)
-        if answer.status < 300:
-            return answer
-        text = shorten(str(answer.body.get("message") or answer.text or answer.status))
-        if answer.status in NOT_NOW:
-            raise UnreachableError(f"{answer.status} {text}")
-        if answer.status == 401:
-            self._forget_clients()
-            text = f"the cluster does not accept the kubeconfig's credentials ({text})"
-        raise ApiError(answer.status, text)
+        return answer
 
     def _found(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"

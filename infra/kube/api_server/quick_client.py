@@ -75,7 +75,10 @@ class QuickClient:
         if "https" in getproxies() and not loopback and not proxy_bypass(server.hostname):
             raise UnsupportedError
         if "exec" in user:
-            user = self._ask_plugin(part(user, "exec"))
+            plugin = part(user, "exec")
+            if plugin.get("provideClusterInfo"):
+                raise UnsupportedError
+            user = self._ask_plugin(plugin)
         self._token = str(user.get("token") or "")
         self._prefix = server.path.rstrip("/")
         tls = self._tls(cluster, user)
@@ -145,6 +148,9 @@ class QuickClient:
         return (self._folder / str(section[key])).read_bytes() if section.get(key) else b""
 
     def _ask_plugin(self, plugin: Json) -> Json:
+        command = str(plugin["command"])
+        if os.sep in command:  # as kubectl has it
+            command = str(self._folder.absolute() / command)
         words = [str(word) for word in cast(list[object], plugin.get("args") or [])]
         info: Json = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {}}
         extra = {
@@ -152,7 +158,7 @@ class QuickClient:
         }
         try:
             done = subprocess.run(
-                [str(plugin["command"]), *words],
+                [command, *words],
                 env={**os.environ, **extra, "KUBERNETES_EXEC_INFO": json.dumps(info)},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
