@@ -150,6 +150,11 @@ def test_limits_of_the_namespace_are_found_beforehand(lab: Lab) -> None:
     problem = refusal(lab, namespace, larger)
     assert problem.startswith("memoryPerRank: the cluster would refuse the training's pods")
     assert namespace in problem
+    # Kubernetes takes the most that a container may have as its limit, where the pod says none.
+    run = RunPods(namespace, fits, 1, grows=False)
+    (note,) = pods_findings(lab.api, run).notes
+    assert note.startswith(f"namespace {namespace} gives each training pod limits")
+    assert "asks for: 1Gi memory (a LimitRange)" in note
 
 
 def test_quota_counts_all_pods_of_the_run(lab: Lab) -> None:

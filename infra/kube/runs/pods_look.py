@@ -4,7 +4,7 @@ The API server itself is asked what it thinks of a pod, by a request that is nev
 (dryRun): namespaces' limits, priority classes and the cluster's own rules need no second opinion.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from infra.kube.api_server.api import Api
@@ -12,7 +12,7 @@ from infra.kube.api_server.dry_run import WebhookError, checked
 from infra.kube.api_server.findings import Findings, objects_at
 from infra.kube.controllers.served import serves, unserved
 from infra.kube.errors import FORBIDDEN, ApiError
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.paths import NODES, PODS
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
@@ -187,7 +187,7 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
     """Let the API server say whether it would take such a pod."""
     metadata = {**run.pod["metadata"], "name": TRIAL}
     try:
-        checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
+        made = checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
     except WebhookError as reason:
         found.refused_now.append(f"new pods in namespace {run.namespace}: {reason}")
     except ApiError as refused:
@@ -202,3 +202,26 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
             f"{key}the cluster would refuse the training's pods in namespace {run.namespace}: "
             f"{words}"
         )
+    else:
+        given = _limits(made, run.pod)
+        if given:
+            found.notes.append(_limited(run.namespace, given))
+
+
+def _limits(made: Json, asked: Json) -> dict[str, str]:
+    """The limits of CPU and memory that the cluster has given to the container of a pod."""
+    (own,) = parts(part(asked, "spec"), "containers")
+    seen = (each for each in parts(part(made, "spec"), "containers") if each["name"] == own["name"])
+    limits = part(next(seen, Json()), "resources", "limits")
+    given = limits.keys() - part(own, "resources", "limits").keys()
+    return {name: str(limits[name]) for name in ("cpu", "memory") if name in given}
+
+
+def _limited(namespace: str, limits: Mapping[str, str]) -> str:
+    amounts = ", ".join(f"{text} {name}" for name, text in limits.items())
+    return (
+        f"namespace {namespace} gives each training pod limits that no setting asks for: {amounts} "
+        "(a LimitRange). With more memory than that a pod is ended (OOMKilled), and with more CPU "
+        "it is slowed down. Whoever runs the cluster can raise or remove it: "
+        f"kubectl -n {namespace} get limitrange"
+    )
