@@ -24,6 +24,19 @@ INSTALL = {
     GPU_RESOURCE: "NVIDIA's device plugin (gpuOperator: true does)",
     EFA_RESOURCE: "Amazon's device plugin for EFA",
 }
+# GPUs that pods cannot ask for as GPU_RESOURCE: how their names begin, and what helps.
+OTHER_GPUS = (
+    (
+        "nvidia.com/mig-",
+        f"With the MIG strategy single NVIDIA's device plugin names these {GPU_RESOURCE}",
+    ),
+    (
+        f"{GPU_RESOURCE}.shared",
+        f"With renameByDefault: false NVIDIA's device plugin names these {GPU_RESOURCE}",
+    ),
+    ("amd.com/gpu", "Only NVIDIA's GPUs can be used"),
+    ("gpu.intel.com/", "Only NVIDIA's GPUs can be used"),
+)
 MOST_NAMES = 5
 
 
@@ -211,11 +224,22 @@ def _too_large(nodes: Sequence[Json], resource: str, wanted: str) -> str:
     offered = _each(nodes, lambda node: _offered(node, resource))
     hint = "Set less"
     if resource in INSTALL and not any(_offers(node, resource) for node in nodes):
-        hint = f"Install {INSTALL[resource]}, or choose other nodes"
+        other = _other_gpus(nodes) if resource == GPU_RESOURCE else ""
+        hint = other or f"Install {INSTALL[resource]}, or choose other nodes"
     return (
         f"{key}: a pod asks for {wanted} {resource}, and no node that it could use has so much "
         f"({offered}). {hint}"
     )
+
+
+def _other_gpus(nodes: Sequence[Json]) -> str:
+    """What to do where the nodes have GPUs by another name; empty: they have none."""
+    for node in nodes:
+        for name in sorted(part(node, "status", "allocatable")):
+            hint = next((words for begin, words in OTHER_GPUS if name.startswith(begin)), "")
+            if hint and _offers(node, name):
+                return f"{name_of(node)} offers {name} instead. {hint}"
+    return ""
 
 
 def _all_of(needs: PodNeeds) -> str:

@@ -70,3 +70,25 @@ def test_pods_on_a_clouds_nodes_fit_or_are_refused_in_a_sentence(
     problem = room_problem(nodes, PodNeeds(pods, requests, selector, [GPU_TOLERATION, *also]))
     assert said in problem
     assert bool(problem) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("resource", "hint"),
+    [
+        ("nvidia.com/mig-1g.10gb", "With the MIG strategy single"),
+        ("nvidia.com/gpu.shared", "With renameByDefault: false"),
+        ("amd.com/gpu", "Only NVIDIA's GPUs can be used"),
+        ("gpu.intel.com/i915", "Only NVIDIA's GPUs can be used"),
+        ("vendor.example/card", "Install NVIDIA's device plugin"),
+    ],
+)
+def test_gpus_of_another_name_are_named(resource: str, hint: str) -> None:
+    """To install NVIDIA's device plugin was the advice also where it runs, and offers the GPUs by
+    the name of their parts."""
+    mine = node("mine", {}, {resource: "7", GPU_RESOURCE: "0"})
+    problem = room_problem([mine, SYSTEM], PodNeeds(1, {GPU_RESOURCE: "1"}, {}, []))
+    assert hint in problem
+    assert (f"mine offers {resource} instead" in problem) == ("Install" not in hint)
+    both = node("both", {}, {resource: "7", GPU_RESOURCE: "2"})
+    problem = room_problem([both], PodNeeds(1, {GPU_RESOURCE: "8"}, {}, []))
+    assert problem.endswith("(both: 2). Set less")
