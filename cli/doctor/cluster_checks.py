@@ -120,6 +120,7 @@ def node_schedulable(facts: Facts, expect: Expectations) -> Fault | str:
 def stuck_namespace(facts: Facts, expect: Expectations) -> Fault | str:
     """No namespace of disttrain is stuck in its deletion because of a finalizer."""
     require_api(facts)
+    facts.all("namespaces")
     for name, phase, why in facts.rows("namespace", 3):
         if phase == "Terminating" and name in (expect.namespace, OPERATOR_NAMESPACE):
             return error(
@@ -132,6 +133,7 @@ def stuck_namespace(facts: Facts, expect: Expectations) -> Fault | str:
 def pending_release(facts: Facts, _: Expectations) -> Fault | str:
     """No Helm release was interrupted; Helm refuses every change of such a release."""
     require_api(facts)
+    facts.all("releases")
     latest: dict[str, tuple[int, str]] = {}
     for name, status, version in facts.rows("release", 3):
         number = int(version) if version.isdigit() else 0
@@ -149,12 +151,15 @@ def pending_release(facts: Facts, _: Expectations) -> Fault | str:
 def volume_bound(facts: Facts, expect: Expectations) -> Fault | str:
     """The claim of the data volume is bound to its volume."""
     require_api(facts)
+    facts.all("claims")
     claim = f"{expect.namespace}/{expect.claim}"
     claims = {row[0]: (row[1], row[2]) for row in facts.rows("claim", 3)}
     phase, class_name = claims.get(claim, ("", ""))
     skip_unless(phase, f"there is no claim {expect.claim} yet")
-    if phase == "Pending" and [class_name, "WaitForFirstConsumer"] in facts.rows("class", 2):
-        return f"Pending: storage class {class_name} binds it when the first pod uses it"
+    if phase == "Pending" and class_name:
+        facts.all("classes")
+        if [class_name, "WaitForFirstConsumer"] in facts.rows("class", 2):
+            return f"Pending: storage class {class_name} binds it when the first pod uses it"
     if phase != "Bound":
         volumes = [row for row in facts.rows("volume", 3) if row[2] == claim]
         state = f"its volume is {volumes[0][1]}" if volumes else "it has no volume"

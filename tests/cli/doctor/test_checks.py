@@ -362,6 +362,29 @@ def test_what_cannot_be_seen_is_neither_well_nor_a_finding() -> None:
     assert report.exit_code("error") == NO_FINDINGS
 
 
+@pytest.mark.parametrize(
+    ("listing", "fact", "check_id"),
+    [
+        ("namespaces", "namespace", "stuck-namespace"),
+        ("releases", "release", "pending-release"),
+        ("claims", "claim", "volume-bound"),
+        ("classes", "class", "volume-bound"),
+    ],
+)
+def test_forbidden_listing_is_not_well(listing: str, fact: str, check_id: str) -> None:
+    """With rights in one namespace alone the doctor said that none of them was stuck, and found a
+    fault in a claim that waits for its first pod."""
+    changes: Changes = {fact: None}
+    if listing == "classes":
+        changes = {fact: None, "claim": "disttrain/disttrain-pvc|Pending|gp3"}
+    facts = facts_with(changes)
+    facts.unseen[listing] = f"Error from server (Forbidden): {listing} is forbidden"
+    results = judge(Plan(expect=expect_with({})), facts)
+    (result,) = [result for result in results if result.status == "not checked"]
+    assert (result.id, result.evidence) == (check_id, facts.unseen[listing])
+    assert findings(results) == {}
+
+
 def test_no_result_shows_the_password_of_a_proxy() -> None:
     for seeded in (*FAULTS.values(), *(s for many in OTHER_FAULTS.values() for s in many)):
         report = Report("local", results_of(seeded), 1.0)
