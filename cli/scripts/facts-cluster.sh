@@ -54,13 +54,17 @@ kubeconfig() {
   fi
   fact kubeconfig readable
   fact kubeconfig_mode "$(stat -L -c %a "$file")"
+  # Only the context that is used counts, with what its files hold. Where kubectl cannot read one of
+  # these, the text of the kubeconfig has to do.
+  used=$(kubectl_ config view --raw --minify --flatten -o yaml 2>/dev/null) || used=$(cat "$file")
   insecure=no ca=no
-  ! grep -q 'insecure-skip-tls-verify: *true' "$file" || insecure=yes
-  ! grep -q 'certificate-authority' "$file" || ca=yes
+  ! printf '%s\n' "$used" | grep -q 'insecure-skip-tls-verify: *true' || insecure=yes
+  ! printf '%s\n' "$used" | grep -q 'certificate-authority' || ca=yes
   fact kubeconfig_insecure "$insecure"
   fact kubeconfig_ca "$ca"
   command -v openssl >/dev/null 2>&1 || return 0
-  until=$(sed -n 's/.*client-certificate-data"*: *"*\([A-Za-z0-9+/=]*\).*/\1/p' "$file" | head -n 1 |
+  until=$(printf '%s\n' "$used" |
+    sed -n 's/.*client-certificate-data"*: *"*\([A-Za-z0-9+/=]*\).*/\1/p' | head -n 1 |
     base64 -d 2>/dev/null | openssl x509 -noout -enddate 2>/dev/null)
   [ -z "$until" ] || fact client_certificate_until "${until#notAfter=}"
 }

@@ -1,0 +1,108 @@
+"""What the doctor reads of a kubeconfig: that of the context in use, and the files that it names.
+
+The real kubectl reads it; no API server answers.
+"""
+
+import base64
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.ask_host import SCRIPTS
+from cli.facts import Facts, parse_facts
+from sandbox.toolchain import bin_dir
+
+SERVER = "https://127.0.0.1:1"
+INSECURE: Mapping[str, Any] = {"server": SERVER, "insecure-skip-tls-verify": True}
+PLAIN: Mapping[str, Any] = {"server": SERVER}
+
+
+def certificate(folder: Path, name: str, days: int) -> tuple[Path, str]:
+    """Its file, and when it ends, as openssl writes it."""
+    file = folder / f"{name}.crt"
+    made = f"req -x509 -newkey rsa:2048 -noenc -days {days} -subj /CN={name}"
+    words = [*made.split(), "-out", str(file), "-keyout", str(folder / f"{name}.key")]
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+    end = ["openssl", "x509", "-noout", "-enddate", "-in", str(file)]
+    said = subprocess.run(end, check=True, capture_output=True, text=True).stdout
+    return file, said.strip().removeprefix("notAfter=")
+
+
+def facts_of(
+    folder: Path, clusters: Mapping[str, Mapping[str, Any]], users: Mapping[str, Any]
+) -> Facts:
+    """With a context for each cluster, of which `used` is asked for."""
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": dict(it)} for name, it in clusters.items()],
+        "users": [{"name": name, "user": user} for name, user in users.items()],
+        "contexts": [
+            {"name": name, "context": {"cluster": name, "user": name}} for name in clusters
+        ],
+        "current-context": "old",
+    }
+    file = folder / "config"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    done = subprocess.run(
+        ["sh", str(SCRIPTS / "facts-cluster.sh")],
+        env={
+            **os.environ,
+            "KUBECTL": f"'{bin_dir() / 'kubectl'}' --kubeconfig '{file}' --context used",
+            "KUBECONFIG_FILE": str(file),
+            "NAMESPACE": "ml",
+            "PROBE_SECONDS": "5",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return parse_facts(done.stdout.splitlines())
+
+
+def test_other_contexts_are_no_finding(tmp_path: Path) -> None:
+    """A file with several clusters was read as one: the certificate of the first user that has
+    ended, and a cluster for trying things without TLS checks, were found as faults of this one."""
+    old, ended = certificate(tmp_path, "old", 1)
+    mine, until = certificate(tmp_path, "used", 300)
+    assert ended != until
+    inline = {
+        name: {
+            "client-certificate-data": base64.b64encode(file.read_bytes()).decode(),
+            "client-key-data": base64.b64encode(file.with_suffix(".key").read_bytes()).decode(),
+        }
+        for name, file in (("old", old), ("used", mine))
+    }
+    found = facts_of(tmp_path, {"old": INSECURE, "used": PLAIN}, inline)
+    assert found.one("kubeconfig_insecure") == "no"
+    assert found.one("kubeconfig_ca") == "no"
+    assert found.one("client_certificate_until") == until
+    found = facts_of(tmp_path, {"old": PLAIN, "used": INSECURE}, inline)
+    assert found.one("kubeconfig_insecure") == "yes"
+
+
+def test_certificates_in_files_are_read(tmp_path: Path) -> None:
+    """As minikube has them. That the kubeconfig holds no certificate was said, and nothing of its
+    end."""
+    mine, until = certificate(tmp_path, "used", 300)
+    user = {"client-certificate": mine.name, "client-key": mine.with_suffix(".key").name}
+    cluster = {**PLAIN, "certificate-authority": mine.name}
+    found = facts_of(tmp_path, {"used": cluster}, {"used": user})
+    assert found.one("client_certificate_until") == until
+    assert found.one("kubeconfig_ca") == "yes"
+
+
+@pytest.mark.parametrize("named", ["data", "nothing"])
+def test_kubeconfig_that_kubectl_refuses(tmp_path: Path, named: str) -> None:
+    """Then its text says what can be said: a file that is missing ends kubectl."""
+    mine, until = certificate(tmp_path, "used", 300)
+    user = {"client-certificate-data": base64.b64encode(mine.read_bytes()).decode()}
+    users = {"used": user if named == "data" else {}}
+    found = facts_of(tmp_path, {"used": {**PLAIN, "certificate-authority": "gone.crt"}}, users)
+    assert found.one("kubeconfig_ca") == "yes"
+    assert found.get("client_certificate_until") == (until if named == "data" else "")
