@@ -88,7 +88,21 @@ def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
     if not version or own is None:
         return in_queue(queue, None, [], [])
     queues = _all_or_own(api, version, "localqueues", namespace)
-    return in_queue(queue, own, queues, _all_or_own(api, version, "workloads", namespace))
+    workloads = _all_or_own(api, version, "workloads", namespace)
+    return in_queue(queue, own, queues, workloads, lambda team: _lenders(api, version, team))
+
+
+def _lenders(api: Api, version: str, team: str) -> list[str]:
+    """The other ClusterQueues of a ClusterQueue's cohort; none where they may not be seen."""
+    found, _ = list_if_allowed(api, collection(version, "clusterqueues"))
+    cohorts = {name_of(each): _cohort(each) for each in found or []}
+    own = cohorts.pop(team, "")
+    return [name for name, cohort in cohorts.items() if own and cohort == own]
+
+
+def _cohort(cluster_queue: Json) -> str:
+    spec = part(cluster_queue, "spec")
+    return str(spec.get("cohortName") or spec.get("cohort") or "")  # v1beta2, v1beta1
 
 
 def out_of_queue(api: Api, namespace: str, item: Json) -> str:

@@ -4,7 +4,7 @@ The conditions are those of https://kueue.sigs.k8s.io/docs/concepts/workload/.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,7 +51,11 @@ class InQueue:
 
 
 def in_queue(
-    queue: str, own: Json | None, queues: Sequence[Json], workloads: Sequence[Json]
+    queue: str,
+    own: Json | None,
+    queues: Sequence[Json],
+    workloads: Sequence[Json],
+    lenders: Callable[[str], Collection[str]] = lambda _: (),
 ) -> InQueue | None:
     """What one look at Kueue's objects says of a run; None where it has its place, or is over.
 
@@ -60,6 +64,8 @@ def in_queue(
         own: Kueue's Workload of the run; None where there is none yet.
         queues: the LocalQueues that can be seen, of all namespaces where that is allowed.
         workloads: the Workloads that can be seen.
+        lenders: tells which other ClusterQueues share their quota with one, by its name. It is
+            asked only where others have the quota, and none of them is in that ClusterQueue.
     """
     if own is None:
         return InQueue(queue, None, f"in queue {queue}: {NOT_TAKEN_UP}")
@@ -72,7 +78,11 @@ def in_queue(
     reserved = condition(own, "QuotaReserved")
     since = str(reserved.get("lastTransitionTime") or own["metadata"]["creationTimestamp"])
     reason = "; ".join(text for text in (_eviction(own), _reason(own)) if text)
-    holders = "" if is_true(own, "QuotaReserved") else _holders(own, team, workloads)
+    holders = ""
+    if not is_true(own, "QuotaReserved"):
+        holders = _holders((team,), workloads)
+        if team and not holders and TAKEN_WORDS in str(reserved.get("message")):
+            holders = _holders(lenders(team), workloads)
     words = f"in queue {queue}{place}: {reason}{holders}"
     since_then = datetime.fromisoformat(since)
     if UNCOVERED_WORDS in str(reserved.get("message")):
@@ -204,15 +214,14 @@ def _eviction(own: Json) -> str:
     return f"it was put back ({reason}): {message}"
 
 
-def _holders(own: Json, team: str, workloads: Sequence[Json]) -> str:
+def _holders(teams: Collection[str], workloads: Sequence[Json]) -> str:
     """`; held by Job train-a in namespace team (priority 100)`."""
     holding = [
         each
         for each in workloads
         if is_true(each, "QuotaReserved")
         and not is_true(each, "Finished")
-        and part(each, "status", "admission").get("clusterQueue") == team
-        and each["metadata"]["uid"] != own["metadata"]["uid"]
+        and part(each, "status", "admission").get("clusterQueue") in teams
     ]
     if not holding:
         return ""

@@ -114,7 +114,7 @@ def test_place_is_left_out_where_the_queues_cannot_be_seen() -> None:
 
 
 def test_holders_of_the_same_queue_are_named_and_the_rest_counted() -> None:
-    """Who has quota of another ClusterQueue keeps nobody waiting here."""
+    """Who has quota of another ClusterQueue keeps nobody waiting here, without a cohort."""
     elsewhere = workload("z", RESERVED, ADMITTED)
     elsewhere["status"]["admission"] = {"clusterQueue": "other"}
     many = [workload(name, RESERVED, ADMITTED) for name in "acdefghij"]
