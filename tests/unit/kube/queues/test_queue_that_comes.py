@@ -75,3 +75,19 @@ def test_what_does_not_come_is_missed() -> None:
     assert "has no such LocalQueue" in said({"namespaces/ml": {}}, queue="theirs")
     assert "no such WorkloadPriorityClass. There is none at all" in said({}, priority="low")
     assert said({}, priority="hidden") == said({}, priority="") == ""
+
+
+@pytest.mark.parametrize("team", [True, False], ids=["its ClusterQueue", "LocalQueue"])
+def test_inactive_queue_is_refused_beforehand(team: bool) -> None:
+    """A ClusterQueue without its flavor starts nothing. Its LocalQueue says so too, where the
+    ClusterQueue may not be read."""
+    condition = {"type": "Active", "status": "False", "message": "flavor a100 is missing"}
+    closed: Json = {"status": {"conditions": [condition]}}
+    objects: dict[str, Json] = {
+        "localqueues/gpus": {"spec": {"clusterQueue": "all" if team else "hidden"}, **closed},
+        "clusterqueues/all": {"spec": {}, **closed},
+    }
+    what = "its ClusterQueue all" if team else "LocalQueue gpus"
+    assert said(objects, priority="").endswith(
+        f"cannot be used now: {what} is not active: flavor a100 is missing"
+    )
