@@ -34,6 +34,11 @@ class Validation:
     is_part: bool
     compared_loss: float
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether a loss was measured; in float16 it may overflow."""
+        return math.isfinite(self.loss) and math.isfinite(self.compared_loss)
+
 
 def evaluate(
     model: GPT,

@@ -14,6 +14,7 @@ from trainer.evaluate import Validation, evaluate
 from trainer.events.event import Name
 from trainer.events.log import EventLog
 from trainer.launch.stop_request import StopRequest
+from trainer.metrics.finite import finite_or_none
 from trainer.metrics.log import StepMetrics
 from trainer.metrics.speed import Speed, peak_memory_bytes
 from trainer.parallel.device import Compute
@@ -123,7 +124,8 @@ def _evaluate_anew(run: Run, step: int) -> Validation | None:
     if validation is not None:
         run.reports.held_up(Name.SAVING)
         if run.metrics_log is not None:
-            run.metrics_log.add_validation(step, validation.loss, validation.bits_per_byte)
+            loss, bits = validation.loss, validation.bits_per_byte
+            run.metrics_log.add_validation(step, finite_or_none(loss), finite_or_none(bits))
             run.metrics_log.flush()
         run.console.say(f"step {step}/{run.max_steps} val {validation.loss:.4f}")
         is_last = step >= run.max_steps
@@ -175,7 +177,8 @@ def _measure(run: Run, step: int, update: Update) -> _Measured:
     loss = loss_sum / run.config.tokens_per_update
     speed = run.meter.stop(step)
     if (bad_step := run.finite.first_bad_step(step, loss)) is not None:
-        raise_diverged(run.config.run_dir, run.world, bad_step, loss, float(update.grad_norm))
+        what = f"loss {loss}, gradient norm {float(update.grad_norm)}"
+        raise_diverged(run.config.run_dir, run.world, bad_step, what, run.state.safe_step)
     data_seconds, peak_memory = run.world.max([speed.data_seconds, _own_peak_memory(run)])
     run.reports.stepped(step, speed.step_seconds, speed.step_seconds_longest, data_seconds)
     return _Measured(loss, speed, data_seconds, peak_memory)
@@ -190,12 +193,23 @@ def _evaluate(run: Run, step: int) -> Validation | None:
 
     After the last step it is the loss on all of the split. If the passes before took only a part,
     the same part is measured there too, so that the checkpoints can be compared.
+
+    Raises:
+        FatalError, RetryableError: the loss is not finite, and not because of float16.
     """
     BEAT.phase(Phase.EVALUATION)
     validation = _pass(run, run.config.eval.max_tokens)
     if validation is not None and validation.is_part and step >= run.max_steps:
         whole = _pass(run, None)
         validation = whole and replace(whole, compared_loss=validation.loss)
+    if validation is not None and not validation.is_finite:
+        what = f"validation loss {validation.loss}"
+        if not run.scaler.is_enabled():
+            raise_diverged(run.config.run_dir, run.world, step, what, run.state.safe_step)
+        run.console.say(
+            f"warning: step {step}: {what}: float16 has overflowed, and nothing is recorded; "
+            "bfloat16 has the range of float32"
+        )
     run.compiled.keep()
     run.parallel.free_gathered()
     return validation
@@ -227,8 +241,8 @@ def _record(
     metrics = StepMetrics.of(
         step=step,
         loss=measured.loss,
-        val_loss=validation and validation.loss,
-        val_bits_per_byte=validation and validation.bits_per_byte,
+        val_loss=validation and finite_or_none(validation.loss),
+        val_bits_per_byte=validation and finite_or_none(validation.bits_per_byte),
         lr=update.learning_rate,
         grad_norm=float(update.grad_norm),
         skipped_updates=run.finite.skipped(),

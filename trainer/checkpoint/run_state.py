@@ -22,6 +22,7 @@ from trainer.config import RunConfig
 from trainer.data.dataset import Dataset
 from trainer.evaluate import Validation
 from trainer.launch.exit_codes import FatalError
+from trainer.metrics.finite import finite_or_none
 from trainer.model.gpt import GPT
 from trainer.parallel.device import Compute
 from trainer.parallel.world import World
@@ -142,6 +143,10 @@ class RunState:
         best = self.is_best(validation)
         if best and validation is not None:
             self._lowest_val_loss = validation.compared_loss
+        val_loss = full_val_loss = None
+        if validation is not None:
+            val_loss = finite_or_none(validation.compared_loss)
+            full_val_loss = None if validation.is_part else finite_or_none(validation.loss)
         state = {
             "step": step,
             "format": STATE_FORMAT,
@@ -153,9 +158,9 @@ class RunState:
             "world_size": self._world.size,
             "parallel": self._config.train.parallel,
             "tokens": step * self._config.tokens_per_update,
-            "loss": loss if math.isfinite(loss) else None,
-            "val_loss": validation and validation.compared_loss,
-            "full_val_loss": None if validation is None or validation.is_part else validation.loss,
+            "loss": finite_or_none(loss),
+            "val_loss": val_loss,
+            "full_val_loss": full_val_loss,
             "torch_version": str(torch.__version__),
         }
         note = ", the lowest validation loss so far" if best else ""

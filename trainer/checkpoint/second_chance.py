@@ -34,25 +34,23 @@ def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
     return False
 
 
-def raise_diverged(run_dir: Path, world: World, step: int, loss: float, norm: float) -> NoReturn:
+def raise_diverged(run_dir: Path, world: World, step: int, what: str, newest: int) -> NoReturn:
     """End the training of all ranks, which call this together: a loss or a gradient is not finite.
 
     Args:
         run_dir: directory of the run, where it is remembered.
         world: all ranks.
         step: the first one that was lost.
-        loss: of the last step.
-        norm: of the last step's gradient.
+        what: the numbers that show it, in words.
+        newest: step of the newest checkpoint; 0: there is none.
 
     Raises:
         RetryableError: at the first time.
         FatalError: it happens at the same step as at the start before.
     """
     again = world.is_main and happened_before(run_dir, 0, "diverged", f"step {step}")
-    text = (
-        f"step {step} diverged: loss {loss}, gradient norm {norm}; the newest checkpoint is from "
-        "before"
-    )
+    where = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint yet"
+    text = f"step {step} diverged: {what}; {where}"
     if world.any(again):
         raise FatalError(f"{text}; it did so at the start before this one too")
-    raise RetryableError(f"{text}; trying once more from there")
+    raise RetryableError(f"{text}; trying once more")

@@ -10,6 +10,11 @@ import torch
 MOST_SKIPPED_IN_A_ROW = 50
 
 
+def finite_or_none(value: float) -> float | None:
+    """The value as JSON can hold it: None where it is not finite."""
+    return value if math.isfinite(value) else None
+
+
 class FiniteCheck:
     """Sees the gradient norm of every update; asked only where a step is logged or saved.
 

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +14,7 @@ from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, fsync_file, write_text
 from trainer.metrics.console import duration
+from trainer.metrics.finite import finite_or_none
 from trainer.metrics.speed import Speed
 from trainer.run_folder import METRICS_FILE
 
@@ -77,8 +77,8 @@ class StepMetrics:
         `data_seconds`: what the slowest rank needed per step to put its batches together.
         """
         return StepMetrics(
-            loss=loss if math.isfinite(loss) else None,
-            grad_norm=grad_norm if math.isfinite(grad_norm) else None,
+            loss=finite_or_none(loss),
+            grad_norm=finite_or_none(grad_norm),
             tokens_per_second=speed.tokens_per_second,
             tokens_per_second_per_rank=speed.tokens_per_second / world_size,
             step_seconds=speed.step_seconds,
@@ -140,8 +140,10 @@ class MetricsLog:
             if name not in NO_CURVES and value is not None:
                 self._tensorboard.add_scalar(name, value, metrics.step)
 
-    def add_validation(self, step: int, val_loss: float, val_bits_per_byte: float) -> None:
-        """Complete the record of `step`, whose evaluation was cut off."""
+    def add_validation(
+        self, step: int, val_loss: float | None, val_bits_per_byte: float | None
+    ) -> None:
+        """Complete the record of `step`, whose evaluation was cut off; None: it overflowed."""
         values = {"val_loss": val_loss, "val_bits_per_byte": val_bits_per_byte}
         records, _ = read_records(self._path)
         for record in records:
@@ -151,7 +153,8 @@ class MetricsLog:
         self._write_all(records)
         self._file = self._path.open("a")
         for name, value in values.items():
-            self._tensorboard.add_scalar(name, value, step)
+            if value is not None:
+                self._tensorboard.add_scalar(name, value, step)
 
     def flush(self) -> None:
         """Hand everything to the system, from where `sync_metrics` brings it to the disk."""

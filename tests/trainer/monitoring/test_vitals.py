@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +40,7 @@ def reason_of_divergence() -> str:
     """What the ranks report when the training loop finds a loss that is not finite."""
     world: Any = SimpleNamespace(is_main=False, any=lambda said: False)
     with pytest.raises(RetryableError) as error:
-        raise_diverged(Path("unused"), world, 7, math.nan, 1.0)
+        raise_diverged(Path("unused"), world, 7, "loss nan, gradient norm 1.0", 0)
     return str(error.value)
 
 
