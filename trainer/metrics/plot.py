@@ -22,6 +22,8 @@ _TRAIN, _VAL, _SPEED = "#9db8d2", "#c0392b", "#2c7a4b"
 def plot(run_dir: Path, output: Path | None = None) -> Path:
     """Draw metrics.jsonl of `run_dir` into `output` (default `<run_dir>/plot.png`).
 
+    That of a user's own program has steps and losses alone, and so no part for the throughput.
+
     Raises:
         FatalError: there are no metrics, or the picture cannot be written.
     """
@@ -33,24 +35,28 @@ def plot(run_dir: Path, output: Path | None = None) -> Path:
 
     figure = Figure(figsize=(9, 7), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    loss, speed = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+    speed_steps, speeds = _series(records, "tokens_per_second")
+    if speeds:
+        loss, speed = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+        median = sorted(speeds)[len(speeds) // 2]
+        speed.plot(speed_steps, speeds, color=_SPEED, linewidth=1)
+        speed.axhline(median, color=_SPEED, linestyle=":", label=f"median {median:,.0f}")
+        speed.set_ylim(bottom=0)
+        speed.set_ylabel("tokens per second")
+        speed.legend(frameon=False, loc="lower right")
+    else:
+        loss = figure.subplots()
     loss.plot(*_series(records, "loss"), color=_TRAIN, linewidth=1, label="train")
     steps, values = _series(records, "val_loss")
     if steps:
         label = f"validation, lowest {min(values):.4f} at step {steps[values.index(min(values))]}"
         loss.plot(steps, values, color=_VAL, marker="o", markersize=4, label=label)
     loss.set_ylabel("loss (nats per token)")
-    loss.set_title(f"{run_dir.resolve().name}: {records[-1]['tokens']:,} tokens")
+    tokens = f": {records[-1]['tokens']:,} tokens" if "tokens" in records[-1] else ""
+    loss.set_title(f"{run_dir.resolve().name}{tokens}")
     loss.legend(frameon=False)
-    steps, values = _series(records, "tokens_per_second")
-    median = sorted(values)[len(values) // 2]
-    speed.plot(steps, values, color=_SPEED, linewidth=1)
-    speed.axhline(median, color=_SPEED, linestyle=":", label=f"median {median:,.0f}")
-    speed.set_ylim(bottom=0)
-    speed.set_ylabel("tokens per second")
-    speed.set_xlabel("step")
-    speed.legend(frameon=False, loc="lower right")
-    for axes in (loss, speed):
+    figure.axes[-1].set_xlabel("step")
+    for axes in figure.axes:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     _save(figure, target, "png")

@@ -10,6 +10,8 @@ import torch
 from PIL import Image
 
 from trainer.__main__ import main
+from trainer.program.progress import Point
+from trainer.program.record import Curve
 
 
 def record(step: int, **changes: object) -> str:
@@ -41,6 +43,17 @@ def test_a_run_without_validation_can_be_drawn_elsewhere(tmp_path: Path) -> None
     assert main(["plot", str(tmp_path), "--output", str(target)]) == 0
     with Image.open(target) as image:
         assert image.format == "PNG"
+
+
+def test_a_programs_run_is_drawn_too(tmp_path: Path) -> None:
+    """The launcher knows only its steps and losses; the command ended with a traceback."""
+    curve = Curve(tmp_path, 2, pytest.fail)
+    curve.add([Point(step, 4.0 / step, 30, 0.0) for step in range(1, 31)])
+    curve.close()
+    assert main(["plot", str(tmp_path)]) == 0
+    with Image.open(tmp_path / "plot.png") as image:
+        pixels = torch.from_numpy(np.array(image.convert("RGB")))
+    assert (pixels == torch.tensor((0x9D, 0xB8, 0xD2))).all(dim=2).sum() > 50
 
 
 @pytest.mark.parametrize(
