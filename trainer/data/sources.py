@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -24,6 +25,8 @@ _BY_SUFFIX: dict[str, Format] = {
     ".bin": "bin",
 }
 _COMPRESSIONS = (".gz", ".zst")
+# As a word of its own, which `retrieval` and `interval` do not have.
+_NAMES_VALIDATION = re.compile(r"(?<![a-z])(val|valid|validation|eval)(?![a-z])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,11 @@ def _is_description(source: Source) -> bool:
 def _in_order(sources: list[Source]) -> list[Source]:
     """Validation last. Names of nanoGPT and llm.c tell it: val.bin, fineweb_val_000000.bin."""
     named = [
-        replace(source, is_validation=source.format == "bin" and "val" in source.path.name)
+        replace(
+            source,
+            is_validation=source.format == "bin"
+            and _NAMES_VALIDATION.search(source.path.name) is not None,
+        )
         for source in sources
     ]
     return sorted(named, key=lambda source: source.is_validation)

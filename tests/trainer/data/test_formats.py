@@ -15,11 +15,12 @@ import pyarrow.parquet
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from trainer.config import RunConfig
+from trainer.config import DatasetConfig, RunConfig
 from trainer.data import batches
 from trainer.data.dataset import Dataset, open_dataset
 from trainer.data.json_tokenizer import JsonTokenizer
 from trainer.data.prepare import prepare
+from trainer.data.sources import local_sources
 from trainer.launch.exit_codes import FatalError
 
 DOCUMENTS = [f"document {n}\nsays: naïve 😀 {'word ' * (n % 7)}end" for n in range(300)]
@@ -169,6 +170,17 @@ def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
     assert decode(dataset.train.tolist()) == f"one{END}two{END}"
     assert decode(dataset.val.tolist()) == f"three{END}"
     assert dataset.val_bytes == len("three")
+
+
+def test_names_tell_the_publishers_validation_split(tmp_path: Path) -> None:
+    """Only a word of its own does: the tokens of `retrieval` were taken out of the training."""
+    validation = ["val.bin", "fineweb_val_000000.bin", "wiki-validation.bin", "valid01.bin"]
+    training = ["train.bin", "retrieval_train_000.bin", "medieval.bin", "interval-02.bin"]
+    for name in (*validation, *training):
+        (tmp_path / name).write_bytes(b"")
+    sources = local_sources(DatasetConfig(file=str(tmp_path), tokenizer="gpt2"))
+    found = {source.path.name: source.is_validation for source in sources}
+    assert found == {**dict.fromkeys(training, False), **dict.fromkeys(validation, True)}
 
 
 # --- tokenizers and ready-made tokens ---
