@@ -51,6 +51,8 @@ class RunState:
         tag = int(world.broadcast(float(random.SystemRandom().getrandbits(48))))
         self._save = Save(config, world, compute.device, f"{tag:x}", lock, say)
         self._lowest_val_loss = math.inf
+        self._lowest_before: tuple[int, float] | None = None
+        """While a best checkpoint is being saved: its step, and the lowest loss without it."""
         self.loss = math.nan
         """Of the newest checkpoint, complete or being written; nan where there is none."""
         self.validated = False
@@ -124,7 +126,17 @@ class RunState:
         keeps = self._config.checkpoint.keep_best
         if not keeps or validation is None:
             return False
+        self._forget_lost_best()
         return validation.compared_loss < self._lowest_val_loss
+
+    def _forget_lost_best(self) -> None:
+        """A save that was given up has left no checkpoint that later ones have to beat."""
+        if self._lowest_before is None or self._save.is_under_way:
+            return
+        step, lowest = self._lowest_before
+        if self._save.safe_step < step:
+            self._lowest_val_loss = lowest
+        self._lowest_before = None
 
     def save(
         self, step: int, loss: float, validation: Validation | None, is_last: bool = False
@@ -140,8 +152,10 @@ class RunState:
         """
         begin = time.perf_counter()
         self._save.wait()
+        self._forget_lost_best()
         best = self.is_best(validation)
         if best and validation is not None:
+            self._lowest_before = (step, self._lowest_val_loss)
             self._lowest_val_loss = validation.compared_loss
         val_loss = full_val_loss = None
         if validation is not None:

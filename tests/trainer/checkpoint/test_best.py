@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from contextlib import nullcontext
@@ -14,7 +15,7 @@ import torch
 
 import trainer.train
 from tests.trainer.lab import Lab, NoSignals, change_state, checkpoints, records
-from trainer.checkpoint import layout, store
+from trainer.checkpoint import layout, save, store
 from trainer.checkpoint.tensors import model_tensors
 from trainer.config import RunConfig
 from trainer.data.dataset import open_dataset
@@ -149,3 +150,25 @@ def test_a_lowered_end_takes_all_tokens(lab: Lab) -> None:
     run = run_of(lab, 16, **settings, train__max_steps=20)
     train_here(run)
     assert done(run)["val_loss"] == pytest.approx(measured(run, 20, None).loss, rel=1e-5)
+
+
+def test_checkpoint_that_was_lost_is_not_best(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save that a storage fails for a while is given up. Later ones were compared with its loss
+    all the same, so that the best checkpoint that could be had was not saved."""
+    run, losses = run_of(lab, None), iter([2.0, 1.5, 1.6, 1.9])
+
+    def measured_here(*arguments: Any, **options: Any) -> Validation:
+        return Validation(loss := next(losses), 1.0, is_part=False, compared_loss=loss)
+
+    write = save.write_file
+
+    def fail_at_step_20(path: Path, pieces: Any) -> dict[str, Any]:
+        if "step-00000020" in path.parent.name:
+            raise OSError(errno.EIO, "Input/output error")
+        return write(path, pieces)
+
+    monkeypatch.setattr(trainer.train, "evaluate", measured_here)
+    monkeypatch.setattr(save, "write_file", fail_at_step_20)
+    train_here(run)
+    assert store.all_steps(checkpoints(run)) == [40, 30]
+    assert store.best_step(checkpoints(run)) == 30
