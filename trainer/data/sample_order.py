@@ -51,9 +51,10 @@ class SampleOrder:
 
     def _epoch_starts(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where the windows begin that an epoch visits at `places`."""
-        if self._epoch is None or self._epoch[0] != epoch:
+        kept = self._epoch  # read once: another thread may ask for another epoch meanwhile
+        if kept is None or kept[0] != epoch:
             offset = draw(self._seed, epoch, _OFFSET) % self._block_size
             order = Permutation(self.windows_per_epoch, self._seed, epoch, _ORDER)
-            self._epoch = (epoch, offset, order)
-        _, offset, order = self._epoch
+            self._epoch = kept = (epoch, offset, order)
+        _, offset, order = kept
         return offset + order(places) * self._block_size

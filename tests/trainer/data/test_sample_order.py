@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -36,6 +38,24 @@ def test_the_order_does_not_depend_on_what_was_asked_before() -> None:
     for update in range(40):
         used.window_starts(update, range(7))
     assert used.window_starts(3, range(7)).tolist() == fresh.window_starts(3, range(7)).tolist()
+
+
+def test_two_threads_ask_for_different_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the pass that DDP throws away, the loop makes its first batch again while the thread
+    makes the next one, perhaps of the next epoch. What one keeps must not reach the other."""
+    first, second = (SampleOrder(1000, 10, 99, 1).window_starts(n, range(99)) for n in (0, 1))
+    order, asked = SampleOrder(1000, 10, 99, 1), list[int]()
+    keep = SampleOrder.__setattr__
+
+    def keep_and_be_interrupted(order: SampleOrder, name: str, value: Any) -> None:
+        keep(order, name, value)
+        if not asked:  # at the worst instant: the epoch is kept and not used yet
+            asked.append(1)
+            assert (order.window_starts(1, range(99)) == second).all()
+
+    monkeypatch.setattr(SampleOrder, "__setattr__", keep_and_be_interrupted)
+    assert (order.window_starts(0, range(99)) == first).all()
+    assert asked
 
 
 def test_an_epoch_visits_every_window_once_and_the_next_one_differs() -> None:
