@@ -151,7 +151,9 @@ def _keep_metrics(run_dir: Path) -> None:
     """Give the metrics of a run that starts over a name under which nothing replaces them."""
     metrics = run_dir / METRICS_FILE
     if metrics.exists() and metrics.stat().st_size:
-        number = len([*run_dir.glob("metrics-before-*.jsonl")]) + 1
+        names = [path.stem for path in run_dir.glob("metrics-before-*.jsonl")]
+        taken = [int(digits) for name in names if (digits := name.rpartition("-")[2]).isdecimal()]
+        number = max(taken, default=0) + 1
         metrics.rename(run_dir / f"metrics-before-{number}.jsonl")
 
 

@@ -112,7 +112,15 @@ class RunState:
                 f"{state['world_size']} rank(s) saved it, {world.size} continue: the same samples "
                 "in the same order; sums round differently, and dropout draws other masks"
             )
-        saved = state.get("config", {}).get("train", {})
+        config = state.get("config", {})
+        tokens, tokens_now = config.get("eval", {}).get("max_tokens"), self._config.eval.max_tokens
+        if tokens != tokens_now:
+            before, now = (str(each or "not set") for each in (tokens, tokens_now))
+            self._say(
+                f"warning: eval.max_tokens was {before} before, now it is {now}: validation losses "
+                "are of other tokens from here on, and the best checkpoint is chosen among both"
+            )
+        saved = config.get("train", {})
         before = saved.get("decay_steps") or saved.get("max_steps")
         now = train.decay_steps or train.max_steps
         if before is not None and before != now:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,30 @@ def test_initial_weights_are_read_at_the_first_start_only(lab: Lab) -> None:
         run_here(
             lab.config(run_name="new", train__initial_weights=str(lab.root / "gone.safetensors"))
         )
+
+
+def test_starts_over_replace_no_metrics(lab: Lab) -> None:
+    """They were numbered by how many are there: after somebody had removed the first ones, the next
+    start over replaced the last one."""
+    run = trained(lab)
+    shutil.rmtree(store.directory_of(checkpoints(run), 4))
+    directory = store.directory_of(checkpoints(run), 8)
+    directory.rename(directory.with_name(f"damaged-{directory.name}"))
+    kept = run.run_dir / "metrics-before-2.jsonl"
+    kept.write_text("kept\n")
+    run_here(longer(lab, checkpoint__start_over=True))
+    assert kept.read_text() == "kept\n"
+    assert len((run.run_dir / "metrics-before-3.jsonl").read_text().splitlines()) == 8
+
+
+def test_changed_evaluation_tokens_are_said(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """The losses before and after are of other tokens, and so is what counts as the best one."""
+    run_here(lab.config(train__max_steps=8, train__decay_steps=12))
+    run_here(lab.config(train__decay_steps=12, train__max_steps=12, eval__max_tokens=64))
+    out = capsys.readouterr().out
+    assert "warning: eval.max_tokens was not set before, now it is 64" in out
+    run_here(lab.config(train__decay_steps=12, train__max_steps=13, eval__max_tokens=64))
+    assert "eval.max_tokens" not in capsys.readouterr().out
 
 
 def test_a_changed_horizon_of_the_learning_rate_is_said(
