@@ -68,7 +68,8 @@ CAUSE = re.compile(
     r"|gave up after \d+ s: waiting for the DNS name"
     r"|gave up after \d+ s: waiting for node 0 at"
     r"|Name or service not known|Temporary failure in name resolution"
-    r"|No module named "
+    # Of `python -m`. A program that goes on without a module may say the same in another line.
+    r"|^\S*python\S*: .*No module named "
 )
 # `ValueError: ...` at the end of a traceback, with torch's mark of the rank before it or without.
 EXCEPTION = re.compile(
@@ -80,11 +81,15 @@ NODE_REASON = re.compile(
 )
 # trainer/launch/coordinator.py: a whole node has gone, and cannot say why.
 NODE_LOST = re.compile(r"\[node \d+\] round \d+ is lost: node (?P<node>\d+) ")
+# With what the trainer, its nodes and its mirror warn of they go on; an end has a line of its own.
+WARNING = re.compile(r"(?:\[(?:node \d+|mirror)\] )?warning: ")
 TRACEBACK = re.compile(r"(?:\[rank\d+\]: ?)?Traceback \(most recent call last\):")
 
 
 def weigh(text: str) -> Weight:
     """What one line says; a traceback's last line stands for all of it."""
+    if WARNING.match(text):
+        return Weight.NOTHING
     if NODE_LOST.match(text):
         return Weight.SUSPECT
     node = NODE_REASON.match(text)

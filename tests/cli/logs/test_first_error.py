@@ -60,6 +60,53 @@ def test_a_run_that_goes_well_has_no_error() -> None:
     assert first_error([]) is None
 
 
+# What the trainer says of trouble with which it goes on: events/log.py, checkpoint/save.py,
+# mirror/process.py, transport/asked.py.
+GONE_ON = [
+    "[node 0] warning: /data/runs/a/events/node-00000.jsonl: events cannot be written ([Errno 28] "
+    "No space left on device); training goes on, and `goodput` will know less of this time",
+    "warning: the checkpoint of step 50 could not be written: OSError: [Errno 5] Input/output "
+    "error; the earlier ones are untouched (none) (failure 1 in a row, 3 end the run); the next",
+    "[mirror] warning: Connection reset by peer; training goes on, and the copy is tried again",
+    "[node 0] warning: transport not as asked: rank 0 by NCCL over TCP sockets (NCCL says: NET/IB "
+    ": no socket interface found)",
+]
+
+
+@pytest.mark.parametrize("warning", GONE_ON)
+def test_trouble_that_training_survived_is_no_cause(warning: str) -> None:
+    """A warning hours before a crash is not what ended the run, and in a healthy run no error."""
+    begun = Line(1, 0, None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1")
+    warned = Line(2, 0, 0, warning)
+    assert first_error([begun, warned]) is None
+    killed = Line(9000, 0, None, "[node 0] rank 1 was killed by SIGKILL: by the kernel for lack of")
+    found = first_error([begun, warned, killed])
+    assert found is not None
+    assert found.written == killed
+
+
+MISSING = "No module named 'xformers'"
+
+
+@pytest.mark.parametrize(
+    ("text", "weight"),
+    [
+        (f"UserWarning: xFormers is not available: {MISSING}", Weight.NOTHING),
+        (f"INFO:root:no fast attention ({MISSING}); PyTorch's own is used", Weight.NOTHING),
+        (f"ModuleNotFoundError: {MISSING}", Weight.CAUSE),
+        ("/usr/local/bin/python: No module named my_trainer", Weight.CAUSE),
+        (
+            "/opt/venv/bin/python3.12: Error while finding module specification for 'a.b' "
+            "(ModuleNotFoundError: No module named 'a')",
+            Weight.CAUSE,
+        ),
+    ],
+)
+def test_module_that_a_program_does_without(text: str, weight: Weight) -> None:
+    """Many programs say at their start which optional module is missing, and go on."""
+    assert weigh(text) == weight
+
+
 def test_a_rank_that_the_others_waited_for_is_the_first_sign() -> None:
     """Their errors at the end of their wait are consequences; a cause that is sure still wins."""
     hang = "[node 0] no step for 17 s: rank 2 on node 1 does not answer, state T (stopped); it was"
