@@ -1,4 +1,4 @@
-"""Reads the option --since. Pure."""
+"""Reads the option --since."""
 
 import re
 from datetime import datetime, timedelta
@@ -10,8 +10,8 @@ def parse_since(text: str, now: datetime) -> datetime:
     """The time from which lines are wanted.
 
     Args:
-        text: an age such as 90s, 10m, 2h or 3d; or a time such as 2026-11-22T09:00, in the zone of
-            `now` unless it names its own.
+        text: an age such as 90s, 10m, 2h or 3d; or a time such as 2026-11-22T09:00, by the clock
+            that this machine has or had on that day, unless it names a zone.
         now: the time, with a zone.
 
     Raises:
@@ -22,9 +22,9 @@ def parse_since(text: str, now: datetime) -> datetime:
         if age:
             return now - timedelta(**{UNITS[age[2]]: float(age[1])})
         at = datetime.fromisoformat(text)
+        return at if at.tzinfo else at.astimezone()
     except (OverflowError, ValueError):
         raise ValueError(
             f"--since: {text!r} cannot be used: it is no age and no time. "
             "Give an age such as 90s, 10m, 2h or 3d, or a time such as 2026-11-22T09:00."
         ) from None
-    return at if at.tzinfo else at.replace(tzinfo=now.tzinfo)

@@ -1,6 +1,8 @@
 """The pure parts of `disttrain logs`: options, lines, labels and the position in a pod's log."""
 
 import re
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -24,16 +26,43 @@ NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
         ("1.5h", NOW - timedelta(minutes=90)),
         ("90s", NOW - timedelta(seconds=90)),
         ("2d", NOW - timedelta(days=2)),
-        ("2026-11-22T09:00", NOW - timedelta(minutes=30)),
         ("2026-11-22 09:00:00Z", NOW + timedelta(minutes=30)),
-        ("2026-11-22", NOW - timedelta(hours=9, minutes=30)),
+        ("2026-11-22T09:00+01:00", NOW - timedelta(minutes=30)),
     ],
 )
 def test_since_is_an_age_or_a_time(text: str, expected: datetime) -> None:
     assert parse_since(text, NOW) == expected
 
 
-@pytest.mark.parametrize("text", ["10", "m", "yesterday", "-5m", "99999999999d", "2026-13-01"])
+@pytest.fixture
+def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The rules of its time, which go an hour back on the last Sunday of October."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("central_europe")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2026-11-22T09:00", datetime(2026, 11, 22, 8, tzinfo=UTC)),
+        ("2026-11-22", datetime(2026, 11, 21, 23, tzinfo=UTC)),
+        ("2026-10-24 09:00", datetime(2026, 10, 24, 7, tzinfo=UTC)),
+    ],
+)
+def test_since_is_by_the_clock_of_its_day(text: str, expected: datetime) -> None:
+    """A time that --timestamps has shown means the same line, also once summer time is over."""
+    assert parse_since(text, NOW) == expected
+    written = shown(Line(expected.timestamp(), 0, 0, ""), has_colour=False, has_time=True)
+    assert written.startswith(text.replace("T", " "))
+
+
+@pytest.mark.parametrize(
+    "text", ["10", "m", "yesterday", "-5m", "99999999999d", "2026-13-01", "0001-01-01"]
+)
 def test_a_wrong_since_is_named_with_its_value(text: str) -> None:
     with pytest.raises(ValueError, match=f"--since: '{text}' cannot be used"):
         parse_since(text, NOW)
