@@ -78,7 +78,7 @@ def records_of(node: int, lines: Iterable[bytes], latest: bytes = NO_TIME) -> It
         if match:
             latest = max(latest, match[1])
             yield latest, text
-        else:
+        elif text:  # an empty line has ended a piece before it
             yield latest, latest + b" %d - " % node + text
 
 
@@ -128,7 +128,7 @@ class Tail:
             if number == len(files) - 1:
                 self._file = file
             elif os.fstat(file.fileno()).st_mtime >= since:
-                yield from self._read(file)
+                yield from self._whole(file)
         if self._file is not None:
             yield from self._read(self._file)
 
@@ -143,11 +143,16 @@ class Tail:
                 # From now on the one just opened: network file systems look for new bytes then.
                 current.seek(self._file.tell())
             else:  # it has given way to a new one
-                yield from self._read(self._file)
-                self._rest = b""
+                yield from self._whole(self._file)
             self._file.close()
         self._file = current
         yield from self._read(current)
+
+    def _whole(self, file: BinaryIO) -> Iterator[Timed]:
+        """A file that nobody writes any more; the end of its last line may be missing."""
+        yield from self._read(file)
+        rest, self._rest = self._rest, b""
+        yield from self._timed([rest] if rest else [])
 
     def _read(self, file: BinaryIO) -> Iterator[Timed]:
         def lines() -> Iterator[bytes]:
@@ -158,7 +163,10 @@ class Tail:
                 *whole, self._rest = (self._rest + block).split(b"\n")
                 yield from whole
 
-        for at, record in records_of(self._node, lines(), self._latest):
+        yield from self._timed(lines())
+
+    def _timed(self, lines: Iterable[bytes]) -> Iterator[Timed]:
+        for at, record in records_of(self._node, lines, self._latest):
             self._latest = at
             yield at, record
 

@@ -79,23 +79,36 @@ class RotatingFile:
         """The file that is to be written now."""
         if self._file is not None and not self._is_current(self._file):
             self.close()
-        if self._file is None:
-            self._file = self._open_current()
-        size = os.fstat(self._file).st_size
+        file = self._open_current() if self._file is None else self._file
+        size = os.fstat(file).st_size
         if size and size + more_bytes > self._largest_bytes:
             self._give_way()
             self.close()
-            self._file = self._open_current()
-            self._is_torn = False
-        return self._file
+            file = self._open_current()
+        return file
 
     def _open_current(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         try:
-            return os.open(self._path, flags, 0o644)
+            self._file = os.open(self._path, flags, 0o644)
         except FileNotFoundError:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self._path, flags, 0o644)
+            self._file = os.open(self._path, flags, 0o644)
+        self._is_torn = self._ends_in_a_piece(self._file)
+        return self._file
+
+    def _ends_in_a_piece(self, file: int) -> bool:
+        """Whether a process before this one was cut off, as with its machine.
+
+        It may also be a line that another process is writing; then the file gets an empty line.
+        """
+        if not os.fstat(file).st_size:
+            return False
+        with self._path.open("rb") as there:
+            if not os.path.sameopenfile(there.fileno(), file):
+                return False  # it has just given way
+            there.seek(-1, os.SEEK_END)
+            return there.read(1) != b"\n"
 
     def _is_current(self, file: int) -> bool:
         try:

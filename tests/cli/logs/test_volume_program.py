@@ -76,6 +76,21 @@ def test_all_files_of_all_nodes_are_merged_by_time(run: Path) -> None:
         assert mine == list(range(mine[0], 100))  # the oldest files were removed; no gap
 
 
+def test_cut_end_of_a_file_stays_apart(tmp_path: Path) -> None:
+    """A full volume cuts a line off, and the file gives way to the next one before it is ended."""
+    write(tmp_path, 0, 0, 1, "whole")
+    path = log_path(tmp_path, 0)
+    cut = record_of(at(2), 0, 0, b"written in part and then as a whole")[:50]
+    path.write_bytes(path.read_bytes() + cut)
+    path.rename(path.with_name(f"{path.name}.20261122T090005.000000Z-abcd"))
+    write(tmp_path, 0, 0, 2, "written in part and then as a whole")
+    assert history(tmp_path) == [
+        "whole",
+        "written in part an",
+        "written in part and then as a whole",
+    ]
+
+
 def test_ranks_time_words_and_count_are_asked_for(run: Path) -> None:
     assert history(run, ranks=frozenset({1, 2}), since=at(980).timestamp()) == [
         f"rank {rank} line {number}" for number in (98, 99) for rank in (1, 2)
