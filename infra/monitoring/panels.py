@@ -165,7 +165,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Last Xid error",
                 "none",
                 ((of_gpus("DCGM_FI_DEV_XID_ERRORS"), _GPU),),
-                about="0: none..",
+                about="0: none.",
             ),
         ),
     ),

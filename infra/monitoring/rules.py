@@ -14,6 +14,14 @@ BY_RUN = "by (namespace, run)"
 CPU_QUOTA = "its CPU quota"  # a cause of trainer/watch/slow.py
 # A finished run makes no steps and needs no ranks.
 UNLESS_FINISHED = f"unless on (namespace, run) max {BY_RUN} (disttrain_finished) == 1"
+# A program of the user's own may tell no steps to anybody. A run whose steps are told has one once
+# its ranks train.
+UNLESS_STEPS_ARE_UNKNOWN = (
+    "unless on (namespace, run) "
+    f'(max {BY_RUN} (disttrain_rank_seconds_total{{state="training"}}) > 0 '
+    f"unless on (namespace, run) max {BY_RUN} "
+    "(last_over_time(disttrain_last_step_timestamp_seconds[1h])))"
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ RULES = (
         "DisttrainNoStep",
         f"time() - max {BY_RUN} "
         '({__name__=~"disttrain_last_step_timestamp_seconds|disttrain_start_timestamp_seconds"}) '
-        f"> 900 {UNLESS_FINISHED}",
+        f"> 900 {UNLESS_FINISHED} {UNLESS_STEPS_ARE_UNKNOWN}",
         1,
         "critical",
         "Run {{ $labels.run }} has logged no step for 15 minutes.",
@@ -109,7 +117,8 @@ RULES = (
     ),
     Rule(
         "DisttrainLossSpike",
-        "disttrain_loss > 1.5 * avg_over_time(disttrain_loss[30m])",
+        # A program's own loss may be below zero, where half as high again means nothing.
+        "disttrain_loss > 1.5 * (avg_over_time(disttrain_loss[30m]) > 0)",
         5,
         "warning",
         "The loss of run {{ $labels.run }} is half as high again as in the last 30 minutes.",

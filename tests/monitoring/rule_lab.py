@@ -65,6 +65,7 @@ def clean_hour() -> dict[str, str]:
             series("disttrain_start_timestamp_seconds", node): f"0x{HOUR}",
             series("disttrain_ranks_configured", node): f"2x{HOUR}",
             series("disttrain_ranks_alive", node): f"0 0 1x{HOUR - 2}",
+            series("disttrain_rank_seconds_total", node, state="training"): f"0 0 0+60x{HOUR - 2}",
             series("disttrain_divergences_total", node): f"0x{HOUR}",
             series("disttrain_finished", node): f"0x{HOUR}",
             series("disttrain_failed", node): f"0x{HOUR}",

@@ -66,6 +66,31 @@ def test_finished_run_raises_no_alert(tmp_path: Path) -> None:
     assert run_promtool(tmp_path, {**hour, **finished}, {}) == ""
 
 
+@pytest.mark.parametrize(
+    ("state", "alerts"), [("training", {}), ("starting", {"DisttrainNoStep": 1})]
+)
+def test_steps_that_nobody_knows_are_not_missed(
+    state: str, alerts: dict[str, int], tmp_path: Path
+) -> None:
+    """A program without `progress` trains once it runs; one with it starts until its first step."""
+    hour = {
+        series("disttrain_info"): f"1x{HOUR}",
+        series("disttrain_start_timestamp_seconds"): f"0x{HOUR}",
+        series("disttrain_ranks_configured"): f"2x{HOUR}",
+        series("disttrain_ranks_alive"): f"2x{HOUR}",
+        series("disttrain_rank_seconds_total", state="training"): f"0x{HOUR}",
+        series("disttrain_rank_seconds_total", state="starting"): f"0x{HOUR}",
+        series("disttrain_rank_seconds_total", state=state): f"0 2+120x{HOUR - 1}",
+    }
+    assert run_promtool(tmp_path, hour, alerts) == ""
+
+
+@pytest.mark.parametrize("losses", ["-2x60", "0-0.1x60", "-9+0.1x60"])
+def test_loss_below_zero_is_no_spike(losses: str, tmp_path: Path) -> None:
+    """Such as a program's own, of which half as high again would be lower."""
+    assert run_promtool(tmp_path, {**clean_hour(), series("disttrain_loss"): losses}, {}) == ""
+
+
 @pytest.mark.parametrize(("finished", "alerts"), [("1", {}), ("0", {"DisttrainSilent": 1})])
 def test_pod_of_a_finished_run_may_be_silent(
     finished: str, alerts: dict[str, int], tmp_path: Path
