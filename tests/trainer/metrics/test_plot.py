@@ -45,15 +45,19 @@ def test_a_run_without_validation_can_be_drawn_elsewhere(tmp_path: Path) -> None
         assert image.format == "PNG"
 
 
-def test_a_programs_run_is_drawn_too(tmp_path: Path) -> None:
-    """The launcher knows only its steps and losses; the command ended with a traceback."""
-    curve = Curve(tmp_path, 2, pytest.fail)
-    curve.add([Point(step, 4.0 / step, 30, 0.0) for step in range(1, 31)])
+@pytest.mark.parametrize("losses", [(4.0, None, 2.0), (None, None, None)])
+def test_run_of_a_program_is_drawn(tmp_path: Path, losses: tuple[float | None, ...]) -> None:
+    """It has no tokens and no speed, and of its losses those that are finite."""
+    points = [Point(step, loss, None, 1000.0 + step) for step, loss in enumerate(losses, 1)]
+    curve = Curve(tmp_path, world_size=2, say=pytest.fail)
+    curve.add(points)
     curve.close()
     assert main(["plot", str(tmp_path)]) == 0
     with Image.open(tmp_path / "plot.png") as image:
         pixels = torch.from_numpy(np.array(image.convert("RGB")))
-    assert (pixels == torch.tensor((0x9D, 0xB8, 0xD2))).all(dim=2).sum() > 50
+    drawn = (pixels == torch.tensor((0x9D, 0xB8, 0xD2))).all(dim=2).sum()
+    assert (drawn > 50) == any(losses)
+    assert not (pixels == torch.tensor((0x2C, 0x7A, 0x4B))).all(dim=2).any()  # no speed
 
 
 @pytest.mark.parametrize(
