@@ -3,13 +3,17 @@
 #   now=this machine's time
 #   runs=yes, or absent
 #   run=NAME|steps of the whole run|done: yes or no|checkpoint's step|its age|last record of metrics
+#   other=NAME: a run of which nothing is told, as it was not asked for, or is none of the MOST_RUNS newest
 #   said=NAME|a line of node 0's log that tells whether a checkpoint is being written, or which one was
 #     last verified, in their order
 # Ages are in seconds; what is not known is empty.
-# Usage: facts-runs.sh
+# Usage: facts-runs.sh, with the variables
+#   DATA_ROOT  where the data is
+#   RUN        the only run that is asked for; empty: all
 set -u
 
 : "${DATA_ROOT:?}"
+RUN=${RUN:-}
 LC_ALL=C
 PATH=$PATH:/usr/bin:/bin
 export LC_ALL PATH
@@ -55,18 +59,24 @@ one_run() {
   steps=$(sed -n 's/.*"\{0,1\}max_steps"\{0,1\}: *\([0-9][0-9_]*\).*/\1/p' "$1/run.yaml" 2>/dev/null | head -n 1)
   if [ -e "$1/done.json" ]; then is_done=yes; else is_done=no; fi
   # The last line may be half written.
-  record=$(tail -c 8192 "$1/metrics.jsonl" 2>/dev/null | grep '^{.*}$' | tail -n 1)
+  record=$(tail -c 8192 "$1/metrics.jsonl" 2>/dev/null | grep -a '^{.*}$' | tail -n 1)
   printf 'run=%s|%s|%s|%s|%s\n' "${1##*/}" "$steps" "$is_done" "$(checkpoint "$1")" "$record"
 }
 
 main() {
+  told=0
   echo "now=$(date +%s)"
   if [ -d "$DATA_ROOT/runs" ]; then
     echo runs=yes
     # The names are disttrain's own, without blanks.
-    # shellcheck disable=SC2012
-    for name in $(ls -t "$DATA_ROOT/runs" | head -n "$MOST_RUNS"); do
+    # shellcheck disable=SC2045
+    for name in $(ls -t "$DATA_ROOT/runs"); do
       [ -d "$DATA_ROOT/runs/$name" ] || continue
+      if [ "$name" != "${RUN:-$name}" ] || [ "$told" -ge "$MOST_RUNS" ]; then
+        echo "other=$name"
+        continue
+      fi
+      told=$((told + 1))
       one_run "$DATA_ROOT/runs/$name"
       said "$DATA_ROOT/runs/$name"
     done

@@ -10,9 +10,9 @@ from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
 from cli.status.ended import with_ends
 from cli.status.judge import NEEDS_ATTENTION
 from cli.status.look import AWAY, Look, look
+from cli.status.run_files import Found, read_run_files, require_run
 from cli.status.run_files import as_json as run_files_json
 from cli.status.run_files import as_text as run_files_text
-from cli.status.run_files import files_of, read_run_files
 from cli.status.screen import as_json, as_text
 from cli.status.storage import ENDING, LOST
 from infra.kube.api_server.access import Access
@@ -97,16 +97,17 @@ def _show_files(arguments: argparse.Namespace, reason: str) -> int:
 
     try:
         plan = plan_of_stack(arguments.stack or selected_stack(), asks_cluster=False)
-        runs = read_run_files(plan)
+        found = read_run_files(plan, arguments.run)
     except (ValueError, HostUnreachableError) as why:
         raise ValueError(
             f"the cluster could not be asked: {reason}. The runs' own files could not be read "
             f"either: {why}"
         ) from None
     if arguments.run:
-        runs = files_of(arguments.run, runs, reason)
+        require_run(arguments.run, found, reason)
+        found = Found(found.runs)
     json_wanted = arguments.json
-    print(run_files_json(runs, reason) if json_wanted else run_files_text(runs, plan, reason))
+    print(run_files_json(found, reason) if json_wanted else run_files_text(found, plan, reason))
     return CLUSTER_UNSEEN
 
 
@@ -142,7 +143,7 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
         except AWAY as reason:
             text = f"the cluster was not seen: {reason}"
             if arguments.json:
-                text = run_files_json([], str(reason))
+                text = run_files_json(Found(()), str(reason))
         print(text, flush=True)
 
 

@@ -59,8 +59,25 @@ class RunFiles:
     verified_by: str = ""
 
 
-def read_run_files(plan: Plan) -> list[RunFiles]:
+@dataclass(frozen=True)
+class Found:
+    """What is on the machine with the data.
+
+    Args:
+        runs: those that were read.
+        others: names of the runs that were not.
+    """
+
+    runs: Sequence[RunFiles]
+    others: Sequence[str] = ()
+
+
+def read_run_files(plan: Plan, wanted: str = "") -> Found:
     """The runs whose folders are on the plan's host, the one that was written last first.
+
+    Args:
+        plan: how that host is reached.
+        wanted: the only run that is read; empty: the newest ones, of which there may be many.
 
     Raises:
         ValueError: there are no runs on that machine.
@@ -68,36 +85,31 @@ def read_run_files(plan: Plan) -> list[RunFiles]:
     """
     root = plan.expect.data_root
     text = (SCRIPTS / "facts-runs.sh").read_text()
-    program = assemble_program(text, {"DATA_ROOT": root})
+    program = assemble_program(text, {"DATA_ROOT": root, "RUN": wanted})
     facts = ask_host(plan, program, "runs_done")
     if facts.get("runs") != "yes":
         raise ValueError(f"{plan.host_name} has no folder {root}/runs")
     return parse_run_files(facts)
 
 
-def files_of(name: str, runs: Sequence[RunFiles], reason: str) -> list[RunFiles]:
-    """The runs of one name. Pure.
+def require_run(name: str, found: Found, reason: str) -> None:
+    """Raises ValueError where the run that was asked for is not there; it names those there are.
 
     Args:
         name: of the run's folder.
-        runs: all that were found.
+        found: with that run alone, if it is there.
         reason: why the cluster was not seen.
-
-    Raises:
-        ValueError: there are none; it names those there are.
     """
-    chosen = [run for run in runs if run.name == name]
-    if not chosen:
-        there = ", ".join(run.name for run in runs) or "none"
+    if not found.runs:
+        there = ", ".join(found.others) or "none"
         raise ValueError(
             f"the cluster could not be asked: {reason}. RUN: {name!r} is no folder of a run on the "
             "machine with the data. Without the cluster, give a run by the name of its folder. The "
             f"folders there: {there}"
         )
-    return chosen
 
 
-def parse_run_files(facts: Facts) -> list[RunFiles]:
+def parse_run_files(facts: Facts) -> Found:
     """From the lines of scripts/facts-runs.sh. Pure."""
     now = float(facts.get("now"))
     said = [value.partition("|") for value in facts.values.get("said", [])]
@@ -105,7 +117,8 @@ def parse_run_files(facts: Facts) -> list[RunFiles]:
     def log_of(name: str) -> Iterable[str]:
         return (line for whose, _, line in said if whose == name)
 
-    return [_parse(value, log_of, now) for value in facts.values.get("run", [])]
+    runs = [_parse(value, log_of, now) for value in facts.values.get("run", [])]
+    return Found(runs, facts.values.get("other", []))
 
 
 def _parse(value: str, log_of: Callable[[str], Iterable[str]], now: float) -> RunFiles:
@@ -162,25 +175,32 @@ def _record(text: str) -> Mapping[str, Any]:
     return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
-def as_text(runs: Sequence[RunFiles], plan: Plan, reason: str) -> str:
+def as_text(found: Found, plan: Plan, reason: str) -> str:
     """What was not seen, and then a line for each run. Pure."""
     where = f"{plan.host_name}, {plan.expect.data_root}/runs"
     lines = [
         f"the cluster was not seen: {reason}",
         f"from the runs' own files ({where}); whether their pods live is not known:",
     ]
-    if not runs:
+    if not found.runs:
         return "\n".join([*lines, "there is no run yet"])
-    head, *rows = columns([HEAD, *map(_row, runs)])
+    head, *rows = columns([HEAD, *map(_row, found.runs)])
     lines.append(head)
-    for run, row in zip(runs, rows, strict=True):
+    for run, row in zip(found.runs, rows, strict=True):
         lines += [row, *_verified(run)]
+    if count := len(found.others):
+        runs = "1 more run was" if count == 1 else f"{count} more runs were"
+        lines.append(f"{runs} not read: ./disttrain status RUN reads the one of that name")
     return "\n".join(lines)
 
 
-def as_json(runs: Sequence[RunFiles], reason: str) -> str:
+def as_json(found: Found, reason: str) -> str:
     """JSON for programs: `runs` has other keys than where the cluster was seen. Pure."""
-    content = {"cluster_unseen": reason, "run_files": [asdict(run) for run in runs]}
+    content = {
+        "cluster_unseen": reason,
+        "run_files": [asdict(run) for run in found.runs],
+        "not_read": list(found.others),
+    }
     return json.dumps(content, indent=2)
 
 

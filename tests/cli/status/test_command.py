@@ -73,7 +73,11 @@ def test_watching_program_gets_json_for_each_look(
         found.append(value)
         text = text.lstrip()[end:]
     assert [sorted(each)[0] for each in found] == ["platform", "cluster_unseen", "platform"]
-    assert found[1] == {"cluster_unseen": "the line was cut", "run_files": []}
+    assert found[1] == {
+        "cluster_unseen": "the line was cut",
+        "run_files": [],
+        "not_read": [],
+    }
 
 
 def test_first_look_that_fails_ends_the_watch(

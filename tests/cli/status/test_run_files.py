@@ -1,6 +1,7 @@
 """Where the cluster does not answer, the runs' own files are read on the machine with the data."""
 
 import json
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ import yaml
 
 from cli.__main__ import main
 from cli.stack_outputs import ClusterPlace
-from cli.status.run_files import RunFiles, as_json, as_text, files_of, read_run_files
+from cli.status.run_files import Found, RunFiles, as_json, as_text, read_run_files, require_run
 from infra.kube.api_server.access import Access
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import Expectations
@@ -41,14 +42,14 @@ def a_run(root: Path) -> Path:
 def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
     """By the shell script that also runs over SSH; half a line and half a checkpoint are left."""
     run = a_run(tmp_path)
-    (found,) = read_run_files(plan_of(tmp_path))
+    (found,) = read_run_files(plan_of(tmp_path)).runs
     assert (found.name, found.step, found.of, found.is_done) == ("dev", 797, 4000, False)
     assert (found.loss, found.tokens_per_second) == (2.047, 6900.4)
     assert (found.saved_step, found.saved_seconds_ago is not None) == (750, True)
     assert found.stepped_seconds_ago is not None
     assert found.stepped_seconds_ago > 1e9  # RECORD is of 1970
     (run / "done.json").touch()
-    assert read_run_files(plan_of(tmp_path))[0].is_done
+    assert read_run_files(plan_of(tmp_path)).runs[0].is_done
 
 
 BEGUN, WAITED = words.begun("step-00000800"), words.waited_for("step-00000800")
@@ -102,13 +103,13 @@ def test_files_tell_of_a_save_under_way(
     """By the run's log on the volume, in the words that `status` reads of a pod's log."""
     run = a_run(tmp_path)
     writes_log(run, lines)
-    (found,) = read_run_files(plan_of(tmp_path))
+    (found,) = read_run_files(plan_of(tmp_path)).runs
     assert (found.saving_step, found.saving_holds) == (step, holds)
     assert (found.saving_seconds_ago is None) == (step is None)
     if found.saving_seconds_ago is not None:
         assert 90 < found.saving_seconds_ago < 900
     (run / "done.json").touch()
-    assert read_run_files(plan_of(tmp_path))[0].saving_step is None
+    assert read_run_files(plan_of(tmp_path)).runs[0].saving_step is None
 
 
 STARTED = verified_words.continued(700, "step-00000700")
@@ -135,12 +136,12 @@ def test_files_tell_which_checkpoint_was_verified(
     run = a_run(tmp_path)
     writes_log(run, lines)
     (run / "done.json").touch()
-    (found,) = read_run_files(plan_of(tmp_path))
+    (found,) = read_run_files(plan_of(tmp_path)).runs
     assert (found.verified_step, found.verified_by) == (step, by)
     if lines[-2:] == [AGAIN, STEP]:
         age = (datetime.now(UTC) - LONG_AGO).total_seconds()
         assert found.verified_seconds_ago == pytest.approx(age, abs=60)
-    said = as_text([found], plan_of(tmp_path), "no route").splitlines()
+    said = as_text(Found([found]), plan_of(tmp_path), "no route").splitlines()
     assert [line.split(",")[0] for line in said[4:]] == (
         [] if step is None else [f"  verified: step {step}"]
     )
@@ -150,7 +151,7 @@ def test_save_is_its_own_run_s_and_as_old_as_its_begin(tmp_path: Path) -> None:
     """Two runs on one machine, of which one saves; training waits for that later than it began."""
     writes_log(a_run(tmp_path), [BEGUN, WAITED], apart_seconds=60)
     writes_log(make_run(tmp_path / "runs" / "other", steps=(10,)), [STEP])
-    found = {run.name: run for run in read_run_files(plan_of(tmp_path))}
+    found = {run.name: run for run in read_run_files(plan_of(tmp_path)).runs}
     assert (found["dev"].saving_step, found["other"].saving_step) == (800, None)
     assert found["dev"].saving_seconds_ago is not None
     assert 90 < found["dev"].saving_seconds_ago < 900
@@ -159,7 +160,7 @@ def test_save_is_its_own_run_s_and_as_old_as_its_begin(tmp_path: Path) -> None:
 def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
     (tmp_path / "runs" / "new").mkdir(parents=True)
     (tmp_path / "runs" / "a-file").touch()
-    assert read_run_files(plan_of(tmp_path)) == [
+    assert read_run_files(plan_of(tmp_path)).runs == [
         RunFiles("new", None, None, None, None, None, None, None, is_done=False)
     ]
 
@@ -187,12 +188,12 @@ dead  90        2.5000  -         2 h ago    -; the save of step 90, begun 2 h a
 
 
 def test_what_was_not_seen_stands_first() -> None:
-    assert as_text(RUNS, plan_of(Path("/var/lib/disttrain")), "no route") == TEXT
-    found = json.loads(as_json(RUNS, "no route"))
+    assert as_text(Found(RUNS), plan_of(Path("/var/lib/disttrain")), "no route") == TEXT
+    found = json.loads(as_json(Found(RUNS), "no route"))
     assert found["cluster_unseen"] == "no route"
     assert [run["step"] for run in found["run_files"]] == [797, 60, 90, 90]
     assert [run["saving_holds"] for run in found["run_files"]] == [False, False, True, False]
-    assert as_text([], plan_of(Path("/d")), "no route").endswith("there is no run yet")
+    assert as_text(Found([]), plan_of(Path("/d")), "no route").endswith("there is no run yet")
 
 
 @pytest.fixture
@@ -280,9 +281,34 @@ def test_status_reads_the_files_where_the_kubeconfig_is_gone(
     assert not said.out
 
 
-def test_one_run_can_be_asked_for_without_the_cluster() -> None:
+def test_one_run_can_be_asked_for_without_the_cluster(tmp_path: Path) -> None:
     """By the name of its folder, as the files know no stack."""
-    runs = [RunFiles(name, *[None] * 7, is_done=False) for name in ("wide", "narrow")]
-    assert [run.name for run in files_of("narrow", runs, "no answer")] == ["narrow"]
-    with pytest.raises(ValueError, match=r"'dev' is no folder .*: wide, narrow"):
-        files_of("dev", runs, "no answer")
+    for name in ("wide", "narrow"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    found = read_run_files(plan_of(tmp_path), "narrow")
+    assert [run.name for run in found.runs] == ["narrow"]
+    require_run("narrow", found, "no answer")
+    with pytest.raises(ValueError, match=r"'dev' is no folder .*: (wide, narrow|narrow, wide)$"):
+        require_run("dev", read_run_files(plan_of(tmp_path), "dev"), "no answer")
+
+
+def test_runs_beyond_the_newest_are_counted(tmp_path: Path) -> None:
+    """Of hundreds of folders the newest 50 are read, and any other one that is asked for."""
+    for number in range(53):
+        folder = tmp_path / "runs" / f"run-{number}"
+        folder.mkdir(parents=True)
+        os.utime(folder, (1000 + number, 1000 + number))
+    found = read_run_files(plan_of(tmp_path))
+    assert [run.name for run in found.runs] == [f"run-{number}" for number in range(52, 2, -1)]
+    assert found.others == ["run-2", "run-1", "run-0"]
+    last = "3 more runs were not read: ./disttrain status RUN reads the one of that name"
+    assert as_text(found, plan_of(tmp_path), "no route").splitlines()[-1] == last
+    assert json.loads(as_json(found, "no route"))["not_read"] == found.others
+    assert [run.name for run in read_run_files(plan_of(tmp_path), "run-0").runs] == ["run-0"]
+
+
+def test_hole_in_a_metrics_file_hides_no_record(tmp_path: Path) -> None:
+    """A machine that lost its power may leave zeros where the last records were."""
+    run = a_run(tmp_path)
+    (run / "metrics.jsonl").write_bytes(bytes(100) + b"\n" + json.dumps(RECORD).encode() + b"\n")
+    assert read_run_files(plan_of(tmp_path)).runs[0].step == 797
