@@ -109,6 +109,7 @@ class _Reader:
         self._state, self._open, self._seen = DOWN, 0, 0
         self._gpus = self._step = self._saved_step = self._tokens_per_step = 0
         self._lost_steps = self._restored_step = 0
+        self._looked_at = self._looked_at_step = 0  # by `_repeat_after`: spans, up to which step
         self._trains, self._has_ended, self._is_finished = True, True, False
         self._reason = self._pod = ""
 
@@ -231,11 +232,17 @@ class _Reader:
             self._spans.append(span)
 
     def _repeat_after(self, step: int) -> None:
-        """Mark what is repeated by a start that continues after `step` updates."""
+        """Mark what is repeated by a start that continues after `step` updates.
+
+        All that the start before has looked at is of updates that it did not repeat, or is marked:
+        so a run that begins anew thousands of times is not looked through as often.
+        """
+        begin = self._looked_at if step >= self._looked_at_step else 0
         repeated = list[Span]()
-        while self._spans:
+        while len(self._spans) > begin:
             span = self._spans[-1]
             if span.last and not span.is_repeated and span.last <= step:
                 break  # so are all updates before it
             repeated += reversed(self._spans.pop().repeated_after(step))
         self._spans += reversed(repeated)
+        self._looked_at, self._looked_at_step = len(self._spans), step

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from math import isclose
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +57,31 @@ def test_time_without_updates_after_the_newest_checkpoint_is_unsaved() -> None:
     span = Span(0, 1_000_000, Kind.PRODUCTIVE, None, 1, 0, first=7, last=7)
     assert span.repeated_after(7) == [span]
     assert span.repeated_after(6) == [replace(span, is_repeated=True)]
+
+
+def test_effort_grows_with_the_number_of_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that starts again and again from one checkpoint has thousands of starts in a week."""
+
+    def looks(starts: int) -> int:
+        told = Story()
+        for _ in range(starts):
+            told.starts(1000, 100, 100, 500)
+            told.trains(3, 200)
+            told.rank_dies(100, 1000)
+        asked: Counter[Span] = Counter()
+        with monkeypatch.context() as patch:
+            own = Span.repeated_after
+
+            def counted(span: Span, step: int) -> list[Span]:
+                asked[span] += 1
+                return own(span, step)
+
+            patch.setattr(Span, "repeated_after", counted)
+            account = account_of(*parse_events(told.content))
+        assert account.lost_steps == 4 * (starts - 1)
+        return asked.total()
+
+    assert looks(80) <= 2.5 * looks(40)
 
 
 @st.composite
