@@ -47,7 +47,8 @@ def read_events(api: Api, pod_path: str, container: str, run_path: str) -> bytes
             "`./disttrain status` says what the run waits for"
         )
     if ended.exit_code:
-        raise TaskError(f"{file} cannot be read: {shorten(ended.stderr.strip(), 300)}")
+        words = ended.stderr.strip(" .\n")
+        raise TaskError(f"{file} cannot be read: {shorten(words, 300)}")
     try:
         return reader.unpacked(ended.stdout)
     except ValueError as reason:

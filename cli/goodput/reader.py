@@ -6,11 +6,13 @@ this project. Usage: `EVENT_FILE`. Exit status 3: there is no such file.
 
 import base64
 import sys
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NO_FILE = 3
+ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
 ALIVE = b'{"event":"alive"'  # trainer/events/event.py writes it first in its line
 
 
@@ -28,9 +30,15 @@ def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield waiting
 
 
-def packed(content: bytes) -> str:
-    """The events as one word."""
-    return base64.b64encode(zlib.compress(b"\n".join(thinned(content.split(b"\n"))))).decode()
+def packed(lines: Iterable[bytes]) -> str:
+    """The events as one word, from the lines of their file, which may be larger than the memory."""
+    found, packer, told = bytearray(), zlib.compressobj(), time.monotonic()
+    for line in thinned(line.rstrip(b"\n") for line in lines):
+        found += packer.compress(line + b"\n")
+        if time.monotonic() - told >= ALIVE_SECONDS:
+            print(".", end="", file=sys.stderr, flush=True)
+            told = time.monotonic()
+    return base64.b64encode(found + packer.flush()).decode()
 
 
 def unpacked(text: str) -> bytes:
@@ -46,7 +54,8 @@ def main(words: list[str]) -> None:
     path = Path(words[0])
     if not path.exists():
         sys.exit(NO_FILE)
-    sys.stdout.write(packed(path.read_bytes()))
+    with path.open("rb") as lines:
+        sys.stdout.write(packed(lines))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import tracemalloc
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.goodput import reader
+from infra.kube.api_server.exec_stream import SILENCE_SECONDS
 from trainer.events.account import account_of
 from trainer.events.event import Event, Name, parse_events, to_line
 
@@ -23,7 +26,7 @@ def content_of(given_names: list[Name]) -> bytes:
 @given(st.lists(names, max_size=20))
 def test_account_is_the_same_without_needless_signs_of_life(given_names: list[Name]) -> None:
     content = content_of([Name.GATHERING, *given_names])
-    arrived = reader.unpacked(reader.packed(content))
+    arrived = reader.unpacked(reader.packed(content.splitlines(keepends=True)))
     assert account_of(*parse_events(arrived)) == account_of(*parse_events(content))
     assert arrived.count(b'"alive"') <= len(given_names) // 2 + 1
     assert b'"alive"' not in arrived or Name.ALIVE in given_names
@@ -50,8 +53,36 @@ def test_file_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> None:
     assert run_reader(tmp_path / "nothing").returncode == reader.NO_FILE
 
 
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """A long run's file has gigabytes, of which a small pod on a busy node has no copies."""
+    values = {"steps": 1, "data_seconds": 0.0, "save_seconds": 0.0, "longest_seconds": 1.0}
+    events = [Event(Name.REPORT, 100.0, 50.0, "a", {"step": 7, **values})] * 20_000
+    file = tmp_path / "node-00000.jsonl"
+    file.write_bytes(b"".join(map(to_line, events)))
+    tracemalloc.start()
+    try:
+        with file.open("rb") as lines:
+            text = reader.packed(lines)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < file.stat().st_size / 4
+    assert len(parse_events(reader.unpacked(text))[0]) == len(events)
+
+
+def test_long_reading_gives_signs_of_life(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who waits for the answer takes a connection without a byte for dead after a minute."""
+    seconds = count(step=0.1)
+    monkeypatch.setattr(reader.time, "monotonic", lambda: next(seconds))
+    text = reader.packed([b"{}\n"] * 10_000)
+    assert len(capsys.readouterr().err) > 10_000 * 0.1 / SILENCE_SECONDS
+    assert reader.unpacked(text).count(b"{}") == 10_000
+
+
 @pytest.mark.parametrize("cut", [1, 10, 30])
 def test_answer_that_is_not_whole_is_refused(cut: int) -> None:
-    text = reader.packed(content_of([Name.GATHERING, Name.ENDED]))
+    text = reader.packed([content_of([Name.GATHERING, Name.ENDED])])
     with pytest.raises(ValueError, match=r".+"):
         reader.unpacked(text[:-cut])
