@@ -133,9 +133,11 @@ def number(value: object) -> float | int | None:
 
 def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each record of a metrics file with its step; nothing where there is no file."""
+    told = time.monotonic()
     try:
         with path.open("rb") as file:
             for line in file:
+                told = alive(told)
                 try:
                     record = dict(json.loads(line))
                     yield int(record["step"]), record

@@ -8,12 +8,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.runs import pod_program
+from infra.kube.api_server.exec_stream import SILENCE_SECONDS
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
 
 
@@ -211,3 +213,14 @@ def test_curves_keep_every_spike_and_both_ends(tmp_path: Path) -> None:
 def test_short_curves_are_not_thinned() -> None:
     pairs = [(step, float(step % 7)) for step in range(100)]
     assert pod_program.thinned(pairs, 50) == pairs
+
+
+def test_long_curve_gives_signs_of_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of millions of steps; who hears nothing for a minute takes the connection for dead."""
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n' * 10_000)
+    seconds = count(step=0.1)
+    monkeypatch.setattr(pod_program.time, "monotonic", lambda: next(seconds))
+    pod_program.curves(tmp_path / "metrics.jsonl", 10)
+    assert len(capsys.readouterr().err) > 10_000 * 0.1 / SILENCE_SECONDS
