@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from cli.logs.causes import NODE_LOST, TRACEBACK, Weight, weigh
 from cli.logs.explain import explain
-from cli.logs.labels import label, shown
+from cli.logs.labels import label, shown, tamed
 from cli.logs.line import Line
 
 BEFORE_LINES = 12
@@ -100,7 +100,8 @@ def as_text(
         Weight.VICTIM: f"Only consequences of a lost rank are in the logs; the first is on {who}:",
     }[found.weight]
     meaning = explain(line.text)
-    rows = [sure, f"  {line.text}", *([f"  -> {meaning}"] if meaning else []), ""]
+    cause = tamed(line.text) if on_terminal else line.text
+    rows = [sure, f"  {cause}", *([f"  -> {meaning}"] if meaning else []), ""]
     rows += [f"  {row(each)}" for each in found.before]
     rows.append(f"> {row(found.written)}")
     rows += [f"  {row(each)}" for each in found.after]

@@ -1,6 +1,7 @@
 """How a line is shown: its label, and a colour for each rank on a terminal. Pure."""
 
 import os
+import re
 import sys
 from datetime import datetime
 
@@ -8,6 +9,14 @@ from cli.logs.line import Line
 
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # of ANSI terminals; none that means trouble
 FAINT = 2
+_COLOUR = r"\033\[[\d;:]*m"
+# What else steers a terminal (ECMA-48): cursor, screen, title of the window, single signs.
+_STEERING = re.compile(
+    rf"(?P<colour>{_COLOUR})"
+    r"|\033\[[0-?]*[ -/]*[@-~]"
+    r"|\033\][^\007\033]*(?:\007|\033\\)"
+    r"|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
 
 
 def label(line: Line) -> str:
@@ -23,13 +32,13 @@ def shown(line: Line, has_colour: bool, has_time: bool = False, on_terminal: boo
         line: what is shown.
         has_colour: whether the label has one.
         has_time: whether the time stands before it.
-        on_terminal: whether signs in the text would steer a terminal.
+        on_terminal: whether signs in the text would steer a terminal; colours may.
     """
     head, text = label(line), line.text
     if line.rank is None:
         text = text.removeprefix(f"{head} ")  # the node's own lines begin with it
     if on_terminal:
-        text = _tamed(text)
+        text = tamed(text)
     if has_time:
         time = datetime.fromtimestamp(line.at).astimezone()
         head = f"{time:%Y-%m-%d %H:%M:%S} {head}"
@@ -39,12 +48,15 @@ def shown(line: Line, has_colour: bool, has_time: bool = False, on_terminal: boo
     return f"\033[{colour}m{head}\033[0m {text}"
 
 
-def _tamed(text: str) -> str:
-    """The text such that it leaves its label and the next line as they are.
+def tamed(text: str) -> str:
+    """The text such that it leaves its label and all other lines as they are.
 
     Of a progress bar, which goes back to the begin of the line, only the last state would be seen.
     """
     text = text.rstrip("\r").rpartition("\r")[2]
+    if text.isprintable():
+        return text  # nearly all lines, at once
+    text = _STEERING.sub(lambda found: found["colour"] or "", text)
     return f"{text}\033[0m" if "\033" in text else text
 
 

@@ -194,3 +194,13 @@ def test_lines_around_the_error_have_their_time_if_asked_for() -> None:
     rows = as_text(found, has_colour=False, has_time=True, on_terminal=True).splitlines()
     assert re.fullmatch(r"> \d{4}-\d\d-\d\d \d\d:\d\d:00 \[node 0 rank 1\] ValueError: no", rows[3])
     assert rows[4].endswith(":00 [node 0 rank 1]  20%")
+
+
+def test_cause_does_not_steer_the_terminal() -> None:
+    """Nor where it stands without its label; a file gets every byte."""
+    found = first_error([Line(0, 0, 1, "ValueError: \033[31mno\033[2J")])
+    assert found is not None
+    rows = as_text(found, has_colour=False, on_terminal=True).splitlines()
+    assert rows[1] == "  ValueError: \033[31mno\033[0m"
+    rows = as_text(found, has_colour=False).splitlines()
+    assert rows[1] == "  ValueError: \033[31mno\033[2J"

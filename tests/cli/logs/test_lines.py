@@ -204,3 +204,23 @@ def test_line_on_a_terminal_leaves_its_label_and_the_next_line(text: str, seen: 
     line = Line(100.0, 0, 1, text)
     assert shown(line, has_colour=False, on_terminal=True) == f"[node 0 rank 1] {seen}"
     assert shown(line, has_colour=False) == f"[node 0 rank 1] {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("\033[A\033[A 20%|##        | 2/10", " 20%|##        | 2/10"),
+        ("\033[2K\033[1G\033[?25lepoch 3", "epoch 3"),
+        ("\033]0;my training\007step 7", "step 7"),
+        ("\033[2J\033[H\033[1;32mdone\033[0m", "\033[1;32mdone\033[0m\033[0m"),
+        ("a\tb\b\x0e\x9bAc", "a\tbAc"),
+        ("cut in an escape \033[3", "cut in an escape [3"),
+    ],
+    ids=["bars below each other", "bar of node", "title", "screen", "single signs", "cut"],
+)
+def test_line_on_a_terminal_moves_nothing(text: str, seen: str) -> None:
+    """Bars that are drawn below each other go up by lines, onto those of other ranks; colours do
+    no harm."""
+    line = Line(100.0, 0, 1, text)
+    assert shown(line, has_colour=False, on_terminal=True) == f"[node 0 rank 1] {seen}"
+    assert shown(line, has_colour=False) == f"[node 0 rank 1] {text}"
