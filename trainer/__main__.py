@@ -99,7 +99,7 @@ def _exit_code(options: argparse.Namespace, rest: Sequence[str]) -> int:
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be used: a file holds at least one byte. Set a whole number above 0."
+            f"{text!r} cannot be used: it has to be a whole number above 0."
         )
     return int(text)
 
@@ -110,14 +110,17 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
     add("--gpu", default="H100 80GB HBM3", help="as nvidia-smi names it (default: %(default)s)")
     add("--peak-tflops", type=float, help="of a GPU whose peak is not known")
     add("--mfu", type=float, default=0.4, help="share of the peak that is reached (default: 0.4)")
-    add("--vocab-size", type=int, default=50257, help="tokens (default: GPT-2's %(default)s)")
+    text = "number of different tokens (default with the tokenizer gpt2: its 50257)"
+    add("--vocab-size", type=_positive, metavar="TOKENS", help=text)
     add("--price-per-gpu-hour", type=float, help="adds what the run costs")
 
 
 def _add_sample(command: argparse.ArgumentParser) -> None:
     command.add_argument("--run-dir", type=Path, required=True, help=_RUN_DIR)
-    command.add_argument("--prompt", default="\n")
-    command.add_argument("--max-new-tokens", type=int, default=200)
+    text = "the text goes on from this (default: a new line)"
+    command.add_argument("--prompt", default="\n", metavar="TEXT", help=text)
+    text = "length of the text (default: 200)"
+    command.add_argument("--max-new-tokens", type=int, default=200, metavar="TOKENS", help=text)
     command.add_argument("--temperature", type=float, default=0.8, help="0: the likeliest token")
     command.add_argument("--top-k", type=int, help="only the k likeliest tokens")
     command.add_argument("--top-p", type=float, help="only the likeliest tokens up to this sum")

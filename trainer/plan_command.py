@@ -41,7 +41,7 @@ def plan(config: RunConfig, options: argparse.Namespace) -> str:
     dtype = "bfloat16" if config.train.dtype == "auto" else config.train.dtype
     assert dtype in WEIGHT_BYTES
     peak = _peak(options, dtype)
-    shape = shape_of(config, options.vocab_size)
+    shape = shape_of(config, options.vocab_size or _vocab_size(config))
     reached = peak * options.mfu
     rows = [plan_row(config, shape, dtype, n, reached) for n in worlds(options.ranks)]
     tokens = config.tokens_per_update
@@ -54,6 +54,16 @@ def plan(config: RunConfig, options: argparse.Namespace) -> str:
             "",
             show(rows, options.price_per_gpu_hour),
         ]
+    )
+
+
+def _vocab_size(config: RunConfig) -> int:
+    if config.dataset.tokenizer == "gpt2":
+        return 50257
+    raise FatalError(
+        f"--vocab-size is missing: with dataset.tokenizer {config.dataset.tokenizer!r} the number "
+        "of different tokens depends on the data set. Give it by --vocab-size; tiny Shakespeare, "
+        "the text of the presets shakespeare-char and shakespeare-char-cpu, has 65 characters."
     )
 
 

@@ -124,6 +124,17 @@ def test_option_that_cannot_be_used_is_named(
     assert words in capsys.readouterr().err
 
 
+def test_vocabulary_of_another_tokenizer_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With GPT-2's in its place, a model for characters was three times as large as it is."""
+    words = ["plan", "--preset", "shakespeare-char"]
+    assert main(words) == ExitCode.FATAL
+    assert "--vocab-size is missing: with dataset.tokenizer 'char'" in capsys.readouterr().err
+    assert main([*words, "--vocab-size", "65"]) == 0
+    assert capsys.readouterr().out.startswith("10.7 million parameters;")
+
+
 def test_python_without_torch_is_told_what_it_needs() -> None:
     """As that of the virtual environment in which `pulumi up` runs; a traceback helped nobody."""
     python = ensure_venv(".venv") / "bin" / "python"
