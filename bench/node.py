@@ -262,7 +262,7 @@ ROWS = {
         first_step,
     ),
     "three-nodes": Timed(
-        "`python -m sandbox up --nodes 3`, until all three are Ready",
+        "`python3 -m sandbox up --nodes 3`, until all three are Ready",
         15,
         nodes_ready,
     ),

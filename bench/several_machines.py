@@ -95,7 +95,7 @@ def first_steps(lab: Lab, times: int) -> list[float]:
 
 
 def three_nodes(lab: Lab, times: int) -> list[float]:
-    """Seconds of `python -m sandbox up --nodes 3`, from nothing to three nodes that are Ready."""
+    """Seconds of `python3 -m sandbox up --nodes 3`, from nothing to three nodes that are Ready."""
     found: list[float] = []
     for _ in range(times):
         lab.cluster.down()

@@ -1,4 +1,4 @@
-"""The sandbox's command line, `python -m sandbox COMMAND`."""
+"""The sandbox's command line, `python3 -m sandbox COMMAND`."""
 
 import argparse
 import sys
@@ -13,7 +13,7 @@ COMMANDS: Mapping[str, Command] = {**PROJECT_COMMANDS, **CLUSTER_COMMANDS}
 
 def main(words: Sequence[str]) -> int:
     """Run one command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sandbox", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m sandbox", description=__doc__)
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(choices.add_parser(name, help=command.help, description=command.help))

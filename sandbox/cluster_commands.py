@@ -1,4 +1,4 @@
-"""The commands of `python -m sandbox` for a cluster, such as up, down, status and logs."""
+"""The commands of `python3 -m sandbox` for a cluster, such as up, down, status and logs."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The type of a subcommand of `python -m sandbox`."""
+"""The type of a subcommand of `python3 -m sandbox`."""
 
 import argparse
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Gives the first node's images to the other nodes, as a registry that can only be read.
 
-`python -m sandbox.image_mirror FOLDER ADDRESS` runs on the first node of a cluster of several. The
+`python3 -m sandbox.image_mirror FOLDER ADDRESS` runs on the first node of a cluster of several. The
 other nodes' containerds ask it for every image that they lack, whatever registry its name says, as
 k3s' nodes ask each other where its embedded registry is on. Before it answers, it links what the
 asking node lacks into that node's store (`image_links.py`), so that nothing is sent or unpacked

@@ -63,7 +63,7 @@ def _missing_programs(bin_dir: Path) -> list[str]:
             "apt-get install containernetworking-plugins"
         )
     found += [
-        f"{bin_dir} has no {program}: run `python -m sandbox setup`"
+        f"{bin_dir} has no {program}: run `python3 -m sandbox setup`"
         for program in PROGRAMS
         if not (bin_dir / program).exists()
     ]

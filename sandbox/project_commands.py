@@ -1,4 +1,4 @@
-"""The other commands of `python -m sandbox`: setup, the demos, env and clean-cache."""
+"""The other commands of `python3 -m sandbox`: setup, the demos, env and clean-cache."""
 
 import argparse
 import shutil

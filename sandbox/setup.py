@@ -1,4 +1,4 @@
-"""`python -m sandbox setup`: installs what a target of the Makefile needs, and no more."""
+"""`python3 -m sandbox setup`: installs what a target of the Makefile needs, and no more."""
 
 import argparse
 import importlib.util
@@ -37,7 +37,7 @@ FOR_TESTS_IN_DEPTH = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `python -m sandbox setup`."""
+    """Arguments of `python3 -m sandbox setup`."""
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--only-dev", action="store_true", help="the developers' virtualenv alone")
     only.add_argument("--for-tests", action="store_true", help="also what the tests need")

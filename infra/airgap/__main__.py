@@ -1,4 +1,4 @@
-"""`python -m infra.airgap pack|verify|send`: bundles for machines without a network."""
+"""`python3 -m infra.airgap pack|verify|send`: bundles for machines without a network."""
 
 import argparse
 import os
@@ -80,7 +80,7 @@ def _say(text: str, stream: TextIO | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m infra.airgap", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m infra.airgap", description=__doc__)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     pack = actions.add_parser("pack", help="fill a folder with what a stack needs").add_argument
     pack("--stack", default="dev", help="the stack whose settings are used (default: %(default)s)")

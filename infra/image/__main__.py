@@ -1,4 +1,4 @@
-"""`python -m infra.image ACTION`: the trainer image, from source to containerd."""
+"""`python3 -m infra.image ACTION`: the trainer image, from source to containerd."""
 
 import argparse
 import json
@@ -232,7 +232,7 @@ def _say(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m infra.image", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m infra.image", description=__doc__)
     parser.add_argument("action", choices=(*ACTIONS, "push"))
     add = parser.add_argument
     add("--repository", required=True, help="image name without tag")

@@ -1,4 +1,4 @@
-"""Storage `host-path`: a folder of the nodes, as a volume that is bound to the claim by name."""
+"""Storage `host-path`: a folder of the nodes, as a volume for one claim."""
 
 from dataclasses import dataclass
 

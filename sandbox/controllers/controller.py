@@ -75,7 +75,7 @@ def refuse_another_version(cluster: Cluster, controller: Controller) -> None:
         raise RuntimeError(
             f"{controller.title} {tool.version} cannot be started or ended: version {found} of it "
             f"runs in cluster {cluster.name}, which has one version at a time. End that one, with "
-            "all objects of its kinds, by `python -m sandbox remove` and the name it was started by"
+            "all objects of its kinds, by `python3 -m sandbox remove NAME`, such as trainer-2.1"
         )
 
 

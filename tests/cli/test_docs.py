@@ -1,11 +1,19 @@
 """The pages for people agree with the program that they describe."""
 
+import contextlib
+import io
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 
+import infra.airgap.__main__
+import infra.image.__main__
+import sandbox.__main__
+import trainer.__main__
 from cli.__main__ import COMMANDS, main, parser_of
 from cli.completion import options_of
 from cli.doctor.command import CHECKS
@@ -20,6 +28,14 @@ PAGES = (*sorted((PROJECT / "docs").rglob("*.md")), *sorted(PROJECT.glob("*.md")
 TYPED = re.compile(r"\./disttrain ([a-z]+)([^\n`|;#&()]*)")
 # `make demo` in a text, or at the begin of a line in a block.
 TARGET = re.compile(r"(?:`|^)make ([a-z][a-z0-9-]*)", re.MULTILINE)
+# `python3 -m sandbox up --nodes 3`: the module, its command, and the words up to the end.
+MODULE = re.compile(r"(python3?) -m ([a-z.]+) ([a-z-]+)([^\n`|;#&()]*)")
+MODULES: dict[str, Callable[[list[str]], int]] = {
+    "infra.airgap": infra.airgap.__main__.main,
+    "infra.image": infra.image.__main__.main,
+    "sandbox": sandbox.__main__.main,
+    "trainer": trainer.__main__.main,
+}
 LINK = re.compile(r"\]\((?!https?:)([\w./-]*)(?:#([\w-]+))?\)")
 # In texts of the programs: `docs/node.md#the-first-machine-is-lost`.
 REFERENCE = re.compile(r"(?<![\w/.])(docs/[\w/-]+\.md)(?:#([\w-]+))?")
@@ -70,6 +86,30 @@ def test_commands_that_a_page_types_exist(page: Path) -> None:
         assert sorted(set(options) - set(known[name])) == [], f"./disttrain {name}"
     targets = set(re.findall(r"^([a-z0-9-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
     assert sorted(set(TARGET.findall(text)) - targets) == []
+
+
+@cache
+def help_of(module: str, command: str) -> str:
+    """What the subcommand prints about itself; empty if there is none of that name."""
+    said = io.StringIO()
+    unheard = contextlib.redirect_stderr(io.StringIO())
+    with contextlib.redirect_stdout(said), unheard, contextlib.suppress(SystemExit):
+        MODULES[module]([command, "--help"])
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_programs_that_a_page_starts_exist(page: Path) -> None:
+    """Of our modules, with their options. `--section.key` is a setting of the trainer."""
+    for python, module, command, rest in MODULE.findall(page.read_text()):
+        if module not in MODULES:
+            continue
+        shown = help_of(module, command)
+        assert shown, f"{module} {command}"
+        for option in re.findall(r"(?<!\S)\[?(--[a-z][a-z-]*)(?![\w.])", rest.partition(" -- ")[0]):
+            assert f"{option} " in shown or f"{option}]" in shown, f"{module} {command} {option}"
+        # Debian and Ubuntu have no `python` outside of a virtual environment, which these need not.
+        assert module == "trainer" or python == "python3", f"{page.name}: {python} -m {module}"
 
 
 def test_readme_leads_to_every_page_of_docs() -> None:
