@@ -97,6 +97,13 @@ def read_host(reader: Reader) -> HostSettings:
             "host: ssh needs to know which machine the node is",
             "Set the node's name or address",
         )
+    if kind == "local" and ssh.host:
+        reader.problem(
+            "sshHost",
+            ssh.host,
+            "with host: local everything is done on this machine, and never there",
+            "Set host to ssh, or remove it (`pulumi config rm sshHost`)",
+        )
     if kind == "ssh" and not ssh.host_key:
         reader.problem(
             "sshHostKey",

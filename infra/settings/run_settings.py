@@ -1,5 +1,6 @@
 """The trainer's run configuration, put together from a preset and the stack's settings. Pure."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +18,10 @@ _OWN_KEYS = {  # what has a key of its own in the stack's settings
     "data_root": "dataRoot",
     "dataset": "datasetName, datasetUrl, datasetFile, datasetFiles, datasetSha256, "
     "datasetTokenizer and datasetOptions",
+    "program": "program",
 }
+_KEYS = f"The keys here are {', '.join(('seed', *RUN_SECTIONS))}."
+_KEYS_OF_TRAINER = f"The keys here are {', '.join(f.name for f in dataclasses.fields(RunConfig))}."
 _DATASET_KEYS = {
     "name": "datasetName",
     "url": "datasetUrl",
@@ -155,7 +159,11 @@ def _section(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _in_stack_terms(problem: str) -> str:
-    """A problem of the run configuration, beginning with the key that the user has set."""
+    """A problem of the run configuration, beginning with the key that the user has set.
+
+    It names no key that has a setting of its own, as that would be refused next.
+    """
+    problem = problem.replace(_KEYS_OF_TRAINER, _KEYS)
     key = re.match(r"[\w.]*", problem)
     name = key[0] if key else ""
     if name.startswith("dataset."):

@@ -136,7 +136,8 @@ def test_platform_stays_where_runs_of_others_stand(platform: Platform, tmp_path:
     settings = stack.settings_file.read_text()
     before, objects, files = lab.resources(stack), lab.objects(), lab.host.files()
     here = tmp_path / "data"
-    for key, value in {"host": "local", "clusterAccess": "direct", "dataRoot": str(here)}.items():
+    moved = {"host": "local", "sshHost": "", "clusterAccess": "direct", "dataRoot": str(here)}
+    for key, value in moved.items():
         stack.set(key, value)
     output = failure(stack)
     assert "host or sshHost: it names another host now" in output

@@ -192,6 +192,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"caBundle": "/etc/hostname"}, "caBundle: '/etc/hostname' cannot be used: it holds no"),
     # the host
     ({"host": "ssh"}, "sshHost: '' cannot be used: host: ssh needs to know which machine"),
+    ({"sshHost": "gpu01"}, "sshHost: 'gpu01' cannot be used: with host: local everything is done"),
     (SSH | {"sshHostKey": ""}, "sshHostKey: '' cannot be used: without it another machine"),
     ({"sudoPassword": "x"}, "Encrypt it: `pulumi config set --secret sudoPassword`"),
     (SSH | {"sshJumpHost": "gate"}, "sshJumpHostKey: '' cannot be used: without it another"),
@@ -262,6 +263,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # the run
     ({"preset": "gpt5"}, "preset: 'gpt5' cannot be used: there is no such file in trainer/presets"),
     ({"run": {"modell": {}}}, "run.modell: {} cannot be used: there is no such key"),
+    ({"run": {"sed": 5}}, "The keys here are seed, model, train, eval, checkpoint, log."),
+    (
+        {"run": {"program": {"per": "node"}}},
+        "run.program: {'per': 'node'} cannot be used: it has a setting of its own. Use program",
+    ),
     (
         {"run": {"model": {"n_layers": 2}}},
         "run.model.n_layers: 2 cannot be used: there is no such key (did you mean",

@@ -112,8 +112,9 @@ def test_interface_has_to_have_the_address_that_is_named_beside_it(
 
 
 def test_machines_may_join_this_one() -> None:
-    """With `host: local` the ssh... settings are there for the further machines."""
-    changes = with_nodes(NODE, host="local", nodeAddress="10.1.2.3", sshUser="admin")
+    """With `host: local` the user, the port and the key are those of the further machines."""
+    here = {"host": "local", "sshHost": "", "nodeAddress": "10.1.2.3"}
+    changes = with_nodes(NODE, **here, sshUser="admin")
     (node,) = platform(changes).nodes
     assert node.ssh.user == "admin"
     assert platform(changes).host.ssh is None
