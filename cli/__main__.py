@@ -1,4 +1,4 @@
-"""`./disttrain COMMAND`: commands to examine a host, a cluster or a run, and to steer a run."""
+"""Commands to examine a host, a cluster or a run, and to steer a run."""
 
 import argparse
 import importlib
@@ -38,6 +38,15 @@ class Command:
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Breaks no line at a hyphen, which may be that of an option, and leaves examples whole."""
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Measure the names of commands as they are shown: argparse forgets that it indents them.
+
+        A long name had its text in the next line.
+        """
+        super().add_argument(action)
+        if action.nargs == argparse.PARSER:
+            self._action_max_length += self._indent_increment
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
@@ -122,9 +131,16 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
+EPILOG = """\
+`./disttrain COMMAND --help` shows the options of a command, and an example.
+What to do when something is wrong: docs/operations.md"""
+
+
 def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
     """The parser of all subcommands, with the options of those that are wanted."""
-    parser = argparse.ArgumentParser(prog="./disttrain", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="./disttrain", description=__doc__, epilog=EPILOG, formatter_class=HelpFormatter
+    )
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         example = f"example: ./disttrain {command.example}"
@@ -162,7 +178,11 @@ def main(words: Sequence[str]) -> int:
 
 def _answer(words: Sequence[str]) -> int:
     """Run a command; raises BrokenPipeError where nobody reads the standard output any more."""
-    arguments, unknown = parser_of(words[:1]).parse_known_args(words)
+    parser = parser_of(words[:1])
+    if not words:
+        parser.print_help(sys.stderr)
+        return COULD_NOT_CHECK
+    arguments, unknown = parser.parse_known_args(words)
     if unknown:  # argparse itself would show the usage of the whole program
         hint: str = getattr(arguments, "hint", "")
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}{hint}")

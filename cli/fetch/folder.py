@@ -59,7 +59,7 @@ class Folder:
         if foreign:
             names = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" * (len(foreign) > 3))
             raise ValueError(
-                f"{self.root} has {names} with other contents, which `disttrain fetch` did not "
+                f"{self.root} has {names} with other contents, which `./disttrain fetch` did not "
                 "write (or which were changed since). Nothing was overwritten. Choose another "
                 "folder by --to, or move them away"
             )

@@ -21,7 +21,7 @@ TASK = "push"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain push`."""
     add = parser.add_argument
-    add("folder", metavar="FOLDER", help="a run's folder, as `disttrain fetch` makes it")
+    add("folder", metavar="FOLDER", help="a run's folder, as `./disttrain fetch` makes it")
     add(
         "--run",
         default="",

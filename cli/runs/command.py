@@ -35,18 +35,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `disttrain runs` and of its own commands."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     _add_stack(parser, "")
-    commands = parser.add_subparsers(dest="action", metavar="delete | compare")
-    delete = commands.add_parser("delete", help="delete runs from the volume, permanently")
-    delete.add_argument("names", nargs="+", metavar="NAME")
-    delete.add_argument("--yes", action="store_true", help="do not ask to type each name")
-    compare = commands.add_parser(
-        "compare", help="show the last metrics of runs, and draw their losses"
+    commands = parser.add_subparsers(
+        dest="action", metavar="[COMMAND]", title="commands; without one, the runs are listed"
     )
-    compare.add_argument("names", nargs="+", metavar="NAME")
+    text = "delete runs from the volume, permanently"
+    delete = commands.add_parser("delete", help=text, description=text)
+    delete.add_argument("--yes", action="store_true", help="do not ask to type each name")
+    text = "show the last metrics of runs, and draw their losses"
+    compare = commands.add_parser("compare", help=text, description=text)
     compare.add_argument(
         "--to", default="", metavar="FILE.svg", help="draw the losses into this file"
     )
-    for command in (delete, compare):
+    for command, least in ((delete, "one"), (compare, "two")):
+        text = f"a run on the volume; {least} or more"
+        command.add_argument("names", nargs="+", metavar="NAME", help=text)
         _add_stack(command, argparse.SUPPRESS)
 
 

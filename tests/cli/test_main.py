@@ -88,6 +88,19 @@ def test_example_in_the_help_can_be_copied(
     assert [line for line in lines if re.search(r"\w-$", line)] == []
 
 
+def test_each_command_has_its_line_in_the_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also of `./disttrain` alone, on a screen of 80 columns: no text begins below its name."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert program.main([]) == 2
+    shown = capsys.readouterr().err
+    for name, command in program.COMMANDS.items():
+        first_words = " ".join(command.help.split()[:3])
+        assert re.search(rf"^    {name} +{re.escape(first_words)}", shown, re.MULTILINE), name
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("words", [["completion", "bash"], ["--help"], ["status", "--help"]])
 def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> None:
     """What is still to be written when Python ends would be complained of there."""
