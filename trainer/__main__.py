@@ -18,7 +18,7 @@ _WITH_CONFIG = {
     "entrypoint": "what a training pod runs: its ranks, with restarts (reads PET_* variables)",
     "goodput": "where the time of the run went",
     "mirror": "copy the run's checkpoints elsewhere (started by the entrypoint of node 0)",
-    "plan": "what a number of ranks costs in time and network, reckoned and not measured",
+    "plan": "what a number of ranks costs in time and network, computed and not measured",
     "restore": "bring the newest good checkpoint of the run's mirror to this machine",
     "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }

@@ -49,7 +49,7 @@ def plan(config: RunConfig, options: argparse.Namespace) -> str:
         [
             f"{shape.parameters / 1e6:,.1f} million parameters; an update takes {tokens:,} tokens; "
             f"{config.train.max_steps:,} updates; {config.train.parallel}, {dtype}",
-            f"reckoned with {reached / 1e12:,.0f} TFLOP/s for each rank ({options.mfu:.0%} of the "
+            f"computed with {reached / 1e12:,.0f} TFLOP/s for each rank ({options.mfu:.0%} of the "
             "peak), and a network at least as fast as the table asks for",
             "",
             show(rows, options.price_per_gpu_hour),

@@ -52,7 +52,7 @@ async def known_identifier(settings: PlatformSettings, look: LookAtK3s | None) -
     else:
         is_same = await _is_same_k3s(host, look, former)
     if is_same:
-        pulumi.log.info("the settings lead to the cluster of before in another way")
+        pulumi.log.info("the settings lead to the former cluster in another way")
     return former.identifier if is_same else now
 
 
@@ -108,7 +108,7 @@ def another_cluster(cluster: ClusterSettings, former: FormerCluster) -> str:
     return (
         f"{_named(cluster)} cannot be used: this leads to another cluster than the one in which "
         "this stack's objects are, and not one of them is there. Nothing was changed.\n"
-        "To go on with the cluster of before, set it back:\n"
+        "To go on with the former cluster, set it back:\n"
         f"{_set_back(former)}"
         "To move this stack to the other cluster: set it back all the same, run `pulumi destroy`, "
         "set the other cluster, and run `pulumi up`.\n"
@@ -130,7 +130,7 @@ def unseen_cluster(cluster: ClusterSettings, former: FormerCluster, reason: str)
 
 
 _GONE = (
-    "If the cluster of before is gone for good, let the stack forget it first: docs/clusters.md "
+    "If the former cluster is gone for good, let the stack forget it first: docs/clusters.md "
     "(Another address or another cluster)"
 )
 

@@ -83,7 +83,7 @@ def check_cluster(stack: str, facts: PlatformFacts, kubeconfig: str) -> None:
             f"platform: {stack!r} cannot be used: its cluster was at {facts.api_server}, and "
             f"{way} leads to {now} by now. Nothing was changed. If it is the same cluster, run "
             f"`pulumi up --stack {stack}` first, which makes sure of that; else let that "
-            "context lead to the cluster of before"
+            "context lead to the former cluster"
         )
 
 

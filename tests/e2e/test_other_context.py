@@ -153,7 +153,7 @@ def test_another_address_of_the_same_cluster_changes_nothing_in_it(
             assert f"run `pulumi up --stack {platform.name}` first" in said(refused)
             platform.preview()
             output = platform.up()
-            assert "lead to the cluster of before in another way" in " ".join(output.split())
+            assert "lead to the former cluster in another way" in " ".join(output.split())
             assert not {"created", "deleted", "replaced"} & changes(output).keys()
             run.preview()
             assert not {"created", "deleted", "replaced"} & changes(run.up()).keys()

@@ -141,7 +141,7 @@ def _have_it_made_again(api: Api, namespace: str, item: Json, workload: Json) ->
             raise
         raise TaskError(
             f"Kueue has taken {item['kind']} {name_of(item)} out of its queue, and takes it back "
-            "only with a new Workload. You may not delete the one of before. Ask somebody who may: "
+            "only with a new Workload. You may not delete the former one. Ask somebody who may: "
             f"kubectl delete workloads.kueue.x-k8s.io -n {namespace} {name}"
         ) from None
 
@@ -149,7 +149,7 @@ def _have_it_made_again(api: Api, namespace: str, item: Json, workload: Json) ->
         found = kueue_workload(api, namespace, item)
         return "" if found is None or part(found, "metadata")["uid"] != uid else "it is there still"
 
-    wait_for(f"the Workload {name} of before to go", is_new, FORGET_SECONDS)
+    wait_for(f"the former Workload {name} to go", is_new, FORGET_SECONDS)
 
 
 def refuse_to_suspend(api: Api, namespace: str, item: Json, suspend: Json) -> None:

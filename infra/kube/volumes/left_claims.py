@@ -71,7 +71,7 @@ def purge_problem(left: Sequence[Json], *, has_data_folder: bool) -> str:
     if not purged:
         return ""
     return (
-        "storage: this change would delete the data of the storage of before "
+        "storage: this change would delete the data of the former storage "
         f"(claim {_named(purged)}), because the last `pulumi up` was told dataOnDestroy: purge. "
         "Nothing was changed. Do it in two steps: first set namespace, storage, storageOptions, "
         "dataRoot and dataSize as they were, with dataOnDestroy: keep, and run `pulumi up`; then "

@@ -235,7 +235,7 @@ def test_run_is_made_in_its_platforms_cluster_alone(tmp_path: Path) -> None:
         f"platform: 'sandbox' cannot be used: its cluster was at https://{ADDRESS}:6443, and the "
         f"kubeconfig {path} with context c leads to https://{OTHER_ADDRESS}:6443 by now. Nothing "
         "was changed. If it is the same cluster, run `pulumi up --stack sandbox` first, which "
-        "makes sure of that; else let that context lead to the cluster of before"
+        "makes sure of that; else let that context lead to the former cluster"
     )
     path.unlink()
     with pytest.raises(RunError, match="run `pulumi up --stack sandbox` first") as refused:
