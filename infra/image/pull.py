@@ -133,7 +133,10 @@ def _until_pulled(containerd: Containerd, how: Pull, name: str, say: Say) -> Non
                 raise ContainerdError(
                     f"{error}\nNo other node has given the image within {how.limit_seconds:g} s. "
                     "Nodes reach each other's TCP ports 5001 and 6443 for it, and `./disttrain "
-                    "doctor` tries these; what k3s says on the node: journalctl -u k3s-agent"
+                    "doctor` tries these; what k3s says on the node: journalctl -u k3s-agent. Some "
+                    "releases of k3s, such as v1.35.2, offer an image that was imported only after "
+                    "a restart (k3s#13794): then set another k3sVersion, or run `systemctl restart "
+                    "k3s` on the first machine and pulumi up again"
                 ) from None
             if now - said >= SAY_SECONDS:
                 said = now

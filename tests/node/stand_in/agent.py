@@ -2,7 +2,8 @@
 
 `agent.py VERSION`. It trusts the server by the hash in the token, shows the token and the password
 of its machine, gets a certificate, and registers its Node with the labels and taints of its
-configuration. It tries again for ever, as k3s does. Standard library only.
+configuration. It tries again for ever, as k3s does, and tells systemd when its Node is there.
+Standard library only.
 """
 
 import base64
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 from cluster import (  # pyright: ignore # beside this file on the test host
     Node,
+    notify,
     own_address,
     register,
     renew,
@@ -144,7 +146,7 @@ def main(version: str) -> None:
     there = urlsplit(config["server"])
     assert there.hostname
     node = node_of(config, "", version)
-    tls, is_registered = None, False
+    tls, is_up = None, False
     while True:
         try:
             if tls is None:
@@ -152,10 +154,12 @@ def main(version: str) -> None:
                 start(DATA_OF_TESTS, node.address, embedded=shares_images(config))
                 tls = joined
             api = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
-            if not is_registered:
+            if not is_up:
                 register(api, node)
-                is_registered = True
             renew(api, node.name)
+            if not is_up:
+                notify()
+                is_up = True
         except (OSError, RefusedError) as error:
             print(f'level=error msg="{error}"', flush=True)
             time.sleep(RETRY_SECONDS)

@@ -8,6 +8,7 @@ test host has nothing else.
 
 import http.client
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -25,6 +26,13 @@ APPLY = "application/apply-patch+yaml"
 ALL = (b"/registry/", b"/registry0")  # etcd's ranges end before the second key
 KEYS_IN_A_REQUEST = 100  # etcd takes 128
 SECONDS = 30
+
+
+def notify() -> None:
+    """Tell systemd that the service is up."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
+        systemd.send(b"READY=1")
 
 
 class Socket(http.client.HTTPConnection):

@@ -10,14 +10,13 @@ this process ends with its etcd. Standard library only.
 import asyncio
 import os
 import signal
-import socket
 import ssl
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import member  # pyright: ignore # beside this file on the test host
-from cluster import Socket, administrator, renew  # pyright: ignore # this one
+from cluster import Socket, administrator, notify, renew  # pyright: ignore # this one
 from members import look_after  # pyright: ignore # and this one
 from supervisor import answer  # pyright: ignore # this one too
 
@@ -93,13 +92,6 @@ async def be_a_server(cluster: Path, node: str, address: str, etcd_pid: int) -> 
             print(f'level=fatal msg="etcd has ended ({status})"', flush=True)
             os._exit(1)
         await asyncio.sleep(LOOK_SECONDS)
-
-
-def notify() -> None:
-    """Tell systemd that the service is up."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.connect(os.environ["NOTIFY_SOCKET"].replace("@", "\0", 1))
-        systemd.send(b"READY=1")
 
 
 def end(cluster: Path, node: str, etcd_pid: int) -> None:

@@ -6,8 +6,8 @@ set -eu
 bin=${INSTALL_K3S_BIN_DIR:-/usr/local/bin}
 role=${INSTALL_K3S_EXEC:-server}
 case $role in
-  agent) name=k3s-agent type=exec ;;
-  *) name=k3s type=notify ;;
+  agent) name=k3s-agent ;;
+  *) name=k3s ;;
 esac
 unit=/etc/systemd/system/$name.service
 
@@ -47,7 +47,7 @@ After=network-online.target
 WantedBy=multi-user.target
 
 [Service]
-Type=$type
+Type=notify
 EnvironmentFile=-/etc/default/%N
 EnvironmentFile=-/etc/sysconfig/%N
 EnvironmentFile=-$unit.env

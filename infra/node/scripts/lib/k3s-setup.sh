@@ -102,7 +102,7 @@ bring_to_version() {
     guard_gpu_pods
     converge
   elif ! is_active; then
-    echo "k3s was stopped; starting it"
+    echo "k3s is not up; starting it anew"
     start_k3s
   fi
 }
