@@ -35,7 +35,7 @@ from infra.kube.runs.moved_run import end_in_former_namespace
 from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
-from infra.kube.workload import Workload, failed_condition, is_suspended
+from infra.kube.workload import Workload, failed_condition
 
 WHEN_BUSY = ("replace", "wait", "refuse")
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
@@ -282,8 +282,12 @@ def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json |
 
 
 def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[OtherRun]]:
-    """The other runs that have a right to their GPUs; and those that are suspended, and whose pods
-    still save, as after an `up` that was cut off while it waited for them."""
+    """The other runs that have a right to their GPUs; and those that have none any more, and whose
+    pods still save.
+
+    That is so after an `up` that was cut off while it waited for them, and after somebody has
+    deleted the workload: `kubectl delete` does not wait for its pods.
+    """
     found, leaving = list[OtherRun](), list[OtherRun]()
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
         if label(item, names.OWNER_LABEL) == job.owner:
@@ -295,14 +299,13 @@ def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[Ot
         if run := other_run(record, workload, api.now()):
             found.append(run)
             continue
-        suspended = workload is not None and is_suspended(workload, record.suspend)
-        if suspended and live_pods_of(api, job.namespace, record.owner):
+        if live_pods_of(api, job.namespace, record.owner):
             leaving.append(OtherRun(record, coming_up=False))
     return found, leaving
 
 
 def _in_the_way(leaving: list[OtherRun], staying: list[OtherRun], plan: Plan) -> list[OtherRun]:
-    """The suspended runs whose pods have to be gone before this run fits beside those that stay."""
+    """The leaving runs whose pods have to be gone before this run fits beside those that stay."""
     left = plan.gpus_total - sum(run.record.gpus for run in staying)
     return runs_to_replace(leaving, plan.gpus, left)
 

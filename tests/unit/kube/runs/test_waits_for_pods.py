@@ -13,6 +13,7 @@ import pytest
 from infra.kube import waiting
 from infra.kube.errors import TaskError
 from infra.kube.names import OWNER_LABEL, REVISION_LABEL
+from infra.kube.objects import Json
 from infra.kube.record import Record
 from tests.unit.kube.runs.gone_run import GONE, OTHER, OTHER_JOB, Server, hand_over_of
 from tests.unit.stacks import deploy
@@ -28,13 +29,14 @@ class Saving(Server):
         record: of our run.
         owner: of the pods.
         seconds: so long they save.
-        other: the record of another run, which is suspended.
+        other: the record of another run, whose workload is suspended or was deleted.
     """
 
     def __init__(
         self, record: Record, owner: str, seconds: float, other: Record | None = None
     ) -> None:
         super().__init__(record, "", other=other)
+        self.job_of_other: Json | None = {"spec": {"suspend": True}}
         self.saving, self.until = owner, seconds
         if owner == GONE.owner:
             labels = {OWNER_LABEL: owner, REVISION_LABEL: GONE.revision}
@@ -50,7 +52,7 @@ class Saving(Server):
             return {"items": [pod] if is_there else []}
         if path.endswith(OTHER_JOB):
             job = super().answer(method, path, query, body)
-            return {**job, "spec": {"suspend": True}}
+            return None if self.job_of_other is None else {**job, **self.job_of_other}
         return super().answer(method, path, query, body)
 
 
@@ -88,6 +90,21 @@ def test_suspended_pods_may_not_last_forever(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(TaskError, match=r"waited 160 s for the pods of Job train-other .*p Runn"):
         came_up_after(server, monkeypatch)
     assert server.now().revision == GONE.revision
+
+
+COMPLETE = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+
+
+@pytest.mark.parametrize("left", [None, COMPLETE], ids=["deleted", "over"])
+def test_pods_outlive_the_workload_of_another(
+    left: Json | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kubectl delete job` returns at once, and the pods of that run still save: the next run was
+    started beside them."""
+    server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4, over=("Complete",)))
+    server.job_of_other = left
+    assert came_up_after(server, monkeypatch) >= 200
+    assert server.changes_of_other == []
 
 
 @pytest.mark.parametrize(("gpus", "gpus_total"), [(4, 8), (0, 8)])
