@@ -155,7 +155,8 @@ def _state(seen: Seen, now: datetime) -> tuple[str, str, datetime | None]:
         return "finished", finished, None
     if seen.queued:
         return "queued", seen.queued.words, seen.queued.since
-    return _running(seen, pods, progresses, now)
+    state, detail, since = _running(seen, pods, progresses, now)
+    return state, _joined(detail, seen.no_pods), since
 
 
 def _no_kind(workload: Workload) -> str:
@@ -176,7 +177,7 @@ def _running(
         return "failing", words or problem, None
     pending = [pod for pod in pods if not has_begun(pod)]
     if not pods or (pending and not _goes_on_without(pending, progress)):
-        return "waiting", _joined(describe_pods(pending), seen.no_pods), _earliest(pending)
+        return "waiting", describe_pods(pending), _earliest(pending)
     trouble = next((p.trouble for p in progresses if _is_in_trouble(p, progress)), "")
     if trouble:
         return "recovering", trouble, None

@@ -6,7 +6,7 @@ from functools import partial
 
 from cli.logs.pod_logs import has_begun
 from cli.status.clocks import ahead_by_age, ahead_when_told, by_api_clock, doubted_age
-from cli.status.current_pods import current_pods
+from cli.status.current_pods import current_pods, pods_wanted
 from cli.status.judge import (
     PlatformStatus,
     RunStatus,
@@ -33,7 +33,7 @@ from infra.kube.queues.queue_place import InQueue
 from infra.kube.queues.unqueued_look import held_without_queue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
 from infra.kube.runs.controller_words import words_of_controller
-from infra.kube.workload import is_suspended
+from infra.kube.workload import is_suspended, true_condition
 from infra.names import QUEUE_LABEL
 
 NO_SUCH_KIND = 404  # with it, the API server answers a question about a kind that it has no more
@@ -188,7 +188,10 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     held = item is not None and is_suspended(item, record.suspend)
     queued = _queued(api, record, item) if item and held else None
     out = _out_of_queue(api, record, item) if item and held and queued is None else ""
-    said = words_of_controller(api, record.namespace, item, pods) if item and not held else ""
+    is_over = item is not None and bool(true_condition(item, list(record.over)))
+    said = ""
+    if item and not held and not is_over:
+        said = words_of_controller(api, record.namespace, item, pods, pods_wanted(pods))
     places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
     return Seen(
         record, item, pods, progress, unseen, queued, said, places, no_kind, out_of_queue=out

@@ -8,7 +8,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
-from infra.kube.objects import Json, part
+from infra.kube.objects import Json
 from infra.kube.paths import PODS
 from infra.kube.pods.last_lines import last_lines
 from infra.kube.pods.report import PodReport, describe_pods, report_pod
@@ -25,7 +25,6 @@ from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.runs.failed_starts import FailedStarts
 from infra.kube.runs.gone import AGAIN, forget_end, gone_words, how_ended
-from infra.kube.runs.making_place import ENDED
 from infra.kube.runs.volume_line import volume_line
 from infra.kube.say import say
 from infra.kube.waiting import SETTLED_SECONDS, STUCK_SECONDS, Patience, wait_for
@@ -209,8 +208,7 @@ class _Wait:
         if self._stuck.is_over(verdict.stuck):
             raise TaskError(verdict.stuck)
         namespace = self.job.namespace
-        living = [pod for pod in pods if part(pod, "status").get("phase") not in ENDED]
-        waits_for = words_of_controller(self.api, namespace, item, living, self.wanted)
+        waits_for = words_of_controller(self.api, namespace, item, pods, self.wanted)
         failing = self._failed_starts.words(pods)
         # The state last, because a long line is cut, and the others are what the user can mend.
         return "; ".join(text for text in (failing, waits_for, verdict.state) if text)

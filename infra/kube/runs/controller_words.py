@@ -13,6 +13,7 @@ from infra.kube.errors import ApiError
 from infra.kube.objects import Json, part, parts
 from infra.kube.paths import JOBS, NAMESPACES
 from infra.kube.queues.volcano import words_of_gang
+from infra.kube.runs.making_place import ENDED
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
@@ -30,9 +31,11 @@ def words_of_controller(
     namespace: str,
     item: Json,
     pods: Sequence[Json],
-    wanted: int = 1,
+    wanted: int,
 ) -> str:
     """What is said of pods that are not there; empty where nothing is said, or all are there.
+
+    The events of the Jobs count too that a controller has made for the run.
 
     Args:
         api: the cluster.
@@ -43,13 +46,12 @@ def words_of_controller(
     """
     if gang := words_of_gang(api, namespace, item):
         return gang
-    if len(pods) >= wanted:
+    if sum(part(pod, "status").get("phase") not in ENDED for pod in pods) >= wanted:
         return ""
     path = f"{NAMESPACES}/{namespace}/events"
     found = list[Json]()
-    uids = [str(item["metadata"]["uid"]), *_uids_of_jobs(api, namespace, item)]
     try:
-        for uid in uids:
+        for uid in (str(item["metadata"]["uid"]), *_uids_of_jobs(api, namespace, item)):
             selector = f"involvedObject.uid={uid},type=Warning"
             found += parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
     except ApiError:  # these credentials may not read events

@@ -158,6 +158,11 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "waiting",
         "no pod yet; in queue default of Volcano: no room",
     ),
+    "a quota has room for one of its pods": (
+        Seen(RECORD, job(), [pod()], {"a": Progress(waits_for="node 1")}, no_pods="over quota"),
+        "starting",
+        "node 1; over quota",
+    ),
     "Volcano was told to stop it": (
         Seen(replace(STOPPED, **BY_COMMAND), of_volcano("Aborting"), [pod()], {"a": STEPPED}),
         "stopped",

@@ -81,7 +81,7 @@ def test_some_pods_that_are_not_there_are_told_too() -> None:
     api = api_of(Quota("u1"))
     assert words_of_controller(api, "team", JOB, [POD], 2) == NO_POD
     assert words_of_controller(api, "team", JOB, [POD, POD], 2) == ""
-    assert words_of_controller(api, "team", JOB, [POD]) == ""
+    assert words_of_controller(api, "team", JOB, [POD], 1) == ""
 
 
 @pytest.mark.parametrize(
@@ -95,11 +95,11 @@ def test_some_pods_that_are_not_there_are_told_too() -> None:
 def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> None:
     """The controller of Jobs writes the event for that Job, and `up` said `no pod yet`."""
     server = Quota("u3", owner)
-    assert words_of_controller(api_of(server), "team", item, []) == NO_POD
+    assert words_of_controller(api_of(server), "team", item, [], 1) == NO_POD
     server.may_list_jobs = False
-    assert words_of_controller(api_of(server), "team", item, []) == ""
+    assert words_of_controller(api_of(server), "team", item, [], 1) == ""
 
 
 def test_job_of_another_run_tells_nothing() -> None:
     server = Quota("u3", {"kind": "JobSet", "name": "train-b", "uid": "u4"})
-    assert words_of_controller(api_of(server), "team", JOB_SET, []) == ""
+    assert words_of_controller(api_of(server), "team", JOB_SET, [], 1) == ""
