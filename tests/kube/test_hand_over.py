@@ -258,7 +258,7 @@ def test_run_whose_up_is_under_way_is_waited_for(lab: Lab) -> None:
     first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
     assert first.hand_over()[0] == 0  # it has its place and no workload yet
     task = lab.start("hand-over", "create", second.job())
-    task.wait_for_words("whose `pulumi up` is under way")
+    task.wait_for_words("which is not there: either its `pulumi up` is just about to make it")
     first.make()
     status, output = task.end()
     assert status == 0, output

@@ -8,6 +8,7 @@ from infra.kube.record import Record
 from infra.kube.workload import is_active
 
 COMING_UP_SECONDS = 120  # a record without a workload is an `up` under way for so long
+NOT_THERE = "either its `pulumi up` is just about to make it, or somebody has deleted it"
 
 
 @dataclass(frozen=True)
@@ -19,9 +20,11 @@ class OtherRun:
     """Its `up` has taken its place and has not made its workload yet."""
 
     def __str__(self) -> str:
-        what = "whose `pulumi up` is under way" if self.coming_up else "which trains"
-        gpus = f" on {self.record.gpus} GPUs" if self.record.gpus else ""
-        return f"{self.record.workload} of stack {self.record.stack}, {what}{gpus}"
+        run, gpus = f"{self.record.workload} of stack {self.record.stack}", self.record.gpus
+        if self.coming_up:
+            held = f" with {gpus} GPUs" if gpus else ""
+            return f"{run}{held}, which is not there: {NOT_THERE}"
+        return f"{run}, which trains" + (f" on {gpus} GPUs" if gpus else "")
 
 
 def other_run(record: Record, item: Json | None, now: datetime) -> OtherRun | None:

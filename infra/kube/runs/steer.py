@@ -14,7 +14,7 @@ from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs import hand_over
-from infra.kube.runs.busy import other_run
+from infra.kube.runs.busy import NOT_THERE, other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
 from infra.kube.runs.lock import held, holder_text
 from infra.kube.runs.making_place import live_pods_of, lock_limit_seconds, suspend_run
@@ -54,10 +54,7 @@ def find_workload(api: Api, record: Record) -> Json:
     if item is None:
         found = replace(record, how_ended=how_ended_or_empty(api, record))
         if not found.how_ended and other_run(record, None, api.now()):
-            raise TaskError(
-                f"{workload} is not there: either its `pulumi up` is just about to make it, or "
-                "somebody has deleted it. Type this again in a moment"
-            )
+            raise TaskError(f"{workload} is not there: {NOT_THERE}. Type this again in a moment")
         raise TaskError(gone_words(found))
     return item
 

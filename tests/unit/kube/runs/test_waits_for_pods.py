@@ -5,6 +5,7 @@ The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from infra.kube.errors import TaskError
 from infra.kube.names import OWNER_LABEL, REVISION_LABEL
 from infra.kube.objects import Json
 from infra.kube.record import Record
+from infra.kube.runs.busy import other_run
+from tests.cli.records import NOW
 from tests.unit.kube.runs.gone_run import GONE, OTHER, OTHER_JOB, Server, hand_over_of
 from tests.unit.stacks import deploy
 
@@ -105,6 +108,16 @@ def test_pods_outlive_the_workload_of_another(
     server.job_of_other = left
     assert came_up_after(server, monkeypatch) >= 200
     assert server.changes_of_other == []
+
+
+def test_young_run_may_be_deleted_too() -> None:
+    """Whoever had deleted a workload soon after it was made was told that its `up` is under way."""
+    run = other_run(replace(OTHER, gpus=4, since=NOW), None, NOW + timedelta(seconds=60))
+    assert run is not None
+    assert str(run).endswith(
+        "other with 4 GPUs, which is not there: either its `pulumi up` is just about to make it, "
+        "or somebody has deleted it"
+    )
 
 
 @pytest.mark.parametrize(("gpus", "gpus_total"), [(4, 8), (0, 8)])
