@@ -75,6 +75,7 @@ FILES = {
         "e2e/test_destroy_of_lost_machine.py",
         "e2e/test_failed_runs.py",
         "e2e/test_gone_workloads.py",
+        "e2e/test_hand_over_in_depth.py",
         "e2e/test_kubeflow_library.py",
         "e2e/test_lost_node_of_each_kind.py",
         "e2e/test_lost_volume.py",

@@ -1,0 +1,51 @@
+"""Which runs have pods, asked again and again, also while the API server comes and goes."""
+
+import threading
+from collections import Counter
+from typing import Self
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.objects import label, part
+from infra.kube.paths import PODS
+from infra.kube.runs.making_place import ENDED
+from infra.labels import WORKLOAD_LABEL
+from tests.e2e.lab import NAMESPACE, Lab
+
+PAUSE_SECONDS = 0.2
+
+
+class Gangs:
+    """Notes each set of runs whose pods were there at once and had not ended."""
+
+    def __init__(self, lab: Lab) -> None:
+        access = Access(kubeconfig_path=str(lab.cluster.kubeconfig))
+        self._api = Api(access, patience_seconds=0)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.seen = list[dict[str, int]]()
+        """The number of living pods of each workload, whenever it was another than before."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def most_at_once(self) -> int:
+        """How many runs had pods at one moment."""
+        return max(len(each) for each in self.seen)
+
+    def _run(self) -> None:
+        while not self._over.wait(PAUSE_SECONDS):
+            try:
+                pods = self._api.list(PODS.format(NAMESPACE), WORKLOAD_LABEL)
+            except (ApiError, UnreachableError):
+                continue
+            living = [pod for pod in pods if part(pod, "status").get("phase") not in ENDED]
+            now = dict(Counter(label(pod, WORKLOAD_LABEL) for pod in living))
+            if not self.seen or self.seen[-1] != now:
+                self.seen.append(now)
