@@ -74,6 +74,7 @@ FILES = {
         "e2e/test_controllers_in_depth.py",
         "e2e/test_destroy_of_lost_machine.py",
         "e2e/test_failed_runs.py",
+        "e2e/test_full_quota.py",
         "e2e/test_gone_workloads.py",
         "e2e/test_hand_over_in_depth.py",
         "e2e/test_kubeflow_library.py",
