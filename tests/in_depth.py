@@ -77,6 +77,7 @@ FILES = {
         "e2e/test_full_quota.py",
         "e2e/test_gone_workloads.py",
         "e2e/test_hand_over_in_depth.py",
+        "e2e/test_held_in_queue.py",
         "e2e/test_kubeflow_library.py",
         "e2e/test_lost_node_of_each_kind.py",
         "e2e/test_lost_volume.py",
