@@ -147,6 +147,23 @@ def test_run_moves_to_another_namespace(served: Lab, stack: Stack, topology: str
         stack.preview("--expect-no-changes")
 
 
+@pytest.mark.timeout(3600)  # ten times `up`, and a preview before and after each
+def test_living_run_takes_each_topology(served: Lab, stack: Stack) -> None:
+    """Each pair of neighbours in a ring, one after the other, with nothing of the former left."""
+    ring = [*reversed(OF_CONTROLLERS), "indexed-job", "multi-pod", "single-pod"]
+    run_name = "e2e-ring"
+    start(served, stack, ring[0], run_name)
+    for topology in [*ring[1:], ring[0]]:
+        before = parts_of_runs(served)
+        stack.set_all({"topology": topology, **shape_of(topology)})
+        stack.preview()
+        stack.up()
+        assert uid(served, topology)
+        nothing_is_left(served, before)
+        goes_on(served, run_name)
+        stack.preview("--expect-no-changes")
+
+
 def test_preview_has_room_for_the_longest_instance(served: Lab, stack: Stack) -> None:
     """It tries a new JobSet out under a longer name."""
     start(
