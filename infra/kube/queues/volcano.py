@@ -9,7 +9,7 @@ abort, so a command is given again until the Job's phase shows that it was carri
 from collections.abc import Sequence
 
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import Findings, listed, object_at
+from infra.kube.api_server.findings import Findings, listed, object_at, objects_at
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.paths import NAMESPACES
@@ -144,6 +144,7 @@ def volcano_queue_findings(api: Api, queue: str) -> Findings:
     """What keeps a run from being put into a queue of Volcano.
 
     Volcano's webhook refuses such a Job, and without the webhook its controller never takes it up.
+    That holds also for a queue that is the parent of others.
 
     Raises:
         ApiError, UnreachableError: the cluster refuses to answer, or does not.
@@ -165,6 +166,12 @@ def volcano_queue_findings(api: Api, queue: str) -> Findings:
             f"{start} now: it is {state}, so it accepts no run. "
             "Ask the administrator of the cluster to open it"
         )
-    if queue == "root":
-        found.problems.append(f"{start}: it only groups other queues. Set one of these")
+    below = [
+        name_of(each)
+        for each in objects_at(api, QUEUES) or []
+        if part(each, "spec").get("parent") == queue
+    ]
+    if below or queue == "root":
+        which = ", ".join(sorted(below)) or "these"
+        found.problems.append(f"{start}: it only groups other queues. Set one of {which}")
     return found

@@ -250,6 +250,32 @@ def test_queue_is_refused_where_no_run_could_stand_in_it() -> None:
     assert (found.problems, len(found.notes)) == ([], 1)
 
 
+def test_queue_above_other_queues_is_refused() -> None:
+    """Volcano's webhook refuses the Job, which was seen only after another run had made place."""
+    cluster = Cluster()
+
+    def add(name: str, parent: str) -> None:
+        cluster.objects[f"{QUEUES}/{name}"] = {
+            "metadata": {"name": name},
+            "spec": {"parent": parent},
+            "status": {"state": "Open"},
+        }
+
+    add("team", "root")
+    assert volcano_queue_findings(api(cluster), "team").problems == []
+    add("vision", "team")
+    add("text", "team")
+    assert volcano_queue_findings(api(cluster), "team").problems == [
+        "topologyOptions.queue: 'team' cannot be used: it only groups other queues. "
+        "Set one of text, vision"
+    ]
+    assert volcano_queue_findings(api(cluster), "vision").problems == []
+    cluster.objects[f"{QUEUES}/root"] = {"metadata": {"name": "root"}}
+    assert volcano_queue_findings(api(cluster), "root").problems == [
+        "topologyOptions.queue: 'root' cannot be used: it only groups other queues. Set one of team"
+    ]
+
+
 def test_kubectl_is_told_which_kind_of_job_it_is() -> None:
     assert Workload(API_VERSION, "Job", "x").typed == "job.batch.volcano.sh"
     assert Workload("batch/v1", "Job", "x").typed == "job"
