@@ -16,6 +16,12 @@ EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alon
 EXCEEDS_WORDS = "> maximum capacity"
 UNCOVERED_WORDS = "unavailable in ClusterQueue"  # a resource for which it has no quota at all
 TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
+# What newer versions of Kueue may say of a run that asks for the same as another one.
+BYPASSED_WORDS = "Bypassed scheduling evaluation"
+NOTHING_SAID = (
+    "Kueue has said nothing of it yet: it has not looked at it, or there is no room for an earlier "
+    "run that asks for the same"
+)
 NOT_TAKEN_UP = (
     "Kueue has not taken it up yet. If this lasts for more than some seconds, Kueue does not run, "
     "or is set up to leave this namespace out (managedJobsNamespaceSelector), and the run never "
@@ -28,6 +34,18 @@ _COVER = (
 DEACTIVATED = "Deactivated"  # Kueue's reason where somebody has set a Workload inactive
 BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # where Kueue has done that; the cause follows
 MOST_HOLDERS = 3
+OF_SHAPE = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "runtimeClassName",
+    "priority",
+    "topologySpreadConstraints",
+    "overhead",
+    "resourceClaims",
+    "resources",
+)
+"""The fields of a pod's spec by which Kueue tells one run from another, beside the containers."""
 INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
 
 
@@ -77,7 +95,13 @@ def in_queue(
     place = _place(own, team, queues, workloads)
     reserved = condition(own, "QuotaReserved")
     since = str(reserved.get("lastTransitionTime") or own["metadata"]["creationTimestamp"])
-    reason = "; ".join(text for text in (_eviction(own), _reason(own)) if text)
+    like = _like(own, team, queues, workloads) if _is_silent(reserved) else None
+    if like:
+        reserved = condition(like, "QuotaReserved")
+        said = f"as for {_owner(like)}, which asks for the same, {_said(reserved)}"
+    else:
+        said = _reason(own)
+    reason = "; ".join(text for text in (_eviction(own), said) if text)
     holders = ""
     if not is_true(own, "QuotaReserved"):
         holders = _holders((team,), workloads)
@@ -88,6 +112,52 @@ def in_queue(
     if UNCOVERED_WORDS in str(reserved.get("message")):
         return InQueue(queue, since_then, words, never=True, remedy=_COVER)
     return InQueue(queue, since_then, words, _never(reserved))
+
+
+def _is_silent(reserved: Json) -> bool:
+    """Whether Kueue has not said what keeps a run from its quota."""
+    if reserved.get("status") == "True":
+        return False
+    return not reserved or BYPASSED_WORDS in str(reserved.get("message"))
+
+
+def _like(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> Json | None:
+    """A Workload that waits for the same as a run of which Kueue says nothing itself.
+
+    Since 0.18, Kueue does not look at a Workload while one of the same shape and priority does not
+    fit into the ClusterQueue, and writes no condition of it (SchedulingEquivalenceHashing).
+    """
+    uid, shape = own["metadata"]["uid"], _shape(own)
+    return next(
+        (
+            each
+            for each in workloads
+            if team
+            and each["metadata"]["uid"] != uid
+            and _waits(each)
+            and not _is_silent(condition(each, "QuotaReserved"))
+            and _cluster_queue_of(each, queues) == team
+            and _shape(each) == shape
+        ),
+        None,
+    )
+
+
+def _shape(workload: Json) -> Json:
+    """What Kueue compares of two Workloads (`computeSchedulingHash` and `SpecShape` there)."""
+    sets = [
+        {
+            **{key: pods.get(key) for key in ("name", "count", "minCount", "topologyRequest")},
+            **{key: part(pods, "template", "spec").get(key) for key in OF_SHAPE},
+            "asked": [
+                (part(container, "resources").get("requests"), container.get("ports"))
+                for key in ("initContainers", "containers")
+                for container in parts(part(pods, "template", "spec"), key)
+            ],
+        }
+        for pods in parts(part(workload, "spec"), "podSets")
+    ]
+    return {"priority": _priority(workload), "podSets": sets}
 
 
 def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
@@ -192,7 +262,7 @@ def _reason(own: Json) -> str:
     ]
     if checks:
         return f"waits for checks: {', '.join(checks)}"
-    return _said(admitted) if admitted else "Kueue has not looked at it yet"
+    return _said(admitted) if admitted else NOTHING_SAID
 
 
 def _said(found: Json) -> str:
@@ -231,7 +301,10 @@ def _holders(teams: Collection[str], workloads: Sequence[Json]) -> str:
 
 
 def _named(workload: Json) -> str:
+    return f"{_owner(workload)} (priority {_priority(workload)})"
+
+
+def _owner(workload: Json) -> str:
     owners = parts(part(workload, "metadata"), "ownerReferences")
     named = f"{owners[0]['kind']} {owners[0]['name']}" if owners else name_of(workload)
-    namespace, priority = workload["metadata"].get("namespace"), _priority(workload)
-    return f"{named} in namespace {namespace} (priority {priority})"
+    return f"{named} in namespace {workload['metadata'].get('namespace')}"

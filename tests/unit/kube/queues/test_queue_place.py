@@ -155,6 +155,79 @@ def test_resource_without_a_quota_never_comes() -> None:
     assert "spec.resourceGroups of the ClusterQueue" in found.remedy
 
 
+def asking(cpu: str, **fields: object) -> Json:
+    """Fields of a Workload whose one pod asks for so much."""
+    container = {"name": "trainer", "resources": {"requests": {"cpu": cpu}}, **fields}
+    template = {"spec": {"containers": [container]}}
+    return {"podSets": [{"name": "main", "count": 1, "template": template}]}
+
+
+@pytest.mark.parametrize(
+    "silence",
+    [
+        [],
+        [condition("PodsReady", "False", "Not all pods are ready or succeeded", "WaitForStart")],
+        # As newer versions may write it, by the feature gate UnadmittedWorkloadsExplicitStatus.
+        [
+            condition(
+                "QuotaReserved",
+                "False",
+                "Bypassed scheduling evaluation because an equivalent workload recently failed",
+                "WaitingForQuota",
+            )
+        ],
+    ],
+)
+def test_run_like_a_waiting_one_waits_for_the_same(silence: list[Json]) -> None:
+    """Since 0.18 Kueue looks at the first of them alone, and says nothing of the others. It was
+    said that it has not looked at the run yet, also for days."""
+    own = workload("c", *silence, created="00:18:00", **asking("100m", image="other"))
+    first = workload("b", WAITS, **asking("100m"))
+    found = in_queue("gpus", own, [queue()], [HOLDER, first, own])
+    assert found
+    assert found.words == (
+        f"in queue gpus (place 2 of 2 in ClusterQueue team): as for Job b in namespace default, "
+        f"which asks for the same, {TAKEN}; held by Job a in namespace default (priority 0)"
+    )
+    assert not found.never
+    lent = in_queue("gpus", own, [queue()], [first, own], lambda team: [f"not {team}"])
+    assert lent
+    borrower = workload("z", RESERVED, ADMITTED)
+    borrower["status"]["admission"] = {"clusterQueue": "not team"}
+    lent = in_queue("gpus", own, [queue()], [borrower, first, own], lambda team: [f"not {team}"])
+    assert lent
+    assert lent.words.endswith("; held by Job z in namespace default (priority 0)")
+
+
+def test_run_like_one_that_never_fits_never_starts() -> None:
+    """`pulumi up` promised that it starts by itself."""
+    own = workload("c", **asking("400m"))
+    first = workload("b", condition("QuotaReserved", "False", TOO_LARGE), **asking("400m"))
+    found = in_queue("gpus", own, [queue()], [first, own])
+    assert found
+    assert found.never
+    assert TOO_LARGE in found.words
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        workload("b", WAITS, **asking("200m")),
+        workload("b", WAITS, priority=5, **asking("100m")),
+        workload("b", WAITS, queueName="elsewhere", **asking("100m")),
+        workload("b", WAITS, active=False, **asking("100m")),
+        workload("b", **asking("100m")),
+    ],
+)
+def test_run_unlike_the_others_waits_without_a_reason(other: Json) -> None:
+    """Those that ask for something else, are elsewhere or out, or of which nothing is said."""
+    own = workload("c", created="00:18:00", **asking("100m"))
+    found = in_queue("gpus", own, [queue()], [HOLDER, other, own])
+    assert found
+    assert ": Kueue has said nothing of it yet: it has not looked at it, or" in found.words
+    assert "as for" not in found.words
+
+
 def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
     evicted = condition("Evicted", "True", PREEMPTED, "Preempted")
     own = workload("b", WAITS, evicted)
