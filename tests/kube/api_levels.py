@@ -1,4 +1,4 @@
-"""Definitions of older versions of controllers, which clusters of users may still have.
+"""Definitions of other versions of controllers than the pinned ones, which users may have.
 
 They come out of the projects' modules, as those of the pinned versions do. Nothing is built.
 """
@@ -43,6 +43,13 @@ def _trainer(version: str) -> Tool:
     return Tool("trainer-definitions", version, ("crds",), (), build)
 
 
+def _volcano(version: str) -> Tool:
+    name = "batch.volcano.sh_jobs.yaml"
+    module_file = ("volcano.sh/volcano", f"config/crd/volcano/bases/{name}")
+    build = GoBuild(f"volcano-{minor(version)}", (), module_files=(module_file,))
+    return Tool("volcano-definitions", version, (name,), (), build)
+
+
 def _kueue(version: str) -> Tool:
     module_file = ("sigs.k8s.io/kueue", "config/components/crd/bases")
     build = GoBuild(f"kueue-{minor(version)}", (), module_files=(module_file,))
@@ -58,6 +65,7 @@ LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
     ("trainjob", "2.1.0"): (_trainer("2.1.0"), "crds"),
     ("trainjob", "2.2.1"): (_trainer("2.2.1"), "crds"),
     ("trainjob", TRAINER): (TRAINER_MANIFESTS, "manifests/base/crds"),
+    ("volcano", "1.15.1"): (_volcano("1.15.1"), "."),
 }
 
 # The same for Kueue: 0.14 is the oldest with topologies, and serves v1beta1 alone.
