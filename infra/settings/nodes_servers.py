@@ -13,9 +13,13 @@ from infra.settings.reader import Reader
 
 Role: TypeAlias = Literal["agent", "server"]
 ROLES = ("agent", "server")
-# An older k3s would begin with empty data where the one server of before is to get etcd:
-# https://docs.k3s.io/datastore/ha-embedded
-FIRST_MIGRATING = (1, 22, 2)
+# First k3s of a minor whose servers have the condition EtcdIsVoter, which k3s-member.sh and
+# k3s-install.sh wait for: https://github.com/k3s-io/k3s/pull/8724 and its backports.
+FIRST_WITH_VOTERS: dict[tuple[int, ...], tuple[int, ...]] = {
+    (1, 26): (1, 26, 11),
+    (1, 27): (1, 27, 8),
+    (1, 28): (1, 28, 4),
+}
 
 
 def read_role(reader: Reader, where: str, given: Mapping[str, Any]) -> Role:
@@ -51,12 +55,19 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
         )
         reader.problem(key, f"{len(gone)} with role: server", reason, hint)
     version = tuple(int(part) for part in re.findall(r"\d+", cluster.k3s.version)[:3])
-    if version < FIRST_MIGRATING:
-        first = ".".join(map(str, FIRST_MIGRATING))
+    if not _tells_voters(version):
+        *older, newest = ("v" + ".".join(map(str, each)) for each in FIRST_WITH_VOTERS.values())
         reader.problem(
             "k3sVersion",
             cluster.k3s.version,
-            f"several servers need k3s v{first} or newer: an older one loses the cluster's "
-            "objects when it gets etcd",
+            f"several servers need k3s {', '.join(older)}, {newest} or a newer minor: an older one "
+            "does not say which servers vote in etcd, and pulumi up would wait for that in vain",
             "Set a newer release",
         )
+
+
+def _tells_voters(k3s: tuple[int, ...]) -> bool:
+    """Whether this k3s says of each server whether it votes in etcd."""
+    minor = k3s[:2]
+    first = FIRST_WITH_VOTERS.get(minor)
+    return k3s >= first if first else minor > max(FIRST_WITH_VOTERS)
