@@ -39,6 +39,8 @@ IP = """#!/bin/sh
 esac
 case $* in
   "-6 "*) ;;
+  "link show dev eth1") ;;
+  "-o address show dev eth1 up scope global") cat ROOT/eth1 ;;
   "-4 route show default") echo "default via 10.1.2.1 dev eth0 proto dhcp" ;;
   "-4 -o address show dev eth0 scope global") echo "2: eth0 inet 10.1.2.4/24 scope global" ;;
   *) echo "ip: $*" >&2; exit 1 ;;
@@ -196,6 +198,11 @@ exec {real} "$@"
     def has_ipv6_alone(self) -> None:
         """From now on it has no address of IPv4."""
         (self.root / "ipv6-alone").touch()
+
+    def has_interface(self, *addresses: str) -> None:
+        """From now on it has the network interface eth1 with these addresses."""
+        lines = [f"3: eth1 {'inet6' if ':' in a else 'inet'} {a} scope global\n" for a in addresses]
+        (self.root / "eth1").write_text("".join(lines))
 
     @property
     def runs(self) -> bool:

@@ -107,6 +107,13 @@ named_interface() {
 place in nodes)"
   [ -n "$(ip -o address show dev "$NODE_INTERFACE" up scope global)" ] ||
     fail "the network interface $NODE_INTERFACE of this host is off, or has no address"
+  several=$(ip -o address show dev "$NODE_INTERFACE" up scope global |
+    awk '$3 == "inet" { split($4, a, "/"); print a[1] }' | paste -sd ' ')
+  case $several in
+    *' '*) fail "the network interface $NODE_INTERFACE of this host has several IPv4 addresses \
+($several), and k3s does not start on one that has more than one. Leave one of them there, or name another \
+interface (nodeInterface, or interface at its place in nodes)" ;;
+  esac
   [ -n "${INTERFACE_ADDRESS:-}" ] || return 0
   there=$(ip -o address show dev "$NODE_INTERFACE" up scope global |
     awk '{ split($4, a, "/"); print a[1] }')
