@@ -113,6 +113,6 @@ def shared_image(lan: Lan, scratch: Path) -> Iterator[SharedImage]:
         yield made
     finally:
         for host in made.hosts.values():
-            host.shell("rm -f /lab/sent /lab/embedded-registry")
+            host.shell("rm -f /lab/sent")
         for program in PROGRAMS:
             (lan.lab.api.folder / program).unlink()

@@ -14,6 +14,7 @@ import secrets
 import ssl
 import sys
 import time
+from collections.abc import Set
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,14 +34,25 @@ DATA = Path("/var/lib/rancher/k3s/agent")
 DATA_OF_TESTS = Path("/lab/cluster")
 RETRY_SECONDS = 0.5
 RENEW_SECONDS = 2
+# Of the keys that k3s knows, those that the project writes. With another one an agent ends, and a
+# server only says in its log that it leaves it out, which would be our mistake all the same.
+FOR_ALL = {"server", "token-file", "node-name", "node-label", "node-taint", "flannel-iface"}
+FOR_SERVERS = {"write-kubeconfig-mode", "cluster-cidr", "service-cidr", "disable", "tls-san"}
+FOR_SERVERS |= {"agent-token-file", "embedded-registry", "cluster-init"}
 
 
 class RefusedError(Exception):
     """The server does not take this machine, or is not the one of the token."""
 
 
-def configuration() -> dict[str, Any]:
-    """Of config.yaml and config.yaml.d, as far as the project writes YAML: JSON values, lists."""
+def configuration(known: Set[str] = FOR_ALL | FOR_SERVERS) -> dict[str, Any]:
+    """Of config.yaml and config.yaml.d, as far as the project writes YAML: JSON values, lists.
+
+    A list in a later file takes the place of one in an earlier file, as with k3s.
+
+    Args:
+        known: the keys that there may be.
+    """
     found: dict[str, Any] = {}
     for file in (CONFIG / "config.yaml", *sorted((CONFIG / "config.yaml.d").glob("*.yaml"))):
         key = ""
@@ -50,6 +62,8 @@ def configuration() -> dict[str, Any]:
                 continue
             key, _, value = line.partition(":")
             found[key] = parsed(value.strip())
+    if unknown := sorted(set(found) - known):
+        sys.exit(f'level=fatal msg="flag provided but not defined: -{unknown[0]}"')
     return found
 
 
@@ -116,9 +130,8 @@ def login(user: str, token: str) -> dict[str, str]:
     return {"Authorization": f"Basic {text}"}
 
 
-def join(config: dict[str, Any]) -> ssl.SSLContext:
-    """TLS settings with the certificate that the server has given."""
-    token = Path(config["token-file"]).read_text().strip()
+def join(config: dict[str, Any], token: str) -> ssl.SSLContext:
+    """TLS settings with the certificate that the server has given for the agents' token."""
     tls = trust(config["server"], token)
     headers = {
         **login("node", token),
@@ -134,15 +147,14 @@ def join(config: dict[str, Any]) -> ssl.SSLContext:
     return tls
 
 
-def shares_images(config: dict[str, Any]) -> bool:
-    """Whether the servers have the embedded registry on, which an agent asks them for."""
-    token = Path(config["token-file"]).read_text().strip()
+def of_cluster(config: dict[str, Any], token: str) -> dict[str, Any]:
+    """The settings of the servers, which every machine asks them for, with the agents' token."""
     trusting = trust(config["server"], token)
     return json.loads(get(config["server"], trusting, "/v1-k3s/config", login("node", token)))
 
 
 def main(version: str) -> None:
-    config = configuration()
+    config = configuration(FOR_ALL)
     there = urlsplit(config["server"])
     assert there.hostname
     node = node_of(config, "", version)
@@ -150,8 +162,10 @@ def main(version: str) -> None:
     while True:
         try:
             if tls is None:
-                joined = join(config)
-                start(DATA_OF_TESTS, node.address, embedded=shares_images(config))
+                token = Path(config["token-file"]).read_text().strip()
+                joined = join(config, token)
+                shares = bool(of_cluster(config, token)["embedded-registry"])
+                start(DATA_OF_TESTS, node.address, embedded=shares)
                 tls = joined
             api = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
             if not is_up:

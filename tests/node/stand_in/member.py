@@ -58,24 +58,23 @@ def bootstrap(config: dict[str, Any], tls: Path) -> None:
     if config.get("cluster-init"):
         raise agent.RefusedError("cluster-init and server cannot both be set")
     token = Path(config["token-file"]).read_text().strip()
-    trusting = agent.trust(config["server"], token)
-    headers = agent.login("server", token)
-
-    def get(path: str) -> Any:
-        return json.loads(agent.get(config["server"], trusting, path, headers))
-
-    if get("/v1-k3s/config") != critical_settings():
+    of_agents = token
+    if secret := config.get("agent-token-file"):
+        of_agents = f"{token.partition('::')[0]}::node:{Path(secret).read_text().strip()}"
+    if agent.of_cluster(config, of_agents) != critical_settings():
         raise agent.RefusedError(
             "failed to validate server configuration: critical configuration value mismatch"
         )
-    pair = get("/v1-k3s/server-bootstrap")
+    trusting = agent.trust(config["server"], token)
+    headers = agent.login("server", token)
+    pair = json.loads(agent.get(config["server"], trusting, "/v1-k3s/server-bootstrap", headers))
     tls.mkdir(parents=True, exist_ok=True)
     for name, text in pair.items():
         (tls / name).touch(mode=0o600)
         (tls / name).write_text(text)
     TOKEN.touch(mode=0o600)
     TOKEN.write_text(f"{token}\n")
-    agent.join(config)
+    agent.join(config, of_agents)
 
 
 def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:

@@ -1,8 +1,9 @@
 """What k3s' leader does about its servers: who of them votes, and who leaves.
 
 It promotes a member that has caught up, writes the condition EtcdIsVoter to the Nodes, and removes
-the member of a Node that is deleted or has the annotation `remove`. As k3s it never gives up: what
-etcd refuses is tried again. Standard library only.
+the member of a Node that is deleted or has the annotation `remove`. Every Node, also that of an
+agent, has its finalizer, and so goes only as long as there is a leader. As k3s it never gives up:
+what etcd refuses is tried again. Standard library only.
 """
 
 from contextlib import suppress
@@ -13,6 +14,7 @@ import member  # pyright: ignore # beside this file on the test host
 from cluster import APPLY, Socket, administrator, ask, renew  # pyright: ignore # this one too
 
 LABELS = ("etcd", "control-plane", "master")
+ETCD_LABEL = "node-role.kubernetes.io/etcd"
 FINALIZER = "wrangler.cattle.io/managed-etcd-controller"
 OF_ETCD = "etcd.k3s.cattle.io"
 REMOVE, REMOVED = f"{OF_ETCD}/remove", f"{OF_ETCD}/removed-node-name"
@@ -41,8 +43,7 @@ def look_after(folder: Path, name: str, address: str) -> None:
         if each.get("isLearner"):
             with suppress(OSError):  # it has not caught up
                 member.etcd("127.0.0.1", "cluster/member/promote", {"ID": each["ID"]})
-    selector = "labelSelector=node-role.kubernetes.io/etcd%3Dtrue"
-    for node in api(folder, "GET", f"/api/v1/nodes?{selector}")["items"]:
+    for node in api(folder, "GET", "/api/v1/nodes")["items"]:
         with suppress(OSError):  # one that is in trouble keeps no other one waiting
             look_after_node(folder, node, known)
 
@@ -53,8 +54,7 @@ def mark(folder: Path, name: str, address: str) -> None:
     labels = {f"node-role.kubernetes.io/{role}": "true" for role in LABELS}
     now = api(folder, "GET", f"/api/v1/nodes/{name}")["metadata"]
     if now.get("annotations", {}).get(NODE_NAME) != own[NODE_NAME]:
-        finalizers = sorted({*now.get("finalizers", []), FINALIZER})
-        metadata = {"labels": labels, "annotations": own, "finalizers": finalizers}
+        metadata = {"labels": labels, "annotations": own}
         api(folder, "PATCH", f"/api/v1/nodes/{name}", {"metadata": metadata}, MERGE)
     renew(Socket(folder / "api.sock", administrator(folder)), name)
 
@@ -64,11 +64,18 @@ def look_after_node(folder: Path, node: dict[str, Any], known: list[dict[str, An
     notes = metadata.get("annotations", {})
     path = f"/api/v1/nodes/{metadata['name']}"
     found = [each for each in known if each.get("name") == notes.get(NODE_NAME)]
+    is_server = metadata.get("labels", {}).get(ETCD_LABEL) == "true"
+    finalizers = metadata.get("finalizers", [])
     if metadata.get("deletionTimestamp"):
-        if REMOVED not in notes:
+        if is_server and REMOVED not in notes:
             remove(found)
-        rest = [each for each in metadata["finalizers"] if each != FINALIZER]
+        rest = [each for each in finalizers if each != FINALIZER]
         api(folder, "PATCH", path, {"metadata": {"finalizers": rest}}, MERGE)
+        return
+    if FINALIZER not in finalizers:
+        more = {"finalizers": [*finalizers, FINALIZER]}
+        api(folder, "PATCH", path, {"metadata": more}, MERGE)
+    if not is_server:
         return
     if notes.get(REMOVE) == "true" and REMOVED not in notes:
         remove(found)

@@ -2,9 +2,10 @@
 
 As in k3s: the authority for everyone; for the token a certificate, if the machine knows the
 password with which the first machine of its name came. The server keeps it, hashed, in the Secret
-`<name>.node-password.k3s` of kube-system. To a machine that wants to be a server it gives, for the
-servers' own token alone, the authority with its key, the settings in which servers have to agree,
-and the members of etcd. Standard library only.
+`<name>.node-password.k3s` of kube-system. For the token of agents it tells the settings of the
+cluster, in which servers have to agree. To a machine that wants to be a server it gives, for the
+servers' own token alone, the authority with its key, and the members of etcd.
+Standard library only.
 """
 
 import base64
@@ -17,7 +18,6 @@ from typing import Any
 import member  # pyright: ignore # beside this file there
 from cluster import Socket, administrator, ask  # pyright: ignore # this one too
 
-EMBEDDED = Path("/lab/embedded-registry")
 CONFIG = "/v1-k3s/config"
 TOKEN = Path("/var/lib/rancher/k3s/server/token")
 REJECTED = "Node password rejected, duplicate hostname or contents of '/etc/rancher/node/password'"
@@ -36,21 +36,19 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
     """
     if path == "/cacerts":
         return 200, (tls / "ca.crt").read_text()
-    user = base64.b64decode(headers.get("authorization", "").removeprefix("Basic "))
-    is_agent = user.startswith(b"node:")  # which asks for some of the settings, too
-    if path in OF_SERVERS and not (path == CONFIG and is_agent):
+    if path in OF_SERVERS:
         own = base64.b64encode(f"server:{TOKEN.read_text().strip()}".encode()).decode()
         if headers.get("authorization") != f"Basic {own}":
             return 401, "not authorized: this is not the token of servers"
         return 200, json.dumps(OF_SERVERS[path](tls))
     if path not in ("/v1-k3s/serving-kubelet", CONFIG):
         return 404, "not found"
-    tokens = {TOKEN.with_name(name).read_text().strip() for name in ("token", "agent-token")}
-    logins = {base64.b64encode(f"node:{token}".encode()).decode() for token in tokens}
-    if headers.get("authorization") not in {f"Basic {login}" for login in logins}:
-        return 401, "not authorized: the token is not this server's"
+    token = TOKEN.with_name("agent-token").read_text().strip()
+    of_agents = base64.b64encode(f"node:{token}".encode()).decode()
+    if headers.get("authorization") != f"Basic {of_agents}":
+        return 401, "not authorized: this is not the token of agents"
     if path == CONFIG:
-        return 200, EMBEDDED.read_text()  # k3s tells all of the cluster's settings here
+        return 200, json.dumps(member.critical_settings())
     name, password = headers["k3s-node-name"], headers["k3s-node-password"]
     if not is_known(cluster, name, hashlib.sha256(password.encode()).hexdigest()):
         return 403, REJECTED
@@ -66,7 +64,6 @@ def authority(tls: Path) -> dict[str, str]:
 
 OF_SERVERS: dict[str, Callable[[Path], Any]] = {
     "/v1-k3s/server-bootstrap": authority,
-    CONFIG: lambda _: member.critical_settings(),
     "/db/info": lambda _: member.members(),
 }
 
