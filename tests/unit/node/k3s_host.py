@@ -17,7 +17,7 @@ from infra.node.agent import OF_THE_MACHINE, facts
 from infra.node.shell_program import script_text
 from tests.unit.run_script import run_text
 
-OF_A_MACHINE = re.compile(r"(?<![\w./}-])/(?=(?:etc|usr/local|var|run|root)/)")
+OF_A_MACHINE = re.compile(r"(?<![\w./}-])/(?=(?:etc|usr/local|var|run|root)/|usr/libexec\b)")
 # like systemd, it starts only what has a unit
 SYSTEMCTL = """#!/bin/sh
 for word in "$@"; do unit=$word; done

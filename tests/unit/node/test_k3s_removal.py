@@ -57,6 +57,30 @@ def test_leftovers_of_containers_do_not_matter(host: K3sHost, shm: str) -> None:
     assert (host.root / "server/checkpoint").exists()
 
 
+PLUGINS = "usr/libexec/kubernetes/kubelet-plugins/volume/exec"  # which each kubelet makes
+
+
+def test_plugin_folder_of_the_kubelet_goes(host: K3sHost) -> None:
+    """k3s' uninstaller leaves it, so that a bare machine was not bare again after `destroy`."""
+    (host.root / PLUGINS).mkdir(parents=True)
+    host.run("delete", "gpu2")
+    assert not (host.root / "usr/libexec").exists()
+
+
+def test_plugins_of_somebody_else_stay(host: K3sHost) -> None:
+    (host.root / PLUGINS / "theirs").mkdir(parents=True)
+    host.run("delete", "gpu2")
+    assert (host.root / PLUGINS / "theirs").exists()
+
+
+def test_plugin_folder_of_before_stays(tmp_path: Path) -> None:
+    host = K3sHost(tmp_path)
+    (host.root / PLUGINS).mkdir(parents=True)
+    host.run("create", "gpu2")
+    host.run("delete", "gpu2")
+    assert (host.root / PLUGINS).exists()
+
+
 @pytest.mark.parametrize(
     "file",
     [

@@ -4,10 +4,12 @@
 readonly FOLDERS='/etc/rancher/k3s /etc/rancher/node /etc/rancher /var/lib/rancher/k3s
 /var/lib/rancher /var/lib/kubelet /var/lib/cni /run/k3s /run/flannel /var/log/pods
 /var/log/containers /root/.kube'
-# What the GPU Operator's toolkit leaves, as it is ended with k3s: its own files, then folders,
-# which are removed if they are empty.
+# What the GPU Operator's toolkit leaves, as it is ended with k3s.
 readonly TOOLKIT='/usr/local/nvidia/toolkit /etc/containerd/conf.d/99-nvidia.toml'
-readonly TOOLKIT_FOLDERS='/usr/local/nvidia /etc/containerd/conf.d /etc/containerd'
+# Folders that the toolkit and the kubelet leave, the inner ones first. They go if they are empty.
+readonly IF_EMPTY='/usr/local/nvidia /etc/containerd/conf.d /etc/containerd
+/usr/libexec/kubernetes/kubelet-plugins/volume/exec /usr/libexec/kubernetes/kubelet-plugins/volume
+/usr/libexec/kubernetes/kubelet-plugins /usr/libexec/kubernetes /usr/libexec'
 readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
 # From here on the host's k3s is ours. What was there before is noted, so that it outlives k3s.
@@ -18,7 +20,7 @@ record_ownership() {
     if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
 }before $path"; fi
   done
-  for path in $TOOLKIT $TOOLKIT_FOLDERS; do
+  for path in $TOOLKIT $IF_EMPTY; do
     [ -e "$path" ] || before="$before${before:+
 }absent $path"
   done

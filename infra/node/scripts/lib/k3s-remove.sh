@@ -80,7 +80,7 @@ remove_folders() {
   for path in $TOOLKIT; do
     if echo "$absent" | grep -qxF "$path"; then remove_folder "$path"; fi
   done
-  for path in $TOOLKIT_FOLDERS; do
+  for path in $IF_EMPTY; do
     if echo "$absent" | grep -qxF "$path"; then rmdir "$path" 2>/dev/null || true; fi
   done
   rm -f "$OWNERSHIP_FILE" "$OWNERSHIP_FILE.new" "$LOCK"
