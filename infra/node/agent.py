@@ -169,6 +169,8 @@ def join(job: Job) -> None:
     found = facts(job.on_machine("look", "look"))
     given = facts(job.on_server("join", NEW_MACHINE=found["new_machine"]))
     variables = {"K3S_TOKEN": given["token"], "GPU_PODS": given["gpu_pods"]}
+    if given.get("has_node") == "no":  # a job of an older version does not ask for it
+        variables["NODE_MISSING"] = "1"
     if job.role == "server":
         variables["AGENT_SECRET"] = given["agent_secret"]
     *said, last = job.on_machine("agent", "create", **variables).splitlines()

@@ -214,6 +214,23 @@ def test_machines_get_k3s_while_the_first_one_is_being_installed(lan: Lan) -> No
     assert lab.differences() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("role", ["agent", "server"])
+def test_deleted_node_comes_back_with_its_labels(lan: Lan, role: str) -> None:
+    """The kubelet makes it only as it starts, and `up` saw a k3s that runs."""
+    machines = NAMES if role == "server" else NAMES[:1]
+    two = machines[0]
+    stack = lan.stack(nodes=lan.settings(*machines, role=role, labels={"rack": "a"}))
+    stack.up()
+    lan.lab.kubectl("delete", "node", two)
+    assert two not in lan.members()
+    assert f"node-{two}-k3s" in stack.preview()
+    stack.up()
+    assert lan.members()[two]["metadata"]["labels"]["rack"] == "a"
+    assert set(counts(stack.up())) == {"unchanged"}
+    stack.destroy()
+
+
 @pytest.mark.in_depth
 @pytest.mark.timeout(1800)  # ten installations
 def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan, tmp_path: Path) -> None:

@@ -17,10 +17,25 @@ readonly NODE_PASSWORD=/etc/rancher/node/password
 # A server without its etcd data is a new member, also where the rest is there.
 is_new_machine() { [ ! -s "$NODE_PASSWORD" ] || { [ "$PLACE" = k3s-server ] && [ ! -d "$ETCD_DATA" ]; }; }
 
+# k3s makes it as it joins: with it the kubelet asks for its own Node.
+readonly KUBELET_KUBECONFIG=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
+
+# Somebody may have deleted the Node (kubectl delete node). The kubelet makes it anew only as it starts,
+# and without our labels, by whose manager the Node is known that k3s-member.sh has seen. A cluster that
+# does not answer says nothing of it.
+has_node() {
+  if said=$(KUBECONFIG=$KUBELET_KUBECONFIG "$BINARY" kubectl --request-timeout=3s \
+    get --raw "/api/v1/nodes/$(noted node)" 2>&1 </dev/null); then
+    case $said in *"\"manager\":\"$LABELS_MANAGER\""*) ;; *) return 1 ;; esac
+  else
+    case $said in *NotFound*) return 1 ;; esac
+  fi
+}
+
 yes_no() { if "$@"; then echo yes; else echo no; fi; }
 
 is_healthy() {
-  [ "$(noted files)" = "$(installed_files)" ] && is_active && ! is_new_machine
+  [ "$(noted files)" = "$(installed_files)" ] && is_active && ! is_new_machine && has_node
 }
 
 # By its id and its own address; of a copied disk the id alone is that of another machine. Empty where

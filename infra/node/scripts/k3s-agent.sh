@@ -11,7 +11,8 @@
 # Needs: NODE (its name), K3S_VERSION, SERVER_URL. May be empty:
 # - K3S_TOKEN: the agents' token, which create and update need;
 # - NODE_INTERFACE: whose address is the node's own; else that of the default route;
-# - TAINTS: of the Node, one a line; GPU_PODS: those that now run on the node;
+# - TAINTS: of the Node, one a line; GPU_PODS: those that now run on the node; NODE_MISSING: 1 says that
+#   the cluster has no such Node, which k3s makes only as it starts;
 # - K3S_FORCE, K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_BUNDLE, K3S_IMAGES,
 #   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, AUTHORITIES, OWNER, STACK: as in k3s-install.sh;
 # - HOST: the address by which it is reached; noted, as a machine may have two;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # What the first machine does for a further node, which runs k3s-agent.sh or k3s-further-server.sh:
 # look: says whether k3s is here at all, one `key=value` a line.
-# join: prints the token by which it joins, for a server the agents' secret too, and the pods with GPUs that
-#   run on the node, one `key=value` a line. With NEW_MACHINE=yes it forgets a machine of this name
+# join: prints the token by which it joins, for a server the agents' secret too, the pods with GPUs that
+#   run on the node, and whether there is a Node of this name, one `key=value` a line. With NEW_MACHINE=yes it forgets a machine of this name
 #   first, whose password the new one has not.
 # await: waits until the node is Ready, since STARTED if that is given, and a server a voting member of
 #   etcd; and sets labels and taints.
@@ -74,6 +74,7 @@ join() {
   echo "token=$(cat "$token_file")"
   if is_server; then echo "agent_secret=$(cat "$AGENT_SECRET_FILE")"; fi
   echo "gpu_pods=$pods"
+  if [ -n "$(get_node name)" ]; then echo "has_node=yes"; else echo "has_node=no"; fi
   echo "done=yes"
 }
 
@@ -108,7 +109,7 @@ set_labels() {
     printf 'apiVersion: v1\nkind: Node\nmetadata:\n  name: "%s"\n  labels:\n' "$NODE"
     printf '%s\n' "$AGENT_LABEL=true" "${LABELS:-}" | awk -F = 'NF { print "    \"" $1 "\": \"" $2 "\"" }'
   } >"$MANIFEST"
-  k3s_kubectl apply --server-side --force-conflicts --field-manager=disttrain-nodes \
+  k3s_kubectl apply --server-side --force-conflicts --field-manager="$LABELS_MANAGER" \
     -f "$MANIFEST" >/dev/null
   rm -f "$MANIFEST"
 }

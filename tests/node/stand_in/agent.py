@@ -31,6 +31,15 @@ from containers import start  # pyright: ignore # beside this file on the test h
 CONFIG = Path("/etc/rancher/k3s")
 PASSWORD = Path("/etc/rancher/node/password")
 DATA = Path("/var/lib/rancher/k3s/agent")
+KUBECONFIG = """apiVersion: v1
+kind: Config
+clusters: [{name: local, cluster: {server: SERVER, certificate-authority: DATA/server-ca.crt}}]
+contexts: [{name: Default, context: {cluster: local, user: user}}]
+current-context: Default
+users:
+- name: user
+  user: {client-certificate: DATA/client.crt, client-key: DATA/client.key}
+"""
 DATA_OF_TESTS = Path("/lab/cluster")
 RETRY_SECONDS = 0.5
 RENEW_SECONDS = 2
@@ -143,6 +152,9 @@ def join(config: dict[str, Any], token: str) -> ssl.SSLContext:
     for name, text in pair.items():
         (DATA / name).touch(mode=0o600)
         (DATA / name).write_text(text)
+    (DATA / "server-ca.crt").write_bytes(get(config["server"], tls, "/cacerts", {}))
+    kubeconfig = KUBECONFIG.replace("SERVER", config["server"]).replace("DATA", str(DATA))
+    (DATA / "kubelet.kubeconfig").write_text(kubeconfig)
     tls.load_cert_chain(DATA / "client.crt", DATA / "client.key")
     return tls
 

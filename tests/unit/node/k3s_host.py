@@ -46,6 +46,10 @@ case $* in
   *) echo "ip: $*" >&2; exit 1 ;;
 esac
 """
+K3S = """#!/bin/sh
+[ ! -e ROOT/k3s-says ] || { cat ROOT/k3s-says >&2 && exit 1; }
+[ -e ROOT/bare-node ] || echo '{"metadata":{"managedFields":[{"manager":"disttrain-nodes"}]}}'
+"""
 INSTALLER = """#!/bin/sh
 name=k3s
 [ "$INSTALL_K3S_EXEC" = server ] || name=k3s-agent
@@ -88,7 +92,7 @@ class K3sHost:
         self._write(self._bin / "systemctl", SYSTEMCTL)
         self._write(self._bin / "ip", IP)
         for name in ("k3s", "k3s-arm64"):
-            self._write(self._bundle / "k3s" / name, "#!/bin/sh\n")
+            self._write(self._bundle / "k3s" / name, K3S)
         self._write(self._bundle / "k3s/install.sh", INSTALLER)
 
     def _write(self, path: Path, text: str) -> None:
@@ -198,6 +202,20 @@ exec {real} "$@"
     def has_ipv6_alone(self) -> None:
         """From now on it has no address of IPv4."""
         (self.root / "ipv6-alone").touch()
+
+    def has_joined(self) -> None:
+        """It has what k3s makes on a machine that is in the cluster."""
+        for made in ("etc/rancher/node/password", "var/lib/rancher/k3s/server/db/etcd/name"):
+            (self.root / made).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / made).write_text("made")
+
+    def asks_in_vain(self, answer: str) -> None:
+        """From now on the cluster answers this to `k3s kubectl`, which fails."""
+        (self.root / "k3s-says").write_text(f"{answer}\n")
+
+    def has_bare_node(self) -> None:
+        """From now on its Node is as the kubelet has made it."""
+        (self.root / "bare-node").touch()
 
     def has_interface(self, *addresses: str) -> None:
         """From now on it has the network interface eth1 with these addresses."""

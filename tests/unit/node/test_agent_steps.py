@@ -59,6 +59,15 @@ def test_token_goes_from_the_server_to_the_machine_and_is_not_said(
     assert "hunter2" not in said
 
 
+def test_machine_is_told_that_its_node_is_missing(tmp_path: Path) -> None:
+    """Its k3s runs, and makes the Node only when it is started once more."""
+    notes = tmp_path / "notes"
+    member = SCRIPTS["member"].replace("done=yes", "has_node=no\\ndone=yes")
+    agent = SCRIPTS["agent"].replace("${GPU_PODS:-}", "missing=${NODE_MISSING:-}")
+    join(job(notes, {"member": member, "agent": agent}))
+    assert "agent create hunter2 missing=1" in lines(notes)
+
+
 def test_files_come_without_the_server_and_none_to_a_lost_machine(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     for step in (prepare, unprepare):

@@ -104,5 +104,8 @@ bring_to_version() {
   elif ! is_active; then
     echo "k3s is not up; starting it anew"
     start_k3s
+  elif [ -n "${NODE_MISSING:-}" ]; then
+    echo "the cluster has no node $NODE; starting k3s anew, which makes it"
+    start_k3s
   fi
 }

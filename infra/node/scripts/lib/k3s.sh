@@ -29,6 +29,7 @@ case $PLACE in # what the first machine can do with a k3s of others, and a furth
   *) USE_IT_AS_IT_IS="" ;;
 esac
 readonly AGENT_LABEL=disttrain.dev/agent # of Nodes that `nodes` of the settings has brought
+readonly LABELS_MANAGER=disttrain-nodes  # in the Node's managedFields, of what is ours there
 
 . ./lib/turn.sh
 

@@ -1,0 +1,59 @@
+"""A Node that somebody has deleted (`kubectl delete node`) comes back with the next `pulumi up`.
+
+The kubelet registers its Node only as it starts, so that k3s has to be started once more.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.node.k3s_host import K3sHost
+from tests.unit.node.member_script import K3S, WELL, ask
+
+DELETED = 'Error from server (NotFound): nodes "gpu2" not found'
+
+
+@pytest.fixture(params=["agent", "server"])
+def host(request: pytest.FixtureRequest, tmp_path: Path) -> K3sHost:
+    """A machine that is in the cluster."""
+    made = K3sHost(tmp_path, request.param)
+    made.run("create", "gpu2")
+    made.has_joined()
+    return made
+
+
+def test_machine_without_its_node_is_repaired(host: K3sHost) -> None:
+    """`up` saw a k3s that runs, and changed nothing; no pod came to the machine any more."""
+    assert host.look()["healthy"] == "yes"
+    host.asks_in_vain(DELETED)
+    assert host.look()["healthy"] == "no"
+
+
+def test_node_that_was_made_anew_gets_its_labels(host: K3sHost) -> None:
+    """k3s was started since by somebody else, or the machine was: the labels were lost for good."""
+    host.has_bare_node()
+    assert host.look()["healthy"] == "no"
+
+
+@pytest.mark.parametrize("answer", ["Unable to connect to the server: EOF", "Forbidden"])
+def test_cluster_that_does_not_answer_says_nothing(host: K3sHost, answer: str) -> None:
+    host.asks_in_vain(answer)
+    assert host.look()["healthy"] == "yes"
+
+
+def test_running_k3s_starts_to_make_its_node(host: K3sHost) -> None:
+    assert host.run("update", "gpu2").splitlines()[-1] == "started="
+    said = host.run("update", "gpu2", NODE_MISSING="1").splitlines()
+    assert "the cluster has no node gpu2; starting k3s anew, which makes it" in said
+    assert said[-1].startswith("started=2")
+
+
+@pytest.mark.parametrize("there", ["yes", "no"])
+def test_server_tells_whether_the_node_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
+) -> None:
+    answer = "echo node/two" if there == "yes" else ":"
+    k3s = K3S.replace("echo node/x", answer)
+    monkeypatch.setattr("tests.unit.node.member_script.K3S", k3s)
+    done = ask(tmp_path, "join", WELL)
+    assert f"has_node={there}" in done.stdout.splitlines()
