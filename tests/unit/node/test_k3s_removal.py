@@ -135,3 +135,50 @@ def test_cache_of_kubectl_stays_where_it_was(tmp_path: Path, is_theirs: bool) ->
     host.run("delete", "gpu2")
     assert cache.exists() is is_theirs
     assert cache.parent.exists() is is_theirs
+
+
+IMPORTS = 'imports = ["{root}/etc/containerd/conf.d/*.toml"]\nversion = 2\n'
+DROP_IN = "etc/containerd/conf.d/99-nvidia.toml"
+FEATURES = "etc/kubernetes/node-feature-discovery/features.d"
+
+
+def operator_writes(host: K3sHost) -> None:
+    """What the GPU Operator's toolkit (v1.18 and later) and its node feature discovery make on a
+    machine whose k3s ends before they could take it back."""
+    (host.root / DROP_IN).parent.mkdir(parents=True, exist_ok=True)
+    (host.root / DROP_IN).write_text("version = 2\n")
+    config = host.root / "etc/containerd/config.toml"
+    if not config.exists():
+        config.write_text(IMPORTS.format(root=host.root))
+    (host.root / FEATURES).mkdir(parents=True, exist_ok=True)
+
+
+def test_what_the_operator_wrote_goes_with_k3s(tmp_path: Path) -> None:
+    """containerd's configuration of the toolkit stayed, with an import of a file that was gone, and
+    so did the folder of the node feature discovery."""
+    host = K3sHost(tmp_path)
+    host.run("create", "gpu2")
+    operator_writes(host)
+    host.run("delete", "gpu2")
+    for folder in ("etc/containerd", "etc/kubernetes"):
+        assert not (host.root / folder).exists(), folder
+
+
+@pytest.mark.parametrize("when", ["before", "since"])
+def test_containerds_configuration_of_others_stays(tmp_path: Path, when: str) -> None:
+    """Docker brings a containerd of its own to that place; a toolkit adds its import to it."""
+    host = K3sHost(tmp_path)
+    theirs, label = host.root / "etc/containerd/config.toml", host.root / FEATURES / "label"
+    # The very text of the toolkit is theirs, too, if it was there before.
+    text = IMPORTS.format(root=host.root) + ("" if when == "before" else "[debug]\n")
+    if when == "since":
+        host.run("create", "gpu2")
+    for path in (theirs, label):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    if when == "before":
+        host.run("create", "gpu2")
+    operator_writes(host)
+    host.run("delete", "gpu2")
+    assert theirs.read_text() == label.read_text() == text
+    assert not (host.root / DROP_IN).exists()

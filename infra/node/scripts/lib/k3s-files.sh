@@ -4,12 +4,17 @@
 readonly FOLDERS='/etc/rancher/k3s /etc/rancher/node /etc/rancher /var/lib/rancher/k3s
 /var/lib/rancher /var/lib/kubelet /var/lib/cni /run/k3s /run/flannel /var/log/pods
 /var/log/containers /root/.kube'
-# What the GPU Operator's toolkit leaves, as it is ended with k3s.
+# What the GPU Operator leaves, as it is ended with k3s: its toolkit's own files, and a configuration of
+# containerd, which the toolkit makes where there is none, so that it imports such a file.
 readonly TOOLKIT='/usr/local/nvidia/toolkit /etc/containerd/conf.d/99-nvidia.toml'
-# Folders that the toolkit and the kubelet leave, the inner ones first. They go if they are empty.
-readonly IF_EMPTY='/usr/local/nvidia /etc/containerd/conf.d /etc/containerd
+readonly TOOLKIT_CONFIG=/etc/containerd/config.toml
+# Folders that the toolkit, the node feature discovery and the kubelet leave, the inner ones first. They
+# go if they are empty.
+readonly FEATURES=/etc/kubernetes/node-feature-discovery
+readonly IF_EMPTY="/usr/local/nvidia /etc/containerd/conf.d /etc/containerd
+$FEATURES/features.d $FEATURES/source.d $FEATURES /etc/kubernetes
 /usr/libexec/kubernetes/kubelet-plugins/volume/exec /usr/libexec/kubernetes/kubelet-plugins/volume
-/usr/libexec/kubernetes/kubelet-plugins /usr/libexec/kubernetes /usr/libexec'
+/usr/libexec/kubernetes/kubelet-plugins /usr/libexec/kubernetes /usr/libexec"
 readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
 # From here on the host's k3s is ours. What was there before is noted, so that it outlives k3s.
@@ -20,7 +25,7 @@ record_ownership() {
     if [ -e "$path" ] || [ -L "$path" ]; then before="$before${before:+
 }before $path"; fi
   done
-  for path in $TOOLKIT $IF_EMPTY; do
+  for path in $TOOLKIT $TOOLKIT_CONFIG $IF_EMPTY; do
     [ -e "$path" ] || before="$before${before:+
 }absent $path"
   done

@@ -80,11 +80,20 @@ remove_folders() {
   for path in $TOOLKIT; do
     if echo "$absent" | grep -qxF "$path"; then remove_folder "$path"; fi
   done
+  if echo "$absent" | grep -qxF "$TOOLKIT_CONFIG" && has_only_toolkits_import; then
+    rm -f "$TOOLKIT_CONFIG"
+  fi
   for path in $IF_EMPTY; do
     if echo "$absent" | grep -qxF "$path"; then rmdir "$path" 2>/dev/null || true; fi
   done
   rm -f "$OWNERSHIP_FILE" "$OWNERSHIP_FILE.new" "$LOCK"
   echo "$keep" | grep -qxF "${OWNERSHIP_FILE%/*}" || rmdir "${OWNERSHIP_FILE%/*}" 2>/dev/null || true
+}
+
+# Whether somebody else has written something into it since.
+has_only_toolkits_import() {
+  [ -f "$TOOLKIT_CONFIG" ] && ! grep -qvxE \
+    "version = [0-9]+|imports = \[\"/etc/containerd/conf.d/\*.toml\"\]|" "$TOOLKIT_CONFIG"
 }
 
 # What is mounted in a folder is not ours: a volume that a pod left mounted may be a shared disk.
