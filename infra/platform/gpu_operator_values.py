@@ -1,10 +1,12 @@
 """Values of the GPU Operator's chart. Pure; the chart's own defaults are left as they are."""
 
+import re
 from typing import Any
 
 import yaml
 
 from infra.labels import content_hash, labels
+from infra.names import GPU_TOLERATION
 from infra.platform.proxy import plain_values, proxy_environment, secret_data
 from infra.settings import GpuOperatorSettings, PlatformSettings
 from infra.settings.gpu_regime import FIRST_CDI_CHART, chart_version
@@ -14,6 +16,12 @@ K3S_CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"
 K3S_CONTAINERD_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 CA_CONFIG_MAP = "disttrain-ca"
 NAMESPACE = "gpu-operator"
+# Of the workers of the node feature discovery, by the chart; Helm replaces a list as a whole.
+CONTROL_PLANE_TOLERATION = {
+    "key": "node-role.kubernetes.io/control-plane",
+    "operator": "Exists",
+    "effect": "NoSchedule",
+}
 
 
 def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> dict[str, Any]:
@@ -31,8 +39,15 @@ def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> d
     }
     chart = chart_version(operator.version)
     assert chart is not None
+    discovery: dict[str, Any] = {}
     if chart >= FIRST_CDI_CHART:  # it would need an image to remove what our clean-up removes
-        values["node-feature-discovery"] = {"postDeleteCleanup": False}
+        discovery["postDeleteCleanup"] = False
+    if tainted := _tolerations_of_nodes(settings):
+        values["daemonsets"] = {"tolerations": [GPU_TOLERATION, *tainted]}
+        all_of_worker = [CONTROL_PLANE_TOLERATION, GPU_TOLERATION, *tainted]
+        discovery["worker"] = {"tolerations": all_of_worker}
+    if discovery:
+        values["node-feature-discovery"] = discovery
     if operator.driver:
         values["driver"] |= _driver_on_a_proxied_host(settings)
     toolkit_env = _toolkit_env(operator, settings)
@@ -49,6 +64,13 @@ def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> d
         # manager, the definition of the ClusterPolicy allows none but all-disabled.
         values["mig"] = {"strategy": "single"}
     return values
+
+
+def _tolerations_of_nodes(settings: PlatformSettings) -> list[dict[str, str]]:
+    """The taints of further machines keep other pods away, and not what makes GPUs usable there."""
+    taints = [taint for node in settings.nodes for taint in node.taints]
+    keys = [re.split("[=:]", each)[0] for each in taints if not each.endswith(":PreferNoSchedule")]
+    return [{"key": key, "operator": "Exists"} for key in dict.fromkeys(keys)]
 
 
 def mig_config(profile: str) -> str:

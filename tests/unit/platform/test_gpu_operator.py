@@ -19,16 +19,18 @@ from tests.unit.stacks import deploy
 # What values.yaml of NVIDIA/gpu-operator at these tags has for the keys that we set: a type, or
 # the keys of an object. A key that a chart does not have would be ignored by it, silently.
 COMMON: Mapping[str, Any] = {
+    "daemonsets": {"tolerations": list},
     "driver": {"enabled": bool, "env": list, "certConfig": {"name": str}},
     "toolkit": {"enabled": bool, "env": list},
     "dcgmExporter": {"enabled": bool},
     "devicePlugin": {"config": {"create": bool, "name": str, "default": str, "data": dict}},
     "mig": {"strategy": str},
+    "node-feature-discovery": {"worker": {"tolerations": list}},  # of the chart inside the chart
 }
 NEWER: Mapping[str, Any] = {
     **COMMON,
     "driver": {**COMMON["driver"], "secretEnv": str},
-    "node-feature-discovery": {"postDeleteCleanup": bool},  # of the chart inside the chart
+    "node-feature-discovery": {**COMMON["node-feature-discovery"], "postDeleteCleanup": bool},
 }
 SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "v24.9.2": {**COMMON, "cdi": {"enabled": bool, "default": bool}},
@@ -208,6 +210,41 @@ def test_mig_profile_is_no_value_of_the_chart(tmp_path: Path) -> None:
     for more, config in ((changes, "all-3g.40gb"), ({}, "''")):
         program = deploy("dev", tmp_path, more).one("gpu-operator-await").program
         assert f"export MIG_CONFIG={config}\n" in program
+
+
+TAINTED = {
+    "topology": "none",
+    "storageOptions": {"shared": True},
+    "nodeAddress": "10.1.2.3",
+    "nodes": [
+        {
+            "name": f"gpu{number}",
+            "address": f"10.1.2.{number}",
+            "host_key": "ssh-ed25519 AAAA",
+            "taints": ["dedicated=training:NoSchedule", *more],
+        }
+        for number, more in ((4, []), (5, ["rented:NoExecute", "old:PreferNoSchedule"]))
+    ],
+}
+
+
+@pytest.mark.parametrize("chart", SCHEMAS)
+def test_operators_pods_tolerate_the_taints_of_our_nodes(chart: str) -> None:
+    """docs/node.md shows a machine with a taint. Nothing of the operator was started on it, so that
+    it offered no GPU, and `up` waited for half an hour and named no pod."""
+    values = values_with({**TAINTED, "gpuOperatorVersion": chart})
+    ours = [{"key": key, "operator": "Exists"} for key in ("dedicated", "rented")]
+    gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert values["daemonsets"]["tolerations"] == [gpu, *ours]
+    discovery = values["node-feature-discovery"]["worker"]["tolerations"]
+    # Helm replaces lists, so the chart's own have to be in it.
+    control_plane = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
+    assert [each for each in discovery if each not in ours] == [
+        {**control_plane, "effect": "NoSchedule"},
+        gpu,
+    ]
+    assert misfits(values, SCHEMAS[chart]) == []
+    assert "daemonsets" not in values_with({"gpuOperatorVersion": chart})
 
 
 @pytest.mark.parametrize("wanted", [True, False])
