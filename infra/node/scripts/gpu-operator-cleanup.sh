@@ -14,6 +14,7 @@ set -eu
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${CRDS:?}"
 readonly NOTE=disttrain.dev/crds-before
 readonly PODS_SECONDS=120
+readonly ANSWER_TRIES=12 ANSWER_PAUSE_SECONDS=5
 
 dry_run=--dry-run=none
 [ -z "${DRY_RUN:-}" ] || dry_run=--dry-run=server
@@ -74,13 +75,24 @@ doomed() {
   done
 }
 
+# The operator's toolkit ends containerd when it ends itself, so that a k3s restarts meanwhile.
+answers() {
+  tries=1
+  until kubectl_ get --raw /readyz --request-timeout=10s >/dev/null 2>&1; do
+    [ "$tries" -lt "$ANSWER_TRIES" ] || return 1
+    tries=$((tries + 1))
+    sleep "$ANSWER_PAUSE_SECONDS"
+  done
+}
+
 # A pod of the operator that is still there would write its labels on the nodes again.
 wait_for_pods() {
   [ -z "${DRY_RUN:-}" ] || return 0
   until_=$(($(date +%s) + PODS_SECONDS))
-  while pods=$(kubectl_ -n "$NAMESPACE" get pods -o name --request-timeout=10s) && [ -n "$pods" ]; do
+  while ! pods=$(kubectl_ -n "$NAMESPACE" get pods -o name --request-timeout=10s 2>/dev/null) ||
+    [ -n "$pods" ]; do
     if [ "$(date +%s)" -ge "$until_" ]; then
-      echo "still there after $PODS_SECONDS s: $(echo "$pods" | tr '\n' ' ')"
+      echo "still there after $PODS_SECONDS s: $(echo "${pods:-no answer}" | tr '\n' ' ')"
       return
     fi
     sleep 1
@@ -88,7 +100,7 @@ wait_for_pods() {
 }
 
 delete() {
-  if ! kubectl_ get --raw /readyz --request-timeout=10s >/dev/null 2>&1; then
+  if ! answers; then
     echo "the cluster does not answer: nothing of the GPU Operator is cleaned up in it"
     return
   fi

@@ -17,7 +17,7 @@ echo "$*" >>"$folder/calls"
 case "$*" in
   *clusterpolicies.nvidia.com*go-template*) next state ;;
   *allocatable*) next gpus ;;
-  *"get pods -o name"*) next names ;;
+  *"get pods -o name"*) names=$(next names); [ "$names" != away ] || exit 1; echo "$names" ;;
   *"get pods"*) cat "$folder/pods" ;;
   *"get nodes -l"*) cat "$folder/mig" ;;
   "label node "*) cp "$folder/mig-then" "$folder/mig" ;;
@@ -28,7 +28,7 @@ case "$*" in
   *"get crd"*) cat "$folder/crds" ;;
   *"get namespace"*labels*) cat "$folder/namespace" ;;
   *"get namespace"*) cat "$folder/note" ;;
-  *readyz*) exit "$(cat "$folder/ready")" ;;
+  *readyz*) exit "$(next ready)" ;;
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
@@ -42,7 +42,7 @@ def cluster(tmp_path: Path) -> Path:
     kubectl.chmod(0o755)
     for name in FILES:
         (tmp_path / name).write_text("")
-    (tmp_path / "ready").write_text("0")
+    (tmp_path / "ready").write_text("0\n")
     sleep = tmp_path / "sleep"  # the scripts ask again every 2 s, which nothing here needs
     sleep.write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
     sleep.chmod(0o755)
@@ -334,7 +334,7 @@ def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
 
 
 def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
-    (cluster / "ready").write_text("1")
+    (cluster / "ready").write_text("1\n")
     done = cleanup(cluster)
     assert done.returncode == 0
     assert "does not answer" in done.stdout
@@ -349,6 +349,21 @@ def test_cleanup_waits_for_pods_that_would_label_the_nodes_again(cluster: Path) 
     labelled = next(i for i, call in enumerate(calls) if call.startswith("label nodes"))
     assert len(asked) == 3
     assert max(asked) < labelled
+
+
+@pytest.mark.parametrize("when", ["before the clean-up", "during it"])
+def test_cleanup_waits_for_a_k3s_that_restarts(cluster: Path, when: str) -> None:
+    """The toolkit ends containerd when it ends itself, and with it k3s, which systemd starts again.
+    The clean-up was left out, or failed."""
+    if when == "during it":
+        (cluster / "names").write_text("pod/toolkit-x\naway\naway\npod/toolkit-x\n\n")
+    else:
+        (cluster / "ready").write_text("1\n1\n0\n")
+    (cluster / "labels").write_text("nvidia.com/gpu.count\n")
+    done = cleanup(cluster)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1 labels removed from the nodes\n"
+    assert (cluster / "names").read_text() == ("\n" if when == "during it" else "")
 
 
 OWNER = "11111111-2222-3333-4444-555555555555"
