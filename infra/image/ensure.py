@@ -19,7 +19,7 @@ from infra.image.oci import Image, blob
 from infra.image.plan import ImagePlan
 from infra.image.platforms import platform_of_image, this_machine
 from infra.image.prune import KEEP_UNUSED_MINUTES, ensured_label, prune
-from infra.image.transfer import import_images
+from infra.image.transfer import has_restarted, import_images
 from infra.image.wanted import want
 from infra.image.with_code import with_code
 
@@ -62,8 +62,8 @@ def ensure(
         ValueError: the image is for another platform, no builder works, there is no node to build
             on, or a layout is damaged.
     """
-    with locked(plan, sources.cache, containerd.place):
-        platform = containerd.platform() or this_machine()
+
+    def bring() -> Ensured:
         there = find_complete_image(plan, containerd, platform)
         if there:
             done = Ensured(plan.reference, there.manifest.digest, 0, built=False)
@@ -76,6 +76,15 @@ def ensure(
             want(containerd, plan, namespace)
         prune(plan, containerd, say, keep_unused_minutes)
         return done
+
+    with locked(plan, sources.cache, containerd.place):
+        platform = containerd.platform() or this_machine()
+        try:
+            return bring()
+        except ContainerdError:
+            if not has_restarted(containerd, say):
+                raise
+            return bring()
 
 
 def _import(

@@ -15,6 +15,7 @@ from infra.image.parts import joined, open_transfer, remove_parts, send_parts
 # Where containerd knows it (1.6.29, 1.7 and later), the kubelet's clean-up passes the image over.
 PINNED = {"io.cri-containerd.pinned": "pinned"}
 COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
+RESTART_SECONDS, RESTART_PAUSE_SECONDS = 180, 2
 
 Say = Callable[[str], None]
 
@@ -53,6 +54,28 @@ def import_images(
     for name in images:
         containerd.set_labels(name, {**PINNED, **(labels or {})})
     return moved
+
+
+def has_restarted(containerd: Containerd, say: Say) -> bool:
+    """Whether containerd is away at first, and answers within RESTART_SECONDS.
+
+    When the GPU Operator is installed, its container toolkit ends containerd, and with it a k3s,
+    which systemd then starts again. That may be while an image arrives.
+    """
+    is_away, until = False, time.monotonic() + RESTART_SECONDS
+    while True:
+        try:
+            containerd.ask("version")
+        except ContainerdError as error:
+            # ctr's words where nobody listens at the socket; anything else does not pass.
+            if "failed to dial" not in str(error) or time.monotonic() > until:
+                return False
+        else:
+            return is_away
+        if not is_away:
+            say("image: containerd does not answer; it may be restarting, which is waited for")
+        is_away = True
+        time.sleep(RESTART_PAUSE_SECONDS)
 
 
 def _import_missing(containerd: Containerd, images: Mapping[str, Image], say: Say) -> int:

@@ -32,6 +32,17 @@ state = "{folder}/state"
 [plugins."io.containerd.internal.v1.opt"]
   path = "{folder}/opt"
 """
+# Its argument is the configuration; the pid of containerd is written beside it.
+RESTARTED = """\
+trap 'ended=yes; kill "$pid"' TERM
+while [ -z "${ended:-}" ]; do
+  containerd --config "$0" & pid=$!
+  echo "$pid" >"${0%/*}/pid"
+  wait "$pid"
+  [ -n "${ended:-}" ] || sleep 1
+done
+wait
+"""
 
 
 def wait_for(what: str, check: Callable[[], bool]) -> None:
@@ -43,13 +54,16 @@ def wait_for(what: str, check: Callable[[], bool]) -> None:
 
 @contextmanager
 def running_containerd() -> Iterator[Containerd]:
-    """A containerd that is ended afterwards, with all it stored."""
+    """A containerd that is ended afterwards, with all it stored.
+
+    If it ends before, it is started again, as systemd does with a k3s whose containerd has ended.
+    """
     folder = Path(tempfile.mkdtemp(prefix="ctrd-", dir="/tmp"))  # a socket's path must be short
     (folder / "config.toml").write_text(CONFIG.format(folder=folder))
     client = Containerd(["ctr"], f"{folder}/containerd.sock")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            ["containerd", "--config", str(folder / "config.toml")], stdout=log, stderr=log
+            ["/bin/sh", "-c", RESTARTED, str(folder / "config.toml")], stdout=log, stderr=log
         )
 
     def answers() -> bool:

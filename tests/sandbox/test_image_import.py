@@ -52,6 +52,33 @@ def test_changed_code_moves_kilobytes_and_is_what_the_new_image_holds(
         assert (found[1].st_uid, found[1].st_gid, oct(found[1].st_mode)) == (0, 0, "0o100644")
 
 
+# The first import ends containerd in the midst of the image, as NVIDIA's container toolkit does
+# when the GPU Operator installs it: it sends SIGHUP, which containerd does not handle.
+ENDS_CONTAINERD = """\
+#!/bin/sh
+case $* in *"images import"*)
+  if mkdir {folder}/ended 2>/dev/null; then
+    {{ head -c 2000000; kill -HUP "$(cat {pid})"; cat; }} | ctr "$@"
+    exit
+  fi
+esac
+exec ctr "$@"
+"""
+
+
+def test_containerd_that_restarts_meanwhile_gets_the_image(lab: Lab, tmp_path: Path) -> None:
+    """`up` ended with "EOF" if the image arrived while the GPU Operator was being installed."""
+    ctr = tmp_path / "ctr"
+    pid = Path(str(lab.containerd.address)).parent / "pid"
+    ctr.write_text(ENDS_CONTAINERD.format(folder=tmp_path, pid=pid))
+    ctr.chmod(0o755)
+    lab = replace(lab, containerd=replace(lab.containerd, ctr=[str(ctr)]))
+    assert lab.ensure().imported_bytes > 0
+    assert (tmp_path / "ended").exists()
+    assert "image: containerd does not answer; it may be restarting" in "\n".join(lab.said)
+    assert problems(lab.plan(), lab.containerd) == []
+
+
 def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
     first = lab.ensure()
     lab.containerd.remove_images([first.image])
