@@ -62,7 +62,7 @@ def read_gpu_operator(
         )
     elif refused := refuse_chart(chart):
         reader.problem("gpuOperatorVersion", version, refused.reason, refused.hint)
-    else:
+    elif wanted:
         try:
             chosen = choose_regime(regime, chart, k3s, parts)
         except SettingError as refused:

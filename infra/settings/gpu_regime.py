@@ -5,6 +5,7 @@ release notes for v25.10 and v26.3, and k3s' and RKE2's documents on NVIDIA runt
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -19,12 +20,13 @@ FIRST_CDI_CHART: Version = (25, 10, 1)
 FIRST_NRI_CHART: Version = (26, 3, 0)
 # `driver.secretEnv`; v25.10.0 has it too, and is refused
 FIRST_SECRET_ENV_CHART: Version = (25, 10, 1)
-FIRST_CDI_K3S: Version = (1, 28)  # containerd 1.7
 # Charts that are known to do harm, and what they do.
 BAD_CHARTS: dict[Version, str] = {
     (24, 9, 0): "its toolkit 1.17.0 does not find k3s' containerd",
     (25, 10, 0): "its toolkit 1.18.0 overwrites the imports of containerd's configuration",
 }
+# First k3s of a minor with containerd 2.0. In 1.7 CDI is switched off, and k3s leaves it so.
+CONTAINERD_2_0: dict[Version, Version] = {(1, 31): (1, 31, 6), (1, 32): (1, 32, 2)}
 # First k3s of a minor with containerd 2.1, the oldest 2.x whose NRI the toolkit supports.
 CONTAINERD_2_1: dict[Version, Version] = {
     (1, 31): (1, 31, 13),
@@ -54,11 +56,21 @@ def k3s_version(text: str) -> Version:
     return tuple(int(part) for part in match.groups()) if match else ()
 
 
+def has_cdi(k3s: Version) -> bool:
+    """Whether this k3s' containerd gives devices by CDI without being told to."""
+    return _is_from(k3s, CONTAINERD_2_0)
+
+
 def has_nri(k3s: Version) -> bool:
     """Whether this k3s' containerd speaks NRI as the toolkit wants it."""
+    return _is_from(k3s, CONTAINERD_2_1)
+
+
+def _is_from(k3s: Version, firsts: Mapping[Version, Version]) -> bool:
+    """Whether it is not older than the first one of its minor; later minors all are newer."""
     minor = k3s[:2]
-    first = CONTAINERD_2_1.get(minor)
-    return k3s >= first if first else minor > max(CONTAINERD_2_1)
+    first = firsts.get(minor)
+    return k3s >= first if first else minor > max(firsts)
 
 
 def refuse_chart(chart: Version) -> SettingError | None:
@@ -125,20 +137,25 @@ def _fault_of_versions(regime: Regime, chart: Version, k3s: Version) -> SettingE
     if regime == "cdi" and chart < FIRST_CDI_CHART:
         older = f"charts before {first_cdi} do not have it in the form that k3s needs"
         return SettingError(older, f"Set auto, or gpuOperatorVersion to {first_cdi} or later")
-    if regime == "cdi" and k3s and k3s < FIRST_CDI_K3S:
+    if regime == "cdi" and k3s and not has_cdi(k3s):
         return SettingError(
-            "the containerd of this k3s is older than 1.7", "Set k3sVersion to v1.28 or later"
+            "the containerd of this k3s is older than 2.0, and would give pods no GPU by CDI",
+            f"Set k3sVersion to one of {_releases(CONTAINERD_2_0)} or later, or "
+            f"gpuOperatorVersion to a release before {first_cdi}",
         )
     if regime == "nri" and chart < FIRST_NRI_CHART:
         older = f"charts before {first_nri} do not have it"
         return SettingError(older, f"Set auto, or gpuOperatorVersion to {first_nri} or later")
     if regime == "nri" and k3s and not has_nri(k3s):
-        releases = ", ".join(f"v{a}.{b}.{c}" for a, b, c in CONTAINERD_2_1.values())
         return SettingError(
             "the containerd of this k3s is older than 2.1",
-            f"Set auto, or k3sVersion to one of {releases} or later",
+            f"Set auto, or k3sVersion to one of {_releases(CONTAINERD_2_1)} or later",
         )
     return None
+
+
+def _releases(firsts: Mapping[Version, Version]) -> str:
+    return ", ".join(shown(version) for version in firsts.values())
 
 
 def shown(version: Version) -> str:

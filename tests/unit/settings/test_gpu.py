@@ -50,7 +50,7 @@ def test_version_of_an_adopted_k3s_is_not_that_of_the_setting() -> None:
     """Fault 25 of the review: with `k3sExisting: adopt` the setting k3sVersion, which says
     nothing about the k3s that is there, decided how the operator ties into containerd."""
     old = {"k3sVersion": "v1.27.9+k3s1"}
-    assert "containerd of this k3s is older than 1.7" in refusal(old)
+    assert "containerd of this k3s is older than 2.0" in refusal(old)
     assert operator({**old, "k3sExisting": "adopt"}) is not None
 
 
@@ -61,3 +61,11 @@ def test_existing_cluster_over_ssh_is_refused(existing: dict[str, object]) -> No
     text = refusal({**existing, **ssh})
     assert "host: 'ssh' cannot be used: with cluster: existing nothing is done by SSH" in text
     assert "Set host: local" in text
+
+
+def test_k3s_without_our_operator_may_be_older() -> None:
+    """The version of k3s' containerd matters to the operator alone."""
+    old: dict[str, object] = {"k3sVersion": "v1.30.9+k3s1"}
+    assert "Set k3sVersion to one of v1.31.6, v1.32.2 or later" in refusal(old)
+    for without in ({"gpuOperator": "false"}, {"accelerator": "cpu"}):
+        assert platform({**old, **without}).gpu_operator is None

@@ -22,6 +22,9 @@ CHOICES = [
     ("auto", "v26.3.3", "v1.34.2+k3s1", True, "cdi"),
     ("auto", "v25.10.1", "v1.34.2+k3s1", True, "cdi"),
     ("auto", "v25.3.4", "v1.34.2+k3s1", True, "legacy"),
+    ("auto", "v25.3.4", "v1.30.9+k3s1", True, "legacy"),
+    ("auto", "v26.3.3", "v1.31.6+k3s1", True, "cdi"),
+    ("auto", "v26.3.3", "v1.32.2+k3s1", True, "cdi"),
     ("auto", "v26.3.3", "v1.34.2+k3s1", False, "preinstalled"),
     ("nri", "v26.7.0", "v1.34.2+k3s1", True, "nri"),
     ("nri", "v26.7.0", "v1.35.0+k3s1", True, "nri"),
@@ -45,7 +48,11 @@ REFUSED = [
     ("nri", "v26.3.3", "v1.33.4+k3s1", (False, True), "containerd of this k3s is older than 2.1"),
     ("nri", "v26.3.3", "v1.30.9+k3s1", (False, True), "containerd of this k3s is older than 2.1"),
     ("cdi", "v25.3.4", "v1.34.2+k3s1", (False, True), "charts before v25.10.1 do not"),
-    ("auto", "v26.3.3", "v1.27.9+k3s1", (False, True), "containerd of this k3s is older than 1.7"),
+    # containerd 1.7 has CDI too, but switched off, and k3s does not switch it on: the operator is
+    # ready there, and the pods of a training see no GPU.
+    ("auto", "v26.3.3", "v1.30.9+k3s1", (False, True), "containerd of this k3s is older than 2.0"),
+    ("cdi", "v26.3.3", "v1.31.5+k3s1", (False, True), "containerd of this k3s is older than 2.0"),
+    ("auto", "v26.3.3", "v1.32.1+k3s1", (False, True), "containerd of this k3s is older than 2.0"),
     ("legacy", "v26.3.3", "v1.34.2+k3s1", (False, True), "charts from v25.10.1 on no longer"),
     ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (False, True), "gpuOperatorToolkit is true"),
     ("cdi", "v26.3.3", "v1.34.2+k3s1", (False, False), "gpuOperatorToolkit is false"),

@@ -32,7 +32,7 @@ def lines(changes: dict[str, Any]) -> list[str]:
     ("changes", "expected"),
     [
         (
-            {**MIRROR, "k3sVersion": "v1.28.15+k3s1", "gpus": 0},
+            {**MIRROR, "k3sVersion": "v1.28.15+k3s1", "gpuOperator": "false", "gpus": 0},
             ["gpus: '0' cannot be used", OLD, LOCAL + "with imageDelivery: mirror k3s gives no"],
         ),
         (
