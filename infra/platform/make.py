@@ -202,7 +202,7 @@ async def make_platform(
         *(cluster, *agents, *operator, image, namespace, volume, proxy),
         *make_namespace_parts(base, namespace, image_args.pull),
     ]
-    controllers = make_controllers(base, objects)
+    controllers = make_controllers(base, objects, operator)
     ready += controllers
     ready += make_monitoring(base, facts.ca_config_map, [namespace, proxy, *controllers])
     ready += make_queues(base, queues_seen, [namespace, *controllers])

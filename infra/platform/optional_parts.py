@@ -87,13 +87,15 @@ def make_namespace_parts(
 
 
 def make_controllers(
-    base: Base, objects: Mapping[str, Sequence[Manifest]]
+    base: Base, objects: Mapping[str, Sequence[Manifest]], operator: Sequence[pulumi.Resource]
 ) -> list[pulumi.Resource]:
     """The controllers, one after the other: a later one may know the kinds of an earlier one.
 
     Args:
         base: the platform.
         objects: of the controllers that come by manifests, by their names.
+        operator: what there is of the GPU Operator. Its container toolkit restarts containerd, and
+            with it a k3s, whose API does not answer meanwhile.
     """
     settings = base.settings
     made: list[pulumi.Resource] = []
@@ -102,7 +104,9 @@ def make_controllers(
         listed = objects.get(each.name, ())
         args = ControllerArgs(each, base.connection, settings.stack, listed, claim)
         made.append(
-            Controller(f"controller-{each.name}", args, base.inside(base.cluster, *made[-1:]))
+            Controller(
+                f"controller-{each.name}", args, base.inside(base.cluster, *operator, *made[-1:])
+            )
         )
     return made
 
@@ -175,7 +179,8 @@ def make_programs(
             *program,
             base.owner,
             cordons=settings.node_health == "cordon",
-            # With `nri` there is no such class: a plugin of containerd gives the devices.
+            # With `nri` there is no such class, and nothing gives these pods nvidia-smi: the
+            # toolkit's plugin of containerd does so in the operator's namespace alone.
             runtime_class="nvidia" if operator and operator.regime != "nri" else "",
             has_operator=operator is not None,
         )

@@ -59,3 +59,15 @@ def test_copies_of_the_kubeconfig_are_removed_after_the_provider(tmp_path: Path)
     assert "task-pods-leftovers" in everything_before(run, provider)
     existing = deploy("sandbox", tmp_path)  # its kubeconfig is a file of the user's own
     assert "cluster-copies" not in [each.name for each in existing.resources]
+
+
+def test_controllers_come_after_the_gpu_operator(tmp_path: Path) -> None:
+    """Its toolkit restarts containerd and with it a k3s, so that for a while no API answers. Helm
+    and the provider give up then, and so did an `up` that installed controllers beside it."""
+    result = deploy("dev", tmp_path, {"controllers": ["jobset", "kueue"]})
+    for name in ("controller-jobset", "controller-kueue"):
+        (component,) = [each for each in result.resources if each.name == name]
+        made = [each for each in result.resources if each.request.parent == component.urn]
+        assert made
+        for resource in made:
+            assert "gpu-operator-await" in everything_before(result, resource), resource.name
