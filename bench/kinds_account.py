@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from bench.kinds_watch import PodTimes
 from trainer.events.event import Event
 from trainer.events.history import read_history
-from trainer.events.span import Phase
+from trainer.events.outlook import Outlook
+from trainer.events.span import Phase, Span
 from trainer.events.timeline import MICRO
 
 
@@ -94,11 +95,12 @@ def phases_between(
     Raises:
         ValueError: the run's account has no start in a pause.
     """
-    history = read_history(events)
+    spans = list[Span]()
+    history = read_history(events, Outlook.of(events), spans.append)
     found: list[dict[Phase | None, float]] = []
     for stopped, back in pauses:
         phases: dict[Phase | None, float] = dict.fromkeys((None, *Phase), 0.0)
-        for span in history.spans:
+        for span in spans:
             begin = history.begin_unix_seconds + span.begin / MICRO
             end = begin + span.length / MICRO
             if span.phase is None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainer.config import ConfigError, load_config, preset_names, preset_path
-from trainer.events.command import add_goodput_options, goodput, read_events
+from trainer.events.command import add_goodput_options, goodput_of_folder
 from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError, pod_exit_code
 
 _WITH_CONFIG = {
@@ -166,7 +166,7 @@ def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
         prepare(config)
         return ExitCode.DONE
     if options.command == "goodput":
-        print(goodput(read_events(config.run_dir), options.price_per_gpu_hour, options.json))
+        print(goodput_of_folder(config.run_dir, options.price_per_gpu_hour, options.json))
         return ExitCode.DONE
     if options.command == "plan":
         from trainer.plan_command import plan

@@ -12,8 +12,8 @@ from cli.logs.line import Line
 from cli.logs.pod_logs import node_of
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.pods.report import report_pod
-from trainer.events.account import account_of
-from trainer.events.event import parse_events
+from trainer.events.account import account_of_file
+from trainer.events.event import Events
 from trainer.events.show import WHAT, as_mapping
 
 RANKS_VARIABLE = "PET_NPROC_PER_NODE"  # infra/workloads/pod.py sets it
@@ -77,8 +77,8 @@ def ranks_of(pod: Json) -> int:
 
 def goodput_of(content: bytes) -> dict[str, Any]:
     """Where the time went, and how the ranks reach each other; `content`: node 0's event file."""
-    events, damaged_lines = parse_events(content)
-    account = account_of(events, damaged_lines)
+    events = Events.of(content)
+    account = account_of_file(events)
     shown = as_mapping(account, None)
     del shown["starts"]  # ./disttrain goodput shows them
     kinds = [

@@ -1,6 +1,6 @@
 """By which transport the ranks of a run reach each other, from the events of its node 0. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainer.events.event import Event, Name
@@ -10,7 +10,7 @@ from trainer.transport.lines import SOCKET
 DIRECT = {"yes": ", with GPUDirect", "no": ", without GPUDirect"}
 
 
-def transport_of(events: Sequence[Event]) -> dict[str, Any] | None:
+def transport_of(events: Iterable[Event]) -> dict[str, Any] | None:
     """What the newest round has told, as the page shows it; None where it has told nothing.
 
     The lines of the log say the same, and are soon too far back to be read. Gives `words`; `asked`:

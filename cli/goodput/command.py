@@ -9,6 +9,7 @@ from cli.goodput.fetch import fetch_events
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api
 from trainer.events.command import add_goodput_options, goodput
+from trainer.events.event import Events
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,5 +30,6 @@ def run(arguments: argparse.Namespace) -> int:
     place = run_place(arguments.stack)
     with redirect_stdout(sys.stderr):  # what it waits for is no part of the table
         content = fetch_events(Api(place.access), place)
-    print(goodput(content, arguments.price_per_gpu_hour, arguments.json), flush=True)
+    account = goodput(Events.of(content), arguments.price_per_gpu_hour, arguments.json)
+    print(account, flush=True)
     return 0

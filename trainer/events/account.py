@@ -5,13 +5,16 @@ docs/goodput.md defines every number here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from trainer.events.definitions import google_goodput, nvidia_goodput
-from trainer.events.event import Event
-from trainer.events.history import History, read_history
+from trainer.events.event import Event, Events
+from trainer.events.history import read_history
+from trainer.events.outlook import Outlook
 from trainer.events.span import Kind, Phase
+from trainer.events.sums import Sums
 from trainer.events.timeline import MICRO
 
 
@@ -72,55 +75,49 @@ class Account:
         return self.seconds[Kind.PRODUCTIVE] / self.wall_seconds if self.wall_seconds else 0.0
 
 
-def account_of(events: Sequence[Event], damaged_lines: int = 0) -> Account:
-    """The account from the events of node 0, in the order of the file."""
-    history = read_history(events, damaged_lines)
-    spans = history.spans
-    wall = spans[-1].end if spans else 0
-    lengths, gpu_lengths = dict.fromkeys(Kind, 0), dict.fromkeys(Kind, 0)
-    for span in spans:
-        lengths[span.counts_as] += span.length
-        gpu_lengths[span.counts_as] += span.length * span.gpus
+def account_of(events: Iterable[Event], damaged_lines: int = 0) -> Account:
+    """The account from the events of node 0, in the order of the file.
+
+    They are gone through twice, and kept nowhere: the memory that this takes grows with the number
+    of starts, and not with that of the reports.
+    """
+    outlook = Outlook.of(events)
+    sums = Sums(outlook.saved_step)
+    history = read_history(events, outlook, sums.add)
+    lengths, gpu_lengths = Counter[Kind](), Counter[Kind]()
+    phases = Counter[tuple[int, Phase | None]]()
+    for group, length in sums.lengths.items():
+        lengths[group.counts_as] += length
+        gpu_lengths[group.counts_as] += length * group.gpus
+        phases[group.start, group.phase] += length
     return Account(
         is_finished=history.is_finished,
         begin_unix_seconds=history.begin_unix_seconds,
-        wall_seconds=wall / MICRO,
-        seconds={kind: length / MICRO for kind, length in lengths.items()},
-        gpu_seconds={kind: length / MICRO for kind, length in gpu_lengths.items()},
-        gpus=spans[-1].gpus if spans else 0,
+        wall_seconds=sums.wall / MICRO,
+        seconds={kind: lengths[kind] / MICRO for kind in Kind},
+        gpu_seconds={kind: gpu_lengths[kind] / MICRO for kind in Kind},
+        gpus=sums.gpus,
         step=history.step,
         saved_step=history.saved_step,
         tokens=history.step * history.tokens_per_step,
         lost_steps=history.lost_steps,
-        unsaved_seconds=_unsaved(history) / MICRO,
-        starts=_starts(history),
-        nvidia=nvidia_goodput(spans),
-        google=google_goodput(spans),
+        unsaved_seconds=sums.unsaved / MICRO,
+        starts=tuple(
+            StartTimes(
+                start.step,
+                start.reason,
+                start.has_stepped,
+                {phase: phases[number, phase] / MICRO for phase in Phase},
+            )
+            for number, start in enumerate(history.starts, 1)
+        ),
+        nvidia=nvidia_goodput(sums.lengths),
+        google=google_goodput(sums.lengths, sums.usual_step.value() or 0.0),
         damaged_lines=damaged_lines,
     )
 
 
-def _unsaved(history: History) -> int:
-    """Microseconds of steps that count now and would be repeated after the newest checkpoint."""
-    found = 0
-    for span in history.spans:
-        if span.kind == Kind.PRODUCTIVE and not span.is_repeated:
-            parts = span.repeated_after(history.saved_step)
-            found += sum(part.length for part in parts if part.is_repeated)
-    return found
-
-
-def _starts(history: History) -> tuple[StartTimes, ...]:
-    phases = [dict.fromkeys(Phase, 0) for _ in history.starts]
-    for span in history.spans:
-        if span.phase is not None:
-            phases[span.start - 1][span.phase] += span.length
-    return tuple(
-        StartTimes(
-            start.step,
-            start.reason,
-            start.has_stepped,
-            {phase: length / MICRO for phase, length in lengths.items()},
-        )
-        for start, lengths in zip(history.starts, phases, strict=True)
-    )
+def account_of_file(events: Events) -> Account:
+    """The account from the event file of node 0, with the number of its damaged lines."""
+    account = account_of(events)
+    return replace(account, damaged_lines=events.damaged_lines)

@@ -7,33 +7,33 @@ import math
 import os
 from pathlib import Path
 
-from trainer.events.account import account_of
+from trainer.events.account import account_of_file
 from trainer.events.cost import cost_of
-from trainer.events.event import event_file, parse_events
+from trainer.events.event import Events, event_file
 from trainer.events.show import as_json, as_text
 from trainer.launch.exit_codes import FatalError
 
 PRICE_VARIABLE = "DISTTRAIN_PRICE_PER_GPU_HOUR"
 
 
-def goodput(content: bytes, price_per_gpu_hour: float | None, for_programs: bool) -> str:
+def goodput(events: Events, price_per_gpu_hour: float | None, for_programs: bool) -> str:
     """The account as text or JSON.
 
     Args:
-        content: the event file of node 0.
+        events: of node 0.
         price_per_gpu_hour: None: no cost is shown.
         for_programs: JSON instead of a table.
     """
-    account = account_of(*parse_events(content))
+    account = account_of_file(events)
     cost = None if price_per_gpu_hour is None else cost_of(account, price_per_gpu_hour)
     return (as_json if for_programs else as_text)(account, cost)
 
 
-def read_events(run_dir: Path) -> bytes:
-    """The event file of node 0. Raises FatalError: there is none, or it cannot be read."""
+def goodput_of_folder(run_dir: Path, price_per_gpu_hour: float | None, for_programs: bool) -> str:
+    """`goodput` of a run's folder. Raises FatalError: it has no events, or none can be read."""
     path = event_file(run_dir, 0)
     try:
-        return path.read_bytes()
+        return goodput(Events.of_file(path), price_per_gpu_hour, for_programs)
     except OSError as error:
         raise FatalError(
             f"{path} cannot be read ({error.strerror}): a run writes it from its first start on. "

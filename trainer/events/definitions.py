@@ -1,11 +1,11 @@
-"""Goodput as others define it, from the same spans. Pure."""
+"""Goodput as others define it, from the same sums. Pure."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping
 
-from trainer.events.span import Kind, Phase, Span
+from trainer.events.span import Kind, Phase
+from trainer.events.sums import Group
 
 # Until the container runs, it is rescheduling there.
 _RESCHEDULING = (Kind.DOWN, Kind.IMAGE, Kind.CONTAINER)
@@ -13,7 +13,7 @@ _RESCHEDULING = (Kind.DOWN, Kind.IMAGE, Kind.CONTAINER)
 _NOT_RESUMING = (*_RESCHEDULING, Kind.SAVE, Kind.HANG)
 
 
-def nvidia_goodput(spans: Sequence[Span]) -> float | None:
+def nvidia_goodput(sums: Mapping[Group, int]) -> float | None:
     """Goodput as NVIDIA's Cluster Readiness Engine defines it (GoodputMeasurement, `result`).
 
     (t_w - t_ch - t_rm - t_re - t_save) / (t_w - t_re): of the time without rescheduling (t_re),
@@ -21,28 +21,25 @@ def nvidia_goodput(spans: Sequence[Span]) -> float | None:
     on saving. Evaluations, waits for data and hangs that end by themselves are good there. None
     where no time is measured.
     """
-    running = _length(span for span in spans if span.kind not in _RESCHEDULING)
-    lost = _length(s for s in spans if s.is_repeated and s.kind not in (Kind.SAVE, Kind.START))
-    resuming = _length(s for s in spans if s.phase is not None and s.kind not in _NOT_RESUMING)
-    saving = _length(span for span in spans if span.kind == Kind.SAVE)
+    running = _sum(sums, lambda of: of.kind not in _RESCHEDULING)
+    lost = _sum(sums, lambda of: of.is_repeated and of.kind not in (Kind.SAVE, Kind.START))
+    resuming = _sum(sums, lambda of: of.phase is not None and of.kind not in _NOT_RESUMING)
+    saving = _sum(sums, lambda of: of.kind == Kind.SAVE)
     return (running - lost - resuming - saving) / running if running else None
 
 
-def google_goodput(spans: Sequence[Span]) -> float | None:
+def google_goodput(sums: Mapping[Group, int], usual_step: float) -> float | None:
     """Goodput as Google's ml-goodput-measurement defines it: time of steps that were kept.
 
     A step that hangs is a long step there, and of a start's first step, which compiles, as much
-    counts as a step usually takes. None where no time is measured.
+    counts as a step usually takes (`usual_step`, in microseconds). None where no time is measured.
     """
-    wall = _length(spans)
-    kept = [span for span in spans if span.last > span.first and not span.is_repeated]
-    steps = [span for span in kept if span.phase is None and span.kind == Kind.PRODUCTIVE]
-    hangs = [span for span in kept if span.phase is None and span.kind == Kind.HANG]
-    usual = statistics.median([s.length / (s.last - s.first) for s in steps]) if steps else 0.0
-    firsts = [span for span in kept if span.phase == Phase.FIRST_STEP]
-    first_steps = sum(min(usual, span.length) for span in firsts)
-    return (_length(steps) + _length(hangs) + first_steps) / wall if wall else None
+    wall = sum(sums.values())
+    kept = {of: length for of, length in sums.items() if of.has_updates and not of.is_repeated}
+    steps = _sum(kept, lambda of: of.phase is None and of.kind in (Kind.PRODUCTIVE, Kind.HANG))
+    firsts = [length for of, length in kept.items() if of.phase == Phase.FIRST_STEP]
+    return (steps + sum(min(usual_step, length) for length in firsts)) / wall if wall else None
 
 
-def _length(spans: Iterable[Span]) -> int:
-    return sum(span.length for span in spans)
+def _sum(sums: Mapping[Group, int], belongs: Callable[[Group], bool]) -> int:
+    return sum(length for group, length in sums.items() if belongs(group))

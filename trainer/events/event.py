@@ -7,12 +7,13 @@ process has written of a line, if that is not all of it, spoils no other line.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple
 
 EVENTS_DIR = "events"
 
@@ -95,8 +96,7 @@ MAY_BE_NUMBERS: Mapping[str, tuple[str, ...]] = {
 """What may be missing, and else is such a number."""
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One event.
 
     Args:
@@ -111,7 +111,7 @@ class Event:
     unix_seconds: float
     monotonic_seconds: float
     boot: str
-    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    values: Mapping[str, Any] = MappingProxyType({})
 
     def number(self, key: str) -> float:
         """A value that `NUMBERS` promises."""
@@ -139,32 +139,64 @@ def to_line(event: Event) -> bytes:
     return b"\n" + json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
+class Events:
+    """The events of a file in its order, read anew each time that somebody goes through them.
+
+    So nobody has to hold them all: the file of a long run has millions. What is appended to the
+    file meanwhile is left out, so that each reading gives the same.
+    """
+
+    def __init__(self, open_lines: Callable[[], IO[bytes]]) -> None:
+        """`open_lines` opens the file; its errors (OSError) come through."""
+        self._open_lines = open_lines
+        with open_lines() as lines:
+            self._size_bytes = lines.seek(0, os.SEEK_END)
+        self.damaged_lines = 0
+        """How many lines the last reading has left out."""
+
+    @classmethod
+    def of(cls, content: bytes) -> Events:
+        """The events of a file whose content is here."""
+        return cls(lambda: BytesIO(content))
+
+    @classmethod
+    def of_file(cls, path: Path) -> Events:
+        """The events of a file. Raises OSError, also while they are read: it cannot be read."""
+        return cls(lambda: path.open("rb"))
+
+    def __iter__(self) -> Iterator[Event]:
+        self.damaged_lines, left = 0, self._size_bytes
+        with self._open_lines() as lines:
+            while left > 0 and (line := lines.readline(left)):
+                left -= len(line)
+                if line := line.strip():
+                    event = _parse(line)
+                    if event is None:
+                        self.damaged_lines += 1
+                    else:
+                        yield event
+
+
 def parse_events(content: bytes) -> tuple[list[Event], int]:
-    """The events of a file, in its order, and how many lines are damaged."""
-    events, damaged = list[Event](), 0
-    for line in content.split(b"\n"):
-        if not line.strip():
-            continue
-        event = _parse(line)
-        if event is None:
-            damaged += 1
-        else:
-            events.append(event)
-    return events, damaged
+    """All events of a file, in its order, and how many lines are damaged."""
+    events = Events.of(content)
+    return list(events), events.damaged_lines
+
+
+_DECODER = json.JSONDecoder()
 
 
 def _parse(line: bytes) -> Event | None:
+    """The event of a line without blanks around it; None where the line is damaged."""
     try:
-        given = dict(json.loads(line))
+        text = line.decode()
+        given, end = _DECODER.raw_decode(text)
         name, boot = str(given.pop("event")), str(given.pop("boot"))
-        event = Event(name, float(given.pop("time")), float(given.pop("monotonic")), boot, given)
-        there = [key for key in MAY_BE_NUMBERS.get(name, ()) if key in given]
-        numbers = [event.number(key) for key in (*NUMBERS.get(name, ()), *there)]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        times = float(given.pop("time")), float(given.pop("monotonic"))
+        numbers = [*times, *(float(given[key]) for key in NUMBERS.get(name, ()))]
+        numbers += [float(given[key]) for key in MAY_BE_NUMBERS.get(name, ()) if key in given]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    times = (event.unix_seconds, event.monotonic_seconds)
-    return event if _are_fine(times) and _are_fine(numbers) else None
-
-
-def _are_fine(numbers: Sequence[float]) -> bool:
-    return all(math.isfinite(number) and 0 <= number < 1e15 for number in numbers)
+    # Of a number that is not finite (nan) no comparison is true.
+    are_fine = end == len(text) and all(0 <= number < 1e15 for number in numbers)
+    return Event(name, *times, boot, given) if are_fine else None

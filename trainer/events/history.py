@@ -1,17 +1,19 @@
 """Cuts the time of a run into spans without gaps, by the events of node 0. Pure.
 
 What a span is depends on the event at its begin (states.py). The time between two reports of steps
-is cut further (training.py). When a start continues from an earlier step, the steps after it count
-as repeated from then on.
+is cut further (training.py). Steps are repeated where a later start continues from before them.
+All that is needed of later events is read first (outlook.py). So each span is final when it is cut,
+and nobody has to keep the spans of a long run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainer.events.event import Event, Name
+from trainer.events.outlook import Outlook, counted
 from trainer.events.span import Kind, Phase, Span
 from trainer.events.states import (
     AFTER,
@@ -22,8 +24,8 @@ from trainer.events.states import (
     TRAINING,
     State,
 )
-from trainer.events.timeline import MICRO, timeline
-from trainer.events.training import Usual, reported, unreported
+from trainer.events.timeline import MICRO
+from trainer.events.training import reported, unreported
 
 KILLED = "killed: it left no word about its end"
 ASKED = "asked to stop"
@@ -46,10 +48,9 @@ class Start:
 
 @dataclass(frozen=True)
 class History:
-    """What the events say.
+    """What the events say, beside the spans.
 
     Args:
-        spans: without gaps, from 0 to the last sign of life or the end of the run.
         starts: the first one, and one for each time that training was interrupted.
         begin_unix_seconds: when the run began, by the machine's clock at that time.
         is_finished: whether the run has come to its last step.
@@ -57,10 +58,8 @@ class History:
         saved_step: of the newest checkpoint.
         lost_steps: how many reported updates were made again.
         tokens_per_step: 0 where it is not known.
-        damaged_lines: which were left out.
     """
 
-    spans: tuple[Span, ...] = ()
     starts: tuple[Start, ...] = ()
     begin_unix_seconds: float = 0.0
     is_finished: bool = False
@@ -68,30 +67,32 @@ class History:
     saved_step: int = 0
     lost_steps: int = 0
     tokens_per_step: int = 0
-    damaged_lines: int = 0
 
 
 _SAYS_WHY = (Name.FAILING, Name.ROUND_ENDED, Name.ENDED)
-_GO_ON = (Name.POD_STARTED, Name.ROUND_BEGUN)
 _REPORTED_BEFORE = (Name.EVALUATING, Name.SAVING, Name.RESUMED, Name.LEFT_LOOP, Name.FINISHED)
 
 
-def read_history(events: Sequence[Event], damaged_lines: int = 0) -> History:
-    """The spans of a run from the events of node 0, in the order of the file.
+def read_history(
+    events: Iterable[Event], outlook: Outlook, take_span: Callable[[Span], None]
+) -> History:
+    """Cut the time of a run into spans.
 
-    After the end of a finished run only what trains further counts: a pod that starts, or a round
-    of a program that had ended on node 0 alone.
+    Args:
+        events: of node 0, in the order of the file.
+        outlook: of the same events.
+        take_span: is given each span in the order of time, without gaps, from 0 to the last sign of
+            life or the end of the run.
     """
-    placed = timeline(events)
-    if not placed:
-        return History(damaged_lines=damaged_lines)
-    first = placed[0][1]
-    age = sum(_before(first).values()) if first.name == Name.POD_STARTED else 0
-    reader = _Reader(Usual.of(placed))
-    for now, event in placed:
+    reader: _Reader | None = None
+    age, begin_unix_seconds = 0, 0.0
+    for now, event in counted(events):
+        if reader is None:
+            reader = _Reader(outlook, take_span)
+            age = sum(_before(event).values()) if event.name == Name.POD_STARTED else 0
+            begin_unix_seconds = event.unix_seconds - age / MICRO
         reader.take(now + age, event)
-    begin = first.unix_seconds - age / MICRO
-    return reader.history(begin, damaged_lines)
+    return History() if reader is None else reader.history(begin_unix_seconds)
 
 
 def _before(started: Event) -> dict[str, int]:
@@ -103,19 +104,17 @@ def _before(started: Event) -> dict[str, int]:
 class _Reader:
     """Takes the events one after another."""
 
-    def __init__(self, usual: Usual):
-        self._usual = usual
-        self._spans, self._starts = list[Span](), list[Start]()
+    def __init__(self, outlook: Outlook, take_span: Callable[[Span], None]):
+        self._usual, self._goes_back_to = outlook.usual, outlook.goes_back_to
+        self._take_span, self._end = take_span, 0  # the end of the newest span
+        self._starts = list[Start]()
         self._state, self._open, self._seen = DOWN, 0, 0
         self._gpus = self._step = self._saved_step = self._tokens_per_step = 0
-        self._lost_steps = self._restored_step = 0
-        self._looked_at = self._looked_at_step = 0  # by `_repeat_after`: spans, up to which step
+        self._lost_steps = self._restored_step = self._restorations = 0
         self._trains, self._has_ended, self._is_finished = True, True, False
         self._reason = self._pod = ""
 
     def take(self, now: int, event: Event) -> None:
-        if self._is_finished and event.name not in _GO_ON:
-            return
         if self._is_finished and event.name == Name.ROUND_BEGUN:
             self._state = AFTER[Name.GATHERING]  # node 0 has waited for the other nodes since
         if event.name == Name.POD_STARTED:
@@ -130,12 +129,11 @@ class _Reader:
         self._remember(event)
         self._seen = now
 
-    def history(self, begin_unix_seconds: float, damaged_lines: int) -> History:
+    def history(self, begin_unix_seconds: float) -> History:
         self._close(self._open if self._is_finished else self._seen, None)
         if self._starts and not self._starts[-1].has_stepped:
             self._note(reason=self._reason)
         return History(
-            tuple(self._spans),
             tuple(self._starts),
             begin_unix_seconds,
             self._is_finished,
@@ -143,7 +141,6 @@ class _Reader:
             self._saved_step,
             self._lost_steps,
             self._tokens_per_step,
-            damaged_lines,
         )
 
     def _take_pod(self, now: int, event: Event) -> None:
@@ -172,7 +169,7 @@ class _Reader:
 
     def _remember(self, event: Event) -> None:
         if event.name == Name.RESTORED:
-            self._repeat_after(event.step())
+            self._restorations += 1
             self._lost_steps += max(0, self._step - event.step())
             self._step = self._saved_step = event.step()
             self._tokens_per_step = int(event.number("tokens_per_step"))
@@ -226,23 +223,9 @@ class _Reader:
             self._trains = False
             self._starts.append(Start())
         if length:
-            begin = self._spans[-1].end if self._spans else 0
+            begin, self._end = self._end, self._end + length
             number = len(self._starts)
-            span = Span(begin, begin + length, kind, phase, number, self._gpus, first, last)
-            self._spans.append(span)
-
-    def _repeat_after(self, step: int) -> None:
-        """Mark what is repeated by a start that continues after `step` updates.
-
-        All that the start before has looked at is of updates that it did not repeat, or is marked:
-        so a run that begins anew thousands of times is not looked through as often.
-        """
-        begin = self._looked_at if step >= self._looked_at_step else 0
-        repeated = list[Span]()
-        while len(self._spans) > begin:
-            span = self._spans[-1]
-            if span.last and not span.is_repeated and span.last <= step:
-                break  # so are all updates before it
-            repeated += reversed(self._spans.pop().repeated_after(step))
-        self._spans += reversed(repeated)
-        self._looked_at, self._looked_at_step = len(self._spans), step
+            span = Span(begin, self._end, kind, phase, number, self._gpus, first, last)
+            step = self._goes_back_to[self._restorations]
+            for part in [span] if step is None else span.repeated_after(step):
+                self._take_span(part)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Kind(StrEnum):
@@ -36,8 +36,7 @@ class Phase(StrEnum):
     FIRST_STEP = "first step"
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A part of the run's time.
 
     Args:
@@ -62,12 +61,6 @@ class Span:
     is_repeated: bool = False
 
     @property
-    def counts_as(self) -> Kind:
-        """The kind, where productive time whose updates were made again is lost."""
-        is_lost = self.is_repeated and self.kind == Kind.PRODUCTIVE
-        return Kind.LOST if is_lost else self.kind
-
-    @property
     def length(self) -> int:
         """Microseconds."""
         return self.end - self.begin
@@ -83,6 +76,6 @@ class Span:
         kept = max(0, step - self.first) * self.length // updates if updates else 0
         middle = self.begin + kept
         if middle == self.begin:
-            return [replace(self, is_repeated=True)]
-        before = replace(self, end=middle, last=step)
-        return [before, replace(self, begin=middle, first=step, is_repeated=True)]
+            return [self._replace(is_repeated=True)]
+        before = self._replace(end=middle, last=step)
+        return [before, self._replace(begin=middle, first=step, is_repeated=True)]

@@ -12,7 +12,8 @@ that share a clock are put in the order of that clock first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 from trainer.events.event import Event, Name
 
@@ -21,9 +22,8 @@ MICRO = 1_000_000
 _LARGEST_DISORDER_SECONDS = 60.0
 
 
-def timeline(events: Sequence[Event]) -> list[tuple[int, Event]]:
+def timeline(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
     """The events in the order of their clock, each with its microseconds since the first one."""
-    placed = list[tuple[int, Event]]()
     now, before = 0, None
     # Of each start of a machine: an event, the time of that event, and the newest event.
     anchors = dict[str, tuple[Event, int, Event]]()
@@ -38,28 +38,31 @@ def timeline(events: Sequence[Event]) -> list[tuple[int, Event]]:
             passed = event.monotonic_seconds - anchor.monotonic_seconds
             now = max(now, anchor_at + round(passed * MICRO))
             anchors[event.boot] = (anchor, anchor_at, event)
-        placed.append((now, event))
+        yield now, event
         before = event
-    return placed
 
 
-def _in_order(events: Sequence[Event]) -> list[Event]:
+def _in_order(events: Iterable[Event]) -> Iterator[Event]:
     """Put what shares a clock in the order of that clock.
 
-    Nothing comes before the end of a finished run that was written after it: the account of such a
-    run stays as it is.
+    Only the events of the last seconds wait for a line that is late. Nothing comes before the end
+    of a finished run that was written after it: the account of such a run stays as it is.
     """
-    ordered, together = list[Event](), list[Event]()
-    for event in events:
-        if together and not (
-            together[-1].name != Name.FINISHED and _share_a_clock(together[-1], event)
-        ):
-            ordered += sorted(together, key=lambda one: one.monotonic_seconds)
-            together = []
-        together.append(event)
-    return ordered + sorted(together, key=lambda one: one.monotonic_seconds)
+    waiting = list[tuple[float, int, Event]]()  # the number is for equal times
+    newest: Event | None = None  # of those that share a clock
+    for number, event in enumerate(events):
+        if newest is None or newest.name == Name.FINISHED or not _share_a_clock(newest, event):
+            yield from (each for *_, each in sorted(waiting))
+            waiting.clear()
+            newest = event
+        elif event.monotonic_seconds >= newest.monotonic_seconds or event.name == Name.FINISHED:
+            newest = event
+        heappush(waiting, (event.monotonic_seconds, number, event))
+        while not _share_a_clock(newest, waiting[0][2]):
+            yield heappop(waiting)[2]
+    yield from (each for *_, each in sorted(waiting))
 
 
-def _share_a_clock(one: Event, next_one: Event) -> bool:
-    disorder = one.monotonic_seconds - next_one.monotonic_seconds
-    return one.boot == next_one.boot and disorder < _LARGEST_DISORDER_SECONDS
+def _share_a_clock(newest: Event, event: Event) -> bool:
+    disorder = newest.monotonic_seconds - event.monotonic_seconds
+    return newest.boot == event.boot and disorder < _LARGEST_DISORDER_SECONDS

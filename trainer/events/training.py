@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainer.events.event import Event, Name
+from trainer.events.event import Event
 from trainer.events.span import Kind
-from trainer.events.states import AFTER
 from trainer.events.timeline import MICRO
 
 HANG_STEPS = 5
@@ -22,26 +19,12 @@ class Usual:
     """What is usual in this run, in microseconds; None where no steps were reported.
 
     Args:
-        step: the median over the reports of the time for a step.
+        step: the median over the reports of the time for a step without waits.
         report: the median of the time between two reports.
     """
 
     step: float | None = None
     report: float | None = None
-
-    @staticmethod
-    def of(placed: Sequence[tuple[int, Event]]) -> Usual:
-        """From all events of a run with their times."""
-        steps, reports = list[float](), list[float]()
-        begin: int | None = None
-        for now, event in placed:
-            if event.name == Name.REPORT and begin is not None and event.values["steps"] > 0:
-                waits = event.number("data_seconds") + event.number("save_seconds")
-                steps.append(max(0.0, now - begin - waits * MICRO) / event.number("steps"))
-                reports.append(now - begin)
-            if event.name in AFTER:
-                begin = now
-        return Usual(statistics.median(steps), statistics.median(reports)) if steps else Usual()
 
     def is_hang(self, microseconds: float) -> bool:
         """Whether a step that takes so long is one."""

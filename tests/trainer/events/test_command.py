@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import pytest
 
 from tests.trainer.events.stories import Story
 from tests.trainer.lab import Lab
 from trainer.__main__ import main
-from trainer.events.event import event_file
+from trainer.config import RunConfig
+from trainer.events.event import Name, event_file
 from trainer.events.show import MOST_STARTS
 from trainer.launch.exit_codes import ExitCode
 
 
-def put(lab: Lab, told: Story) -> list[str]:
+def put(lab: Lab, told: Story, run: RunConfig | None = None) -> list[str]:
     """Write the events of a run; returns the options that name it."""
-    run = lab.config()
+    run = run or lab.config()
     file = event_file(run.run_dir, 0)
     file.parent.mkdir(parents=True)
     file.write_bytes(told.content)
@@ -63,3 +65,29 @@ def test_many_restarts_do_not_fill_the_screen(lab: Lab, capsys: pytest.CaptureFi
 def test_run_that_has_not_begun_says_so(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(put(lab, Story(content=b'\n{"event":"torn'))) == 0
     assert "no time is measured yet" in capsys.readouterr().out
+
+
+def test_memory_does_not_grow_with_the_reports(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The account is made in the training pod, whose memory is the run's: a run of months has
+    millions of reports."""
+
+    def peak_bytes(run_name: str, reports: int) -> int:
+        told = Story()
+        told.starts(1000, 100, 100, 100)
+        for number in range(reports):
+            told.trains(10, 200 + number % 7)
+        told.note(Name.SAVED, step=told.step)
+        run = lab.config(run_name=run_name)
+        words = put(lab, told, run)
+        tracemalloc.start()
+        try:
+            assert main(words) == 0
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak_bytes("warm", 10)
+    assert peak_bytes("long", 4000) < 2 * peak_bytes("short", 400)
+    assert f"step {1 + 4000 * 10}, up to" in capsys.readouterr().out

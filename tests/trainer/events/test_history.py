@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from math import isclose
 from typing import Any
 
@@ -14,7 +13,8 @@ from hypothesis import strategies as st
 from tests.trainer.events.stories import BEGIN_UNIX_MS, Story
 from trainer.events.account import account_of
 from trainer.events.event import MAY_BE_NUMBERS, NUMBERS, Event, Name, parse_events
-from trainer.events.history import History, read_history
+from trainer.events.history import read_history
+from trainer.events.outlook import Outlook
 from trainer.events.span import Kind, Phase, Span
 from trainer.events.timeline import MICRO
 
@@ -34,19 +34,24 @@ def any_event(draw: st.DrawFn) -> Event:
     return Event(name, unix, monotonic, draw(st.sampled_from("ab")), values)
 
 
-def assert_is_a_partition(history: History) -> None:
-    spans = history.spans
+def spans_of(events: list[Event]) -> list[Span]:
+    spans = list[Span]()
+    read_history(events, Outlook.of(events), spans.append)
+    return spans
+
+
+def assert_is_a_partition(spans: list[Span]) -> None:
     assert all(span.length > 0 for span in spans)
     assert [span.begin for span in spans] == [0, *(span.end for span in spans)][: len(spans)]
 
 
 @given(st.lists(any_event(), max_size=30))
 def test_spans_of_any_events_have_no_gap(events: list[Event]) -> None:
-    history = read_history(events)
-    assert_is_a_partition(history)
+    spans = spans_of(events)
+    assert_is_a_partition(spans)
     account = account_of(events)
     assert isclose(sum(account.seconds.values()), account.wall_seconds)
-    phased = sum(span.length for span in history.spans if span.phase is not None)
+    phased = sum(span.length for span in spans if span.phase is not None)
     assert isclose(sum(start.seconds for start in account.starts), phased / MICRO)
     assert 0 <= account.goodput <= 1
     assert account.unsaved_seconds >= 0
@@ -56,7 +61,7 @@ def test_time_without_updates_after_the_newest_checkpoint_is_unsaved() -> None:
     """A report may tell of no further update; the account must not divide by their number."""
     span = Span(0, 1_000_000, Kind.PRODUCTIVE, None, 1, 0, first=7, last=7)
     assert span.repeated_after(7) == [span]
-    assert span.repeated_after(6) == [replace(span, is_repeated=True)]
+    assert span.repeated_after(6) == [span._replace(is_repeated=True)]
 
 
 def test_effort_grows_with_the_number_of_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +176,7 @@ def test_file_cut_at_any_byte_loses_one_line(told: Story, data: st.DataObject) -
     assert events == whole[: len(events)]
     assert len(events) == complete
     assert damaged <= told.content[:cut].count(b"\n") - complete
-    assert_is_a_partition(read_history(events))
+    assert_is_a_partition(spans_of(events))
 
 
 @given(story(), st.lists(any_event(), max_size=8))
@@ -324,6 +329,22 @@ def test_long_wait_for_data_is_no_hang() -> None:
     assert account.seconds[Kind.HANG] == 0
     assert account.seconds[Kind.DATA] == 30.1
     assert account.seconds[Kind.PRODUCTIVE] == 10
+
+
+def test_start_from_an_older_checkpoint_loses_more() -> None:
+    """The newest one is damaged: what an earlier start had kept is made again after all."""
+    told = Story()
+    told.starts(0, 0, 0, 0)
+    for saved in (10, 20, 10):
+        told.trains(9, 100)
+        told.saved = saved
+        told.rank_dies(0, 0)
+        told.round(0, 0, 0, 0)
+    told.trains(9, 100)
+    account = account_of(*parse_events(told.content))
+    assert account.lost_steps == 1 + 19
+    assert account.seconds[Kind.LOST] == told.spent[Kind.LOST] / 1000 == 1.8
+    assert account.seconds[Kind.PRODUCTIVE] == told.spent[Kind.PRODUCTIVE] / 1000 == 1.8
 
 
 def test_part_of_a_report_is_lost_where_the_checkpoint_lies_inside_it() -> None:

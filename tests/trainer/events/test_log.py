@@ -15,7 +15,7 @@ import pytest
 
 from trainer.events import log as log_module
 from trainer.events.clock import process_age_seconds, stamped
-from trainer.events.event import Event, Name, parse_events, to_line
+from trainer.events.event import Event, Events, Name, parse_events, to_line
 from trainer.events.log import EventLog
 
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -213,3 +213,16 @@ def test_stamps_of_two_processes_share_one_clock() -> None:
     assert boot == before.boot
     assert before.monotonic_seconds < float(monotonic) < stamped("x", {}).monotonic_seconds
     assert process_age_seconds() > 0
+
+
+def test_lines_that_come_later_are_left_out(tmp_path: Path) -> None:
+    """The account reads the file twice while the run writes it, and has to see the same."""
+    path = tmp_path / "node-00000.jsonl"
+    event = Event(Name.ALIVE, 1.0, 1.0, "boot")
+    path.write_bytes(to_line(event) + to_line(event)[:9])
+    events = Events.of_file(path)
+    assert list(events) == [event]
+    with path.open("ab") as file:
+        file.write(to_line(event)[9:] + to_line(event))
+    assert list(events) == [event]
+    assert events.damaged_lines == 1
