@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,15 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Replace `path` by a file that holds `content`, atomically."""
+    write_lines(path, [content])
+
+
+def write_lines(path: Path, lines: Iterable[bytes]) -> None:
+    """Replace `path` by a file that holds `lines`, atomically; they may be read from `path`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.durable import fsync_directory, fsync_file, write_text
+from trainer.checkpoint.durable import fsync_directory, fsync_file, write_lines
 from trainer.metrics.console import duration
 from trainer.metrics.finite import finite_or_none
 from trainer.metrics.speed import Speed
@@ -118,18 +118,22 @@ class MetricsLog:
         from torch.utils.tensorboard import SummaryWriter
 
         self._path = run_dir / METRICS_FILE
-        records, damaged = read_records(self._path)
+        damaged = 0
+
+        def kept() -> Iterator[bytes]:  # never all at once: a long run has millions
+            nonlocal damaged
+            for line, record in _lines(self._path):
+                damaged += record is None
+                if record is not None and record["step"] <= resumed_step:
+                    yield line
+
+        write_lines(self._path, kept())
         if damaged:
             say(f"warning: {self._path} has {damaged} damaged line(s), which are left out")
-        self._write_all([record for record in records if record["step"] <= resumed_step])
         self._file = self._path.open("a")
         self._tensorboard = SummaryWriter(
             str(run_dir / TENSORBOARD_DIR), purge_step=resumed_step + 1
         )
-
-    def _write_all(self, records: Sequence[Mapping[str, Any]]) -> None:
-        lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
-        write_text(self._path, "".join(lines))
 
     def record(self, metrics: StepMetrics) -> None:
         """Append one record."""
@@ -145,12 +149,16 @@ class MetricsLog:
     ) -> None:
         """Complete the record of `step`, whose evaluation was cut off; None: it overflowed."""
         values = {"val_loss": val_loss, "val_bits_per_byte": val_bits_per_byte}
-        records, _ = read_records(self._path)
-        for record in records:
-            if record["step"] == step:
-                record.update(values)
+
+        def completed() -> Iterator[bytes]:
+            for line, record in _lines(self._path):
+                if record is not None and record["step"] == step:
+                    yield json.dumps({**record, **values}, allow_nan=False).encode() + b"\n"
+                else:
+                    yield line
+
         self._file.close()
-        self._write_all(records)
+        write_lines(self._path, completed())
         self._file = self._path.open("a")
         for name, value in values.items():
             if value is not None:
@@ -194,14 +202,20 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
 
     A crash may have cut the last line, which counts as not written.
     """
-    if not path.exists():
-        return [], 0
-    records, damaged = list[dict[str, Any]](), 0
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            record = dict(json.loads(line))
-            int(record["step"])
-            records.append(record)
-        except (ValueError, TypeError, KeyError):
-            damaged += bool(line)
-    return records, damaged
+    records = [record for _, record in _lines(path)]
+    whole = [record for record in records if record is not None]
+    return whole, len(records) - len(whole)
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    """The lines of a metrics file with their records; None: the line is damaged."""
+    with suppress(FileNotFoundError), path.open("rb") as lines:
+        for line in lines:
+            if not line.endswith(b"\n") or line == b"\n":
+                continue
+            try:
+                record = dict(json.loads(line))
+                int(record["step"])
+            except (ValueError, TypeError, KeyError):
+                record = None
+            yield line, record

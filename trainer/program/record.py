@@ -13,11 +13,12 @@ import math
 import os
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint.durable import write_json, write_text
+from trainer.checkpoint.durable import write_json, write_lines
 from trainer.checkpoint.run_identity import DONE_FILE, read_marker
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError
@@ -152,12 +153,14 @@ class Curve:
         return json.dumps(record, allow_nan=False) + "\n"
 
     def _drop_from(self, step: int) -> None:
-        try:
-            lines = self._path.read_text().splitlines()
-        except FileNotFoundError:
-            return
-        kept = [line for line in lines if (number := _step_of(line)) is not None and number < step]
-        write_text(self._path, "".join(f"{line}\n" for line in kept))
+        def kept() -> Iterator[bytes]:  # never all at once: a long run has millions
+            for line in lines:
+                number = _step_of(line.decode(errors="replace"))
+                if number is not None and number < step:
+                    yield line.rstrip(b"\n") + b"\n"
+
+        with suppress(FileNotFoundError), self._path.open("rb") as lines:
+            write_lines(self._path, kept())
 
 
 def _finite(loss: float | None) -> float | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.lab import Lab, NoSignals, records
-from trainer.metrics.log import StepMetrics, read_records
+from trainer.metrics.log import MetricsLog, StepMetrics, read_records
 from trainer.metrics.speed import Speedometer
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
@@ -199,3 +200,29 @@ def test_validation_is_recorded_with_bits_per_byte(lab: Lab) -> None:
         loss, bits = seen[step]
         assert bits == pytest.approx(loss / 0.6931471805599453 * (tokens - 1) / size)
     assert list((run.run_dir / "tensorboard").glob("events.*"))
+
+
+def test_memory_of_a_start_does_not_grow_with_the_records(tmp_path: Path) -> None:
+    """Rank 0 of a run of months drops what comes after the checkpoint from millions of lines."""
+    path = tmp_path / "metrics.jsonl"
+
+    def peak_bytes(records: int) -> int:
+        values = {"loss": 3.25, "val_loss": None, "lr": 6e-4, "tokens_per_second": 1234.5}
+        lines = [json.dumps({"step": number, **values}) for number in range(records)]
+        path.write_text("\n".join([*lines, '{"step": 1']))
+        tracemalloc.start()
+        try:
+            log = MetricsLog(tmp_path, records - 10, pytest.fail)
+            log.add_validation(records - 10, 2.5, None)
+            log.close()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = 200, 20_000
+    peak_bytes(few)  # what is imported and made once
+    assert peak_bytes(many) < 2 * peak_bytes(few)
+    peak_bytes(many)
+    kept = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [record["step"] for record in kept] == list(range(many - 9))
+    assert (kept[-1]["val_loss"], kept[-2]["val_loss"]) == (2.5, None)

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,26 @@ def test_last_step_of_a_long_curve_is_found(tmp_path: Path) -> None:
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3001, "lo')
     assert last_step(tmp_path) == 3000
+
+
+def test_memory_does_not_grow_with_the_curve(tmp_path: Path) -> None:
+    """The launcher's memory is the pod's, and a run of months has millions of lines."""
+
+    def peak_bytes(steps: int) -> int:
+        lines = (json.dumps({"step": step, "loss": 1.5, "world_size": 2}) for step in range(steps))
+        (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
+        tracemalloc.start()
+        try:
+            record_start(tmp_path, range(steps - 1, steps))
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    few, many = 200, 20_000
+    peak_bytes(few)
+    assert peak_bytes(many) < 2 * peak_bytes(few)
+    peak_bytes(many)
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == many
 
 
 def test_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
