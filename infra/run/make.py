@@ -31,7 +31,7 @@ from infra.run.workload import Workload, WorkloadArgs
 from infra.settings import DatasetFile, RunSettings
 from infra.settings.run_settings import dataset_only
 from infra.workloads import WORKLOADS
-from infra.workloads.pod import PodParts
+from infra.workloads.pod import PodParts, times
 from infra.workloads.queue import queue_labels
 from infra.workloads.run import Placement, Resources, Run
 
@@ -105,6 +105,10 @@ def make_run_value(
 
 def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> PodParts:
     """What the training pods and the data set's pod share."""
+    pods = settings.pods
+    asked = {"cpu": pods.cpu_limit_per_rank, "memory": pods.memory_limit_per_rank}
+    of_rank = {resource: limit for resource, limit in asked.items() if limit}
+    ranks = settings.compute.world.ranks_per_pod
     return PodParts(
         image=facts.image.reference,
         pull_policy=facts.image.pull_policy,
@@ -114,6 +118,8 @@ def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> P
         group_writes=facts.volume.group_writes,
         ca_config_map=facts.ca_config_map,
         bpe_file=settings.bpe_file.path_in_pods if settings.bpe_file else "",
+        limits={resource: times(limit, ranks) for resource, limit in of_rank.items()},
+        command_limits=of_rank,
     )
 
 

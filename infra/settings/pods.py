@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from infra.kube.quantity import amount
 from infra.names import GPU_TOLERATION
 from infra.settings.marks_of_workloads import refuse_marks_of_workloads
 from infra.settings.pod_environment import check_environment
@@ -14,6 +15,9 @@ from infra.settings.secret import Secret
 
 _QUANTITY_CPU = r"[1-9]\d{0,5}m?"
 _QUANTITY_MEMORY = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+# Of containers whose work is short. Without requests a pod is in the class BestEffort, which is
+# evicted first, and a namespace with a quota of requests refuses it.
+LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 # Requests of one rank where the settings say `auto`. They keep the pod out of Kubernetes' class
 # BestEffort, and are small enough for the smallest machine that can train at all.
 DEFAULT_REQUESTS = {"gpu": ("1", "4Gi"), "cpu": ("100m", "256Mi")}
@@ -23,12 +27,14 @@ DEFAULT_REQUESTS = {"gpu": ("1", "4Gi"), "cpu": ("100m", "256Mi")}
 class PodSettings:
     """What training pods ask for and carry.
 
-    CPU and memory are Kubernetes quantities, such as `500m` and `4Gi`; tolerations are
-    Kubernetes' own objects.
+    CPU and memory are Kubernetes quantities, such as `500m` and `4Gi`; a limit may be empty, and
+    then there is none. Tolerations are Kubernetes' own objects.
     """
 
     cpu_per_rank: str
     memory_per_rank: str
+    cpu_limit_per_rank: str
+    memory_limit_per_rank: str
     environment: Mapping[str, str]
     secrets: Mapping[str, Secret]
     node_selector: Mapping[str, str]
@@ -42,9 +48,15 @@ class PodSettings:
 def read_pods(reader: Reader, accelerator: str) -> PodSettings:
     """Read the section; problems are left with `reader`."""
     cpu, memory = DEFAULT_REQUESTS[accelerator]
+    cpu = _quantity(reader, "cpuPerRank", _QUANTITY_CPU, "2 or 500m", cpu)
+    memory = _quantity(reader, "memoryPerRank", _QUANTITY_MEMORY, "4Gi", memory)
     return PodSettings(
-        cpu_per_rank=_quantity(reader, "cpuPerRank", _QUANTITY_CPU, "2 or 500m", cpu),
-        memory_per_rank=_quantity(reader, "memoryPerRank", _QUANTITY_MEMORY, "4Gi", memory),
+        cpu_per_rank=cpu,
+        memory_per_rank=memory,
+        cpu_limit_per_rank=_limit(reader, "cpuLimitPerRank", _QUANTITY_CPU, "4 or 500m", cpu),
+        memory_limit_per_rank=_limit(
+            reader, "memoryLimitPerRank", _QUANTITY_MEMORY, "16Gi", memory
+        ),
         environment=_environment(reader),
         secrets=_secrets(reader),
         node_selector=_node_selector(reader),
@@ -65,6 +77,31 @@ def _quantity(reader: Reader, key: str, pattern: str, example: str, default: str
     form = "auto or an amount as Kubernetes writes it"
     text = reader.text(key, pattern=f"auto|{pattern}", form=form, example=example)
     return default if text in ("auto", "") else text
+
+
+def _limit(reader: Reader, key: str, pattern: str, example: str, request: str) -> str:
+    """A limit of one rank; it has to leave room for what the rank requests, and every pod of ours.
+
+    Args:
+        reader: takes the problems.
+        key: of the setting.
+        pattern: of an amount.
+        example: for the message.
+        request: what each rank requests of it.
+    """
+    needed = key.replace("Limit", "")
+    form = "an amount as Kubernetes writes it; empty: no limit"
+    text = reader.text(key, pattern=f"({pattern})?", form=form, example=example)
+    if not text or not reader.are_right(key, needed):
+        return text
+    least = LEAST_REQUESTS[needed.removesuffix("PerRank")]
+    if amount(text) < amount(request):
+        reason = f"{needed} requests {request}, and Kubernetes takes no limit below the request"
+        reader.problem(key, text, reason, f"Set at least {request}, or lower {needed}")
+    elif amount(text) < amount(least):
+        reason = f"it holds for the pod that prepares the data set, too, which requests {least}"
+        reader.problem(key, text, reason, f"Set at least {least}")
+    return text
 
 
 def _texts(reader: Reader, key: str) -> dict[str, str]:

@@ -20,13 +20,13 @@ USER_NAME = "trainer"
 that ask for its name fail, among them torch.compile (getpass.getuser)."""
 
 
-def in_own_image(pod: Manifest, image: str, requests: Mapping[str, str]) -> Manifest:
+def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Manifest:
     """The pod with its container's image replaced.
 
     Args:
         pod: a pod's spec with one container, which runs the trainer image.
         image: with a tag or a digest.
-        requests: what the container that copies asks for.
+        resources: requests and limits of the container that copies.
     """
     (container,) = pod["containers"]
     mount = {"name": _VOLUME, "mountPath": MOUNT}
@@ -40,7 +40,7 @@ def in_own_image(pod: Manifest, image: str, requests: Mapping[str, str]) -> Mani
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
         },
-        "resources": {"requests": dict(requests)},
+        "resources": dict(resources),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [mount],
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from infra.names import (
     TRAINER_CONTAINER,
     TRAINING,
 )
+from infra.settings.pods import LEAST_REQUESTS
 from infra.workloads.neighbours import neighbours
 from infra.workloads.own_image import in_own_image
 from infra.workloads.queue_place import place_request
@@ -37,9 +38,6 @@ ADDRESS_VARIABLE = "DISTTRAIN_POD_IP"  # trainer/launch/noted_address.py reads i
 KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
 REVISION_VARIABLE = "DISTTRAIN_REVISION"  # trainer/launch/pod_failures.py reads it
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
-# Of containers whose work is short. Without requests a pod is in the class BestEffort, which is
-# evicted first, and a namespace with a quota of requests refuses it.
-LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,8 @@ class PodParts:
         group_writes: the kubelet has to give the volume to the group of the pods.
         ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
         bpe_file: path in the pods of GPT-2's BPE merge table; empty: tiktoken downloads it.
+        limits: of CPU and memory, of each of these pods; a namespace's quota may demand them.
+        command_limits: the same of the pods of commands.
     """
 
     image: str
@@ -65,6 +65,8 @@ class PodParts:
     group_writes: bool = False
     ca_config_map: str = ""
     bpe_file: str = ""
+    limits: Mapping[str, str] = field(default_factory=dict[str, str])
+    command_limits: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
@@ -98,7 +100,7 @@ def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
                     "allowPrivilegeEscalation": False,
                     "capabilities": {"drop": ["ALL"]},
                 },
-                "resources": {"requests": dict(LEAST_REQUESTS)},
+                "resources": least_resources(parts),
                 # `pulumi up` shows this message when the container fails.
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "volumeMounts": [
@@ -168,7 +170,7 @@ def training_pod(run: Run) -> Manifest:
     if placement.runtime_class:
         pod["runtimeClassName"] = placement.runtime_class
     if run.program_image:
-        pod = in_own_image(pod, run.program_image, LEAST_REQUESTS)
+        pod = in_own_image(pod, run.program_image, least_resources(run.parts))
     scraped = scrape_annotations(run.metrics_port)
     annotations = {**scraped, **network.annotations, **asked, **placement.annotations}
     if network.host_network:
@@ -196,10 +198,23 @@ def volume_group(parts: PodParts) -> Manifest:
     return {"fsGroup": TRAINER_UID, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
-def volume_access(parts: PodParts) -> Manifest:
-    """Fields for the spec of a command's pod that let it write; see `infra.kube.files.task_pod`."""
-    group = volume_group(parts)
-    return {"securityContext": group} if group else {}
+def of_commands(parts: PodParts) -> Manifest:
+    """Fields for a command's pod: how it gets its image, and may write; and its limits.
+
+    `infra.kube.files.task_pod` makes the pod of them.
+    """
+    group, limits = volume_group(parts), dict(parts.command_limits)
+    return {
+        **pull_secrets(parts),
+        **({"securityContext": group} if group else {}),
+        **({"resources": {"limits": limits}} if limits else {}),
+    }
+
+
+def least_resources(parts: PodParts) -> Manifest:
+    """Of containers whose work is short."""
+    limits = dict(parts.limits)
+    return {"requests": dict(LEAST_REQUESTS), **({"limits": limits} if limits else {})}
 
 
 def environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -228,7 +243,7 @@ def _variables(run: Run) -> dict[str, str]:
 def _resources(run: Run) -> Manifest:
     """Requests keep the pod out of the class BestEffort, which is evicted first."""
     ranks = run.world.ranks_per_pod
-    limits = dict(run.network.resources)
+    limits = {**run.parts.limits, **run.network.resources}
     if run.world.gpus_per_pod:
         limits[GPU_RESOURCE] = str(run.world.gpus_per_pod)
     requests = {

@@ -18,7 +18,7 @@ from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
 from infra.workloads.kind import WorkloadKind
-from infra.workloads.pod import PodParts, pull_secrets, training_pod, volume_access
+from infra.workloads.pod import PodParts, of_commands, training_pod
 from infra.world import World
 
 
@@ -138,7 +138,7 @@ class Run:
     @property
     def task_placement(self) -> Manifest:
         """Where pods of commands on the run's data run: wherever the training pods may."""
-        return {**self.placement.nodes, **pull_secrets(self.parts), **volume_access(self.parts)}
+        return {**self.placement.nodes, **of_commands(self.parts)}
 
     @property
     def workload_name(self) -> str:

@@ -171,6 +171,28 @@ def test_quota_counts_all_pods_of_the_run(lab: Lab) -> None:
     assert refusal(lab, namespace, pod({"cpu": "100m"}, {}), 4).startswith("pods: 4 cannot be used")
 
 
+def test_quota_that_demands_limits_is_named(lab: Lab) -> None:
+    """With the cluster's words, and the settings that give pods such limits.
+
+    Kubernetes' words name the memory, and `memoryPerRank` was named, which changes nothing.
+    """
+    namespace = lab.namespace()
+    hard = {"limits.cpu": "8", "limits.memory": "64Gi"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    lab.api.create(path, {**quota, "spec": {"hard": hard}})
+    wanted = pod({"cpu": "100m", "memory": "1Gi"}, {})
+    wait_for("the quota to hold", lambda: "must specify" in refusal(lab, namespace, wanted))
+    problem = refusal(lab, namespace, wanted)
+    assert problem.startswith("cpuLimitPerRank, memoryLimitPerRank: the cluster would refuse")
+    assert "failed quota: q: must specify limits.cpu" in problem
+    assert "`pulumi config set memoryLimitPerRank 16Gi`" in problem
+    wanted["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2", "memory": "30Gi"}
+    assert refusal(lab, namespace, wanted, 2) == ""
+    problem = refusal(lab, namespace, wanted, 3)
+    assert problem.startswith("memoryLimitPerRank: 3 pods with a limit of 30Gi memory each: quota")
+
+
 def test_priority_class_that_is_missing_is_named(lab: Lab) -> None:
     wanted = pod({"cpu": "100m"}, {}, priorityClassName="nobody-made-this")
     problem = refusal(lab, lab.namespace(), wanted)

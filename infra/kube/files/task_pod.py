@@ -39,13 +39,16 @@ class TaskPod:
     environment: dict[str, str] = field(default_factory=lambda: {})
     placement: dict[str, Any] = field(default_factory=lambda: {})
     """More of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. What it has
-    in securityContext is added to the pod's own."""
+    in securityContext is added to the pod's own, and resources are its container's."""
     gpus: int = 0
     """How many whole GPUs it asks for."""
 
 
 def pod_manifest(pod: TaskPod, name: str) -> Json:
     """The pod. Pure."""
+    placement = dict(pod.placement)
+    limits = part({"resources": placement.pop("resources", {})}, "resources", "limits")
+    limits = {**limits, **({GPU_RESOURCE: str(pod.gpus)} if pod.gpus else {})}
     container = {
         "name": pod.task,
         "image": pod.image,
@@ -58,7 +61,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         },
         "resources": {
             "requests": {"cpu": "100m", "memory": "64Mi"},
-            **({"limits": {GPU_RESOURCE: str(pod.gpus)}} if pod.gpus else {}),
+            **({"limits": limits} if limits else {}),
         },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "data", "mountPath": DATA_MOUNT, "readOnly": pod.read_only}],
@@ -80,7 +83,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "containers": [container],
         "volumes": [{"name": "data", "persistentVolumeClaim": claim}],
     }
-    security = {**spec["securityContext"], **pod.placement.get("securityContext", {})}
+    security = {**spec["securityContext"], **placement.get("securityContext", {})}
     labels = {
         names.PART_OF_LABEL: names.PROJECT,
         names.TASK_LABEL: pod.task,
@@ -90,7 +93,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": pod.namespace, "labels": labels},
-        "spec": {**spec, **pod.placement, "securityContext": security},
+        "spec": {**spec, **placement, "securityContext": security},
     }
 
 

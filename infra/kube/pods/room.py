@@ -5,7 +5,7 @@ node offers in all. What other pods use at the moment, and nodes that are not Re
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.kube.objects import Json, label, name_of, part, parts
@@ -47,6 +47,7 @@ class PodNeeds:
     Args:
         pods: how many there are at one time.
         requests: amounts as Kubernetes writes them, by resource; those of devices too.
+        limits: the same of what it may use.
         node_selector: labels that the node must have.
         tolerations: Kubernetes' own objects.
         places: where its volumes can be used, where that is not everywhere.
@@ -57,6 +58,7 @@ class PodNeeds:
     node_selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, Any]]
     places: Sequence[VolumePlace] = ()
+    limits: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds:
@@ -75,6 +77,7 @@ def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds
         {name: str(value) for name, value in asked.items() if name not in without},
         part(spec, "nodeSelector"),
         parts(spec, "tolerations"),
+        limits={name: str(value) for name, value in part(resources, "limits").items()},
     )
 
 

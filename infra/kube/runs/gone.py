@@ -27,6 +27,7 @@ APART_SECONDS = 30.0  # the clocks of a node and of the API server may differ
 MOST_CHARACTERS = 300
 PLACEMENT_KEYS = ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")
 GROUP_KEYS = ("fsGroup", "fsGroupChangePolicy")
+LIMIT_KEYS = ("cpu", "memory")
 AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
 
@@ -128,7 +129,13 @@ def harmless(placement: Json) -> Json:
     found = {key: placement[key] for key in PLACEMENT_KEYS if key in placement}
     given = part(placement, "securityContext")
     groups = {key: given[key] for key in GROUP_KEYS if key in given}
-    return {**found, **({"securityContext": groups} if groups else {})}
+    asked = part(placement, "resources", "limits")
+    limits = {key: asked[key] for key in LIMIT_KEYS if key in asked}
+    return {
+        **found,
+        **({"securityContext": groups} if groups else {}),
+        **({"resources": {"limits": limits}} if limits else {}),
+    }
 
 
 def _on_volume(api: Api, record: Record) -> dict[str, Any]:

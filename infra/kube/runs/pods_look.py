@@ -4,6 +4,7 @@ The API server itself is asked what it thinks of a pod, by a request that is nev
 (dryRun): namespaces' limits, priority classes and the cluster's own rules need no second opinion.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -35,6 +36,10 @@ WORDS = (
     ("memory", "memoryPerRank"),
     ("cpu", "cpuPerRank"),
 )
+
+DEMANDS = "must specify"  # words of a quota for limits that a pod does not have
+LIMIT_KEYS = {"limits.cpu": "cpuLimitPerRank", "limits.memory": "memoryLimitPerRank"}
+EXAMPLES = {"cpuLimitPerRank": "4", "memoryLimitPerRank": "16Gi"}
 
 
 @dataclass(frozen=True)
@@ -175,12 +180,13 @@ def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
     if name in ("pods", "count/pods"):
         # The pod that prepares the data set has ended before these pods come.
         return f"pods: {needs.pods} cannot be used" if needs.pods > amount(allowed) else ""
-    resource = name.removeprefix("requests.")
-    wanted = needs.requests.get(resource)
+    is_limit, resource = name.startswith("limits."), re.sub("^(requests|limits)[.]", "", name)
+    wanted = (needs.limits if is_limit else needs.requests).get(resource)
     if wanted is None or amount(wanted) * needs.pods <= amount(allowed):
         return ""
-    key = KEYS.get(resource, resource)
-    return f"{key}: {needs.pods} pod{'' if needs.pods == 1 else 's'} with {wanted} {resource} each"
+    key = LIMIT_KEYS.get(name) or KEYS.get(resource, resource)
+    whats = f"a limit of {wanted} {resource}" if is_limit else f"{wanted} {resource}"
+    return f"{key}: {needs.pods} pod{'' if needs.pods == 1 else 's'} with {whats} each"
 
 
 def _try(api: Api, run: RunPods, found: Findings) -> None:
@@ -198,14 +204,37 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
         if refused.status not in REFUSALS or any(each in words for each in known):
             return
         key = next((f"{key}: " for word, key in WORDS if word in words), "")
+        remedy = ""
+        if DEMANDS in words:
+            keys = [key for name, key in LIMIT_KEYS.items() if name in words]
+            key, remedy = f"{', '.join(keys)}: " if keys else "", _remedy(run.namespace, keys)
         found.problems.append(
             f"{key}the cluster would refuse the training's pods in namespace {run.namespace}: "
-            f"{words}"
+            f"{words}{remedy}"
         )
     else:
         given = _limits(made, run.pod)
         if given:
             found.notes.append(_limited(run.namespace, given))
+
+
+def _remedy(namespace: str, keys: Sequence[str]) -> str:
+    """What to do where a quota demands limits that the pods do not have.
+
+    Args:
+        namespace: that has the quota.
+        keys: the settings that give the pods such limits; none where no setting does.
+    """
+    ask = (
+        f"ask whoever runs the cluster for a LimitRange with defaults in namespace {namespace}, or "
+        "for another namespace"
+    )
+    if not keys:
+        return f". No setting gives pods what this quota demands: {ask}"
+    return (
+        f". Set {' and '.join(keys)}, the most that each rank may use, such as "
+        f"{' and '.join(f'`pulumi config set {key} {EXAMPLES[key]}`' for key in keys)}, or {ask}"
+    )
 
 
 def _limits(made: Json, asked: Json) -> dict[str, str]:

@@ -1,13 +1,18 @@
 """The pods that the program makes: their rights, their place and what they ask for."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from infra.kube.files.task_pod import TaskPod, pod_manifest
+from infra.workloads import WORKLOADS
 from tests.unit.program.parts import templates, training_template, variables
 from tests.unit.stacks import Deployment, deploy
+
+TASK = TaskPod("any", "owner", "ml", "image:1", ("true",), "claim", deadline_seconds=1)
 
 
 def test_every_pod_gets_the_proxy_and_runs_without_privileges(
@@ -50,6 +55,51 @@ def test_training_pods_request_cpu_and_memory_for_each_rank(tmp_path: Path) -> N
     changes = {"cpuPerRank": "500m", "memoryPerRank": "8Gi"}
     (container,) = training_template(deploy("dev", tmp_path, changes))["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "1500m", "memory": "24Gi"}
+
+
+LIMITS = {"cpuLimitPerRank": "4", "memoryLimitPerRank": "16Gi"}
+
+
+@pytest.mark.parametrize("topology", WORKLOADS)
+def test_every_container_has_the_limits(topology: str, tmp_path: Path) -> None:
+    """A namespace whose quota demands limits takes all of our pods: those of the training, with
+    their init containers, the one of the data set, and those of commands."""
+    authority, text = tmp_path / "ca.crt", tmp_path / "text"
+    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    text.write_text("text\n")
+    data = {"datasetFile": str(text), "datasetUrl": "", "datasetSha256": ""}
+    shape = {"topology": topology, "pods": 1 if topology == "single-pod" else 2, "gpusPerPod": 2}
+    changes = {**LIMITS, **data, **shape, "caBundle": str(authority)}
+    result = deploy("dev", tmp_path, {**changes, "gpus": 4})
+    for template in templates(result):
+        spec = template["spec"]
+        for container in (*spec["containers"], *spec["initContainers"]):
+            limits = {**container["resources"]["limits"]}
+            limits.pop("nvidia.com/gpu", None)
+            assert limits == {"cpu": "8", "memory": "32Gi"}, container["name"]
+    upload = json.loads(result.one("dataset-upload").inputs["stdin"])["placement"]
+    command = yaml.safe_load(result.outputs["podPlacement"])
+    for place in (upload, command):
+        pod = pod_manifest(replace(TASK, placement=place, gpus=1), "any")
+        (container,) = pod["spec"]["containers"]
+        expected = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+        assert container["resources"]["limits"] == expected
+        assert "resources" not in pod["spec"]
+
+
+def test_without_limits_no_container_has_them(tmp_path: Path) -> None:
+    result = deploy("dev", tmp_path)
+    (container,) = training_template(result)["spec"]["containers"]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "3"}
+    assert "resources" not in yaml.safe_load(result.outputs["podPlacement"])
+
+
+def test_container_that_copies_has_limits(tmp_path: Path) -> None:
+    """The init container of a run with an image of its own asks for no more than the training."""
+    program = {"program": {"image": "registry.example/own:1", "command": ["python", "train.py"]}}
+    spec = training_template(deploy("dev", tmp_path, {**LIMITS, **program}))["spec"]
+    (first,) = spec["initContainers"]
+    assert first["resources"]["limits"] == {"cpu": "12", "memory": "48Gi"}
 
 
 def test_pods_beside_the_training_go_where_it_goes(tmp_path: Path) -> None:

@@ -110,6 +110,7 @@ def test_record_chooses_no_rights_for_the_pod() -> None:
     """A ConfigMap may be changed by people who may start no pod with more rights."""
     wanted = {"runAsUser": 0, "runAsNonRoot": False, "fsGroup": 1000}
     more = {"hostNetwork": True, "serviceAccountName": "admin", "volumes": []}
+    more["resources"] = {"limits": {"memory": "4Gi", "nvidia.com/gpu": "8"}, "requests": {"a": "1"}}
     placement = {**TTL.placement, **more, "securityContext": wanted}
     server = Server(replace(GONE, ttl=replace(TTL, placement=placement)), "finished")
     how_ended(api_of(server), server.now())
@@ -119,6 +120,7 @@ def test_record_chooses_no_rights_for_the_pod() -> None:
     security = spec["securityContext"]
     assert (security["runAsUser"], security["runAsNonRoot"]) == (1000, True)
     assert security["fsGroup"] == 1000
+    assert spec["containers"][0]["resources"]["limits"] == {"memory": "4Gi"}
 
 
 def test_end_that_nobody_has_written_is_not_noted() -> None:
