@@ -11,6 +11,10 @@ class KubeconfigError(ValueError):
     """The kubeconfig cannot be used; the text says why."""
 
 
+class PluginError(KubeconfigError):
+    """The program of the kubeconfig that logs the user in has failed; the text has its words."""
+
+
 class ApiError(Exception):
     """The API server refused a request."""
 

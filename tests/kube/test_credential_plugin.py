@@ -1,4 +1,5 @@
-"""A kubeconfig that calls a program for its credentials, as those of EKS, GKE and AKS do."""
+"""A kubeconfig that calls a program for its credentials, as those of EKS, GKE and AKS do, and one
+whose user asks as another."""
 
 import json
 from pathlib import Path
@@ -53,3 +54,22 @@ def test_credentials_of_a_program_are_used_by_both_clients(lab: Lab, tmp_path: P
             assert api.list(pods) == []
             with pytest.raises(ApiError, match="cannot list resource"):
                 api.list(secrets)
+
+
+def test_user_who_asks_as_another_has_his_rights(lab: Lab, tmp_path: Path) -> None:
+    """The administrator's login did what the user of `as` may not do."""
+    namespace = lab.namespace()
+    user_of(lab, namespace, tmp_path, "view")
+    content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
+    content["users"][0]["user"]["as"] = f"system:serviceaccount:{namespace}:viewer"
+    file = tmp_path / "as-viewer"
+    file.touch(mode=0o600)
+    file.write_text(yaml.safe_dump(content))
+    pods, secrets = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "secrets"))
+    with quick_look(lab.access(file), LIMIT_SECONDS) as quick:
+        for api in (Api(lab.access(file)), quick):
+            assert api.list(pods) == []
+            with pytest.raises(ApiError, match="cannot list resource"):
+                api.list(secrets)
+            with pytest.raises(ApiError, match=r"viewer\".* cannot .*pods/exec"):
+                api.websocket(f"{pods}/any/exec", [("command", "true"), ("stdout", "true")])

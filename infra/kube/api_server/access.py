@@ -65,28 +65,40 @@ class Access:
         return content
 
 
+def user_of(content: Json, context: str) -> tuple[str, Json]:
+    """Name and content of a context's user; an empty user where there is none. Pure.
+
+    Args:
+        content: a kubeconfig.
+        context: name of a context; empty: the current one.
+    """
+    chosen = context or content.get("current-context")
+    contexts = {each.get("name"): part(each, "context") for each in parts(content, "contexts")}
+    name = contexts.get(chosen, {}).get("user")
+    users = {each.get("name"): part(each, "user") for each in parts(content, "users")}
+    return str(name), users.get(name, {})
+
+
+def plugin_command(content: Json, context: str) -> str:
+    """The program by which a context's user logs in; empty: there is none. Pure."""
+    return str(part(user_of(content, context)[1], "exec").get("command") or "")
+
+
 def _missing_of_plugin(content: Json, context: str) -> str:
     """What the credential plugin of the context's user lacks; empty: nothing, or there is none.
 
     kubectl refuses it too. The official client would go on without a login. Pure.
     """
-    chosen = context or content.get("current-context")
-    users = [
-        part(each, "context").get("user")
-        for each in parts(content, "contexts")
-        if each.get("name") == chosen
-    ]
-    for each in parts(content, "users"):
-        user = part(each, "user")
-        if each.get("name") not in users or user.get("exec") is None:
-            continue
-        plugin: object = user["exec"]
-        given = cast(Json, plugin) if isinstance(plugin, dict) else {}
-        missing = [key for key in PLUGIN_NEEDS if not given.get(key)]
-        if missing:
-            return (
-                f"`exec` of user {each['name']!r} has no {' and no '.join(missing)}. Add it, as "
-                "the documentation of the program that logs you in says, or have the kubeconfig "
-                "written anew. The apiVersion is mostly client.authentication.k8s.io/v1"
-            )
-    return ""
+    name, user = user_of(content, context)
+    if user.get("exec") is None:
+        return ""
+    plugin: object = user["exec"]
+    given = cast(Json, plugin) if isinstance(plugin, dict) else {}
+    missing = [key for key in PLUGIN_NEEDS if not given.get(key)]
+    if not missing:
+        return ""
+    return (
+        f"`exec` of user {name!r} has no {' and no '.join(missing)}. Add it, as the documentation "
+        "of the program that logs you in says, or have the kubeconfig written anew. The apiVersion "
+        "is mostly client.authentication.k8s.io/v1"
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
-from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.errors import ApiError, PluginError, UnreachableError
 from infra.kube.objects import Json, parts
 from infra.kube.say import say, shorten
 
@@ -59,6 +59,7 @@ class Api:
         self._requests: Requests | None = None
         self._quick: QuickClient | None = None
         self._is_common = True  # a kubeconfig that the quick client knows
+        self._has_answered = False
         self._made_at = 0.0
         self._ahead_seconds = 0.0
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
@@ -107,9 +108,19 @@ class Api:
         """The next client asks the credential plugin, which may open a tunnel to the server."""
         try:
             yield
+        except PluginError as failed:
+            raise self._after_plugin(failed) from None
         except Exception:
             self._forget_clients()
             raise
+
+    def _after_plugin(self, failed: PluginError) -> Exception:
+        """The error where nobody could be logged in.
+
+        Where it worked before, a moment without network may be the reason, and it is tried again.
+        """
+        self._forget_clients()
+        return UnreachableError(str(failed)) if self._has_answered else failed
 
     def _sender(self) -> Requests:
         """What sends the next request: the official client only where it has to, or is there."""
@@ -123,6 +134,10 @@ class Api:
         if self._client is None and self._is_common:
             try:
                 self._quick = QuickClient(self.access, ANSWER_SECONDS, CONNECT_SECONDS)
+            except PluginError:
+                if not (sys.stdin.isatty() and sys.stdout.isatty()):
+                    raise
+                self._is_common = False  # by the official client it can ask its user
             except (UnsupportedError, OSError, ValueError):  # it has words for what is wrong
                 self._is_common = False
             else:
@@ -271,9 +286,12 @@ class Api:
     ) -> Answer:
         try:
             answer = self._sender().request(method, path, query, body, content_type, seconds)
+        except PluginError as failed:
+            raise self._after_plugin(failed) from None
         except OSError as error:
             self._forget_clients()
             raise UnreachableError(shorten(str(error), 300)) from None
+        self._has_answered = True
         self._note_clock(answer)
         return answer
 

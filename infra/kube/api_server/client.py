@@ -7,6 +7,7 @@ JSON: the client's typed models cost more time to import than a task takes.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 
 import json
+import logging
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,9 +22,11 @@ from kubernetes import config as official_config
 from kubernetes.stream import ws_client
 from websocket import WebSocket, WebSocketBadStatusException
 
-from infra.kube.api_server.access import Access
+from infra.kube.api_server.access import Access, plugin_command
 from infra.kube.api_server.answer import ANSWER_SECONDS, CONNECT_SECONDS, Answer
-from infra.kube.errors import FORBIDDEN, ApiError, KubeconfigError
+from infra.kube.api_server.impersonation import impersonation
+from infra.kube.api_server.quick_client import MOST_OF_PLUGIN, plugin_failed
+from infra.kube.errors import FORBIDDEN, ApiError, KubeconfigError, PluginError
 from infra.kube.objects import Json, part, parts
 from infra.kube.say import shorten
 
@@ -36,6 +39,7 @@ class Client:
 
         Raises:
             KubeconfigError: the kubeconfig or its context cannot be used.
+            PluginError: its credential plugin has failed.
         """
         configuration: Any = official.Configuration()
         content = access.content()  # says what is wrong with it
@@ -44,6 +48,8 @@ class Client:
             "client_configuration": configuration,
             "persist_config": False,
         }
+        words = _Words()
+        logging.getLogger().addHandler(words)
         try:
             if access.kubeconfig_path:  # paths in it are relative to its folder
                 path = str(Path(access.kubeconfig_path).expanduser())
@@ -52,11 +58,16 @@ class Client:
                 official_config.load_kube_config_from_dict(content, **common)
         except official_config.ConfigException as error:
             raise KubeconfigError(f"the kubeconfig cannot be used: {error}") from None
+        finally:
+            logging.getLogger().removeHandler(words)
+        if words.said and (command := plugin_command(content, access.context)):
+            raise PluginError(plugin_failed(command, shorten(" ".join(words.said), MOST_OF_PLUGIN)))
         self.host = str(configuration.host).rstrip("/")
         configuration.proxy = _proxy(self.host, content, access.context)
         configuration.no_proxy = None
         self._configuration = configuration
         self._api: Any = official.ApiClient(configuration)
+        self._impersonation = impersonation(content, access.context)
 
     def request(
         self,
@@ -121,7 +132,7 @@ class Client:
         # The official `create_websocket` does the same without a limit for the server's answer.
         url = ws_client.get_websocket_url(self._url(path), query)
         headers = self._authorised({"sec-websocket-protocol": "v4.channel.k8s.io"})
-        lines = [f"{name}: {value}" for name, value in headers.items()]
+        lines = [f"{name}: {value}" for name, value in headers.iteritems()]
         options: Any = {"header": lines, "timeout": ANSWER_SECONDS}
         options = ws_client.websocket_proxycare(options, self._configuration, url, headers)
         socket = WebSocket(sslopt=_tls_options(self._configuration))
@@ -138,9 +149,24 @@ class Client:
     def _url(self, path: str) -> str:
         return f"{self.host}{path}"
 
-    def _authorised(self, headers: dict[str, str]) -> dict[str, str]:
+    def _authorised(self, headers: dict[str, str]) -> urllib3.HTTPHeaderDict:
         self._api.update_params_for_auth(headers, [], ["BearerToken"])
-        return headers
+        found = urllib3.HTTPHeaderDict(headers)
+        for name, value in self._impersonation:
+            found.add(name, value)
+        return found
+
+
+class _Words(logging.Handler):
+    """Takes what the official client says of a login that failed; it would go on without one."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self.said.append(record.getMessage().removeprefix("exec: "))
 
 
 def _refusal(refused: WebSocketBadStatusException) -> ApiError | OSError:

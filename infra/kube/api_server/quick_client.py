@@ -23,6 +23,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
+from infra.kube.errors import PluginError
 from infra.kube.objects import Json, part, parts
 
 CLUSTER_KEYS = {
@@ -40,6 +41,17 @@ USER_KEYS = {
     "client-key-data",
 }
 PLUGIN_SECONDS = 15
+MOST_OF_PLUGIN = 400  # characters of its words, from the end
+
+
+def plugin_failed(command: str, said: str) -> str:
+    """How a credential plugin failed.
+
+    Args:
+        command: that is it.
+        said: its own words.
+    """
+    return f"the program that the kubeconfig logs in with ({command}) has failed: {said}"
 
 
 class UnsupportedError(Exception):
@@ -57,7 +69,8 @@ class QuickClient:
     Raises:
         UnsupportedError: see the module.
         ValueError: the kubeconfig cannot be read.
-        OSError: a file or a credential plugin that it names is missing, or the plugin has failed.
+        PluginError: its credential plugin has failed.
+        OSError: a file or a credential plugin that it names is missing.
     """
 
     def __init__(self, access: Access, seconds: float, connect_seconds: float = 0) -> None:
@@ -169,7 +182,8 @@ class QuickClient:
         except subprocess.TimeoutExpired:
             raise OSError(f"the credential plugin gave no answer in {PLUGIN_SECONDS} s") from None
         if done.returncode:
-            raise OSError(f"the credential plugin failed: {done.stderr.strip()[-200:]}")
+            said = done.stderr.strip()[-MOST_OF_PLUGIN:] or f"exit code {done.returncode}"
+            raise PluginError(plugin_failed(command, said))
         status = part(json.loads(done.stdout), "status")
         user: Json = {"token": status.get("token")}
         for key, name in (("certificate", "Certificate"), ("key", "Key")):

@@ -38,7 +38,7 @@ def quick_look(access: Access, seconds: float) -> Iterator[Api]:
         seconds: for each step of a connection and for an answer of the quick client.
 
     Raises:
-        ValueError: the kubeconfig cannot be read.
+        ValueError: the kubeconfig cannot be read, or its credential plugin has failed.
         OSError: a file or a credential plugin that it names is missing.
     """
     api = Api(access, patience_seconds=0)

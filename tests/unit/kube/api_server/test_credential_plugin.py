@@ -2,6 +2,8 @@
 
 import copy
 import json
+import logging
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.quick_client import QuickClient
-from infra.kube.errors import KubeconfigError
+from infra.kube.errors import KubeconfigError, PluginError, UnreachableError
 
 VERSION = "client.authentication.k8s.io/v1"
 CONTENT: dict[str, Any] = {
@@ -66,3 +68,43 @@ def test_variable_without_value_is_empty(tmp_path: Path) -> None:
     client = QuickClient(access({"apiVersion": VERSION, **command}), 1)
     client.close()
     assert "token" in vars(client).values()
+
+
+def failing(folder: Path, **more: object) -> Access:
+    """A program that notes that it was called, says why it fails, and fails."""
+    program = folder / "get-token"
+    program.write_text(
+        f"#!/bin/sh\necho called >>{folder}/calls\necho session is over >&2\nexit 1\n"
+    )
+    program.chmod(stat.S_IRWXU)
+    return access({"apiVersion": VERSION, "command": str(program), **more})
+
+
+@pytest.mark.parametrize("more", [{}, {"provideClusterInfo": True}], ids=["quick", "official"])
+def test_words_of_failed_plugin_are_shown(
+    more: dict[str, object],
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once. The program was called twice, and what it said went to the log of the official client,
+    which then asked without a login; the error said that the cluster refuses the credentials."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with pytest.raises(PluginError) as failed:
+        Api(failing(tmp_path, **more)).list("/pods")
+    assert str(failed.value).count("session is over") == 1
+    assert "logs in with" in str(failed.value)
+    assert (tmp_path / "calls").read_text() == "called\n"
+    assert "".join(capfd.readouterr()) == ""
+
+
+def test_plugin_that_fails_later_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has worked, a moment without network may be the reason: `up` waits for hours."""
+    api = Api(failing(tmp_path), patience_seconds=0)
+    monkeypatch.setattr(api, "_has_answered", True)
+    with pytest.raises(UnreachableError, match="session is over"):
+        api.list("/pods")
+    with pytest.raises(UnreachableError, match="session is over"):
+        api.stream("/pods", {})

@@ -1,0 +1,105 @@
+"""A kubeconfig whose user asks as another one (`as`, `as-groups`)."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
+from infra.kube.errors import KubeconfigError
+
+AS: dict[str, Any] = {
+    "as": "deployer",
+    "as-uid": "7",
+    "as-groups": ["team-a", "system:authenticated"],
+    "as-user-extra": {"example.org/Scope": ["view", "edit"]},
+}
+
+
+class Server(HTTPServer):
+    """A stand-in for an API server that notes who asks."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.asked: list[list[tuple[str, str]]] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers each request with an empty list."""
+
+    def do_GET(self) -> None:
+        assert isinstance(self.server, Server)
+        self.server.asked.append(
+            sorted(
+                (name.lower(), value)
+                for name, value in self.headers.items()
+                if name.lower().startswith(("impersonate-", "authorization"))
+            )
+        )
+        upgrades = "Upgrade" in self.headers
+        body = json.dumps({"items": [], "message": "no"}).encode()
+        self.send_response(403 if upgrades else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def api(port: int, user: dict[str, Any]) -> Api:
+    content = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [
+            {"name": "other", "user": {"as": "nobody"}},
+            {"name": "u", "user": {"token": "t", **user}},
+        ],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    return Api(Access(kubeconfig=json.dumps(content)), patience_seconds=0)
+
+
+def test_every_request_asks_as_that_user(server: Server) -> None:
+    """As kubectl and Pulumi do. Rights were looked at, and objects made, as the real user."""
+    asks = api(server.server_port, AS)
+    assert asks.list("/pods") == []
+    asks.stream("/pods", {}).read()
+    with pytest.raises(Exception, match="no"):
+        asks.websocket("/pods/a/exec", [])
+    expected = [
+        ("authorization", "Bearer t"),
+        ("impersonate-extra-example.org%2fscope", "edit"),
+        ("impersonate-extra-example.org%2fscope", "view"),
+        ("impersonate-group", "system:authenticated"),
+        ("impersonate-group", "team-a"),
+        ("impersonate-uid", "7"),
+        ("impersonate-user", "deployer"),
+    ]
+    assert server.asked == [expected] * 3
+
+
+def test_user_without_it_asks_as_himself(server: Server) -> None:
+    assert api(server.server_port, {}).list("/pods") == []
+    assert server.asked == [[("authorization", "Bearer t")]]
+
+
+def test_groups_without_user_are_refused() -> None:
+    """kubectl refuses them, too; without them the real user would ask."""
+    with pytest.raises(KubeconfigError, match=r"has as-groups without `as`.*Add `as`"):
+        api(1, {"as-groups": ["admins"]}).list("/pods")
