@@ -23,6 +23,9 @@ _WITH_CONFIG = {
     "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }
 
+_ANSWERS = ("sample", "plot", "goodput", "plan")  # their output may be piped to `head`
+BROKEN_PIPE = 141  # as a shell reports a program that SIGPIPE has ended
+
 _RUN_DIR = "<data_root>/runs/<run_name>"
 
 
@@ -66,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{' '.join(rest)} cannot be used: {options.command} has no such option. "
             f"`python -m trainer {options.command} --help` lists what it has."
         )
+    if options.command in _ANSWERS:
+        return _answer(options, rest)
     if options.command != "entrypoint":
         return _exit_code(options, rest)
     try:
@@ -73,6 +78,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception:
         traceback.print_exc()
         return pod_exit_code(None, os.environ)
+
+
+def _answer(options: argparse.Namespace, rest: Sequence[str]) -> int:
+    try:
+        code = _exit_code(options, rest)
+        sys.stdout.flush()  # here, as Python itself would complain of a closed pipe
+    except BrokenPipeError:  # nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code
 
 
 def _exit_code(options: argparse.Namespace, rest: Sequence[str]) -> int:

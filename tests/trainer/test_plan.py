@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from sandbox.venvs import PROJECT, ensure_venv
 from tests.trainer.bytes_probe import RANKS
 from tests.trainer.plan_model import MODEL, VOCAB_SIZE
-from trainer.__main__ import main
+from trainer.__main__ import BROKEN_PIPE, main
 from trainer.config import RunConfig, load_config, preset_path
 from trainer.launch.exit_codes import ExitCode
 from trainer.model.gpt import GPT
@@ -149,3 +150,20 @@ def test_python_without_torch_is_told_what_it_needs() -> None:
     assert done.stderr.startswith("python -m trainer plan needs torch, which ")
     assert "-m pip install -r trainer/requirements.txt" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_reader_that_has_enough_is_no_error() -> None:
+    """`... | head -1` ended with a traceback."""
+    read, write = os.pipe()
+    os.close(read)
+    asked = ["plan", "--preset", "shakespeare-char", "--vocab-size", "65"]
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", *asked],
+        cwd=CHECKOUT,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (BROKEN_PIPE, "")
