@@ -12,6 +12,9 @@ from typing import Any, Literal
 RUNBOOK = "docs/monitoring.md"
 BY_RUN = "by (namespace, run)"
 CPU_QUOTA = "its CPU quota"  # a cause of trainer/watch/slow.py
+# Names of training pods. Others have pods that begin with `train-`, which one Prometheus may see.
+KINDS = "singlepod|multipod|indexed|jobset|lws|mpijob|pytorchjob|trainjob|volcano"
+TRAINING_PODS = f"train-({KINDS})-.+"
 # A finished run makes no steps and needs no ranks.
 UNLESS_FINISHED = f"unless on (namespace, run) max {BY_RUN} (disttrain_finished) == 1"
 # A program of the user's own may tell no steps to anybody. A run whose steps are told has one once
@@ -192,7 +195,8 @@ RULES = (
     ),
     Rule(
         "DisttrainPodPending",
-        'max by (namespace, pod) (kube_pod_status_phase{phase="Pending", pod=~"train-.+"}) == 1',
+        "max by (namespace, pod) "
+        f'(kube_pod_status_phase{{phase="Pending", pod=~"{TRAINING_PODS}"}}) == 1',
         15,
         "warning",
         "Training pod {{ $labels.pod }} has waited for a place for 15 minutes.",

@@ -59,6 +59,12 @@ def test_pods_of_each_kind_are_training_pods_to_the_rules(topology: str) -> None
     assert re.fullmatch(pattern[1], f"{WORKLOADS[topology].object_name}-0")
 
 
+def test_pods_of_others_raise_no_alert(tmp_path: Path) -> None:
+    """They may have names that begin with `train-`, on a Prometheus that several teams share."""
+    pending = 'kube_pod_status_phase{namespace="shop",pod="train-model-7d9f-x2",phase="Pending"}'
+    assert run_promtool(tmp_path, {**clean_hour(), pending: f"1x{HOUR}"}, {}) == ""
+
+
 def test_finished_run_raises_no_alert(tmp_path: Path) -> None:
     """Its pods may hold, without a rank and without a step."""
     hour = {**clean_hour(), **FAULTS["DisttrainRankLost"], **FAULTS["DisttrainNoStep"]}
