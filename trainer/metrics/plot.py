@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from trainer.launch.exit_codes import FatalError
+from trainer.metrics.log import read_records
 from trainer.run_folder import METRICS_FILE
 
 PLOT_FILE = "plot.png"
@@ -120,13 +120,14 @@ def _series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[f
 def _read_records(run_dir: Path) -> list[dict[str, Any]]:
     path = run_dir / METRICS_FILE
     try:
-        # A run that is being written may end in half a line.
-        lines = [line for line in path.read_text().split("\n")[:-1] if line]
-        records = [json.loads(line) for line in lines]
+        path.stat()
+        records, damaged = read_records(path)
     except OSError as error:
         raise FatalError(f"{run_dir}: no metrics: {path} cannot be read: {error}") from error
-    except ValueError as error:
-        raise FatalError(f"{path}: damaged: {error}") from error
+    if damaged and not records:
+        raise FatalError(f"{path}: damaged: none of its lines can be read. Name another run")
+    if damaged:  # as the trainer does when it continues
+        print(f"{path} has {damaged} damaged line(s), which are left out", file=sys.stderr)
     if not records:
         raise FatalError(f"{path}: no record yet; the first comes after step 1")
     return records

@@ -98,3 +98,14 @@ def test_picture_of_several_runs_needs_a_file(
     (tmp_path / "metrics.jsonl").write_text(record(1))
     assert main(["plot", str(tmp_path), str(tmp_path)]) == 78
     assert "--output is missing" in capsys.readouterr().err
+
+
+def test_damaged_line_is_left_out_and_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As when the run continues: one line that a crash has damaged hid all the others."""
+    file = tmp_path / "metrics.jsonl"
+    file.write_bytes(record(1).encode() + b'{"step": \xff\n' + record(2).encode())
+    assert main(["plot", str(tmp_path), "--output", str(tmp_path / "plot.png")]) == 0
+    assert "metrics.jsonl has 1 damaged line(s), which are left out" in capfd.readouterr().err
+    assert (tmp_path / "plot.png").exists()

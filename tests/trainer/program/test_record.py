@@ -162,3 +162,12 @@ def test_newest_change_grows_with_each_file_that_is_written(tmp_path: Path) -> N
     (tmp_path / "b").write_text("")
     os.utime(tmp_path / "b", ns=(10, 10))
     assert "" < before < newest_change(tmp_path)
+
+
+def test_curve_with_bytes_that_are_no_text_goes_on(tmp_path: Path) -> None:
+    """They ended the thread that writes the curve, without a word, and no point was written."""
+    record_start(tmp_path, range(1, 3))
+    file = tmp_path / "metrics.jsonl"
+    file.write_bytes(file.read_bytes() + b"\xff\xfe damaged\n")
+    record_start(tmp_path, range(2, 4))
+    assert [json.loads(line)["step"] for line in file.read_text().splitlines()] == [1, 2, 3]
