@@ -8,7 +8,7 @@ from cli.dashboard.pod_keeper import DEADLINE_SECONDS, PodKeeper
 from cli.dashboard.server import serving
 from cli.dashboard.source import Source
 from cli.endings import end_in_order
-from cli.port_option import add_port, port_to_have
+from cli.port_option import add_port, check_port, port_to_have
 from cli.sample import BPE_VARIABLE
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: the stack is not up, or the port is taken.
     """
     end_in_order()
+    check_port(arguments.port)  # before the stack is asked, which needs Pulumi
     place = volume_place(arguments.stack)
     keeper = PodKeeper(lambda: open_pod(place))
     source = Source(Looks(place, keeper), place.namespace)

@@ -41,6 +41,20 @@ def test_number_that_is_no_port_is_named(
     assert "it is no port, which is a number from 1 to 65535. Give another one, or 0" in said
 
 
+def test_port_is_looked_at_before_the_stack(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Pulumi, the dashboard asked for Pulumi first."""
+
+    def without_pulumi(_: str) -> VolumePlace:
+        raise ValueError("there is no pulumi")
+
+    for module in (command, tensorboard):
+        monkeypatch.setattr(module, "volume_place", without_pulumi)
+    assert main([name, "--port", "99999"]) == 2
+    assert capsys.readouterr().err.startswith("error: --port: 99999 cannot be used: ")
+
+
 def test_tensorboard_needs_no_run_of_the_stack() -> None:
     """It shows the runs of all stacks on the volume: that of a platform without a run, too."""
     pod = tensorboard.board_pod(VOLUME)
