@@ -16,7 +16,7 @@ from infra.kube.objects import Json, is_true, name_of, part, parts
 from infra.kube.pods.report import describe_pods, report_pod
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
-from infra.kube.runs.busy import COMING_UP_SECONDS
+from infra.kube.runs.busy import COMING_UP_SECONDS, NOT_THERE
 from infra.kube.runs.gone import AGAIN, gone_words
 from infra.kube.workload import GIVEN_UP, Workload, is_suspended, true_condition
 from infra.names import GPU_RESOURCE
@@ -26,7 +26,7 @@ QUIET_STEPS = 5  # so many times the usual time without a step, and it is not ca
 QUIET_SECONDS = 5.0  # the least, as clocks that differ by a moment are not corrected (clocks.py)
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
-UNDER_WAY = "its `pulumi up` is under way"  # of a run that has no workload yet
+UNDER_WAY = f"its workload is not there: {NOT_THERE}"  # of a run whose record is young
 GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
 NOT_READ = "./disttrain status of its stack reads it on the volume"
 

@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Seen, str, str]] = {
     "its workload is not made yet": (
         Seen(replace(RECORD, since=NOW), None, (), {}),
         "starting",
-        "its `pulumi up` is under way",
+        "either its `pulumi up` is just about to make it, or somebody has deleted it",
     ),
     "its workload was deleted": (
         Seen(RECORD, None, (), {}),
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Seen, str, str]] = {
     "it is made anew after its end": (
         Seen(replace(GOES, since=NOW), None, (), {}),
         "starting",
-        "its `pulumi up` is under way",
+        "either its `pulumi up` is just about to make it, or somebody has deleted it",
     ),
     "Kueue counts another machine for it": (
         Seen(RECORD, job(), (pod(),), {"train-singlepod-x": STEPPED}, places="Kueue counts b"),
