@@ -262,7 +262,9 @@ def _refuse_unknown_options(
     for name in sorted(set(given) - set(known)):
         if known:
             reason = f"{owner} has no such option"
-            hint = f"Set one of {', '.join(known)}{did_you_mean(name, known)}"
+            meant = did_you_mean(name, known)
+            one = f"Set {known[0]}, the only one, or remove it" if len(known) == 1 else ""
+            hint = one or f"Set one of {', '.join(known)}{meant}"
         else:
             reason, hint = f"{owner} has no options", "Remove it"
         reader.problem(f"{key}.{name}", given[name], reason, hint)

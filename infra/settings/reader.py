@@ -257,7 +257,11 @@ class Reader:
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = "[secret]" if is_hidden else repr(value)
+        shown = repr(value)
+        if is_hidden:
+            shown = "[secret]"
+        elif isinstance(value, bool):
+            shown = str(value).lower()  # as the stack's file has it
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
 

@@ -46,6 +46,13 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ({"topology": "kubeflow"}, ["volcano, lws, none or auto."]),
     # options of kinds
     (
+        {"storage": "host-path", "storageOptions": {"share": True}},
+        [
+            "storageOptions.share: true cannot be used: ",
+            "no such option. Set shared, the only one, or remove it.",
+        ],
+    ),
+    (
         CLASS | {"storageOptions": {"classname": "efs-sc"}},
         ["Set one of className, accessMode (did you mean className?)"],
     ),
