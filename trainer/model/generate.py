@@ -14,6 +14,9 @@ import torch.nn.functional as F
 from trainer.config.problem import problem_text
 from trainer.model.gpt import GPT, KVCache
 
+# Logits divided by less are too large for float32, and the probabilities would be no numbers.
+_AS_ZERO = 1e-30
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -44,7 +47,7 @@ class Sampling:
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
         """(B, V) logits to the (B, V) probabilities that tokens are drawn with."""
-        if self.temperature == 0:
+        if self.temperature < _AS_ZERO:
             return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).float()
         logits = logits.float() / self.temperature
         if self.top_k is not None:

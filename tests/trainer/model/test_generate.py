@@ -114,3 +114,10 @@ def test_probabilities_add_up_and_never_lose_the_likeliest_token(
 def test_bad_values_are_named(values: tuple[float, int | None, float | None], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Sampling(*values)
+
+
+@pytest.mark.parametrize("temperature", [1e-40, 1e-300])
+def test_smallest_temperatures_take_the_likeliest_token(temperature: float) -> None:
+    """The logits became too large for float32, and the probabilities were no numbers."""
+    found = Sampling(temperature=temperature).probabilities(torch.tensor([[1.0, 3.0, -2.0]]))
+    assert found.tolist() == [[0.0, 1.0, 0.0]]
