@@ -2,8 +2,8 @@
 # What the first machine does for a further node, which runs k3s-agent.sh or k3s-further-server.sh:
 # look: says whether k3s is here at all, one `key=value` a line.
 # join: prints the token by which it joins, for a server the agents' secret too, the pods with GPUs that
-#   run on the node, and whether there is a Node of this name, one `key=value` a line. With NEW_MACHINE=yes it forgets a machine of this name
-#   first, whose password the new one has not.
+#   run on the node, and whether there is a Node of this name, one `key=value` a line. With
+#   NEW_MACHINE=yes it forgets a machine of this name first, whose password the new one has not.
 # await: waits until the node is Ready, since STARTED if that is given, and a server a voting member of
 #   etcd; and sets labels and taints.
 # drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute. A server
@@ -16,7 +16,6 @@
 set -eu
 
 : "${NODE:?}" "${GRACE_SECONDS:?}"
-
 . ./lib/k3s.sh
 . ./lib/k3s-etcd.sh
 . ./lib/k3s-etcd-change.sh
