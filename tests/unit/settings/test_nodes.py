@@ -139,7 +139,7 @@ def test_machines_may_join_this_one() -> None:
         ([{**NODE, "port": "22"}], "nodes[0].port: '22' cannot be used: it is not a whole number"),
         ([{**NODE, "gone": "yes"}], "nodes[0].gone: 'yes' cannot be used: it is not true or"),
         ([{**NODE, "role": "master"}], "nodes[0].role: 'master' cannot be used: it is no role."),
-        ([{**NODE, "role": True}], "nodes[0].role: True cannot be used: it is not a text"),
+        ([{**NODE, "role": True}], "nodes[0].role: true cannot be used: it is not a text"),
         ([{**NODE, "rack": "a"}], "nodes[0].rack: 'a' cannot be used: a machine has no such key"),
         ([{**NODE, "labels": {"a b": "c"}}], "Kubernetes takes no key 'a b'"),
         ([{**NODE, "labels": {"a": "c d"}}], "Kubernetes takes no such value of a label"),

@@ -7,5 +7,5 @@ def test_a_true_says_how_to_set_a_text() -> None:
     """`pulumi config set` takes it for a boolean, and can write no quotation marks."""
     said = refusal({"program": {"command": ["python", "train.py", "--compile", True]}})
     assert said.count("  - program.command") == 1
-    assert "program.command[3]: True cannot be used: Pulumi reads it as a boolean" in said
+    assert "program.command[3]: true cannot be used: Pulumi reads it as a boolean" in said
     assert "pulumi config set --type string --path 'program.command[3]' True" in said
