@@ -83,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _answer(options: argparse.Namespace, rest: Sequence[str]) -> int:
     try:
         code = _exit_code(options, rest)
-        sys.stdout.flush()  # here, as Python itself would complain of a closed pipe
+        if sys.stdout:  # None where there is none
+            sys.stdout.flush()  # here, as Python itself would complain of a closed pipe
     except BrokenPipeError:  # nobody reads any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE

@@ -8,6 +8,7 @@ import argparse
 import torch
 
 from trainer.config import RunConfig
+from trainer.data.gpt2_tokenizer import GPT2_VOCAB_SIZE
 from trainer.launch.exit_codes import FatalError
 from trainer.metrics.peak_flops import peak_flops
 from trainer.model.gpt import GPT
@@ -59,7 +60,7 @@ def plan(config: RunConfig, options: argparse.Namespace) -> str:
 
 def _vocab_size(config: RunConfig) -> int:
     if config.dataset.tokenizer == "gpt2":
-        return 50257
+        return GPT2_VOCAB_SIZE
     raise FatalError(
         f"--vocab-size is missing: with dataset.tokenizer {config.dataset.tokenizer!r} the number "
         "of different tokens depends on the data set. Give it by --vocab-size; tiny Shakespeare, "

@@ -10,14 +10,12 @@ from cli.logs.explain import explain
 from cli.logs.labels import label
 from cli.logs.line import Line
 from cli.logs.pod_logs import node_of
+from cli.pod_variables import RANKS, number_told
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.pods.report import report_pod
 from trainer.events.account import account_of_file
 from trainer.events.event import Events
 from trainer.events.show import WHAT, as_mapping
-
-RANKS_VARIABLE = "PET_NPROC_PER_NODE"  # infra/workloads/pod.py sets it
-
 
 # What trainer/watch/slow.py writes of the rank that holds up the others.
 SLOW_RANK = re.compile(
@@ -56,7 +54,7 @@ def rank_rows(
             ),
             "age_seconds": None if age is None else max(0.0, age),
         }
-        count = ranks_of(pod)
+        count = number_told(pod, RANKS) or 1  # where it does not say
         rows += [{**shown, "rank": node_of(pod) * count + number} for number in range(count)]
     for row in rows:
         # The ranks make their steps together, so each has the same share of the speed.
@@ -64,15 +62,6 @@ def rank_rows(
         is_slow = slow is not None and int(slow["rank"]) == row["rank"]
         row["slow"] = f"{slow['factor']} as long: {slow['cause']}" if slow and is_slow else ""
     return rows
-
-
-def ranks_of(pod: Json) -> int:
-    """How many ranks it has; 1 where it does not say."""
-    for container in parts(part(pod, "spec"), "containers"):
-        for variable in parts(container, "env"):
-            if variable.get("name") == RANKS_VARIABLE and str(variable.get("value")).isdecimal():
-                return int(variable["value"])
-    return 1
 
 
 def goodput_of(content: bytes) -> dict[str, Any]:

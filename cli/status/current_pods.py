@@ -1,21 +1,15 @@
 """Which pods of a run say how it is now. Pure: judges objects of the API."""
 
 from cli.logs.pod_logs import node_of
-from infra.kube.objects import Json, container_of, part, parts
+from cli.pod_variables import NODES, number_told
+from infra.kube.objects import Json, part
 from infra.kube.runs.making_place import ENDED
-
-NODES_VARIABLE = "PET_NNODES"  # tells each pod how many there are (infra/workloads/pod.py)
 
 
 def pods_wanted(pods: list[Json]) -> int:
     """How many pods the run is to have, as any of them was told; 1 where none is there to ask."""
-    for pod in pods:
-        name = container_of(pod)
-        for container in parts(part(pod, "spec"), "containers"):
-            for variable in parts(container, "env") if container["name"] == name else []:
-                if variable.get("name") == NODES_VARIABLE:
-                    return int(variable["value"])
-    return 1
+    told = (number_told(pod, NODES) for pod in pods)
+    return next((number for number in told if number), 1)
 
 
 def current_pods(pods: list[Json]) -> list[Json]:

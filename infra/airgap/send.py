@@ -1,13 +1,12 @@
 """Sends files of a bundle to the node, in parts that are kept if the connection breaks."""
 
 import hashlib
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
 from infra.airgap.manifest import Entry
-from infra.image.node import Node, NodeError, after_mark, failure_reason
+from infra.image.node import Node, NodeError
 from infra.image.parts import (
     PART_BYTES,
     Say,
@@ -101,8 +100,4 @@ def _send_file(
 
 def _as_root(node: Node, script: str, *words: str) -> str:
     """Run a script with these arguments as root on the node; returns its output."""
-    command = node.as_root(["sh", "-c", script, "sh", *words])
-    done = subprocess.run(command, input=node.root_input, capture_output=True, check=False)
-    if done.returncode:
-        raise NodeError(failure_reason(done))
-    return after_mark(done.stdout).decode()
+    return node.run_as_root(["sh", "-c", script, "sh", *words])

@@ -98,5 +98,17 @@ class Node:
             raise NodeError(f"{self.shell[0]}: {failure_reason(done)}")
         return after_mark(done.stdout).decode(errors="replace")
 
+    def run_as_root(self, command: Sequence[str], content: bytes = b"") -> str:
+        """Run `command` as root with `content` as its input; returns its output.
+
+        Raises:
+            NodeError: it failed, or the connection did.
+        """
+        given = self.root_input + content
+        done = subprocess.run(self.as_root(command), input=given, capture_output=True, check=False)
+        if done.returncode:
+            raise NodeError(failure_reason(done))
+        return after_mark(done.stdout).decode(errors="replace")
+
     def _words(self, text: str) -> list[str]:
         return [*self.shell, for_any_shell(f"echo '{MARK}'\n{text}")]

@@ -7,7 +7,6 @@ from here (package index, proxy, CA bundle), for root's eyes alone, and goes wit
 import io
 import json
 import shlex
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from infra.image.build_context import Build, builder_environment, proxies, stage
 from infra.image.builders import BUILDERS, build_command, choose_builder
-from infra.image.node import Node, NodeError, after_mark, failure_reason
+from infra.image.node import Node, NodeError
 from infra.image.oci import NAME_ANNOTATION, as_json
 
 FOLDER = "/var/tmp/disttrain-build-"
@@ -114,12 +113,7 @@ def _tar(folder: Path) -> bytes:
 
 def _as_root(node: Node, text: str, content: bytes = b"") -> str:
     """Run shell text as root at the node with `content` as its input; returns its output."""
-    done = subprocess.run(
-        node.as_root(["sh", "-c", text]),
-        input=node.root_input + content,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        raise NodeError(f"at the node: {failure_reason(done)}")
-    return after_mark(done.stdout).decode(errors="replace")
+    try:
+        return node.run_as_root(["sh", "-c", text], content)
+    except NodeError as error:
+        raise NodeError(f"at the node: {error}") from None

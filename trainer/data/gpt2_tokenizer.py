@@ -21,6 +21,7 @@ GPT2_RANKS_VARIABLE = "DISTTRAIN_GPT2_RANKS"
 # The pre-tokenisation pattern and the special token of OpenAI's GPT-2 release (encoder.py).
 _GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _GPT2_END_OF_TEXT = 50256
+GPT2_VOCAB_SIZE = 50257
 
 
 class Gpt2Tokenizer:
@@ -36,7 +37,7 @@ class Gpt2Tokenizer:
         RetryableError: tiktoken could not download the ranks.
     """
 
-    vocab_size = 50257
+    vocab_size = GPT2_VOCAB_SIZE
     end_of_text: int | None = _GPT2_END_OF_TEXT
 
     @cached_property

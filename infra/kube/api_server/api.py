@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -257,14 +257,15 @@ class Api:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
+        def send() -> Answer:
+            return self._sender().request(method, path, query, body, content_type, seconds)
+
         self._forget_old_credentials()
         is_older = bool(self._quick or self._client)
-        asked = (method, path, body, query, content_type, seconds)
-        answer = self._answer(*asked)
-        if answer.status == UNAUTHORIZED:
-            self._forget_clients()
-            if is_older:  # a token that has ended since; a program may have a new one
-                answer = self._answer(*asked)
+        answer = self._answer(send)
+        if answer.status == UNAUTHORIZED and is_older:
+            self._forget_clients()  # a token that has ended since; a program may have a new one
+            answer = self._answer(send)
         if answer.status < 300:
             return answer
         text = shorten(str(answer.body.get("message") or answer.text or answer.status))
@@ -275,17 +276,9 @@ class Api:
             text = f"the cluster does not accept the kubeconfig's credentials ({text})"
         raise ApiError(answer.status, text)
 
-    def _answer(
-        self,
-        method: str,
-        path: str,
-        body: object,
-        query: dict[str, str],
-        content_type: str,
-        seconds: float | None,
-    ) -> Answer:
+    def _answer(self, send: Callable[[], Answer]) -> Answer:
         try:
-            answer = self._sender().request(method, path, query, body, content_type, seconds)
+            answer = send()
         except PluginError as failed:
             raise self._after_plugin(failed) from None
         except OSError as error:

@@ -105,9 +105,10 @@ named_interface() {
   ip link show dev "$NODE_INTERFACE" >/dev/null 2>&1 ||
     fail "this host has no network interface $NODE_INTERFACE (nodeInterface, or interface at its \
 place in nodes)"
-  [ -n "$(ip -o address show dev "$NODE_INTERFACE" up scope global)" ] ||
+  addresses=$(ip -o address show dev "$NODE_INTERFACE" up scope global)
+  [ -n "$addresses" ] ||
     fail "the network interface $NODE_INTERFACE of this host is off, or has no address"
-  several=$(ip -o address show dev "$NODE_INTERFACE" up scope global |
+  several=$(echo "$addresses" |
     awk '$3 == "inet" { split($4, a, "/"); print a[1] }' | paste -sd ' ')
   case $several in
     *' '*) fail "the network interface $NODE_INTERFACE of this host has several IPv4 addresses \
@@ -115,8 +116,7 @@ place in nodes)"
 interface (nodeInterface, or interface at its place in nodes)" ;;
   esac
   [ -n "${INTERFACE_ADDRESS:-}" ] || return 0
-  there=$(ip -o address show dev "$NODE_INTERFACE" up scope global |
-    awk '{ split($4, a, "/"); print a[1] }')
+  there=$(echo "$addresses" | awk '{ split($4, a, "/"); print a[1] }')
   echo "$there" | grep -qxF "$INTERFACE_ADDRESS" ||
     fail "nodeAddress is $INTERFACE_ADDRESS, and the network interface $NODE_INTERFACE \
 (nodeInterface) of this host has $(echo "$there" | paste -sd ' ')"
