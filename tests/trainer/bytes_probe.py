@@ -5,6 +5,7 @@ Usage: python -m tests.trainer.bytes_probe RANK STORE_FILE ddp|fsdp DTYPE MICRO_
 
 # pyright: reportUnknownMemberType=false, reportPrivateImportUsage=false
 import json
+import os
 import sys
 from contextlib import nullcontext
 from typing import Any, cast
@@ -67,8 +68,8 @@ def main() -> None:
         with low:
             loss = made.loss(tokens, tokens, step == int(micro_steps) - 1)
         loss.backward()
-    print(json.dumps(moved))
-    dist.destroy_process_group()
+    print(json.dumps(moved), flush=True)
+    os._exit(0)  # as trainer/launch/worker.py ends: gloo's own end may crash or wait for ever
 
 
 if __name__ == "__main__":
