@@ -19,6 +19,8 @@ TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3600  # the kubelet renews it before it ends
 RBAC = "rbac.authorization.k8s.io"
 REQUESTS = {"cpu": "10m", "memory": "64Mi"}
+# A namespace whose quota demands limits refuses pods without them. These are far more than needed.
+LIMITS = {"cpu": "1", "memory": "512Mi"}
 MOUNTS = (
     {"name": "program", "mountPath": FOLDER, "readOnly": True},
     {"name": "account", "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -216,7 +218,7 @@ class InCluster:
             "imagePullPolicy": args.pull.policy,
             "command": self.program.command,
             "workingDir": FOLDER,
-            "resources": {"requests": dict(REQUESTS)},
+            "resources": {"requests": dict(REQUESTS), "limits": dict(LIMITS)},
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,

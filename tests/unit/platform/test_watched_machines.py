@@ -58,3 +58,11 @@ def test_pods_that_watch_see_the_gpus_and_run_where_these_are(tmp_path: Path) ->
     plain = deploy("sandbox", tmp_path, {"nodeHealth": "report"}).one("node-health-daemon-set")
     spec = plain.inputs["spec"]["template"]["spec"]
     assert {"runtimeClassName", "nodeSelector"} & set(spec) == set()
+
+
+def test_pods_that_watch_have_limits_too(tmp_path: Path) -> None:
+    """A namespace whose quota demands limits would refuse them, and nobody would be told."""
+    result = deployed(tmp_path, TWO)
+    for name in ("lost-nodes-deployment", "node-health-daemon-set"):
+        (container,) = result.one(name).inputs["spec"]["template"]["spec"]["containers"]
+        assert set(container["resources"]["limits"]) == {"cpu", "memory"}

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # What is checked on the host before anything of k3s is touched. Needs lib/k3s.sh.
-readonly API_PORT=6443 ETCD_PORTS='2379 2380'
+readonly API_PORT=6443 ETCD_PORTS='2379 2380 2381 2382'
 readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new binary beside the old one
 
 architecture() {
