@@ -9,6 +9,8 @@ from cli.facts import Facts
 from infra.node.expectations import Expectations
 
 CERTIFICATE_DAYS = 30
+# Kubernetes sets these taints for a while, and would set one again that somebody removes.
+OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 IMAGE_REASONS = ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName")
 
 
@@ -102,15 +104,29 @@ def node_pressure(facts: Facts, _: Expectations) -> Fault | str:
 
 
 def node_schedulable(facts: Facts, expect: Expectations) -> Fault | str:
-    """At least one node is not cordoned and has only taints that training pods tolerate."""
-    nodes = nodes_of(facts)
+    """At least one node takes training pods: it has no cordon, and the right labels and taints."""
+    nodes = nodes_of(facts, expect.node_selector)
     usable = [node for node in nodes if node.takes_pods(expect.tolerated_taints)]
     if usable:
         return f"{len(usable)} of {len(nodes)} nodes take pods"
-    node = nodes[0]
+    selected = [node for node in nodes if node.is_selected]
+    if not selected:
+        wanted = ", ".join(expect.node_selector)
+        return error(
+            f"none of {len(nodes)} nodes has the labels of nodeSelector ({wanted})",
+            "correct the setting nodeSelector, or give a node these labels: "
+            f"kubectl label nodes {nodes[0].name} {' '.join(expect.node_selector)}",
+        )
+    node = selected[0]
     if node.cordoned:
         return error(f"node {node.name} is cordoned", f"kubectl uncordon {node.name}")
     taint = node.blocking_taint(expect.tolerated_taints)
+    if taint.startswith(OWN_TAINTS):
+        return error(
+            f"node {node.name} has the taint {taint}, which Kubernetes removes when the cause is "
+            "gone",
+            f"see node-ready and node-pressure; kubectl describe node {node.name} (Conditions)",
+        )
     return error(
         f"node {node.name} has the taint {taint}, which the training pods do not tolerate",
         f"kubectl taint nodes {node.name} {taint.split(':')[0]}-, or set tolerations",

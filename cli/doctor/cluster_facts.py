@@ -1,5 +1,6 @@
 """Nodes and pods of the cluster, read from the facts of scripts/facts-cluster.sh."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from cli.facts import Facts, NotSeenError
@@ -7,7 +8,10 @@ from cli.facts import Facts, NotSeenError
 
 @dataclass(frozen=True)
 class Node:
-    """A node. `gpus_offered` is what pods can ask for; the other GPU fields are node labels."""
+    """A node. `gpus_offered` is what pods can ask for; the other GPU fields are node labels.
+
+    `is_selected` says whether the node has the labels of the setting `nodeSelector`.
+    """
 
     name: str
     conditions: tuple[str, ...]
@@ -17,6 +21,7 @@ class Node:
     gpu_count: int
     gpu_replicas: int
     mig_strategy: str
+    is_selected: bool
 
     @property
     def is_ready(self) -> bool:
@@ -33,7 +38,7 @@ class Node:
 
     def takes_pods(self, tolerated: tuple[str, ...]) -> bool:
         """Whether the scheduler would place our pods here."""
-        return not self.cordoned and not self.blocking_taint(tolerated)
+        return self.is_selected and not self.cordoned and not self.blocking_taint(tolerated)
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,22 @@ def require_api(facts: Facts) -> None:
         raise NotSeenError("the API server does not answer; see api-server")
 
 
-def nodes_of(facts: Facts) -> list[Node]:
+def nodes_of(facts: Facts, selector: Collection[str] = ()) -> list[Node]:
     """All nodes of the cluster; there is at least one.
 
+    Args:
+        facts: the facts of the cluster.
+        selector: the labels of the setting `nodeSelector`, as `key=value`.
+
     Raises:
-        NotSeenError: they could not be listed.
+        NotSeenError: the nodes, or those with these labels, could not be listed.
     """
     require_api(facts)
     facts.all("nodes")
     facts.one("node")
+    if selector:
+        facts.one("selected_nodes")
+    selected = set(facts.all("selected_node"))
     return [
         Node(
             name,
@@ -78,6 +90,7 @@ def nodes_of(facts: Facts) -> list[Node]:
             _number(count),
             _number(replicas, default=1),
             strategy,
+            not selector or name in selected,
         )
         for name, conditions, cordoned, taints, offered, count, replicas, strategy in facts.rows(
             "node", 8

@@ -12,7 +12,8 @@ OPERATOR_NAMESPACE = "gpu-operator"
 def gpus_allocatable(facts: Facts, expect: Expectations) -> Fault | str:
     """The nodes have room for every pod: all GPUs of a pod must be on one node."""
     gpus_wanted(expect)
-    usable = [node for node in nodes_of(facts) if node.takes_pods(expect.tolerated_taints)]
+    nodes = nodes_of(facts, expect.node_selector)
+    usable = [node for node in nodes if node.takes_pods(expect.tolerated_taints)]
     if not usable:
         raise NotSeenError("no node takes pods; see node-schedulable")
     per_pod = expect.ranks // expect.pods

@@ -74,6 +74,7 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
         "KUBECTL": "/usr/local/bin/k3s kubectl",
         "KUBECONFIG_FILE": "/etc/rancher/k3s/k3s.yaml",
         "NAMESPACE": expect.namespace,
+        "NODE_SELECTOR": ",".join(expect.node_selector),
     }
 
 
@@ -100,6 +101,7 @@ def _cluster_lines(plan: Plan) -> list[str]:
         "KUBECTL": plan.kubectl or shlex.join(["kubectl", "--kubeconfig", plan.kubeconfig]),
         "KUBECONFIG_FILE": plan.kubeconfig,
         "NAMESPACE": plan.expect.namespace,
+        "NODE_SELECTOR": ",".join(plan.expect.node_selector),
     }
     script = (SCRIPTS / "facts-cluster.sh").read_text()
     lines, _, _ = run_program(["sh", "-s"], assemble_program(script, variables), plan)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Prints facts about a cluster, one a line: `name=value`, or `name?reason` for what cannot be seen.
 # Reads only; each question has PROBE_SECONDS. Needs: KUBECTL (a command, shell-quoted), NAMESPACE,
-# PROBE_SECONDS; may be empty: KUBECONFIG_FILE. Usage: facts-cluster.sh
+# PROBE_SECONDS; may be empty: KUBECONFIG_FILE, NODE_SELECTOR (labels of the nodes for the training
+# pods, as kubectl takes them). Usage: facts-cluster.sh
 set -u
 
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${PROBE_SECONDS:?}"
@@ -45,6 +46,16 @@ objects() { # fact arguments of kubectl get
   fi
 }
 
+selected_nodes() {
+  [ -n "${NODE_SELECTOR:-}" ] || return 0
+  if names=$(kubectl_ get nodes -l "$NODE_SELECTOR" -o name 2>&1); then
+    fact selected_nodes "$(printf '%s\n' "$names" | grep -c .)"
+    printf '%s\n' "$names" | sed -n 's|^node/|selected_node=|p'
+  else
+    unseen selected_nodes "$(reason "$names")"
+  fi
+}
+
 kubeconfig() {
   file=${KUBECONFIG_FILE:-}
   [ -n "$file" ] || return 0
@@ -78,6 +89,7 @@ main() {
   fi
   fact api ok
   objects nodes nodes &
+  selected_nodes &
   objects namespaces namespaces &
   objects volumes persistentvolumes &
   objects claims persistentvolumeclaims -n "$NAMESPACE" &

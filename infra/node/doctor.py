@@ -144,6 +144,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         nfs=_NFS.get(settings.storage_kind.name, ""),
         embedded_registry=bool(settings.shared_registry),
         tolerated_taints=_tolerated_taints(run),
+        node_selector=_node_selector(run),
         operator=operator is not None,
         operator_driver=bool(operator and operator.driver),
         operator_toolkit=bool(operator and operator.toolkit),
@@ -178,6 +179,13 @@ def _tolerated_taints(run: RunSettings | None) -> tuple[str, ...]:
     if run is None:
         return Expectations().tolerated_taints
     return tuple(str(toleration.get("key") or "*") for toleration in run.pods.tolerations)
+
+
+def _node_selector(run: RunSettings | None) -> tuple[str, ...]:
+    """The labels, as `key=value`, that the nodes of the run's pods must have."""
+    if run is None:
+        return ()
+    return tuple(f"{key}={value}" for key, value in run.pods.node_selector.items())
 
 
 def _probes(settings: PlatformSettings) -> dict[str, str]:

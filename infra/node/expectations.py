@@ -28,7 +28,7 @@ class Expectations:
     `node_interface` is the network interface that k3s is to use,
     empty for that of the default route; `interface_address` is the address that it has to have, if
     that is said. `tolerated_taints` are keys of taints that do not keep our pods away, `*` stands
-    for all.
+    for all. `node_selector` has the labels, as `key=value`, that a node of our pods must have.
     `image_builder` is `auto` or a name, empty if no image has to be built; `image_build_on` is
     `here` or `node`; `image_deps` is the hash under which this machine's cache keeps the result.
     The addresses of the proxies may hold passwords and are not shown.
@@ -48,6 +48,7 @@ class Expectations:
     nfs: str = ""
     embedded_registry: bool = False
     tolerated_taints: tuple[str, ...] = ("nvidia.com/gpu",)
+    node_selector: tuple[str, ...] = ()
     operator: bool = True
     operator_driver: bool = False
     operator_toolkit: bool = True
@@ -89,4 +90,8 @@ class Expectations:
             TypeError: a key does not exist.
         """
         made = cls(**values)
-        return replace(made, tolerated_taints=tuple(made.tolerated_taints))
+        return replace(
+            made,
+            tolerated_taints=tuple(made.tolerated_taints),
+            node_selector=tuple(made.node_selector),
+        )

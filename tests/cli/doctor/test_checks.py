@@ -223,7 +223,18 @@ OTHER_FAULTS = {
         ),
     ],
     "node-schedulable": [
-        Seeded("has the taint disk:NoSchedule", {"node": "n|Ready:True||disk:NoSchedule |3|3|1||v"})
+        Seeded(
+            "has the taint disk:NoSchedule", {"node": "n|Ready:True||disk:NoSchedule |3|3|1||v"}
+        ),
+        Seeded(
+            "which Kubernetes removes when the cause is gone",
+            {"node": node(taints="node.kubernetes.io/disk-pressure:NoSchedule ")["node"]},
+        ),
+        Seeded(
+            "none of 1 nodes has the labels of nodeSelector (gpu=h100, zone=a)",
+            {"selected_nodes": "0"},
+            {"node_selector": ("gpu=h100", "zone=a")},
+        ),
     ],
     "gpu-sharing": [
         Seeded(
@@ -306,6 +317,19 @@ def test_ordinary_cluster_of_several_nodes_has_no_finding(name: str) -> None:
     """The first edition took the sum of all GPUs, and every taint for an error."""
     facts, expect = SHARED_CLUSTER[name]
     assert findings(results_of(Seeded("", dict(facts), expect))) == {}
+
+
+def test_gpus_without_the_selected_labels_do_not_count() -> None:
+    """A cluster with two kinds of GPUs had room by the doctor, and its pods stayed Pending."""
+    small = str(node(offered="1", count="1")["node"]).replace("gpu01", "gpu02")
+    facts: Changes = {
+        "node": [str(node()["node"]), small],
+        "selected_nodes": "1",
+        "selected_node": "gpu02",
+    }
+    expect = {"node_selector": ("gpu=small",)}
+    assert list(findings(results_of(Seeded("", facts, expect)))) == ["gpus-allocatable"]
+    assert findings(results_of(Seeded("", {**facts, "selected_node": "gpu01"}, expect))) == {}
 
 
 def test_gpus_of_a_node_that_takes_no_pods_do_not_count() -> None:

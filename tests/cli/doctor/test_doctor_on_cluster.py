@@ -180,6 +180,14 @@ def test_image_that_containerd_lacks_is_named(patient: Patient) -> None:
     assert list(found) == ["image-present"]
 
 
+def test_labels_that_no_node_has_are_named(patient: Patient) -> None:
+    """They come from the setting nodeSelector; a label that the node has is no finding."""
+    found = patient.findings(node_selector=("disttrain.dev/kind=none",))
+    assert list(found) == ["node-schedulable"]
+    assert "labels of nodeSelector (disttrain.dev/kind=none)" in found["node-schedulable"].evidence
+    assert patient.findings(node_selector=("kubernetes.io/os=linux",)) == {}
+
+
 def test_missing_gpus_are_named_by_what_the_node_offers(patient: Patient) -> None:
     found = patient.findings(gpus=3, ranks=3)
     words = "a pod asks for 3 of nvidia.com/gpu, and no node offers that many"

@@ -44,11 +44,13 @@ def test_way_out_is_tried_where_k3s_comes_from(
 def test_doctor_knows_the_run_s_pods_and_their_tolerations() -> None:
     changes = {"topology": "multi-pod", "pods": 3, "gpus": 3, "gpusPerPod": 1}
     tolerations = [{"key": "dedicated", "operator": "Exists"}]
-    raw = raw_settings("dev", {**changes, "tolerations": tolerations})
+    selector = {"gpu": "h100", "zone": "a"}
+    raw = raw_settings("dev", {**changes, "tolerations": tolerations, "nodeSelector": selector})
     settings = parse_settings(raw, (), "dev", KINDS)
     expect = make_plan(settings.own_platform, settings.run).expect
     assert (expect.ranks, expect.pods) == (3, 3)
     assert set(expect.tolerated_taints) == {"nvidia.com/gpu", "dedicated"}
+    assert expect.node_selector == ("gpu=h100", "zone=a")
     everything = raw_settings("dev", {"tolerations": [{"operator": "Exists"}]})
     settings = parse_settings(everything, (), "dev", KINDS)
     assert "*" in make_plan(settings.own_platform, settings.run).expect.tolerated_taints
