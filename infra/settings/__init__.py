@@ -1,6 +1,7 @@
-"""The settings of a stack, one file per section, put together and checked across sections.
+"""Reads all settings of a stack and checks them, also against each other.
 
-All problems are collected and raised at once, before any resource is registered.
+Each section of the settings has a file of its own in this folder. All problems are collected and
+raised as one error, before any resource is registered.
 """
 
 from collections.abc import Iterable, Mapping
@@ -72,9 +73,9 @@ class Settings:
 
     Args:
         stack: name of the stack.
-        platform_stack: the stack that owns the platform; empty: this one.
-        platform: None when another stack owns the platform.
-        run: None when this stack makes a platform alone.
+        platform_stack: name of the stack that owns the platform; empty if it is this stack.
+        platform: settings of the platform; None if another stack owns it.
+        run: settings of the run; None if this stack makes only a platform.
     """
 
     stack: str
@@ -84,7 +85,7 @@ class Settings:
 
     @property
     def own_platform(self) -> PlatformSettings:
-        """The platform's settings.
+        """The settings of the platform that this stack owns.
 
         Raises:
             pulumi.RunError: another stack owns the platform.
@@ -107,21 +108,24 @@ def parse_settings(
     delivery: PlatformDelivery | None = None,
     unused_keys: Iterable[str] = (),
 ) -> Settings:
-    """Check raw values; reads the preset, the kubeconfig and the data set file they name.
+    """Check the raw values of a stack, and read the files that they name.
+
+    Such files are the preset, the kubeconfig and the file of the data set.
 
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
         secret_keys: the keys whose values are encrypted in the stack's file.
         stack: name of the stack.
         kinds: the registries of kinds.
-        devices: of the platform that another stack owns; None reads the settings of an own one,
-            and leaves a run on another stack's platform unread.
-        queue: of that platform; None: it has none.
-        delivery: of that platform; None: it brings images straight to its nodes.
-        unused_keys: keys whose values the caller does not use, so that they may be wrong.
+        devices: the devices of the platform, if another stack owns it. With None, the platform's
+            settings are read from this stack; if they are another stack's, the run is not read.
+        queue: the queue that the other stack's platform makes; None: it makes none.
+        delivery: how the other stack's platform delivers images; None: straight to its nodes.
+        unused_keys: keys whose values the caller does not use. Their problems are not reported.
 
     Raises:
-        pulumi.RunError: lists every problem: key, value, why it cannot be used, what to do.
+        pulumi.RunError: there are problems. The text lists all of them, each with the key, its
+            value, why it cannot be used, and what to do.
     """
     machines = devices.machines if devices else 0
     reader = Reader(with_choices_made(raw, machines), secret_keys, unused_keys)
@@ -144,7 +148,7 @@ def read_settings(
     queue: PlatformQueue | None = None,
     delivery: PlatformDelivery | None = None,
 ) -> Settings:
-    """Read every key; problems are left with `reader`, and then parts of the result are None."""
+    """Read every key. `reader` collects the problems; parts with a problem may be None."""
     check_stack_name(reader, stack)
     import_extensions(reader)
     platform_stack, topology = reader.text("platform"), _read_topology(reader, kinds)
@@ -169,7 +173,7 @@ def read_settings(
                 reader, bundle, platform.cluster, platform.gpu_operator, platform.image
             )
     if topology == PLATFORM_ONLY:
-        reader.keys += declared_defaults()  # the keys of a run may stay as they are
+        reader.keys += declared_defaults()  # The keys of a run are not used, and are no problem.
         return Settings(stack, "", platform, None)
     assert devices is not None
     run = read_run(
@@ -190,19 +194,21 @@ def read_settings(
 
 
 def _read_topology(reader: Reader, kinds: Kinds) -> str:
-    """The kind of workload; who has written the kind of its object, such as Job, is told its name.
+    """Read the kind of workload.
 
-    `auto` is never the value here, because another one was put in its place.
+    If the value is the kind of a Kubernetes object, such as Job, the problem names the workload
+    that makes such an object. The value is never `auto` here, because `with_choices_made` has
+    replaced it.
     """
     by_object = [(kind.kind.lower(), name) for name, kind in kinds.workloads.items()]
-    objects = dict(reversed(by_object))  # the first one where two make such an object
+    objects = dict(reversed(by_object))  # If two workloads make such an object, the first wins.
     return reader.choice("topology", (*kinds.workloads, PLATFORM_ONLY, AUTO), objects)
 
 
 def _refuse_keys_of_the_platform(
     reader: Reader, raw: Mapping[str, str], platform_stack: str
 ) -> None:
-    """A setting that another stack decides would be read by nobody here."""
+    """Refuse settings of the platform, because nothing reads them in a stack without one."""
     defaults = declared_defaults()
     for key in sorted(set(defaults) - set(reader.keys)):
         if key in MAY_HOLD_SECRETS:

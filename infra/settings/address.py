@@ -1,4 +1,4 @@
-"""The name or address of a machine: whether it can be one, and which spellings are the same."""
+"""Checks a machine's name or address, and brings it into a form that can be compared."""
 
 import ipaddress
 import re
@@ -10,13 +10,13 @@ ADDRESS_FORM = "the name or address of a host"
 
 
 def check_address(reader: Reader, key: str, text: str, port_key: str) -> None:
-    """Note what has the characters of an address and cannot be one.
+    """Note a problem if a text has only characters of an address, but is no address or name.
 
     Args:
         reader: collects what is wrong.
-        key: the setting.
-        text: it is one of ADDRESS, or empty.
-        port_key: the setting that says the port.
+        key: the setting that holds the text.
+        text: a text that matches ADDRESS, or an empty one, which is no problem here.
+        port_key: the setting that holds the port.
     """
     if not text or _is_address(text):
         return
@@ -32,7 +32,7 @@ def check_address(reader: Reader, key: str, text: str, port_key: str) -> None:
 
 
 def spelled(text: str) -> str:
-    """A name or an address in the one spelling by which it can be compared."""
+    """Return a name or an address in its normal spelling, so that two of them can be compared."""
     return str(ipaddress.ip_address(text)) if _is_address(text) else text.lower().rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""A bundle: a folder that holds everything that would be downloaded otherwise."""
+"""Reads the setting `bundle`: a folder with all files that a stack would otherwise download."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,35 +29,35 @@ from trainer.config import RunConfig
 
 @dataclass(frozen=True)
 class BundleSettings:
-    """A bundle on this machine; what the stack needs of it is there, as far as sizes tell."""
+    """A bundle on this machine. All its files exist and have the sizes that the manifest says."""
 
     path: Path
     manifest: Manifest
 
     def one(self, purpose: str) -> Entry | None:
-        """The only file for a purpose; None: packed without it."""
+        """The only file for a purpose; None if the bundle was packed without it."""
         found = self.manifest.of(purpose)
         assert len(found) <= 1, purpose
         return found[0] if found else None
 
     def file(self, purpose: str) -> Path | None:
-        """Path of the file for this purpose; None where the bundle has none."""
+        """Path of the file for this purpose; None if the bundle has none."""
         entry = self.one(purpose)
         return self.path / entry.name if entry else None
 
     def layout(self, deps_hash: str) -> Path | None:
-        """Folder of the trainer image's OCI layout; None: packed without it."""
+        """Folder of the trainer image's OCI layout; None if the bundle was packed without it."""
         there = self.manifest.of(TRAINER_IMAGE, deps_hash)
         return self.path / layout_name(deps_hash) if there else None
 
     @property
     def images(self) -> tuple[Entry, ...]:
-        """Archives that k3s imports at its start."""
+        """The image archives that k3s imports when it starts."""
         return (*self.manifest.of(K3S_IMAGES), *self.manifest.of(OPERATOR_IMAGE))
 
 
 def read_bundle(reader: Reader) -> BundleSettings | None:
-    """Read the bundle's manifest; None when there is no bundle or it is damaged."""
+    """Read the bundle's manifest; None if there is no bundle, or if it cannot be used."""
     text = reader.text("bundle")
     sha256 = reader.checksum("bundleSha256")
     if not text:
@@ -77,8 +77,8 @@ def read_bundle(reader: Reader) -> BundleSettings | None:
 
 
 def check_bundle_for_run(reader: Reader, bundle: BundleSettings, run: RunConfig) -> None:
-    """Whether it was packed for a run with these settings."""
-    # A text that is a file of this machine already needs none of the bundle's.
+    """Note what a run with these settings needs and the bundle lacks."""
+    # The bundle needs no text if the text is a file of this machine already.
     sha256 = (run.dataset.sha256 or "") if run.dataset.url else ""
     wanted = needs_of_run(dataset_sha256=sha256, tokenizer=run.dataset.tokenizer)
     _refuse(reader, bundle, unmet_needs(bundle.manifest, wanted))
@@ -91,7 +91,7 @@ def check_bundle_for_platform(
     operator: GpuOperatorSettings | None,
     image: ImageSettings,
 ) -> None:
-    """Whether it was packed for a platform with these settings."""
+    """Note what a platform with these settings needs and the bundle lacks."""
     k3s = cluster.k3s if cluster.kind == "k3s" else None
     wanted = needs_of_platform(
         k3s_version=k3s.version if k3s else "",

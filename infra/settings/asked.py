@@ -1,7 +1,7 @@
-"""What a stack asks of its image's delivery and of its storage, as values that the kinds look at.
+"""What a stack asks of its image's delivery and of its storage, as values.
 
-A kind says what it cannot do while the settings are read, so that it is said with everything else
-that is wrong.
+Each kind of delivery or storage checks these values while the settings are read. So what the kind
+cannot do is reported together with all other problems of the settings.
 """
 
 from dataclasses import dataclass, field
@@ -10,13 +10,15 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """What a kind may have to know of the cluster.
+    """What a kind may need to know about the cluster.
 
     Args:
-        whose: a k3s that this stack installs, one that it has adopted, or a cluster that exists.
-        k3s_version: of a k3s that this stack installs, such as `v1.34.2+k3s1`; empty where the
-            setting is wrong.
-        registries: the setting k3sRegistries as JSON text, which may hold passwords; empty: none.
+        whose: `ours` for a k3s that this stack installs, `adopted` for a k3s that it found and
+            uses, `existing` for a cluster that others run.
+        k3s_version: the setting `k3sVersion`, such as `v1.34.2+k3s1`; empty if that setting is
+            wrong, or if the cluster is `existing`.
+        registries: the setting `k3sRegistries` as JSON text, which may hold passwords; empty if
+            it is not set.
     """
 
     whose: Literal["ours", "adopted", "existing"] = "existing"
@@ -26,14 +28,14 @@ class ClusterFacts:
 
 @dataclass(frozen=True)
 class DeliveryAsked:
-    """What a delivery is to do.
+    """What the settings ask of a delivery.
 
     Args:
-        repository: name of the image without its tag; empty where the setting is wrong.
-        build_on: `here` or `node`.
-        further: names of the machines of `nodes`.
-        cluster: what the nodes are nodes of.
-        options: an instance of the kind's options dataclass; None where one of them is wrong.
+        repository: name of the image without its tag; empty if the setting is wrong.
+        build_on: the setting `imageBuildOn`: `here` or `node`.
+        further: names of the machines in the setting `nodes`.
+        cluster: the cluster whose nodes get the image.
+        options: an instance of the kind's options dataclass; None if an option is wrong.
     """
 
     repository: str
@@ -50,14 +52,14 @@ class DeliveryAsked:
 
 @dataclass(frozen=True)
 class StorageRequest:
-    """What the settings say about storage.
+    """What the settings ask of a storage.
 
     Args:
         namespace: Kubernetes namespace of the claim.
         folder: the setting `dataRoot`, a folder of the node.
         size: the setting `dataSize`, such as `50Gi`.
         options: an instance of the kind's options dataclass.
-        address: of the first machine, as the other nodes reach it; empty: it is not known.
+        address: the address at which the other nodes reach the first machine; empty if unknown.
     """
 
     namespace: str

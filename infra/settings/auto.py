@@ -1,4 +1,4 @@
-"""What the setting `topology` is where it is left to this program. Pure."""
+"""Chooses the kind of workload where the setting `topology` is `auto`. Pure functions."""
 
 import json
 from collections.abc import Mapping
@@ -9,15 +9,16 @@ ONE_POD, SEVERAL_PODS = "single-pod", "indexed-job"
 
 
 def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, str]:
-    """The raw settings with a value for `topology: auto`.
+    """Return the raw settings, with `topology: auto` replaced by a kind of workload.
 
-    With further machines, or with `pods` of more than one, the run is a Job with several pods. A
+    With further machines, or if `pods` is more than one, the run is a Job with several pods. A
     StatefulSet would wait for ever for a pod on a lost machine
     (https://github.com/kubernetes/kubernetes/issues/55713).
 
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
-        machines: of the platform that another stack owns; 0: `nodes` says them.
+        machines: number of the platform's machines, if another stack owns it. With 0, the machines
+            of the setting `nodes` are counted.
     """
     made = dict(raw)
     if made.get("topology") == AUTO:
@@ -28,9 +29,9 @@ def with_choices_made(raw: Mapping[str, str], machines: int = 0) -> dict[str, st
 
 
 def further_machines(nodes: str) -> int:
-    """How many machines the setting lists that are not lost; 0 where it cannot be read.
+    """Count the machines in the setting `nodes` that are not lost; 0 if it cannot be read.
 
-    What is wrong with it is said where the setting is read.
+    Problems of the setting are reported by `infra.settings.nodes`, and not here.
     """
     try:
         found: object = json.loads(nodes or "[]")

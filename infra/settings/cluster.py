@@ -1,4 +1,4 @@
-"""Which Kubernetes: k3s that we install on the node, or an existing cluster."""
+"""Reads which Kubernetes is used: a k3s that this stack installs, or an existing cluster."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -13,21 +13,24 @@ from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
 
-# Words for a cluster that somebody else has made.
+# Words that users may write for `existing`, a cluster that somebody else has made.
 _OF_OTHERS = ("eks", "gke", "aks", "kubernetes", "k8s", "openshift", "rke2", "kind", "minikube")
 
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Which Kubernetes; kubeconfig, context, kubectl and grows are for an existing one.
+    """Which Kubernetes is used, and how it is reached.
 
-    `context` is the setting `kubeContext`, or else the current context of the kubeconfig as it is
-    now. It is kept in the state: a later `destroy` goes to the same cluster, whatever the current
-    context is then. `named_context` is the setting alone.
+    `kubeconfig`, `context`, `kubectl` and `grows` are only used with an existing cluster.
 
-    `node_interface` is the network interface of the first machine whose address is its node's own;
-    empty: that of the default route. `interface_address` is the address that it has to have; empty
-    where nodeAddress does not say one.
+    `context` is the setting `kubeContext`. If that is empty, it is the current context of the
+    kubeconfig at this moment. It is kept in the state, so that a later `destroy` uses the same
+    cluster, even if the current context has changed. `named_context` is the setting alone.
+
+    `node_interface` names the network interface of the first machine whose address the node has.
+    If it is empty, the interface of the default route is used. `interface_address` is the address
+    that this interface must have; it is empty if `nodeAddress` holds no IP address, or if
+    `node_interface` is empty.
     """
 
     kind: Literal["k3s", "existing"]
@@ -46,7 +49,7 @@ class ClusterSettings:
 
 
 def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
-    """Read which cluster it is; `host` gives the node's address where no key does."""
+    """Read which cluster is used. The node's address comes from `host` if no setting says it."""
     kind = reader.choice("cluster", ("k3s", "existing"), dict.fromkeys(_OF_OTHERS, "existing"))
     kind = cast(Literal["k3s", "existing"], kind)
     k3s = read_k3s(reader)
@@ -76,9 +79,9 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
 
 
 def _read_kubeconfig(reader: Reader, kind: str, context: str) -> tuple[str, str, str]:
-    """The path, the context, and the host of the API server as far as it is known.
+    """Return the path of the kubeconfig, the context, and the API server's host if it is known.
 
-    `context` is the setting; where it is empty, the current one of the file comes back.
+    `context` is the setting `kubeContext`. If it is empty, the file's current context is returned.
     """
     path = reader.text("kubeconfig")
     if kind == "k3s":
@@ -144,7 +147,7 @@ def _read_interface(reader: Reader, kind: str, k3s: K3sSettings) -> str:
 
 
 def _normal(text: str) -> str:
-    """An address as the system writes it; empty for a name, since it may stand for several."""
+    """An IP address in its normal form; empty for a host name, which may have several addresses."""
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""How k3s gets to the machine on which this stack installs it."""
+"""Reads which k3s this stack installs, and where it is downloaded from."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from infra.settings.secret import Secret
 
 @dataclass(frozen=True)
 class K3sSettings:
-    """How k3s gets to the host; `registries` is the text of registries.yaml."""
+    """Which k3s is installed, and from where; `registries` is the text of its registries.yaml."""
 
     version: str
     sha256: str
@@ -23,7 +23,7 @@ class K3sSettings:
 
 
 def read_k3s(reader: Reader) -> K3sSettings:
-    """Read the section; problems are left with `reader`."""
+    """Read the settings of k3s. `reader` collects the problems."""
     sha256 = reader.checksum("k3sSha256")
     installer = reader.checksum("k3sInstallerSha256")
     mirror = reader.text(
@@ -58,7 +58,7 @@ def read_k3s(reader: Reader) -> K3sSettings:
 
 
 def _read_registries(reader: Reader) -> Secret | None:
-    """`k3sRegistries` as YAML; JSON is YAML, too, and needs no library to be written."""
+    """Read `k3sRegistries` as YAML. JSON is valid YAML, so the text is written as JSON."""
     reader.hide("k3sRegistries")
     content = reader.mapping("k3sRegistries")
     text = json.dumps(content, indent=2, sort_keys=True)

@@ -1,4 +1,4 @@
-"""The cluster's networks of pods and of Services."""
+"""Reads the networks from which the cluster's pods and Services get their addresses."""
 
 import ipaddress
 from typing import TypeAlias
@@ -9,11 +9,11 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
-    """Read `podCidr` and `serviceCidr`; a network that is none is an empty text.
+    """Read `podCidr` and `serviceCidr`. A value that is no network becomes an empty text.
 
     Args:
         reader: gives the values and collects what is wrong with them.
-        is_k3s: whether they are those of a k3s, which takes no networks of two kinds.
+        is_k3s: whether the cluster is a k3s. k3s does not take one network of IPv4 and one of IPv6.
     """
     pods, services = _read(reader, "podCidr"), _read(reader, "serviceCidr")
     if pods is None or services is None:

@@ -1,4 +1,4 @@
-"""How many processes train, in how many pods, and on which devices."""
+"""Reads how many processes train, in how many pods, and on which devices."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ from infra.settings.reader import Reader
 from infra.world import World
 
 PODS = 3
-"""Of a topology with several pods, where the platform has one machine: those of the stack
-multipod."""
+"""Number of pods of a topology with several pods, if `pods` is 0 and the platform has one machine.
+The stack multipod has as many."""
 _SEVERAL = "Remove it, or set a topology of several pods, such as indexed-job"
 
 
@@ -25,7 +25,7 @@ class ComputeSettings:
 def read_compute(
     reader: Reader, topology: Chosen, kind: WorkloadChoice, devices: Devices
 ) -> ComputeSettings:
-    """Read the number of processes; checks that the platform's GPUs suffice."""
+    """Read the number of pods and processes, and check that the platform has enough GPUs."""
     gpus_per_pod = reader.integer("gpusPerPod", at_least=1)
     processes = reader.integer("processesPerPod", at_least=1)
     pods = _read_pods(reader, topology, kind, devices.machines)
@@ -70,7 +70,11 @@ def read_compute(
 
 
 def _read_pods(reader: Reader, topology: Chosen, kind: WorkloadChoice, machines: int) -> int:
-    """The number of pods; 0 leaves it to this program: one for each machine of its own."""
+    """Read the number of pods.
+
+    With `pods: 0`, a topology of several pods gets one pod for each of the platform's machines, or
+    PODS pods if there is one machine.
+    """
     pods = reader.integer("pods", at_least=0)
     if kind.several_pods:
         return pods or (machines if machines > 1 else PODS)
@@ -82,10 +86,10 @@ def _read_pods(reader: Reader, topology: Chosen, kind: WorkloadChoice, machines:
 def check_nodes_min(
     reader: Reader, nodes_min: int, compute: ComputeSettings, kind: WorkloadChoice
 ) -> None:
-    """Check that the run has as many pods as `run.train.nodes_min` says that it needs."""
+    """Check that the run has at least as many pods as `run.train.nodes_min` asks for."""
     key, pods = "run.train.nodes_min", compute.world.pods
     if not reader.are_right("topology"):
-        return  # nobody knows how many pods it would have
+        return  # The number of pods is not known.
     if nodes_min and not kind.several_pods:
         reason = f"topology: {compute.topology.name} has one pod, which is always needed"
         reader.problem(key, nodes_min, reason, _SEVERAL)

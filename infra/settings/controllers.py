@@ -1,4 +1,4 @@
-"""Controllers that the platform installs into its cluster."""
+"""Reads which controllers the platform installs into its cluster, and where they come from."""
 
 import difflib
 import re
@@ -33,8 +33,9 @@ class ControllerSettings:
     """A controller to install.
 
     Args:
-        name: of its kind in `infra/controllers/`.
-        chart: where its chart comes from instead of the kind's own place; empty: from there.
+        name: name of the controller's kind in `infra/controllers/`.
+        chart: path or address of its chart; empty: the chart comes from the place that the kind
+            names.
         manifests: folder with its manifests; empty: they are downloaded from their project.
     """
 
@@ -50,14 +51,15 @@ def read_controllers(
     bundle: BundleSettings | None,
     monitoring: Monitoring,
 ) -> tuple[ControllerSettings, ...]:
-    """Read which controllers are installed, in the order of their registry.
+    """Read which controllers are installed. The result has the order of the registry.
 
     Args:
         reader: gives the values and collects what is wrong with them.
-        kinds: the controllers that there are.
-        namespace: of the platform.
-        bundle: what a stack without internet is made from, which has no controllers in it.
-        monitoring: whether Prometheus and its operator are among them.
+        kinds: the registry of controllers.
+        namespace: the platform's namespace, in which no controller may be installed.
+        bundle: the bundle of a stack without internet, which holds no controllers; None: there is
+            none.
+        monitoring: `install` adds the chart with Prometheus and its operator.
     """
     names = _names(reader, kinds)
     if monitoring == "install":
@@ -90,7 +92,7 @@ def read_controllers(
 
 
 def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
-    """The controllers that the setting names, without those that another setting stands for."""
+    """Read the names in `controllers`. A controller that another setting chooses is refused."""
     found, known = list[str](), [name for name, kind in kinds.items() if not kind.chosen_by]
     for index, value in enumerate(reader.sequence(KEY)):
         where = f"{KEY}[{index}]"
@@ -114,7 +116,7 @@ def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
 def _charts(
     reader: Reader, kinds: Mapping[str, ControllerChoice], names: Iterable[str]
 ) -> dict[str, str]:
-    """Where the charts come from, by the names of controllers."""
+    """Read paths and addresses of charts, by the names of their controllers."""
     found = dict[str, str]()
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
@@ -140,7 +142,10 @@ def _charts(
 def _manifests(
     reader: Reader, kinds: Mapping[str, ControllerChoice], names: Iterable[str]
 ) -> dict[str, str]:
-    """Folders with manifests, by the names of controllers; what is in the files is seen later."""
+    """Read folders with manifests, by the names of their controllers.
+
+    Only the files' existence is checked here. Their content is read later.
+    """
     found = dict[str, str]()
     for name, value in reader.mapping(MANIFESTS).items():
         where, text = f"{MANIFESTS}.{name}", str(value)
@@ -167,7 +172,7 @@ def _is_wanted(
     name: str,
     text: str,
 ) -> bool:
-    """Whether the controller is installed; where it is not, a problem says so."""
+    """Whether the controller is installed. If it is not, a problem is noted."""
     if name in names:
         return True
     hint = f"Set one of {', '.join(kinds)}"
@@ -179,7 +184,7 @@ def _is_wanted(
 
 
 def _chart_problem(path: Path, name: str, version: str) -> str:
-    """Why what is at this path will not do; empty where the chart of this version is there."""
+    """Why the chart at this path cannot be used; empty if it is the chart of this version."""
     try:
         about = chart_description(path, name)
     except (OSError, KeyError, ValueError, tarfile.TarError, yaml.YAMLError) as error:

@@ -1,4 +1,4 @@
-"""The devices of a platform, which decide what a run on it can be."""
+"""Reads the devices of a platform, which limit the runs on it."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -13,9 +13,10 @@ class Devices:
     Args:
         accelerator: `gpu` or `cpu`.
         gpus: number of GPUs; 0 on CPU.
-        shared: whether one GPU is offered several times (time slices or MIG), so that a world of
-            several ranks could get the same GPU twice.
-        machines: that it has of its own and that are not lost; 1 where others run the cluster.
+        shared: whether one GPU is offered several times (time slices or MIG). A run with several
+            ranks could then get the same GPU twice.
+        machines: number of the platform's own machines that are not lost; 1 if others run the
+            cluster.
     """
 
     accelerator: Literal["gpu", "cpu"]

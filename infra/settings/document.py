@@ -37,7 +37,7 @@ _PAGE_NAME = re.compile(r"\bdocs/([\w-]+\.md)")
 
 @dataclass(frozen=True)
 class Section:
-    """A headline of Pulumi.yaml: its title, its file in infra/settings/, and the keys below it."""
+    """One section of Pulumi.yaml: its title, its file in infra/settings/, and its keys."""
 
     title: str
     file: str
@@ -45,7 +45,7 @@ class Section:
 
 
 def sections(declarations: str) -> list[Section]:
-    """The sections of a Pulumi.yaml, in its order.
+    """Return the sections of a Pulumi.yaml, in the order of the file.
 
     Args:
         declarations: the text of the file. A section begins with `# --- Title (file.py) ---`.
@@ -66,7 +66,7 @@ def sections(declarations: str) -> list[Section]:
 
 
 def document(declarations: str) -> str:
-    """The page docs/settings.md for the text of a Pulumi.yaml.
+    """Return the page docs/settings.md for the text of a Pulumi.yaml.
 
     Raises:
         ValueError: see `sections`.
@@ -87,16 +87,16 @@ def _table(section: Section, config: dict[str, Any]) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """The text for a cell of the table.
+    """Return the text for a cell of a Markdown table.
 
-    What Markdown would take for a tag or the end of the cell is escaped, and the name of another
-    page becomes a link to it.
+    The characters `<` and `|` are escaped, because Markdown would read them as a tag or as the end
+    of the cell. The name of another page becomes a link to it.
     """
     return _PAGE_NAME.sub(r"[\1](\1)", text.replace("<", r"\<").replace("|", r"\|"))
 
 
 def main(page: Path = PAGE) -> None:
-    """Write the page anew."""
+    """Write the page."""
     page.write_text(document(DECLARATIONS.read_text()))
 
 

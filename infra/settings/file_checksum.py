@@ -1,8 +1,8 @@
-"""The sha256 of a file of this machine, computed once for as long as the file stays as it is.
+"""Computes the sha256 of a file of this machine, and keeps it until the file changes.
 
 `pulumi up` runs the program twice, for the preview and for the update, and a text may have many
-gigabytes. So the checksum is kept in the cache folder, with what tells one state of a file from
-another: its place, size, and the times of its last changes.
+gigabytes. So the checksum is kept in the cache folder, together with the file's inode number, size
+and times of its last changes. A file that differs in one of them is read again.
 """
 
 import hashlib
@@ -15,19 +15,20 @@ from pathlib import Path
 from infra.airgap.manifest import sha256_of
 from infra.command_line import cache_folder
 
-# A file that was changed just now could be changed again without another time of change.
+# A file that has just been changed could be changed again and keep the same time of change. So the
+# checksum is kept only if the last change was longer ago than this.
 SETTLED_SECONDS = 2.0
 
 
 def file_checksum(
     path: Path, folder: Path | None = None, compute: Callable[[Path], str] = sha256_of
 ) -> str:
-    """The sha256 of a file, in hexadecimal digits.
+    """Return the sha256 of a file, in hexadecimal digits.
 
     Args:
         path: the file.
-        folder: where checksums are kept; None: in the cache folder.
-        compute: reads the file; for tests.
+        folder: folder in which checksums are kept; None: the cache folder.
+        compute: computes the checksum; a parameter for tests.
 
     Raises:
         OSError: the file cannot be read.
@@ -60,7 +61,7 @@ def _read(record: Path) -> dict[str, object]:
 
 
 def _keep(record: Path, content: dict[str, object]) -> None:
-    """A cache folder that cannot be written costs time and nothing else."""
+    """Write a record. An error is ignored, because the checksum can be computed again."""
     try:
         record.parent.mkdir(parents=True, exist_ok=True)
         new = record.with_suffix(f".{os.getpid()}")

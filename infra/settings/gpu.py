@@ -1,4 +1,4 @@
-"""NVIDIA's GPU Operator: its version, its parts, and how GPUs are shared."""
+"""Reads the settings of NVIDIA's GPU Operator: its version, its parts, and how GPUs are shared."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class GpuOperatorSettings:
 def read_gpu_operator(
     reader: Reader, cluster: ClusterSettings, devices: Devices
 ) -> GpuOperatorSettings | None:
-    """Read the operator's settings; None when it is not to be installed."""
+    """Read the operator's settings; None if this stack does not install the operator."""
     wanted = _is_wanted(reader, cluster, devices)
     version = reader.text("gpuOperatorVersion")
     parts = HostParts(reader.boolean("gpuOperatorDriver"), reader.boolean("gpuOperatorToolkit"))
@@ -52,7 +52,7 @@ def read_gpu_operator(
             reader.problem(*problem)
     chosen: Regime = "cdi"
     chart = chart_version(version)
-    # The version of a k3s that is adopted is not that of the setting, and is not known here.
+    # An adopted k3s may have another version than the setting says, and it is not known here.
     is_installed = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
     k3s = k3s_version(cluster.k3s.version) if is_installed else ()
     if chart is None:
@@ -84,7 +84,10 @@ def read_gpu_operator(
 
 
 def _is_wanted(reader: Reader, cluster: ClusterSettings, devices: Devices) -> bool:
-    """`auto`: for a k3s of ours; an existing cluster may have an operator of its own."""
+    """Whether the operator is installed. With `auto`, it is only with `cluster: k3s`.
+
+    An existing cluster may have an operator of its own.
+    """
     choice = reader.choice("gpuOperator", ("auto", "true", "false"))
     on_gpu = devices.accelerator == "gpu"
     if choice == "true" and not on_gpu:

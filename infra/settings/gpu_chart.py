@@ -1,4 +1,4 @@
-"""Where the chart of NVIDIA's GPU Operator comes from: the setting `gpuOperatorChart`."""
+"""Reads where the chart of NVIDIA's GPU Operator comes from: the setting `gpuOperatorChart`."""
 
 import re
 import tarfile
@@ -24,11 +24,11 @@ _HINT = (
 
 @dataclass(frozen=True)
 class ChartSource:
-    """A chart as Helm takes it.
+    """The place of a chart, in the form that Helm takes.
 
     Args:
         chart: name of the chart in `repository`, a path on this machine, or an address oci://.
-        repository: address of the chart repository; empty where `chart` alone says it all.
+        repository: address of the chart repository; empty if `chart` is a path or an address.
     """
 
     chart: str = CHART
@@ -36,18 +36,18 @@ class ChartSource:
 
     @property
     def file(self) -> Path | None:
-        """The packed chart or its folder, if it is on this machine."""
+        """The packed chart or its folder; None if the chart is not on this machine."""
         is_path = not self.repository and not self.chart.startswith("oci://")
         return Path(self.chart) if is_path else None
 
 
 def read_chart_source(reader: Reader, version: str) -> ChartSource:
-    """Read where the chart comes from; what is wrong with it is left with `reader`.
+    """Read where the chart comes from.
 
     Args:
         reader: gives the value and collects what is wrong with it.
-        version: the setting gpuOperatorVersion, which a chart on this machine must have: the
-            values for the chart are chosen by it.
+        version: the setting `gpuOperatorVersion`. A chart on this machine must have this version,
+            because the values for the chart are chosen by the setting.
     """
     text = reader.text(_KEY)
     if not text:
@@ -72,7 +72,7 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
 
 
 def chart_problem(path: Path, version: str) -> SettingError | None:
-    """Why what is at this path will not do; None when the chart of this version is there."""
+    """Why the chart at this path cannot be used; None if it is the chart of this version."""
     try:
         about = chart_description(path)
     except (OSError, KeyError, ValueError, tarfile.TarError, yaml.YAMLError) as error:
@@ -90,11 +90,11 @@ def chart_problem(path: Path, version: str) -> SettingError | None:
 
 
 def chart_description(path: Path, chart: str = CHART) -> dict[str, Any]:
-    """The content of a chart's Chart.yaml.
+    """Return the content of a chart's Chart.yaml.
 
     Args:
         path: the packed chart or its folder.
-        chart: its name, which is that of the folder in a packed chart.
+        chart: name of the chart, which is also the name of the folder inside a packed chart.
 
     Raises:
         OSError, KeyError, tarfile.TarError, yaml.YAMLError: there is no chart that can be read.

@@ -1,4 +1,7 @@
-"""How the GPU Operator ties into k3s' containerd, chosen from versions. Pure.
+"""Chooses by which mechanism the GPU Operator lets k3s' containerd give GPUs to pods.
+
+The mechanism is called the regime. It depends on the versions of the chart and of k3s, and on what
+the host already has. All functions are pure.
 
 Sources: NVIDIA/gpu-operator deployments/gpu-operator/values.yaml of the releases named here, its
 release notes for v25.10 and v26.3, and k3s' and RKE2's documents on NVIDIA runtimes.
@@ -18,16 +21,18 @@ REGIMES: tuple[Regime, ...] = ("cdi", "nri", "legacy", "preinstalled")
 OLDEST_CHART: Version = (24, 9, 1)
 FIRST_CDI_CHART: Version = (25, 10, 1)
 FIRST_NRI_CHART: Version = (26, 3, 0)
-# `driver.secretEnv`; v25.10.0 has it too, and is refused
+# The first chart with the value `driver.secretEnv`. v25.10.0 has it too, but is a bad chart.
 FIRST_SECRET_ENV_CHART: Version = (25, 10, 1)
-# Charts that are known to do harm, and what they do.
+# Charts that are known to do harm, and the reason.
 BAD_CHARTS: dict[Version, str] = {
     (24, 9, 0): "its toolkit 1.17.0 does not find k3s' containerd",
     (25, 10, 0): "its toolkit 1.18.0 overwrites the imports of containerd's configuration",
 }
-# First k3s of a minor with containerd 2.0. In 1.7 CDI is switched off, and k3s leaves it so.
+# First release of each minor version of k3s with containerd 2.0. In containerd 1.7 CDI is switched
+# off by default, and k3s does not switch it on.
 CONTAINERD_2_0: dict[Version, Version] = {(1, 31): (1, 31, 6), (1, 32): (1, 32, 2)}
-# First k3s of a minor with containerd 2.1, the oldest 2.x whose NRI the toolkit supports.
+# First release of each minor version of k3s with containerd 2.1. NVIDIA's toolkit does not support
+# the NRI of an older 2.x.
 CONTAINERD_2_1: dict[Version, Version] = {
     (1, 31): (1, 31, 13),
     (1, 32): (1, 32, 9),
@@ -38,43 +43,46 @@ CONTAINERD_2_1: dict[Version, Version] = {
 
 @dataclass(frozen=True)
 class HostParts:
-    """What the operator is to install; what it is not to install, the host has."""
+    """Which parts the operator installs. The host already has the others."""
 
     driver: bool
     toolkit: bool
 
 
 def chart_version(text: str) -> Version | None:
-    """`v26.3.3` is (26, 3, 3); None for another form."""
+    """Read the version of a chart: `v26.3.3` is (26, 3, 3). None if the text has another form."""
     match = re.fullmatch(r"v(\d+)\.(\d+)\.(\d+)", text)
     return tuple(int(part) for part in match.groups()) if match else None
 
 
 def k3s_version(text: str) -> Version:
-    """`v1.34.2+k3s1` is (1, 34, 2); empty for a cluster that exists."""
+    """Read the version of k3s: `v1.34.2+k3s1` is (1, 34, 2). Empty if the text has another form."""
     match = re.match(r"v(\d+)\.(\d+)\.(\d+)\+", text)
     return tuple(int(part) for part in match.groups()) if match else ()
 
 
 def has_cdi(k3s: Version) -> bool:
-    """Whether this k3s' containerd gives devices by CDI without being told to."""
+    """Whether this k3s' containerd has CDI (Container Device Interface) switched on by default."""
     return _is_from(k3s, CONTAINERD_2_0)
 
 
 def has_nri(k3s: Version) -> bool:
-    """Whether this k3s' containerd speaks NRI as the toolkit wants it."""
+    """Whether NVIDIA's toolkit supports the NRI (Node Resource Interface) of this containerd."""
     return _is_from(k3s, CONTAINERD_2_1)
 
 
 def _is_from(k3s: Version, firsts: Mapping[Version, Version]) -> bool:
-    """Whether it is not older than the first one of its minor; later minors all are newer."""
+    """Whether this k3s is as new as the first release in `firsts` with the same minor version.
+
+    A minor version that is newer than all in `firsts` is new enough.
+    """
     minor = k3s[:2]
     first = firsts.get(minor)
     return k3s >= first if first else minor > max(firsts)
 
 
 def refuse_chart(chart: Version) -> SettingError | None:
-    """Why a version of the chart must not be used; None: it may."""
+    """Why this version of the chart must not be used; None if it may be used."""
     hint = f"Set another release, such as {shown(FIRST_NRI_CHART)} or a later one"
     if chart in BAD_CHARTS:
         return SettingError(BAD_CHARTS[chart], hint)
@@ -85,17 +93,18 @@ def refuse_chart(chart: Version) -> SettingError | None:
 
 
 def choose_regime(wanted: str, chart: Version, k3s: Version, parts: HostParts) -> Regime:
-    """The regime, or `wanted` if that works.
+    """Return the regime: `wanted` if it works, or the best one for `auto`.
 
     Args:
         wanted: `auto`, or one of REGIMES.
         chart: version of the chart.
-        k3s: its version; empty where this program does not install it, as it is taken to be new
-            enough there.
-        parts: what the operator installs.
+        k3s: version of k3s; empty if this stack does not install it. The cluster is then assumed
+            to be new enough.
+        parts: the parts that the operator installs.
 
     Raises:
-        SettingError: the versions do not go with `wanted`; says why, and what to set.
+        SettingError: `wanted` cannot work with these versions or parts. It says why, and what to
+            set.
     """
     if wanted == "auto":
         if not parts.toolkit:
@@ -110,7 +119,7 @@ def choose_regime(wanted: str, chart: Version, k3s: Version, parts: HostParts) -
 
 
 def _fault_of_parts(regime: Regime, parts: HostParts) -> SettingError | None:
-    """What the host has does not go with the regime; None: it does."""
+    """Why the regime cannot work with what the host has; None if it can."""
     if not parts.toolkit and regime != "preinstalled":
         return SettingError(
             "gpuOperatorToolkit is false, so the host has the container toolkit",
@@ -130,7 +139,7 @@ def _fault_of_parts(regime: Regime, parts: HostParts) -> SettingError | None:
 
 
 def _fault_of_versions(regime: Regime, chart: Version, k3s: Version) -> SettingError | None:
-    """The chart or the k3s does not have the regime; None: they have."""
+    """Why the regime cannot work with this chart or this k3s; None if it can."""
     first_cdi, first_nri = shown(FIRST_CDI_CHART), shown(FIRST_NRI_CHART)
     if regime == "legacy" and chart >= FIRST_CDI_CHART:
         return SettingError(f"charts from {first_cdi} on no longer have it", "Set auto")
@@ -159,5 +168,5 @@ def _releases(firsts: Mapping[Version, Version]) -> str:
 
 
 def shown(version: Version) -> str:
-    """The version as the chart is tagged."""
+    """Return the version as the tag of a release, such as `v26.3.0`."""
     return "v" + ".".join(str(part) for part in version)

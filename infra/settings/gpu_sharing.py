@@ -1,7 +1,8 @@
-"""Time slices and MIG: what a GPU can be cut into, and what nccl makes of it. Pure.
+"""Checks how one GPU is shared by several pods: by time slices or by MIG.
 
-Profiles: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (supported MIG profiles). The
-names are those of the mig-manager's own configuration, `all-<profile>`.
+All functions are pure. The profiles are those of
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (supported MIG profiles). Their names are
+those of the mig-manager's own configuration, `all-<profile>`.
 """
 
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 _A100_80 = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
-# model -> profile -> instances of one GPU; an empty table: this model has no MIG
+# model -> MIG profile -> number of instances on one GPU. A model with an empty table has no MIG.
 MIG_PROFILES: Mapping[str, Mapping[str, int]] = {
     "T4": {},
     "V100": {},
@@ -37,23 +38,23 @@ MOST_SLICES = 16
 
 @dataclass(frozen=True)
 class Sharing:
-    """How one GPU is given to several pods; neither: whole GPUs."""
+    """How one GPU is given to several pods. The defaults give whole GPUs to pods."""
 
     time_slices: int = 1
     mig_profile: str = ""
 
     @property
     def shares(self) -> bool:
-        """Whether a resource `nvidia.com/gpu` is less than a GPU.
+        """Whether a resource `nvidia.com/gpu` is only a part of a GPU.
 
-        Nccl refuses two ranks on one physical GPU ("Duplicate GPU detected"). The device plugin
-        decides which slices a pod gets, so that only a world of one rank is safe then.
+        NCCL refuses two ranks on one physical GPU ("Duplicate GPU detected"). The device plugin
+        decides which parts a pod gets. So with shared GPUs only a run of one rank is safe.
         """
         return self.time_slices > 1 or bool(self.mig_profile)
 
 
 class SharingProblem(NamedTuple):
-    """What cannot work: the key, its value, why, and what to do (see Reader.problem)."""
+    """A setting that cannot work: its key, its value, why, and what to do (see Reader.problem)."""
 
     key: str
     value: object
@@ -62,11 +63,11 @@ class SharingProblem(NamedTuple):
 
 
 def sharing_problems(sharing: Sharing, model: str) -> list[SharingProblem]:
-    """Everything that cannot work with these GPUs; empty: it works.
+    """Return the problems of sharing these GPUs; empty if it works.
 
     Args:
-        sharing: what one GPU is cut into.
-        model: model of the node's GPUs, as MIG_PROFILES names it.
+        sharing: how one GPU is shared.
+        model: model of the node's GPUs, a key of MIG_PROFILES.
     """
     problems: list[SharingProblem] = []
     slices, profile = sharing.time_slices, sharing.mig_profile
@@ -92,7 +93,7 @@ def sharing_problems(sharing: Sharing, model: str) -> list[SharingProblem]:
 
 
 def without_operator(sharing: Sharing) -> list[SharingProblem]:
-    """What cannot work because this stack does not install the GPU Operator."""
+    """Return the problems that exist because this stack does not install the GPU Operator."""
     reason = (
         "it is the GPU Operator that shares the GPUs, and this stack does not install it "
         "(gpuOperator; auto does so with cluster: k3s alone)"
@@ -113,10 +114,10 @@ def without_operator(sharing: Sharing) -> list[SharingProblem]:
 
 
 def device_plugin_config(time_slices: int) -> dict[str, Any]:
-    """The device plugin's configuration that offers each GPU so many times.
+    """Return the device plugin's configuration that offers each GPU `time_slices` times.
 
-    Pods ask for `nvidia.com/gpu` as before; one that asks for two of them is refused, since it
-    would get one GPU twice.
+    Pods still ask for `nvidia.com/gpu`. A pod that asks for two of them is refused, because it
+    could get the same GPU twice.
     """
     return {
         "version": "v1",

@@ -1,4 +1,4 @@
-"""The trainer's image: its names, and how it is built and imported."""
+"""Reads the settings of the trainer's image: its names, and how it is built and imported."""
 
 import re
 import shlex
@@ -19,8 +19,8 @@ from infra.settings.torch_index import refuse_index
 class ImageSettings:
     """The image's names and how it is built and imported.
 
-    `torch_index_url` holds no user and no password; `torch_index_login` is the same address with
-    them, when the address is encrypted in the stack's file.
+    `torch_index_url` holds no user and no password. `torch_index_login` is the same address with
+    them; it is None unless the address is encrypted in the stack's file.
     """
 
     plan: ImagePlan
@@ -34,12 +34,12 @@ class ImageSettings:
 
 
 def read_builder(reader: Reader) -> str:
-    """Which program builds images: `auto`, `docker`, `podman` or `buildah`."""
+    """Read which program builds images: `auto`, `docker`, `podman` or `buildah`."""
     return reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
 
 
 def _read_ctr(reader: Reader) -> str:
-    """The words that run ctr; empty: they are not set, or no shell could read them."""
+    """Read the command that runs ctr; empty if it is not set, or if no shell could parse it."""
     text = reader.text("ctr")
     try:
         shlex.split(text)
@@ -53,7 +53,7 @@ def _read_ctr(reader: Reader) -> str:
 def read_image(
     reader: Reader, host: HostSettings, cluster: ClusterSettings, devices: Devices
 ) -> ImageSettings | None:
-    """Read how the image is made; None when its name or base is wrong."""
+    """Read how the image is made; None if it cannot be planned, because its name is wrong."""
     repository, base = reader.text("imageRepository"), reader.text("imageBase")
     index = reader.url("torchIndexUrl", example="https://download.pytorch.org/whl/cu118")
     torch_index_url = index.url_without_password if index else ""
@@ -71,7 +71,7 @@ def read_image(
             "building at the node takes host: ssh and cluster: k3s",
             "Set here",
         )
-    # k3s brings a ctr that knows its own socket
+    # The ctr that k3s brings knows the socket of k3s' containerd.
     ctr = _read_ctr(reader) or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
     address = reader.text(
         "containerdAddress",

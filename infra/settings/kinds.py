@@ -1,4 +1,8 @@
-"""The kinds that the settings may choose from, and the options that each kind brings."""
+"""Reads which kind of workload, storage, network or delivery a stack chooses, and its options.
+
+The protocols say what the settings need to know about a kind. The kinds themselves are in
+`infra/workloads`, `infra/storages`, `infra/networks`, `infra/deliveries` and `infra/controllers`.
+"""
 
 import importlib
 import re
@@ -12,50 +16,50 @@ from infra.settings.secret import Secret
 
 
 class WorkloadChoice(Kind, Protocol):
-    """What the settings have to know of a kind of workload."""
+    """What the settings need to know about a kind of workload."""
 
     @property
     def several_pods(self) -> bool:
-        """Whether the setting `pods` counts."""
+        """Whether the workload may have several pods, as the setting `pods` says."""
         ...
 
     @property
     def kind(self) -> str:
-        """Kind of the object that is made in Kubernetes, such as `Job`."""
+        """Kind of the workload's object in Kubernetes, such as `Job`."""
         ...
 
     @property
     def queued(self) -> bool:
-        """Whether a queue of Kueue can hold it back."""
+        """Whether Kueue can hold the workload back until it has its quota."""
         ...
 
     @property
     def no_ttl_because(self) -> str:
-        """Why `ttlSecondsAfterFinished` cannot be used with it; empty: it can."""
+        """Why `ttlSecondsAfterFinished` cannot be used with it; empty if it can."""
         ...
 
     @property
     def longest_instance(self) -> int:
-        """How many characters the setting `instance` may have."""
+        """The largest number of characters of the setting `instance`."""
         ...
 
 
 class MadeStorage(Protocol):
-    """What the settings have to know of a storage that was worked out."""
+    """What the settings need to know about the storage that a kind makes from a request."""
 
     @property
     def folder_on_host(self) -> str:
-        """The folder of a node that holds the data; empty: there is none."""
+        """The folder of a node that holds the data; empty if no such folder exists."""
         ...
 
     @property
     def access_mode(self) -> str:
-        """Access mode of its claim."""
+        """Access mode of the storage's claim, such as `ReadWriteOnce`."""
         ...
 
 
 class StorageChoice(Kind, Protocol):
-    """What the settings have to know of a kind of storage; see `infra/storages/kind.py`."""
+    """What the settings need to know about a kind of storage; see `infra/storages/kind.py`."""
 
     @property
     def purges(self) -> Literal["folder", "claim", "nothing"]:
@@ -64,98 +68,98 @@ class StorageChoice(Kind, Protocol):
 
     @property
     def needs_cluster(self) -> bool:
-        """Whether the cluster has to outlive `pulumi destroy`."""
+        """Whether the data can only be reached if the cluster outlives `pulumi destroy`."""
         ...
 
     @property
     def needs_namespace(self) -> bool:
-        """Whether the namespace has to be there before."""
+        """Whether the namespace must exist before `pulumi up`."""
         ...
 
     @property
     def needs_own_machines(self) -> bool:
-        """Whether something is set up on the machines of a k3s that the stack installs."""
+        """Whether it sets up something on the machines of a k3s that the stack installs."""
         ...
 
     @property
     def make(self) -> Callable[[Any], MadeStorage]:
-        """Works out the storage of a `StorageRequest`. Raises ValueError where it cannot be."""
+        """Makes the storage for a `StorageRequest`. Raises ValueError if that is not possible."""
         ...
 
 
 class NetworkChoice(Kind, Protocol):
-    """What the settings have to know of a network profile; see `infra/networks/profile.py`."""
+    """What the settings need to know about a network profile; see `infra/networks/profile.py`."""
 
     @property
     def transports(self) -> tuple[str, ...]:
-        """Transports by which the ranks of several pods are to reach each other."""
+        """The transports that the ranks of several pods should use between them; empty: any."""
         ...
 
     @property
     def for_nccl_between_pods(self) -> bool:
-        """Whether only runs on GPUs in several pods have a use for it."""
+        """Whether the profile is only of use to runs with GPUs and several pods."""
         ...
 
     def with_options(self, options: Any) -> object:
-        """The profile as it is chosen. Raises ValueError where an option cannot be used."""
+        """Return the profile with these options. Raises ValueError if one cannot be used."""
         ...
 
 
 class DeliveryChoice(Kind, Protocol):
-    """What the settings have to know of a delivery; see `infra/deliveries/kind.py`."""
+    """What the settings need to know about a delivery; see `infra/deliveries/kind.py`."""
 
     @property
     def needs_node(self) -> bool:
-        """Whether it writes to the nodes themselves, which the stack of a run alone cannot."""
+        """Whether it writes to the nodes themselves, which a stack without a platform cannot do."""
         ...
 
     @property
     def serves_further(self) -> bool:
-        """Whether it then also writes to the machines of `nodes`."""
+        """Whether a delivery that writes to nodes also writes to the machines of `nodes`."""
         ...
 
     @property
     def check(self) -> Callable[[Any], Iterable[Refusal]]:
-        """What it cannot do of a `DeliveryAsked`."""
+        """Returns why the delivery cannot do what a `DeliveryAsked` asks for; empty if it can."""
         ...
 
     @property
     def shared_options(self) -> tuple[str, ...]:
-        """Names of its options that also hold for the runs of other stacks on the platform."""
+        """Names of the options that also apply to the runs of other stacks on the platform."""
         ...
 
     @property
     def embedded_registry(self) -> bool:
-        """Whether the nodes of our k3s give each other the images of imageRepository's host."""
+        """Whether the nodes of this stack's k3s share the images of imageRepository's host."""
         ...
 
 
 class ControllerChoice(Kind, Protocol):
-    """What the settings have to know of a controller; see `infra/controllers/kind.py`."""
+    """What the settings need to know about a controller; see `infra/controllers/kind.py`."""
 
     @property
     def version(self) -> str:
-        """Version of its chart or its manifests."""
+        """Version of the controller's chart or manifests."""
         ...
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of the files of its manifests; empty: it is installed by its chart."""
+        """Names of the files with its manifests; empty if it is installed by a chart."""
         ...
 
     @property
     def namespace(self) -> str:
-        """Where it is installed."""
+        """The namespace in which the controller is installed."""
         ...
 
     @property
     def chosen_by(self) -> tuple[str, str] | tuple[()]:
-        """Key and value of the setting that stands for it; empty: its name in `controllers`."""
+        """Key and value of the setting that chooses it; empty: its name in `controllers` does."""
         ...
 
     @property
     def setting(self) -> str:
-        """`key: 'value'` of the setting by which it is installed."""
+        """The setting that chooses the controller, as the text `key: 'value'`."""
         ...
 
 
@@ -196,17 +200,20 @@ def import_extensions(reader: Reader) -> None:
 
 
 def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Kind]) -> Chosen:
-    """Read which kind is chosen, and its options; None where they cannot be used."""
+    """Read which kind is chosen, and its options. The options are None if they cannot be used."""
     name = reader.choice(key, kinds)
     if not reader.are_right(key):
-        reader.raw(options_key)  # they may be right for the kind that was meant
+        reader.raw(options_key)  # Do not check the options: they may be right for the kind meant.
         return Chosen(name, None)
     _hide_secrets_of_all(reader, options_key, kinds)
     return Chosen(name, read_options(reader, options_key, f"{key}: {name}", kinds[name].options))
 
 
 def _hide_secrets_of_all(reader: Reader, options_key: str, kinds: Mapping[str, Kind]) -> None:
-    """A password may be set beside the kind that takes none, before or after the right one."""
+    """Hide the options if one of them is a secret of any kind, and not only of the chosen kind.
+
+    A user may set a password and choose, before or afterwards, a kind that takes none.
+    """
     given = reader.raw(options_key)
     options = (field for kind in kinds.values() for field in fields(kind.options))
     if any(_is_secret(field) and field.name in given for field in options):
@@ -214,18 +221,18 @@ def _hide_secrets_of_all(reader: Reader, options_key: str, kinds: Mapping[str, K
 
 
 def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
-    """Read an object into a dataclass whose fields are texts, numbers, booleans or secrets.
+    """Read an object into a dataclass whose fields are texts, whole numbers, booleans or secrets.
 
-    A field `Secret | None` takes a text that is encrypted in the stack's file.
+    A field `Secret | None` takes a text that must be encrypted in the stack's file.
 
     Args:
         reader: gives the object and collects what is wrong with it.
         key: the object's key.
-        owner: what the options belong to, for messages, such as `storage: nfs`.
+        owner: the choice that has these options, for messages, such as `storage: nfs`.
         options: the dataclass; a field without a default must be given.
 
     Returns:
-        An instance of the dataclass; None where something is wrong.
+        An instance of the dataclass; None if there is a problem, which `reader` has noted.
     """
     known = {field.name: field for field in fields(options)}
     if any(map(_is_secret, known.values())):
@@ -247,7 +254,7 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
         name = refused.option
         value = given.get(name, "" if _is_secret(known[name]) else known[name].default)
         reader.problem(f"{key}.{name}", value, refused.reason, refused.hint)
-    except ValueError as error:  # of a kind that does not say which option it is
+    except ValueError as error:  # The kind does not say which option is wrong.
         reader.problem(key, given, str(error), f"Set what {owner} can work with")
     return None
 
@@ -270,7 +277,7 @@ def _refuse_unknown_options(
         reader.problem(f"{key}.{name}", given[name], reason, hint)
 
 
-# What a field of each type takes, in words.
+# What a field of each type takes, as messages say it.
 _TAKES: Mapping[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
 _TYPES = {type_.__name__: type_ for type_ in _TAKES}
 
@@ -278,7 +285,7 @@ _TYPES = {type_.__name__: type_ for type_ in _TAKES}
 def _check_option(
     reader: Reader, where: str, owner: str, field: Field[Any], given: Mapping[str, Any]
 ) -> None:
-    """Note what is wrong with one option: missing, of another type, or a secret in plain text."""
+    """Note a problem if an option is missing, has a wrong type, or is a secret in plain text."""
     if field.name not in given:
         if field.default is MISSING and field.default_factory is MISSING:
             hint = f"Set it: `pulumi config set --path {where} VALUE`"

@@ -1,4 +1,4 @@
-"""What a kubeconfig says about where its cluster is."""
+"""Reads from a kubeconfig at which address its cluster is."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -14,9 +14,9 @@ _OTHER_CONTEXT = "Set kubeContext to one of its contexts, or the path of another
 
 
 def api_server_host(path: Path, context: str) -> str:
-    """Host name or address of the API server; on a one-node cluster that is the node.
+    """Return the host of the API server; in a cluster of one node it is the node.
 
-    Args and errors are those of `api_server`.
+    It has the arguments of `api_server` and raises the same errors.
     """
     host = urlsplit(api_server(path, context)).hostname
     assert host is not None
@@ -24,7 +24,7 @@ def api_server_host(path: Path, context: str) -> str:
 
 
 def api_server(path: Path, context: str) -> str:
-    """Address of the API server.
+    """Return the address (URL) of the API server.
 
     Args:
         path: a kubeconfig file.
@@ -43,7 +43,7 @@ def api_server(path: Path, context: str) -> str:
 
 
 def current_context(path: Path) -> str:
-    """Name of the context that a kubeconfig file uses where none is named; empty: it has none.
+    """Return the name of a kubeconfig's current context; empty if it has none.
 
     Raises:
         SettingError: the file cannot be read.

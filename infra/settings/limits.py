@@ -1,4 +1,4 @@
-"""How long things may take."""
+"""Reads how long the parts of `up` and the end of a pod may take."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from infra.settings.reader import Reader
 
 @dataclass(frozen=True)
 class LimitSettings:
-    """How long things may take."""
+    """The longest times, in seconds; Pulumi.yaml describes each setting."""
 
     dataset_timeout_seconds: int
     training_timeout_seconds: int

@@ -1,4 +1,4 @@
-"""After what time the controller removes the workload of a run that has ended."""
+"""Reads after what time a controller removes the workload of a run that has ended."""
 
 import re
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ from infra.settings.reader import Reader
 
 KEY = "ttlSecondsAfterFinished"
 LEAST = 60
-MOST = 2**31 - 1  # the controllers keep it in 32 bits
+MOST = 2**31 - 1  # The controllers keep the value in 32 bits.
 
 
 def read_ttl(reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoice]) -> int | None:
-    """The seconds, or None: the workload stays. Problems are left with `reader`.
+    """Return the time in seconds; None if the workload is not removed.
 
     Args:
         reader: gives the value and collects what is wrong with it.
-        topology: how the pods come about.
+        topology: the chosen kind of workload.
         kinds: the registry of workloads.
     """
     given = reader.text(KEY)

@@ -12,7 +12,7 @@ from infra.settings.project import own_values
 
 
 def read_configuration() -> tuple[dict[str, str], set[str], str]:
-    """The configuration of the stack that is being deployed, as the engine hands it over.
+    """Return the configuration of the stack that is being deployed, as Pulumi's engine passes it.
 
     Returns:
         The values `{key: text}` without the project's prefix, where objects are JSON text; the

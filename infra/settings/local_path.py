@@ -1,17 +1,17 @@
-"""Paths of files on this machine, as users write them."""
+"""Turns a path that a user wrote into the path of a file on this machine."""
 
 from pathlib import Path
 
 
 def local_path(text: str) -> Path:
-    """The whole path."""
+    """Return the absolute path, without symbolic links and with the home folder for `~`."""
     return from_home(text).resolve()
 
 
 def from_home(text: str) -> Path:
-    """The path, in which `~` and `~name` are the homes of users.
+    """Return the path, with the users' home folders for `~` and `~name`.
 
-    Where there is no such user, the text stays as it is, as in a shell, and no file is found.
+    If no such user exists, the text is not changed, as in a shell, and no file will be found.
     """
     try:
         return Path(text).expanduser()

@@ -1,7 +1,8 @@
-"""Marks that controllers read of a workload, and not of its pods.
+"""Refuses labels and annotations on pods that controllers read only on the workload.
 
-Users of Kueue and of Volcano know them from their own manifests. On the pods alone they would do
-nothing, or hold back each pod for itself, and the run would not be in the queue that they name.
+Users of Kueue and of Volcano know these labels and annotations from their own manifests. On the
+pods alone they have no effect, or they hold back each pod separately, and the run is not in the
+queue that they name.
 """
 
 from collections.abc import Mapping
@@ -15,16 +16,16 @@ KEYS = {
     QUEUE_PRIORITY_LABEL: "queuePriority",
     VOLCANO_QUEUE: "--path topologyOptions.queue",
 }
-"""The setting for what a mark means, as `pulumi config set` takes it."""
+"""The setting with the same meaning as a label or annotation, for `pulumi config set`."""
 
 
 def refuse_marks_of_workloads(reader: Reader, key: str, marks: Mapping[str, str]) -> None:
-    """Add a problem for each of them.
+    """Note a problem for each label or annotation in `marks` that belongs on the workload.
 
     Args:
         reader: collects what is wrong.
-        key: the setting that gives the pods these marks.
-        marks: labels or annotations.
+        key: the setting that holds `marks`.
+        marks: labels or annotations for the pods.
     """
     for name in KEYS.keys() & marks.keys():
         value = marks[name]

@@ -1,4 +1,4 @@
-"""How Prometheus gets at the runs: the port of their metrics, and whose Prometheus that is."""
+"""Reads the settings of monitoring: whose Prometheus it is, its storage, and the metrics' port."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -11,21 +11,21 @@ from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 
 Monitoring = Literal["none", "existing", "install"]
-_FIRST_PORT = 1024  # pods do not run as root, and need not be allowed a port below
+_FIRST_PORT = 1024  # Pods do not run as root, and may not be allowed to open a lower port.
 
 
 def read_monitoring(reader: Reader) -> Monitoring:
-    """Read whether the platform tells a Prometheus of its runs, or brings one."""
+    """Read whether there is no Prometheus, one that exists, or one that the platform installs."""
     return cast(Monitoring, reader.choice("monitoring", ("none", "existing", "install")))
 
 
 @dataclass(frozen=True)
 class AlertWebhook:
-    """Who is told of alerts.
+    """The webhook to which Alertmanager sends alerts.
 
     Args:
-        address: who knows it may post there.
-        proxy: address of the proxy on the way to it; empty: none.
+        address: address of the webhook, a secret: everybody who knows it may post there.
+        proxy: address of the proxy on the way to it; empty: no proxy.
     """
 
     address: Secret
@@ -35,7 +35,7 @@ class AlertWebhook:
 def read_alert_webhook(
     reader: Reader, monitoring: Monitoring, proxies: ProxySettings
 ) -> AlertWebhook | None:
-    """Read who is told of alerts, and find the way there."""
+    """Read the webhook for alerts, and find out whether a proxy is on the way to it."""
     key = "alertWebhook"
     reader.hide(key)
     address = reader.url(key, example="https://host/path")
@@ -62,11 +62,11 @@ def read_alert_webhook(
 
 @dataclass(frozen=True)
 class NumbersClaim:
-    """Where Prometheus keeps its numbers beyond the life of its pod.
+    """The claim in which Prometheus keeps its numbers, so that they outlive its pod.
 
     Args:
         gib: size of the claim in GiB.
-        class_name: the storage class that gives it its volume.
+        class_name: name of the storage class that provides the volume.
     """
 
     gib: int
@@ -74,7 +74,7 @@ class NumbersClaim:
 
 
 def read_numbers_claim(reader: Reader, monitoring: Monitoring) -> NumbersClaim | None:
-    """Read the claim for Prometheus' numbers; None: they lie in the pod's own folder."""
+    """Read the claim for Prometheus' numbers; None if they are lost with Prometheus' pod."""
     size_key, class_key = "monitoringStorageGib", "monitoringStorageClass"
     gib = reader.integer(size_key, at_least=0, at_most=65536)
     class_name = reader.text(
@@ -101,7 +101,7 @@ def read_numbers_claim(reader: Reader, monitoring: Monitoring) -> NumbersClaim |
 
 
 def read_metrics_port(reader: Reader) -> int:
-    """Read the port at which each training pod offers its metrics; 0: none."""
+    """Read the port at which each training pod offers its metrics; 0 for no metrics."""
     port = reader.integer("metricsPort", at_least=0, at_most=65535)
     if 0 < port < _FIRST_PORT:
         reader.problem(

@@ -1,4 +1,4 @@
-"""The namespace of the platform: made by this stack, or one that exists and is left as it is."""
+"""Reads the platform's namespace: this stack makes it, or it exists and is left as it is."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from infra.settings.reader import Reader
 
 @dataclass(frozen=True)
 class NamespaceSettings:
-    """The namespace; `exists`: it is there before, is never changed and never deleted."""
+    """The namespace. If `exists`, it is there before `up`, and is never changed or deleted."""
 
     name: str
     exists: bool
 
 
 def read_namespace(reader: Reader) -> NamespaceSettings:
-    """Read the namespace; refuses those of Kubernetes and of the GPU Operator."""
+    """Read the namespace. The namespaces of Kubernetes and of the GPU Operator are refused."""
     name = reader.text(
         "namespace",
         pattern=r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",

@@ -1,4 +1,4 @@
-"""What the chosen storage and delivery cannot do of what the other settings ask for."""
+"""Checks that the chosen storage and delivery can do what the other settings ask for."""
 
 from infra.names import ONE_NODE
 from infra.registry import Refusal
@@ -20,16 +20,16 @@ def check_delivery(
     repository: str,
     build_on: str,
 ) -> None:
-    """Note what the delivery cannot do; nothing where the setting names none.
+    """Note what the delivery cannot do. Nothing is checked if the setting names no known kind.
 
     Args:
         reader: collects what is wrong.
         chosen: the setting `imageDelivery`.
-        kind: the kind that it names.
-        cluster: what the nodes are nodes of.
+        kind: the kind that `imageDelivery` names.
+        cluster: the cluster whose nodes get the image.
         nodes: the machines beside the first one.
-        repository: of the image; empty where the setting is wrong.
-        build_on: `here` or `node`.
+        repository: name of the image without its tag; empty if the setting is wrong.
+        build_on: the setting `imageBuildOn`: `here` or `node`.
     """
     if not reader.are_right("imageDelivery"):
         return
@@ -57,15 +57,15 @@ def check_storage(
     namespace: NamespaceSettings,
     nodes: tuple[NodeSettings, ...],
 ) -> None:
-    """Note what the storage cannot do; nothing where something that it is made of is wrong.
+    """Note what the storage cannot do. Nothing is checked if a setting of the storage is wrong.
 
     Args:
         reader: collects what is wrong.
         chosen: the setting `storage`.
-        kind: the kind that it names.
-        settings: folder and size.
-        cluster: gives the address of the first machine.
-        namespace: of the claim.
+        kind: the kind that `storage` names.
+        settings: the data folder and the size of the volume.
+        cluster: settings of the cluster, with the address of the first machine.
+        namespace: the claim's namespace.
         nodes: the machines beside the first one.
     """
     if chosen.options is None or not reader.are_right(

@@ -1,4 +1,4 @@
-"""The machine that is the node: whether it is this one, and how to reach it over SSH."""
+"""Reads which machine is the node: this one, or another one and how to reach it over SSH."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
 _ADDRESS_OR_NONE = f"({ADDRESS})?"
-# One of a directory has its domain behind an @, and may begin with any letter or digit.
+# The name of a user of a directory service has its domain behind an @, and may begin with a digit.
 USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"
 INTERFACE = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}"
 INTERFACE_FORM = "the name of a network interface"
@@ -19,7 +19,7 @@ INTERFACE_FORM = "the name of a network interface"
 
 @dataclass(frozen=True)
 class JumpSettings:
-    """A host on the way; the private key is the same."""
+    """A jump host: SSH reaches the node through it, with the same private key."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class JumpSettings:
 
 @dataclass(frozen=True)
 class SshSettings:
-    """How to reach the host."""
+    """How to reach the host by SSH."""
 
     host: str
     port: int
@@ -39,7 +39,7 @@ class SshSettings:
     jump: JumpSettings | None
 
     def ssh_spec(self) -> dict[str, Any]:
-        """What `ssh_command` takes; holds the private key."""
+        """Return these settings in the form that `ssh_command` takes; it holds the private key."""
         jump = asdict(self.jump) if self.jump else None
         key = self.private_key.text if self.private_key else None
         return {**asdict(self), "jump": jump, "private_key": key}
@@ -47,10 +47,11 @@ class SshSettings:
 
 @dataclass(frozen=True)
 class HostSettings:
-    """The machine that is the node; `ssh` is None when it is this one.
+    """The machine that is the node; `ssh` is None if it is this machine.
 
-    `defaults` is what the settings say of SSH also then: further machines (nodes.py) have the same
-    user, port, key and jump host where they have none of their own.
+    `defaults` holds the settings of SSH even if `ssh` is None, because further machines (nodes.py)
+    use the same user, port, key and jump host unless they have their own. `gone` says that the
+    machine is lost.
     """
 
     ssh: SshSettings | None
@@ -65,11 +66,14 @@ class HostSettings:
 
     @property
     def address(self) -> str:
-        """By which it is reached; `localhost` for this machine."""
+        """The name or address by which the machine is reached; `localhost` for this machine."""
         return self.ssh.host if self.ssh else "localhost"
 
     def way(self) -> dict[str, Any]:
-        """How a command reaches the host, as plain values; holds the key and sudo's password."""
+        """Return how a command reaches the host, as JSON values.
+
+        They hold the private key and sudo's password.
+        """
         return {
             "ssh": self.ssh.ssh_spec() if self.ssh else None,
             "sudo_password": self.sudo_password.text if self.sudo_password else "",
@@ -77,7 +81,7 @@ class HostSettings:
 
 
 def read_host(reader: Reader) -> HostSettings:
-    """Read where the node is; what is wrong is left with `reader`."""
+    """Read which machine the node is, and how it is reached."""
     kind = reader.choice("host", ("local", "ssh"))
     ssh = SshSettings(
         reader.text(
@@ -120,7 +124,7 @@ def read_host(reader: Reader) -> HostSettings:
 
 
 def _read_host_key(reader: Reader, key: str) -> str:
-    """Read a public key; one of a kind that Pulumi's command plugin cannot use is refused."""
+    """Read a host's public key. A key of a kind that Pulumi's plugin cannot use is refused."""
     text = reader.text(
         key, pattern=_HOST_KEY, form="a host's public key", example="ssh-ed25519 AAAA..."
     )
@@ -133,10 +137,11 @@ def _read_host_key(reader: Reader, key: str) -> str:
 
 
 def host_key_fault(text: str, whose: str = "the node's") -> None:
-    """Look at a host's public key; `whose` it is, for people.
+    """Check a host's public key. `whose` says in messages whose key it is.
 
     Raises:
-        SettingError: it is missing, is none, or is of a kind that Pulumi's plugin cannot use.
+        SettingError: the key is missing, is not a public key, or is of a kind that Pulumi's plugin
+            cannot use.
     """
     if not text:
         raise SettingError(
@@ -154,7 +159,7 @@ def host_key_fault(text: str, whose: str = "the node's") -> None:
 
 
 def read_doctor(reader: Reader) -> str:
-    """Read which findings of the doctor about the host stop `pulumi up`."""
+    """Read from which severity on the doctor's findings about the host stop `pulumi up`."""
     return reader.choice("doctor", ("error", "warning", "none"))
 
 

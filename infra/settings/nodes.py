@@ -1,4 +1,4 @@
-"""Further machines: each joins, as a node, the k3s that is installed on the host of `host`."""
+"""Reads the further machines: each joins, as a node, the k3s of the first machine (`host`)."""
 
 import ipaddress
 import re
@@ -17,7 +17,7 @@ from infra.settings.setting_error import problem_text
 
 KEY = "nodes"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-# key of an item -> what its value must be, and in words
+# key of an item -> the type of its value, and the words for it in messages
 _KEYS: Mapping[str, tuple[type, str]] = {
     "name": (str, "a text"),
     "role": (str, "a text"),
@@ -35,13 +35,13 @@ class NodeSettings:
     """A further machine.
 
     Args:
-        name: of the Node in the cluster, whatever the machine calls itself.
-        role: what k3s is there: an agent, or one of the servers, which hold the cluster's data.
-        host: the way to it, always over SSH; `gone` says that it is lost.
-        interface: the network interface whose address is the node's own; empty: that of the
-            default route.
-        labels: of the Node.
-        taints: of the Node, as `key=value:Effect` or `key:Effect`.
+        name: name of the Node in the cluster, which may differ from the machine's host name.
+        role: the role of its k3s: `agent`, or `server` for one that also holds the cluster's data.
+        host: how the machine is reached, always over SSH, and whether it is lost (`gone`).
+        interface: the network interface whose address the node has; empty: that of the default
+            route.
+        labels: labels of the Node.
+        taints: taints of the Node, as `key=value:Effect` or `key:Effect`.
     """
 
     name: str
@@ -53,20 +53,20 @@ class NodeSettings:
 
     @property
     def ssh(self) -> SshSettings:
-        """The way to it."""
+        """How the machine is reached."""
         assert self.host.ssh is not None
         return self.host.ssh
 
     @property
     def is_server(self) -> bool:
-        """Whether it is a server beside the first machine."""
+        """Whether the machine is a server, as the first machine is."""
         return self.role == "server"
 
 
 def read_nodes(
     reader: Reader, host: HostSettings, cluster: ClusterSettings
 ) -> tuple[NodeSettings, ...]:
-    """Read the list; what is wrong is left with `reader`, and such items are left out."""
+    """Read the list `nodes`. The result lacks the items in which something is wrong."""
     items = reader.sequence(KEY)
     if not items:
         return ()
@@ -91,20 +91,26 @@ def read_nodes(
                 reader.problem(f"{where}.{key}", shown, reason, "Take one of the two away")
         found.append(node)
     _check_first_address(reader, cluster, found)
-    if len(found) == len(items):  # with a wrong item nothing is known of their number
+    if len(found) == len(items):  # With a wrong item, the number of servers is not known.
         gone = [node.host.gone for node in found if node.is_server]
         check_servers(reader, KEY, gone, cluster)
     return tuple(found)
 
 
 def _way_of(ssh: SshSettings) -> tuple[object, ...]:
-    """What tells machines apart: behind two jump hosts the same address is that of two machines."""
+    """Return what two machines never have in common.
+
+    The jump host is part of it: behind two jump hosts the same address may be two machines.
+    """
     jump = (spelled(ssh.jump.host), ssh.jump.port) if ssh.jump else None
     return spelled(ssh.host), ssh.port, jump
 
 
 def _check_secrets(reader: Reader, items: list[Any]) -> None:
-    """Before anything is shown: an item may hold a key that the user forgot to encrypt."""
+    """Note secrets in plain text, and hide `nodes` from all later messages.
+
+    It runs before all other checks, whose messages would show a secret that is not encrypted.
+    """
     if reader.is_encrypted(KEY):
         return
     for index, item in enumerate(items):
@@ -137,7 +143,7 @@ def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
 def _check_first_address(
     reader: Reader, cluster: ClusterSettings, nodes: list[NodeSettings]
 ) -> None:
-    """A machine that looks for the first one at its own address would wait for itself.
+    """Refuse a first machine with the address of another one, which would try to join itself.
 
     Behind a jump host the same address may be that of another machine.
     """
@@ -153,7 +159,7 @@ def _check_first_address(
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address leads back to the machine that uses it."""
+    """Whether an address is that of the machine itself, such as 127.0.0.1 or `localhost`."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -161,7 +167,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> NodeSettings | None:
-    """None where something is missing or of another type."""
+    """Read one item; None if there is a problem in it."""
     if not isinstance(item, dict):
         reader.problem(where, item, "it is not an object", "Write it like {name: gpu2, ...}")
         return None

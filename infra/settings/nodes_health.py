@@ -1,4 +1,4 @@
-"""Whether the machines are watched, and what becomes of one that is unusable."""
+"""Reads whether the machines' health is watched, and what happens to an unusable machine."""
 
 from typing import Literal
 
@@ -14,7 +14,11 @@ NodeHealthChoice = Literal["off", "report", "cordon"]
 def read_node_health(
     reader: Reader, cluster: ClusterSettings, devices: Devices, nodes: tuple[NodeSettings, ...]
 ) -> NodeHealthChoice:
-    """`auto`: on machines of ours with GPUs; cordon where another machine can take the work."""
+    """Read `nodeHealth`.
+
+    With `auto`, only machines with GPUs in a k3s are watched. An unusable one is cordoned if the
+    stack has further machines, which can take its work, and is otherwise only reported.
+    """
     choice = reader.choice(KEY, ("auto", "off", "report", "cordon"))
     if choice == "off" or choice == "report" or choice == "cordon":
         return choice

@@ -1,4 +1,4 @@
-"""Whether the pods of a machine that does not answer are given up without being asked."""
+"""Reads whether the pods of a machine that does not answer are replaced automatically."""
 
 from infra.settings.cluster import ClusterSettings
 from infra.settings.nodes import NodeSettings
@@ -10,7 +10,7 @@ KEY = "lostNodes"
 def read_replaces_lost_nodes(
     reader: Reader, cluster: ClusterSettings, nodes: tuple[NodeSettings, ...]
 ) -> bool:
-    """`auto`: where the machines are ours and there are several."""
+    """Read `lostNodes`. With `auto`, pods are replaced in a k3s with several machines."""
     choice = reader.choice(KEY, ("auto", "replace", "wait"))
     if choice == "replace" and cluster.kind == "k3s" and not nodes:
         reader.problem(

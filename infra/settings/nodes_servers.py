@@ -1,7 +1,7 @@
-"""Which of the further machines are servers, as the first one is, and how many there may be.
+"""Reads which further machines are servers, as the first one is, and checks their number.
 
-Servers keep the cluster's data together, in k3s' embedded etcd: it works as long as more than half
-of them do.
+The servers hold the cluster's data in k3s' embedded etcd. It works as long as more than half of
+the servers work.
 """
 
 import re
@@ -13,8 +13,9 @@ from infra.settings.reader import Reader
 
 Role: TypeAlias = Literal["agent", "server"]
 ROLES = ("agent", "server")
-# First k3s of a minor whose servers have the condition EtcdIsVoter, which k3s-member.sh and
-# k3s-install.sh wait for: https://github.com/k3s-io/k3s/pull/8724 and its backports.
+# First release of each minor version of k3s whose servers have the condition EtcdIsVoter. The
+# scripts k3s-member.sh and k3s-install.sh wait for this condition:
+# https://github.com/k3s-io/k3s/pull/8724 and its backports.
 FIRST_WITH_VOTERS: dict[tuple[int, ...], tuple[int, ...]] = {
     (1, 26): (1, 26, 11),
     (1, 27): (1, 27, 8),
@@ -23,7 +24,7 @@ FIRST_WITH_VOTERS: dict[tuple[int, ...], tuple[int, ...]] = {
 
 
 def read_role(reader: Reader, where: str, given: Mapping[str, Any]) -> Role:
-    """The role of an item of the list; another text is left with `reader`."""
+    """Read the role of an item of the list. An unknown role is noted as a problem."""
     role = given.get("role", "agent")
     if role not in ROLES:
         reader.problem(f"{where}.role", role, "it is no role", f"Use one of {', '.join(ROLES)}")
@@ -31,17 +32,18 @@ def read_role(reader: Reader, where: str, given: Mapping[str, Any]) -> Role:
 
 
 def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: ClusterSettings) -> None:
-    """Refuse a number of servers with which a lost one costs more than it would with fewer.
+    """Refuse an even number of servers, which survives no more losses than one server less.
 
     Args:
-        reader: for the problems.
-        key: of the list.
-        gone: for each machine of the list that is a server, whether it is lost.
-        cluster: which Kubernetes.
+        reader: collects what is wrong.
+        key: key of the list.
+        gone: for each server in the list, whether it is lost.
+        cluster: settings of the cluster, with the version of k3s.
     """
     if not gone:
         return
-    # A lost one may stand in the list until another one has taken its place.
+    # A lost server may stay in the list until another one has taken its place. So the number is
+    # refused only if it is even both with and without the lost servers.
     there, listed = 1 + gone.count(False), 1 + len(gone)
     if there % 2 == 0 and listed % 2 == 0:
         fewer, more = there - 1, there + 1
@@ -67,7 +69,7 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
 
 
 def _tells_voters(k3s: tuple[int, ...]) -> bool:
-    """Whether this k3s says of each server whether it votes in etcd."""
+    """Whether this k3s reports for each server whether it votes in etcd."""
     minor = k3s[:2]
     first = FIRST_WITH_VOTERS.get(minor)
     return k3s >= first if first else minor > max(FIRST_WITH_VOTERS)

@@ -1,4 +1,4 @@
-"""The way to a further machine: what its item in the list says, and else what the first one has."""
+"""Reads how a further machine is reached; what its item does not say is as for the first one."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
-# key of an item -> what its value must be, and in words
+# key of an item -> the type of its value, and the words for it in messages
 WAY_KEYS: Mapping[str, tuple[type, str]] = {
     "address": (str, "a text"),
     "port": (int, "a whole number"),
@@ -38,13 +38,13 @@ SSH_PORT = 22
 def read_way(
     reader: Reader, where: str, given: Mapping[str, Any], host: HostSettings
 ) -> HostSettings:
-    """The way to the machine; what is wrong is left with `reader`.
+    """Return how the machine is reached.
 
     Args:
-        reader: for the problems.
-        where: of the item in the list.
-        given: the item; each of WAY_KEYS that is there has a value of its type.
-        host: the first machine.
+        reader: collects what is wrong.
+        where: key of the item, such as `nodes[0]`.
+        given: the item. The values of the keys in WAY_KEYS have the types that WAY_KEYS says.
+        host: settings of the first machine.
     """
     shared = host.defaults
     ssh = replace(
@@ -64,7 +64,10 @@ def read_way(
 def _read_jump(
     reader: Reader, where: str, given: Mapping[str, Any], ssh: SshSettings
 ) -> JumpSettings | None:
-    """Another one than the first machine has, none where `jump_host` is empty, or the same."""
+    """Return the item's jump host, or that of the first machine if the item has no `jump_host`.
+
+    An empty `jump_host` means that there is none.
+    """
     if not given.get("jump_host"):
         for name in _OF_JUMP:
             if name in given:

@@ -1,4 +1,4 @@
-"""The settings of a platform: machine, cluster, GPU Operator, storage, image and proxy."""
+"""Reads the settings of a platform: machine, cluster, GPU Operator, storage, image and proxy."""
 
 from dataclasses import dataclass
 
@@ -43,9 +43,9 @@ from infra.settings.storage import StorageSettings, read_storage
 class PlatformSettings:
     """Everything that a stack says about the platform that it owns.
 
-    `delivery_for_runs` is what runs of other stacks have to know of the delivery, and
-    `shared_registry` the registry whose images the nodes of our k3s give each other; empty: they
-    give none.
+    `delivery_for_runs` is what runs of other stacks need to know about the delivery.
+    `shared_registry` is the registry whose images the nodes of this stack's k3s give each other;
+    empty if they give each other none.
     """
 
     stack: str
@@ -81,25 +81,25 @@ class PlatformSettings:
 
     @property
     def queue(self) -> PlatformQueue:
-        """The queue that the platform makes, as its runs have to know it."""
+        """What runs need to know about the queue that the platform makes."""
         return (
             PlatformQueue(self.queues.name, self.queues.levels) if self.queues else PlatformQueue()
         )
 
     @property
     def brings_kueue(self) -> bool:
-        """Whether Kueue is one of the controllers that it installs."""
+        """Whether Kueue is one of the controllers that the platform installs."""
         return any(controller.name == KUEUE for controller in self.controllers)
 
     def is_lost(self, node: NodeSettings) -> bool:
-        """Whether nothing can be asked on a further machine; with the server all are lost."""
+        """Whether a further machine is lost. If the first machine is lost, all are."""
         return node.host.gone or self.host.gone
 
 
 def read_platform(
     reader: Reader, stack: str, kinds: Kinds, bundle: BundleSettings | None, limits: LimitSettings
 ) -> PlatformSettings | None:
-    """Read every key of the platform; None when there is no image to plan."""
+    """Read every key of the platform; None if the image cannot be planned."""
     devices = read_devices(reader)
     host = read_host(reader)
     cluster = read_cluster(reader, host)
@@ -181,7 +181,7 @@ def _delivery_for_runs(reader: Reader, delivery: Chosen, kinds: Kinds) -> Platfo
 
 
 def check_stack_name(reader: Reader, stack: str) -> None:
-    """The stack's name is the value of a label on its objects."""
+    """Refuse a stack's name that cannot be the value of a label, because it is one on objects."""
     if not (stack and is_value(stack)):
         reader.problem(
             "name of the stack",
@@ -194,7 +194,11 @@ def check_stack_name(reader: Reader, stack: str) -> None:
 def _refuse_shown_password(
     reader: Reader, operator: GpuOperatorSettings | None, proxy: ProxySettings
 ) -> None:
-    """The driver gets the proxy through the ClusterPolicy, which older charts fill in plain."""
+    """Refuse a proxy's password with an older chart and the operator's driver.
+
+    The driver gets the proxy through the ClusterPolicy. Charts before FIRST_SECRET_ENV_CHART write
+    the password into it in plain text.
+    """
     chart = chart_version(operator.version) if operator else None
     if not (operator and operator.driver and chart and chart < FIRST_SECRET_ENV_CHART):
         return

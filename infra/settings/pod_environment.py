@@ -1,4 +1,4 @@
-"""`podEnvironment` and `podSecrets`: any variable, but for those that would break the run."""
+"""Checks `podEnvironment` and `podSecrets`: variables that would break the run are refused."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from infra.settings.reader import Reader
 
 _ENTRYPOINT = "the entrypoint sets it for each rank"
-# Variables that the program itself decides, and why the user cannot.
+# Variables that users cannot set, and the reasons.
 _OWN_VARIABLES = {
     "POD_NAME": "the program sets it to the pod's name",
     "HOME": "the image's user has no other folder to write to",
@@ -25,7 +25,7 @@ _OWN_VARIABLES = {
     "LD_AUDIT": "it would be loaded into every process of the pod",
 }
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
-CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # of Python's ssl and of requests
+CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # read by Python's ssl and by requests
 _PREFIXES = ("PET_", "DISTTRAIN_", "TORCHELASTIC_")
 
 
@@ -34,7 +34,7 @@ def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]
 
     Args:
         reader: collects what is wrong.
-        setting: that holds the variables.
+        setting: key of the setting that holds the variables.
         variables: what the user has set.
     """
     for name, value in variables.items():
@@ -43,7 +43,7 @@ def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]
 
 
 def variable_fault(name: str) -> tuple[str, str] | None:
-    """Why pods cannot have a variable of this name, and what to do; None: they can."""
+    """Why pods cannot have a variable of this name, and what to do; None if they can."""
     if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
         hint = "Use letters, digits and '_', and begin with no digit"
         return "this is not the name of a variable", hint

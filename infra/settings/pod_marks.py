@@ -1,6 +1,7 @@
-"""Labels, annotations, node selectors and tolerations, in the form that Kubernetes takes.
+"""Checks labels, annotations, node selectors and tolerations as Kubernetes checks them.
 
-They are checked here, because Kubernetes would refuse them after another run has made room.
+Kubernetes would refuse a wrong one only when the pods are made. By then another run may already
+have been suspended to make room.
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/ has the syntax, and
 https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ the tolerations.
 """
@@ -19,12 +20,12 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def read_texts(reader: Reader, key: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """An object whose values are texts; numbers and booleans are taken as they are written.
+    """Return an object with its values as texts. Numbers and booleans are turned into texts.
 
     Args:
         reader: collects what is wrong.
-        key: the setting.
-        given: its value.
+        key: key of the setting.
+        given: value of the setting.
     """
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -53,9 +54,9 @@ def check_marks(
 
     Args:
         reader: collects what is wrong.
-        key: the setting.
-        marks: what it holds.
-        values_too: whether the values are those of labels; an annotation may have any text.
+        key: key of the setting.
+        marks: labels or annotations, the value of the setting.
+        values_too: whether values are checked as those of labels; an annotation may be any text.
     """
     for name, value in marks.items():
         if fault := label_fault(name, value if values_too else ""):
@@ -63,7 +64,7 @@ def check_marks(
 
 
 def label_fault(name: str, value: str) -> tuple[str, str] | None:
-    """Why Kubernetes would refuse a label, and what to do; None: it would take it."""
+    """Why Kubernetes would refuse a label, and what to do; None if it would accept it."""
     if not is_key(name):
         reason = f"Kubernetes takes no key {name!r}"
         hint = "Write it like team or example.org/team, with at most 63 characters behind the /"
@@ -75,7 +76,7 @@ def label_fault(name: str, value: str) -> tuple[str, str] | None:
 
 
 def toleration_fault(item: object) -> str:
-    """Why this is no toleration; empty: it is one."""
+    """Why this is not a toleration; empty if it is one."""
     if type(item) is not dict:
         return "it is not an object"
     given = cast(dict[str, Any], item)

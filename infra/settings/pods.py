@@ -1,4 +1,4 @@
-"""Settings of the training pods: requests, variables, and where they may run."""
+"""Reads the settings of the training pods: requests, variables, and where they may run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from infra.settings.secret import Secret
 
 _QUANTITY_CPU = r"[1-9]\d{0,5}m?"
 _QUANTITY_MEMORY = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
-# Of containers whose work is short. Without requests a pod is in the class BestEffort, which is
-# evicted first, and a namespace with a quota of requests refuses it.
+# Requests of containers whose work is short. Without requests a pod would be in the class
+# BestEffort, which is evicted first, and a namespace with a quota of requests would refuse it.
 LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
-# Requests of one rank where the settings say `auto`. They keep the pod out of Kubernetes' class
+# Requests of one rank if the setting is `auto`. They keep the pod out of Kubernetes' class
 # BestEffort, and are small enough for the smallest machine that can train at all.
 DEFAULT_REQUESTS = {"gpu": ("1", "4Gi"), "cpu": ("100m", "256Mi")}
 
 
 @dataclass(frozen=True)
 class PodSettings:
-    """What training pods ask for and carry.
+    """What training pods request, and what is set on them.
 
-    CPU and memory are Kubernetes quantities, such as `500m` and `4Gi`; a limit may be empty, and
-    then there is none. Tolerations are Kubernetes' own objects.
+    CPU and memory are Kubernetes quantities, such as `500m` and `4Gi`. An empty limit means no
+    limit. Tolerations have the form that Kubernetes takes.
     """
 
     cpu_per_rank: str
@@ -46,7 +46,7 @@ class PodSettings:
 
 
 def read_pods(reader: Reader, accelerator: str) -> PodSettings:
-    """Read the section; problems are left with `reader`."""
+    """Read the settings of the pods. `reader` collects the problems."""
     cpu, memory = DEFAULT_REQUESTS[accelerator]
     cpu = _quantity(reader, "cpuPerRank", _QUANTITY_CPU, "2 or 500m", cpu)
     memory = _quantity(reader, "memoryPerRank", _QUANTITY_MEMORY, "4Gi", memory)
@@ -80,14 +80,16 @@ def _quantity(reader: Reader, key: str, pattern: str, example: str, default: str
 
 
 def _limit(reader: Reader, key: str, pattern: str, example: str, request: str) -> str:
-    """A limit of one rank; it has to leave room for what the rank requests, and every pod of ours.
+    """Read a limit of one rank, which must not be below any request that it holds for.
+
+    The limit also holds for the pod that prepares the data set, which requests LEAST_REQUESTS.
 
     Args:
-        reader: takes the problems.
-        key: of the setting.
-        pattern: of an amount.
-        example: for the message.
-        request: what each rank requests of it.
+        reader: collects what is wrong.
+        key: key of the setting.
+        pattern: a regular expression for an amount.
+        example: an amount, for the message.
+        request: the amount that each rank requests.
     """
     needed = key.replace("Limit", "")
     form = "an amount as Kubernetes writes it; empty: no limit"
@@ -161,7 +163,7 @@ def _labels(reader: Reader) -> dict[str, str]:
 
 
 def _tolerations(reader: Reader) -> tuple[Mapping[str, Any], ...]:
-    """The user's, and always the one for nodes that are kept for pods with GPUs."""
+    """Read the user's tolerations, and add the one for nodes that only accept pods with GPUs."""
     found: list[Mapping[str, Any]] = [GPU_TOLERATION]
     for item in reader.sequence("tolerations"):
         if fault := toleration_fault(item):

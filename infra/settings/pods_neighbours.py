@@ -1,4 +1,4 @@
-"""Whether the pods of a run shall be near each other or apart, and what one place is."""
+"""Reads whether the pods of a run are placed near each other or apart, and what a place is."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
@@ -12,7 +12,7 @@ PlacementChoice: TypeAlias = Literal["auto", "packed", "spread", "one-place"]
 
 @dataclass(frozen=True)
 class NeighbourSettings:
-    """The choice, and the key of the label whose value is the same on all nodes of one place."""
+    """The setting `placement`, and the label that has the same value on all nodes of one place."""
 
     placement: PlacementChoice
     label: str
@@ -22,7 +22,7 @@ LEFT_TO_KUBERNETES = NeighbourSettings("auto", HOSTNAME_LABEL)
 
 
 def read_neighbours(reader: Reader) -> NeighbourSettings:
-    """Read the section; what is wrong is left with `reader`."""
+    """Read the placement. `reader` collects the problems."""
     placement = reader.choice("placement", ("auto", "packed", "spread", "one-place"))
     label = reader.text("placementLabel")
     if not is_key(label):

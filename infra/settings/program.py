@@ -1,4 +1,4 @@
-"""`program`: a training program of the user's own, which runs in place of our trainer."""
+"""Reads `program`: a training program of the user, which runs in place of disttrain's trainer."""
 
 import shlex
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
 
 _KEYS = ("command", "per", "image", "build", "files", "progress", "progress_file")
-# What users of other tools look for here, and where it is.
+# Keys that users of other tools look for here, and what to use instead.
 _ELSEWHERE = {
     "args": "Write them behind the program in program.command",
     "env": "Set them by podEnvironment, or secret ones by podSecrets",
@@ -29,7 +29,7 @@ _WITHOUT_SECRETS = (
     "remove all of program (`pulumi config rm program`), and set it again without --secret"
 )
 READ_BY_NOBODY = "program is set, and only disttrain's own trainer reads this setting"
-# What only our own trainer reads; `verify` looks at what it writes.
+# Settings that only disttrain's trainer reads. `verify` checks files that this trainer writes.
 _OF_THE_TRAINER = (
     "preset",
     "datasetName",
@@ -46,12 +46,13 @@ _OF_THE_TRAINER = (
 
 @dataclass(frozen=True)
 class ProgramSettings:
-    """A program in place of our trainer.
+    """A program that runs in place of disttrain's trainer.
 
     Args:
-        config: of the run: the program, and how it is started.
-        files: content by path below /program; empty: the program is in the image.
-        image: what a Dockerfile of the user's own makes; None: there is none.
+        config: the run's configuration: the program, and how it is started.
+        files: contents of files by their paths below /program; empty if the program is in the
+            image.
+        image: the image that a Dockerfile of the user makes; None if there is none.
     """
 
     config: RunConfig
@@ -60,7 +61,7 @@ class ProgramSettings:
 
 
 def is_set(reader: Reader) -> bool:
-    """Whether the stack has a program of its own."""
+    """Whether the stack sets a program."""
     return bool(reader.mapping("program"))
 
 
@@ -70,11 +71,11 @@ def read_program(
     deliveries: Mapping[str, DeliveryChoice],
     platform: PlatformDelivery,
 ) -> ProgramSettings | None:
-    """Read `program`, and the parts of `run` that say how it is started; None: they are wrong.
+    """Read `program`, and the parts of `run` that say how it is started; None if one is wrong.
 
     Args:
         reader: gives the values and collects what is wrong with them.
-        run_name: folder below `/data/runs`.
+        run_name: name of the run, and of its folder below `/data/runs`.
         deliveries: the kinds of delivery.
         platform: how the platform of another stack brings images to its nodes.
     """
@@ -98,7 +99,7 @@ def read_program(
     if image:
         given["image"] = image.plan.reference
     if not command_is_right:
-        given["command"] = ["unknown"]  # so that only what else is wrong is found
+        given["command"] = ["unknown"]  # so that only other problems are found
     known = {key: value for key, value in given.items() if key in _KEYS}
     mapping = {"run_name": run_name, "data_root": DATA_MOUNT, "train": train, "program": known}
     try:
@@ -124,10 +125,10 @@ def _check_command(reader: Reader, command: object) -> None:
     elif isinstance(command, str):
         try:
             words = shlex.split(command)
-        except ValueError:  # a quotation mark that is not closed
+        except ValueError:  # A quotation mark is not closed.
             words = ["sh", "-c", command]
         reason = "it is one text, and no shell would divide it into words"
-        # As YAML writes a list, in which a number has to be in quotation marks to be a text.
+        # It is shown as a list in YAML, so that a word that is a number has quotation marks.
         shown = yaml.safe_dump(words, default_flow_style=True, width=10_000).strip()
         reader.problem(key, command, reason, f"Write it as a list: {shown}")
     elif isinstance(command, list):
@@ -137,7 +138,10 @@ def _check_command(reader: Reader, command: object) -> None:
 
 
 def _refuse_boolean(reader: Reader, key: str, word: bool) -> None:
-    """Nobody knows how it was written: `true`, `True` or `yes`, of which a program may read one."""
+    """Refuse a boolean among the words.
+
+    The user may have written `true`, `True` or `yes`, and the program may accept only one of them.
+    """
     reader.problem(
         key,
         word,
@@ -148,7 +152,7 @@ def _refuse_boolean(reader: Reader, key: str, word: bool) -> None:
 
 
 def _refuse_settings_of_the_trainer(reader: Reader) -> None:
-    """Note each setting that only our own trainer reads and that is not at its default."""
+    """Note each setting that only disttrain's trainer reads and that differs from its default."""
     for key in _OF_THE_TRAINER:
         value, default = reader.raw(key), declared_defaults()[key]
         if value != default:
@@ -156,7 +160,7 @@ def _refuse_settings_of_the_trainer(reader: Reader) -> None:
 
 
 def _launch_options(reader: Reader) -> dict[str, Any]:
-    """The options of `run.train` that are about starting ranks; all others are refused."""
+    """Return the options of `run.train` that say how ranks are started. Others are refused."""
     overrides = read_overrides(reader)
     train: object = overrides.get("train")
     options = dict(cast(Mapping[str, Any], train)) if isinstance(train, Mapping) else {}
@@ -176,5 +180,5 @@ def _launch_options(reader: Reader) -> dict[str, Any]:
 
 
 def _in_stack_terms(problem: str) -> str:
-    """A problem of the run's configuration, beginning with the key that the user has set."""
+    """Return a problem of the run's configuration with the stack's key in front of it."""
     return problem if problem.startswith("program.") else f"run.{problem}"

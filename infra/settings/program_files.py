@@ -1,4 +1,4 @@
-"""`program.files`: the files of a program that a ConfigMap takes to the pods."""
+"""Reads `program.files`: the files of a program, which a ConfigMap brings to the pods."""
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -9,12 +9,13 @@ from infra.settings.reader import Reader
 
 KEY = "program.files"
 MOST_BYTES = 700_000
-"""Of all files together. A ConfigMap holds 1 MiB, and other content than text grows by a third."""
+"""The most bytes of all files together. A ConfigMap holds 1 MiB, and content that is not text
+becomes a third larger in it."""
 MOST_FILES = 500
 MOST_LOOKED_AT = 20_000
-"""A link may lead to a folder of millions of files, such as a data set."""
+"""The most files that are counted, because a link may lead to a folder with millions of files."""
 PLACE = "Set the path of a file or of a folder on this machine"
-_LEFT_OUT = ("__pycache__",)  # and all whose name begins with a point
+_LEFT_OUT = ("__pycache__",)  # Names that begin with a point are left out, too.
 _SMALLER = (
     "Name a folder that contains only the program, and put data on the volume or larger code "
     "into the image (imageBase)"
@@ -22,11 +23,11 @@ _SMALLER = (
 
 
 class _LoopError(Exception):
-    """A link in the folder leads to a folder that it is in; the text is its path."""
+    """A link leads to a folder that contains the link. The text is the link's path."""
 
 
 def read_files(reader: Reader, text: str) -> dict[str, bytes]:
-    """The content of a file, or of all files of a folder, by their paths in it.
+    """Return the content of a file, or of all files of a folder by their paths in the folder.
 
     Args:
         reader: collects what is wrong.
@@ -52,20 +53,20 @@ def read_files(reader: Reader, text: str) -> dict[str, bytes]:
 
 
 def _files_below(root: Path) -> dict[str, Path]:
-    """The files of a folder by their paths in it, MOST_LOOKED_AT of them at most."""
+    """Return the files of a folder by their paths in it, at most MOST_LOOKED_AT of them."""
     places = islice(_files_in(root, ()), MOST_LOOKED_AT) if root.is_dir() else ()
     return {str(PurePosixPath(place.relative_to(root))): place for place in places}
 
 
 def _files_in(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
-    """The files of a folder and of those below it. A link stands for what it leads to.
+    """Yield the files of a folder and of the folders below it. Links are followed.
 
     Args:
-        folder: where to look.
-        above: real paths of the folders that it is in.
+        folder: the folder.
+        above: real paths of the folders above `folder`.
 
     Raises:
-        _LoopError: a link leads to one of them.
+        _LoopError: a link leads to one of the folders above it.
         OSError: a folder cannot be read.
     """
     real = folder.resolve()

@@ -1,4 +1,7 @@
-"""`program.build`: the image of a program, made from a folder of this machine, and its way."""
+"""Reads `program.build`: a program's image, which is built from a folder of this machine.
+
+It also reads how the image gets to the nodes if another stack owns the platform.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -20,12 +23,13 @@ KEY = "program.build"
 
 @dataclass(frozen=True)
 class PlatformDelivery:
-    """How a platform brings images to its nodes, as far as runs of other stacks have to know it.
+    """What runs of other stacks need to know about how a platform delivers images.
 
     Args:
-        name: a choice of `imageDelivery`.
+        name: the setting `imageDelivery`.
         repository: the setting `imageRepository`.
-        options: those of `imageDeliveryOptions` that hold for everybody. A login does not.
+        options: the `imageDeliveryOptions` that also apply to runs of other stacks. A login is
+            never among them.
     """
 
     name: str = "import"
@@ -35,12 +39,12 @@ class PlatformDelivery:
 
 @dataclass(frozen=True)
 class RunsDelivery:
-    """How a run on the platform of another stack brings its image to the nodes by itself.
+    """How a run on another stack's platform delivers its own image.
 
     Args:
-        delivery: of the platform, with the options and the login of this stack.
-        builder: `auto`, `docker`, `podman` or `buildah`.
-        ca_bundle: certificates (PEM) that the build and the delivery trust beside the usual ones.
+        delivery: the platform's delivery, with the options and the login of this stack.
+        builder: the program that builds the image: `auto`, `docker`, `podman` or `buildah`.
+        ca_bundle: certificates (PEM) that the build and the delivery trust in addition.
     """
 
     delivery: Chosen
@@ -50,7 +54,7 @@ class RunsDelivery:
 
 @dataclass(frozen=True)
 class ProgramImage:
-    """An image that `pulumi up` builds; `by_run`: None where the stack owns its platform."""
+    """An image that `pulumi up` builds; `by_run` is None if the stack owns its platform."""
 
     plan: ImagePlan
     by_run: RunsDelivery | None = None
@@ -63,14 +67,15 @@ def read_build(
     deliveries: Mapping[str, DeliveryChoice],
     platform: PlatformDelivery,
 ) -> ProgramImage | None:
-    """The image that a folder's Dockerfile makes; None where there is none, or it is wrong.
+    """Read the image that a folder's Dockerfile makes; None if there is none, or if it is wrong.
 
     Args:
         reader: gives the values and collects what is wrong with them.
-        value: of `program.build`.
-        image: of `program.image`.
+        value: value of `program.build`.
+        image: value of `program.image`.
         deliveries: the kinds of delivery.
-        platform: of another stack; not used where this one owns its platform.
+        platform: how the platform of another stack delivers images; not used if this stack owns
+            its platform.
     """
     if value is None:
         return None
@@ -101,7 +106,7 @@ def _by_run(
     deliveries: Mapping[str, DeliveryChoice],
     platform: PlatformDelivery,
 ) -> RunsDelivery | None:
-    """The way that a stack without a platform has; None where it has none."""
+    """How a run on another stack's platform delivers its image; None if it cannot."""
     kind = deliveries.get(platform.name)
     if kind is None:
         reader.problem(
@@ -149,5 +154,5 @@ def _planned(reader: Reader, folder: Path, repository: str) -> ImagePlan | None:
         hint = "Give your user the right to read all files in it"
         reader.problem(KEY, str(folder), f"it cannot be read ({error.strerror})", hint)
     except ValueError:
-        pass  # the problem is one of imageRepository, which image.py has noted
+        pass  # The value of imageRepository is wrong, which image.py has noted.
     return None

@@ -1,6 +1,6 @@
-"""Pulumi.yaml and the stack files, read without Pulumi.
+"""Reads Pulumi.yaml and the stacks' files without Pulumi.
 
-The engine hands the program the same values: see load.py.
+In `pulumi up` the engine passes the same values to the program (load.py).
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import Any, cast
 import yaml
 
 PROJECT_ROOT = Path(__file__).parents[2]
-# Pulumi.yaml is read at each preview: in 4 ms by the loader in C, which PyYAML's wheels have, in
-# 40 ms by the one in Python.
+# Pulumi.yaml is read at each preview. The loader in C, which PyYAML's wheels have, takes 4 ms, and
+# the one in Python 40 ms.
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 
 
@@ -23,28 +23,28 @@ def _load(text: str) -> Any:
 
 @cache
 def declared_defaults() -> dict[str, str]:
-    """The default of every setting in Pulumi.yaml, as programs get it: objects are JSON text."""
+    """Return the default of every setting in Pulumi.yaml as text; objects are JSON text."""
     project = cast(dict[str, Any], _load((PROJECT_ROOT / "Pulumi.yaml").read_text()))
     return {key: as_text(entry["default"]) for key, entry in project["config"].items()}
 
 
 def stack_file(stack: str) -> Path:
-    """The file of a stack, which may be missing."""
+    """Return the path of a stack's file, which may not exist."""
     return PROJECT_ROOT / f"Pulumi.{stack}.yaml"
 
 
 def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
-    """The defaults of Pulumi.yaml, with the values of a stack file over them.
+    """Return the values of a stack's file, and the defaults of Pulumi.yaml for all other settings.
 
-    Keys of other projects and of Pulumi's providers, such as `kubernetes:namespace`, are left
-    out: the engine keeps them from this program's settings, too.
+    Keys of other projects and of Pulumi's providers, such as `kubernetes:namespace`, are left out.
+    `load.py` leaves them out, too.
 
     Args:
         file: a stack file, such as Pulumi.dev.yaml.
 
     Returns:
         The values `{key: text}` without the project's prefix, where objects are JSON text; and the
-        keys whose values are encrypted in the file. Those have their default among the values.
+        keys whose values are encrypted in the file. For these keys the values hold the default.
 
     Raises:
         ValueError: there is no such file.
@@ -60,13 +60,13 @@ def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
 
 
 def own_values(values: Mapping[str, Any], project: str = "disttrain") -> dict[str, Any]:
-    """The values of this project's keys, without its prefix."""
+    """Return the values of this project's keys, with the project's prefix removed from the keys."""
     prefix = f"{project}:"
     return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
 
 
 def as_text(value: object) -> str:
-    """A value as programs get it: numbers and booleans as text, objects as JSON."""
+    """Return a value as Pulumi passes it to programs: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 
 

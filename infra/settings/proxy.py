@@ -1,4 +1,4 @@
-"""The proxies, what must be reached without them, and the authorities to trust."""
+"""Reads the proxies, the addresses reached without a proxy, and the authorities to trust."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, cast
@@ -19,11 +19,11 @@ from infra.settings.secret import Secret
 
 @dataclass(frozen=True)
 class ProxySettings:
-    """The proxies, and the computed NO_PROXY; both None: no proxy at all.
+    """The proxies, and the computed NO_PROXY. If `http` and `https` are None, there is no proxy.
 
-    `scope` says what of k3s uses them; `ca_bundle` is the text (PEM) of authorities to trust.
-    `machines` are the addresses of further machines that `no_proxy` does not cover. They are kept
-    apart, so that a machine that is added does not change the pods.
+    `scope` says which parts of k3s use the proxies. `ca_bundle` is the text (PEM) of certificates
+    of authorities to trust. `machines` are the addresses of further machines that `no_proxy` does
+    not cover. They are not in `no_proxy`, so that the pods do not change when a machine is added.
     """
 
     http: Secret | None
@@ -34,7 +34,10 @@ class ProxySettings:
     machines: tuple[str, ...] = ()
 
     def past_proxy(self, machines: tuple[str, ...]) -> "ProxySettings":
-        """These settings, with those of `machines` in NO_PROXY that it does not cover yet."""
+        """Return these settings with the addresses in `machines` added to NO_PROXY.
+
+        Addresses that NO_PROXY already covers are not added.
+        """
         more = [address for address in machines if address in self.machines]
         return replace(self, no_proxy=",".join([self.no_proxy, *more]))
 
@@ -73,7 +76,7 @@ def read_proxy(
 
 
 def read_ca_bundle(reader: Reader) -> str:
-    """The certificates to trust, as the text (PEM) of the file `caBundle`; empty: none is set."""
+    """Return the text (PEM) of the file `caBundle`; empty if it is not set or cannot be used."""
     text = reader.text("caBundle")
     if not text:
         return ""

@@ -1,4 +1,4 @@
-"""The queue of Kueue that a run waits in."""
+"""Reads the queue of Kueue in which a run waits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from infra.settings.kinds import Chosen, WorkloadChoice
 from infra.settings.reader import Reader
 
-_LABEL = r"([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)?"  # the name becomes the value of a label
+_LABEL = r"([a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?)?"  # The name becomes the value of a label.
 
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """Names of a LocalQueue and of a WorkloadPriorityClass; empty: the run is in no queue, or
-    has the queue's usual priority."""
+    """The names of a LocalQueue and of a WorkloadPriorityClass.
+
+    An empty `name` means that the run is in no queue, an empty `priority` that it has the queue's
+    usual priority.
+    """
 
     name: str
     priority: str
@@ -21,7 +24,7 @@ class QueueSettings:
 def read_queue(
     reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoice], when_busy: str
 ) -> QueueSettings:
-    """Read the section; problems are left with `reader`.
+    """Read the run's queue and its priority.
 
     Args:
         reader: gives the values and collects what is wrong with them.

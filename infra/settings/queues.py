@@ -1,4 +1,4 @@
-"""The queue of Kueue that a platform makes for its runs."""
+"""Reads the queue of Kueue that a platform makes for its runs."""
 
 import re
 from collections.abc import Mapping
@@ -15,27 +15,28 @@ from infra.settings.reader import Reader
 
 KEY = "queues"
 _PARTS = ("name", "quota", "priorities", "topology")
-_NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # the name becomes the value of a label
-# The resources of Kubernetes itself; those of devices have a domain in front, nvidia.com/gpu.
+_NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # The name becomes the value of a label.
+# The resources of Kubernetes itself. The name of a device's resource begins with a domain, such as
+# nvidia.com/gpu.
 _BUILT_IN = r"cpu|memory|ephemeral-storage|pods|hugepages-.+"
 _AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
 _LONGEST_NAME = 63
-_LEAST_BYTES = 2**20  # less is a unit that was forgotten
+_LEAST_BYTES = 2**20  # A smaller amount of memory has no unit because the user forgot it.
 _LARGEST_PRIORITY = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class QueuesSettings:
-    """What is made.
+    """The queue, its quota and its priorities, which the platform makes.
 
     Args:
-        name: of the LocalQueue.
-        resources: that pods of the platform ask for, each of which needs a quota.
-        quota: amounts by resource, as Kubernetes writes them; of a resource that is not among
-            them, the quota is what the nodes offer.
+        name: name of the LocalQueue.
+        resources: the resources that pods of the platform request. Each of them needs a quota.
+        quota: amounts by resource, as Kubernetes writes them. For a resource without an amount,
+            the quota is what the nodes offer.
         priorities: values by the names of WorkloadPriorityClasses.
-        levels: of the topology, labels of nodes from the widest place to the machine; none: the
-            queue has no topology.
+        levels: levels of the topology: labels of nodes, from the widest place to the machine;
+            empty if the queue has no topology.
     """
 
     name: str
@@ -46,17 +47,17 @@ class QueuesSettings:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The resources of which the nodes have to be asked what they offer."""
+        """The resources without an amount in `quota`, for which the nodes' amounts are read."""
         return tuple(resource for resource in self.resources if resource not in self.quota)
 
 
 def cluster_queue_name(namespace: str, queue: str) -> str:
-    """Name of the ClusterQueue and its flavor, which lie in no namespace."""
+    """Return the name of the ClusterQueue and of its flavor, which are in no namespace."""
     return f"{namespace}-{queue}"
 
 
 def objects_of(queues: QueuesSettings) -> tuple[str, ...]:
-    """What a run can name of them, as in paths of Kubernetes: `localqueues/gpus`."""
+    """Return the objects that a run can name, as in paths of Kubernetes: `localqueues/gpus`."""
     classes = (f"workloadpriorityclasses/{name}" for name in queues.priorities)
     return (f"localqueues/{queues.name}", *classes)
 
@@ -64,7 +65,7 @@ def objects_of(queues: QueuesSettings) -> tuple[str, ...]:
 def read_queues(
     reader: Reader, cluster: ClusterSettings, devices: Devices, namespace: str
 ) -> QueuesSettings | None:
-    """Read the section; None where no queue is made. Problems are left with `reader`."""
+    """Read the setting `queues`; None if no queue is made."""
     given = reader.mapping(KEY)
     if not given:
         return None
@@ -125,7 +126,7 @@ def _quota(reader: Reader, value: object) -> dict[str, str]:
 
 
 def _quota_fault(resource: str, amount: str) -> tuple[str, str] | None:
-    """Why there can be no such quota, and what to do; None: there can."""
+    """Why this quota cannot be used, and what to do; None if it can."""
     if not is_key(resource) or ("/" not in resource and not re.fullmatch(_BUILT_IN, resource)):
         return "it is not the name of a resource", f"Write it like cpu, memory or {GPU_RESOURCE}"
     if re.fullmatch(_AMOUNT, amount) is None:
@@ -143,13 +144,13 @@ def _quota_fault(resource: str, amount: str) -> tuple[str, str] | None:
 
 
 def check_own_run(reader: Reader, queues: QueuesSettings, queue: str, gpus: int) -> None:
-    """Note that the stack's own run is larger than the queue that its platform makes.
+    """Note a problem if the stack's own run needs more GPUs than the quota of its queue.
 
     Args:
         reader: collects what is wrong.
-        queues: what the platform makes.
-        queue: the LocalQueue of the run; empty: none.
-        gpus: of all pods of the run.
+        queues: the queue that the platform makes.
+        queue: name of the run's LocalQueue; empty if the run is in no queue.
+        gpus: number of GPUs of all pods of the run.
     """
     quota = queues.quota.get(GPU_RESOURCE, "")
     if queue == queues.name and quota and gpus > int(quota):

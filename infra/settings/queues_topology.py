@@ -1,6 +1,6 @@
-"""The levels of a queue's topology: labels of nodes, from the widest place to the machine.
+"""Reads the levels of a queue's topology: labels of nodes, from the widest place to the machine.
 
-The rules are those of Kueue's Topology, and one of ours: the last level is the machine. Only then
+The rules are those of Kueue's Topology, and one more: the last level must be the machine. Only then
 does Kueue count what is free on each machine, and find another machine for a pod when one fails
 (https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/).
 """
@@ -23,14 +23,17 @@ _MOST_LEVELS = 16  # Kueue's own limit
 
 @dataclass(frozen=True)
 class PlatformQueue:
-    """The queue that a platform makes: its LocalQueue, and its levels; none: no topology."""
+    """The queue that a platform makes: the name of its LocalQueue, and the levels of its topology.
+
+    An empty name means that the platform makes no queue; no levels mean no topology.
+    """
 
     name: str = ""
     levels: tuple[str, ...] = ()
 
 
 def read_levels(reader: Reader, value: object) -> tuple[str, ...]:
-    """Read the levels; what is wrong is left with `reader`, and then there are none."""
+    """Read the levels. If one of them is wrong, the result is empty."""
     given = cast(list[object], value) if isinstance(value, list) else [None]
     if any(type(each) is not str for each in given):
         reader.problem(
@@ -60,7 +63,7 @@ def _are_right(reader: Reader) -> bool:
 
 
 def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
-    """Why the level at this place cannot be used, and what to do."""
+    """Why the level at this place cannot be used, and what to do; None if it can."""
     label = levels[place]
     if not is_key(label):
         return "it is not the key of a label", "Write it like example.com/rack"
@@ -77,16 +80,16 @@ def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
 def check_placement(
     reader: Reader, pods: PodSettings, queue: QueueSettings, made: PlatformQueue
 ) -> tuple[str, ...]:
-    """Compare what a run wishes with the queue that it is in.
+    """Check that a run's placement works with the queue that it is in.
 
     Args:
         reader: collects what is wrong.
-        pods: of the run.
-        queue: of the run.
-        made: by the run's platform.
+        pods: settings of the run's pods.
+        queue: the queue of the run.
+        made: the queue that the run's platform makes.
 
     Returns:
-        The levels of the run's queue, where its platform has made it; else none.
+        The levels of the run's queue, if its platform makes that queue; otherwise none.
     """
     wish = pods.neighbours
     asked = sorted(PLACE_ANNOTATIONS & pods.annotations.keys())
@@ -117,7 +120,7 @@ def check_placement(
 
 
 def _fault_without_queue(placement: PlacementChoice) -> tuple[str, str] | None:
-    """Why a run in no queue cannot have its wish, and what to do; None: it can."""
+    """Why a run in no queue cannot have this placement, and what to do; None if it can."""
     if placement != "one-place":
         return None
     return (
@@ -130,7 +133,7 @@ def _fault_without_queue(placement: PlacementChoice) -> tuple[str, str] | None:
 def _fault_in_queue(
     placement: PlacementChoice, queue: str, levels: Sequence[str]
 ) -> tuple[str, str] | None:
-    """Why a run in the platform's queue cannot have its wish, and what to do; None: it can."""
+    """Why a run in the queue cannot have this placement, and what to do; None if it can."""
     if placement == "one-place" and not levels:
         return (
             f"queue {queue} of the platform has no topology, so Kueue knows no places",

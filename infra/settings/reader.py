@@ -1,4 +1,4 @@
-"""Reads typed values out of the stack's configuration and collects what is wrong with it."""
+"""Reads typed values from the stack's configuration, and collects the problems in it."""
 
 import difflib
 import json
@@ -12,20 +12,20 @@ from infra.settings.setting_error import problem_text
 from trainer.config.problem import either
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
-# Of the user and the password of an address: Go, in which k3s is written, takes nothing else.
+# The user and password of an address. Go, in which k3s is written, accepts no other characters.
 _OF_LOGIN = r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*"
 
 
 class Reader:
-    """Typed access to raw configuration values; problems are collected, never raised.
+    """Typed access to raw configuration values. Problems are collected and never raised.
 
-    Pulumi.yaml gives every key a default, and the engine fills it in, so each key is there.
-    A value that is wrong is replaced by a harmless one, so that reading goes on to the next key.
+    Pulumi.yaml has a default for every key, and the engine fills it in, so every key has a value.
+    A wrong value is replaced by a harmless one, so that reading goes on with the next key.
 
     Args:
         raw: `{key: text}` without the project's prefix; objects are JSON text.
         secret_keys: the keys whose values are encrypted in the stack's file.
-        unused_keys: keys whose values are not used after the reading, so that they may be wrong.
+        unused_keys: keys whose values the caller does not use. Their problems are not reported.
     """
 
     def __init__(
@@ -47,22 +47,23 @@ class Reader:
 
         Args:
             key: the key of the stack's configuration.
-            value: what is set; not shown when the key is encrypted, or hidden by `hide`, unless it
-                is the empty text.
-            reason: why it cannot be used; goes on after a colon, without a full stop.
+            value: the value that is set. It is not shown if the key is encrypted or hidden by
+                `hide`, unless it is the empty text.
+            reason: why it cannot be used. The text follows a colon and has no full stop.
             hint: what to do, as a sentence without its full stop.
         """
         self._note(key, value, reason, hint)
         self._wrong.add(key)
 
     def are_right(self, *keys: str) -> bool:
-        """Whether no problem was noted of these keys, so that they can be compared."""
+        """Whether no problem was noted for these keys, so that their values can be compared."""
         return self._wrong.isdisjoint(keys)
 
     def refuse(self, refusal: Refusal) -> None:
-        """Note values that do not go together, unless one of them is said to be wrong already.
+        """Note values that do not go together, unless a problem with one of them was noted before.
 
-        By themselves they are right, so what else they do not go together with is said too.
+        The keys do not count as wrong afterwards, because each value is right by itself. So later
+        checks can note further combinations that do not work.
         """
         keys = (refusal.key, *refusal.with_keys)
         if self._wrong.isdisjoint(keys) and not any(
@@ -71,9 +72,9 @@ class Reader:
             self._note(refusal.key, refusal.value, refusal.reason, refusal.hint)
 
     def hide(self, key: str) -> None:
-        """Let no message show a value of this key, which is meant to hold secrets.
+        """Let no message show a value of this key, because it may hold secrets.
 
-        A user who has forgotten to encrypt it must not find its values on the screen, or in the
+        If a user has forgotten to encrypt it, its values must not appear on the screen or in the
         log of a continuous integration.
         """
         self._hidden.add(key)
@@ -83,15 +84,16 @@ class Reader:
         return key in self._secret_keys
 
     def refuse_encrypted(self, key: str, where: str, hint: str) -> bool:
-        """Note that a value in `key` is encrypted, where it would not stay secret.
+        """Note that a value in `key` is encrypted, although it would not stay secret.
 
         Args:
-            key: of a setting whose values are passed on in plain text.
+            key: key of a setting whose values are passed on in plain text.
             where: who could see them, such as `everybody who may see the pods would see it there`.
             hint: what to do.
 
         Returns:
-            Whether it is encrypted. Then say nothing else of it, as other messages show its value.
+            Whether a value is encrypted. If so, the caller must note no further problems of the
+            setting, because they could show the value.
         """
         if not self.is_encrypted(key):
             return False
@@ -102,12 +104,12 @@ class Reader:
     def text(
         self, key: str, *, pattern: str = r"[^\r\n]*", form: str = "", example: str = ""
     ) -> str:
-        """A text that matches `pattern` as a whole.
+        """Read a text that matches `pattern` as a whole; empty if it does not.
 
         Args:
             key: the key of the stack's configuration.
-            pattern: a regular expression; anything on one line by default.
-            form: what such a text is, in words, such as "a size".
+            pattern: a regular expression. The default accepts any text of one line.
+            form: description of such a text for the message, such as "a size".
             example: one such text, for the message.
         """
         value = self._value(key)
@@ -121,24 +123,24 @@ class Reader:
     def choice(
         self, key: str, choices: Iterable[str], also_called: Mapping[str, str] | None = None
     ) -> str:
-        """One of `choices`; the first of them where the value is none.
+        """Read one of `choices`. A wrong value gives the first of them.
 
         Args:
             key: the setting.
             choices: its values.
-            also_called: the choice that is meant by another word, in small letters.
+            also_called: other words that users may write, in lower case, and the choices they mean.
         """
         value, known = self._value(key), list(choices)
         if value in known:
             return value
         meant = (also_called or {}).get(value.lower())
         hint = f" (did you mean {meant}?)" if meant else did_you_mean(value, known)
-        if self.are_right(key):  # else it was read before, and is said already
+        if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
             self.problem(key, value, f"{key} has no such choice", f"Set {either(known)}{hint}")
         return known[0]
 
     def integer(self, key: str, *, at_least: int, at_most: int | None = None) -> int:
-        """A whole number within limits; the lower limit where the value is none."""
+        """Read a whole number within limits. A wrong value gives the lower limit."""
         value = self._value(key)
         limits = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
         reason = "it is not a whole number"
@@ -151,25 +153,25 @@ class Reader:
         return at_least
 
     def checksum(self, key: str) -> str:
-        """A sha256 in hexadecimal digits, or an empty text."""
+        """Read a sha256 in hexadecimal digits, or an empty text."""
         form = "a sha256 checksum of 64 hexadecimal digits"
         example = "e3b0c442...b855, as sha256sum prints it"
         return self.text(key, pattern=r"([0-9a-f]{64})?", form=form, example=example)
 
     def size(self, key: str) -> str:
-        """A quantity of bytes as Kubernetes writes it, in Ki, Mi, Gi or Ti."""
+        """Read a number of bytes as Kubernetes writes it, in Ki, Mi, Gi or Ti."""
         pattern = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
         return self.text(key, pattern=pattern, form="a size in Ki, Mi, Gi or Ti", example="50Gi")
 
     def boolean(self, key: str) -> bool:
-        """`true` or `false`."""
+        """Read `true` or `false`. A wrong value gives False."""
         value = self._value(key)
         if value not in ("true", "false"):
             self.problem(key, value, "it is neither true nor false", "Set true or false")
         return value == "true"
 
     def mapping(self, key: str) -> dict[str, Any]:
-        """An object, as nested dicts."""
+        """Read an object as nested dicts. A wrong value gives an empty one."""
         value = self._value(key)
         content = _from_json(value or "{}")
         if not isinstance(content, dict):
@@ -179,7 +181,7 @@ class Reader:
         return cast(dict[str, Any], content)
 
     def sequence(self, key: str) -> list[Any]:
-        """A list."""
+        """Read a list. A wrong value gives an empty one."""
         value = self._value(key)
         content = _from_json(value or "[]")
         if not isinstance(content, list):
@@ -189,14 +191,17 @@ class Reader:
         return cast(list[Any], content)
 
     def secret(self, key: str) -> Secret | None:
-        """A value that must be encrypted in the stack's file; None when it is empty."""
+        """Read a value that must be encrypted in the stack's file; None if it is empty."""
         value = self._value(key)
         if value:
             self.require_encrypted(key)
         return Secret(value) if value else None
 
     def proxy_url(self, key: str) -> Secret | None:
-        """A proxy's address; one that holds a password must be encrypted."""
+        """Read a proxy's address; None if it is empty or wrong.
+
+        An address with a password must be encrypted in the stack's file.
+        """
         example = "http(s)://[user:password@]host[:port]"
         url = self.url(key, _PROXY, form="the address of a proxy", example=example)
         if url and url.url_has_password:
@@ -217,9 +222,9 @@ class Reader:
         form: str = "an http(s) address",
         example: str = "https://host/path",
     ) -> Secret | None:
-        """An address; None when it is empty or wrong. See `text` for the arguments.
+        """Read an address; None if it is empty or wrong. `text` has the same arguments.
 
-        No message shows its user and password. Whether it may have them is up to the caller.
+        No message shows the user and password in it. The caller decides whether it may have them.
         """
         value = self._value(key)
         if not value:
@@ -231,16 +236,16 @@ class Reader:
         return Secret(value)
 
     def raw(self, key: str) -> str:
-        """The text as it is, for a setting that has only to be compared with its default."""
+        """Return the text of a setting without a check, such as to compare it with its default."""
         return self._value(key)
 
     def require_encrypted(self, key: str) -> None:
-        """Note that `key` holds a secret, unless it is encrypted in the stack's file."""
+        """Note a problem unless `key`, which holds a secret, is encrypted in the stack's file."""
         if key not in self._secret_keys:
             self._not_encrypted(key)
 
     def reject_unknown(self) -> None:
-        """Note every key of the stack that nothing has asked for. Call it after all reads."""
+        """Note a problem for each key that nothing has read. Call it after all reads."""
         for key in sorted(set(self._raw) - set(self.keys)):
             close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
             reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
@@ -261,7 +266,7 @@ class Reader:
         if is_hidden:
             shown = "[secret]"
         elif isinstance(value, bool):
-            shown = str(value).lower()  # as the stack's file has it
+            shown = str(value).lower()  # as it is written in the stack's file
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
 
@@ -272,21 +277,21 @@ class Reader:
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """` (did you mean NAME?)` with the known name that is most like a text; empty: none is."""
+    """Return ` (did you mean NAME?)` with the most similar known name; empty if none is similar."""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(text.lower(), names, n=1)
     return f" (did you mean {names[close[0]]}?)" if close else ""
 
 
 def _form(content: object) -> str:
-    """What a value is, in words."""
+    """Return the kind of a value for messages."""
     if isinstance(content, dict):
         return "a mapping of keys"
     return "a list" if isinstance(content, list) else "a single value"
 
 
 def _from_json(text: str) -> object:
-    """The value that a text of JSON stands for; a text that is none stands for itself."""
+    """Return the value of a JSON text. A text that is no JSON is returned as it is."""
     try:
         return json.loads(text)
     except ValueError:

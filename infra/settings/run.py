@@ -1,4 +1,4 @@
-"""What is trained: the preset, the values over it, the data set, and where the pods may run."""
+"""Reads the settings of a run: what is trained, with which data set, and where the pods run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -43,11 +43,11 @@ _INSTANCE = r"([a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?)?"
 
 @dataclass(frozen=True)
 class DatasetFile:
-    """A file of this machine that goes to the volume.
+    """A file of this machine that is copied to the volume.
 
     Args:
-        path: where it is on this machine.
-        sha256: checksum of its content.
+        path: path of the file on this machine.
+        sha256: checksum of its content, in hexadecimal digits.
         size: number of bytes.
     """
 
@@ -57,16 +57,16 @@ class DatasetFile:
 
     @property
     def target(self) -> str:
-        """Its path below the volume's root; the checksum is its name.
+        """The file's path below the volume's root. The checksum is its name.
 
-        An ending such as `.jsonl.gz` stays, because `prepare` knows by it what the file holds.
+        An ending such as `.jsonl.gz` is kept, because `prepare` reads the format from it.
         """
         ending = "" if format_by_name(self.path.name) == "text" else known_ending(self.path.name)
         return f"{INCOMING}/{self.sha256}{ending}"
 
     @property
     def path_in_pods(self) -> str:
-        """Where pods see it."""
+        """The file's path in the pods."""
         return f"{DATA_MOUNT}/{self.target}"
 
 
@@ -104,17 +104,17 @@ def read_run(
     made: PlatformQueue,
     delivery: PlatformDelivery,
 ) -> RunSettings | None:
-    """Read every key of a run; None when its configuration is wrong.
+    """Read every key of a run; None if the run's configuration is wrong.
 
     Args:
         reader: gives the values and collects what is wrong with them.
         stack: name of the stack, which is the run's name unless `runName` is set.
-        kinds: the registries.
-        devices: what the platform offers; the accelerator decides about device and backend.
-        bundle: the bundle that texts come from; None: there is none.
-        limits: how long things may take.
-        made: the queue of the platform.
-        delivery: how the platform of another stack brings images to its nodes.
+        kinds: the registries of kinds.
+        devices: the devices of the platform. The accelerator decides about device and backend.
+        bundle: the bundle from which texts are taken; None if there is none.
+        limits: the time limits.
+        made: the queue that the platform makes.
+        delivery: how the platform of another stack delivers images.
     """
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
@@ -190,7 +190,7 @@ def _read_config(
     *,
     smoke_test: bool,
 ) -> tuple[RunConfig | None, DatasetFile | None, DatasetFile | None]:
-    """The run's configuration, and the files of this machine with the text and the tokenizer."""
+    """Return the run's configuration, and this machine's files with the text and the tokenizer."""
     dataset, file, tokenizer_file = _read_dataset(reader)
     preset = _name(reader, "preset", NAME_PATTERN)
     overrides = read_overrides(reader)
@@ -213,7 +213,7 @@ def _read_config(
 def _read_dataset(
     reader: Reader,
 ) -> tuple[DatasetChoice, DatasetFile | None, DatasetFile | None]:
-    """What the stack says of its data set, and the files here with the text and the tokenizer."""
+    """Return the settings of the data set, and this machine's files with the text and tokenizer."""
     file_text, url = reader.text("datasetFile"), _dataset_url(reader)
     sha256, files = reader.checksum("datasetSha256"), dataset_files(reader)
     _check_sources(reader, file_text, url, sha256, several=bool(files))
@@ -234,7 +234,7 @@ def _read_dataset(
 
 
 def _check_sources(reader: Reader, file: str, url: str, sha256: str, *, several: bool) -> None:
-    """There is one source of the text, and a checksum of what is downloaded."""
+    """Check that the text has one source, and that a download has a checksum."""
     if file and url:
         reason = "datasetUrl is set too, and there is one text"
         reader.problem("datasetFile", file, reason, "Remove one of the two")
@@ -251,7 +251,7 @@ def _check_sources(reader: Reader, file: str, url: str, sha256: str, *, several:
 
 
 def _dataset_url(reader: Reader) -> str:
-    """The address of the text, which every reader of the run's ConfigMap sees."""
+    """Return the text's address. It must hold no secret, because it is in the run's ConfigMap."""
     url = reader.url("datasetUrl")
     if url is None:
         return ""
@@ -280,9 +280,9 @@ def _bundled(bundle: BundleSettings, purpose: str, version: str) -> DatasetFile 
 
 
 def _local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
-    """The content's own checksum names the file; `prepare` compares the one that was given.
+    """Return a file of this machine with the checksum of its content; None if it cannot be read.
 
-    None: the file cannot be read.
+    `prepare` compares the content with `datasetSha256`.
     """
     path = local_path(text)
     try:

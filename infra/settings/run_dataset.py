@@ -1,4 +1,4 @@
-"""A data set of several files, and what its files hold."""
+"""Reads a data set of several files, and the options that say what the files hold."""
 
 import re
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from infra.settings.run_settings import OPTION_KEYS, SEEN_BY_ALL
 from infra.settings.secret import Secret, is_url
 from trainer.config import DatasetConfig
 
-# A download and its preparation together are hardly ever slower; see docs/benchmarks.md.
+# A download and the preparation of its tokens are together rarely slower; see docs/benchmarks.md.
 LOWEST_BYTES_PER_SECOND = 10_000_000
-# Why an address of a text cannot have a password.
+# The reason in messages why the address of a text must not have a password.
 SHOWN_SECRET = "it is secret, and would be in plain text in a ConfigMap and on the volume"
 
 
 def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
-    """The setting `datasetFiles`: addresses without a secret, each with a checksum."""
+    """Read the setting `datasetFiles`: addresses without secrets, each with a checksum."""
     files: list[dict[str, Any]] = []
     for place, item in enumerate(reader.sequence("datasetFiles")):
         key = f"datasetFiles[{place}]"
@@ -52,7 +52,7 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
 
 
 def dataset_options(reader: Reader) -> dict[str, Any]:
-    """The setting `datasetOptions`: what the files hold and how they are split."""
+    """Read the setting `datasetOptions`: what the files hold and how they are split."""
     options = reader.mapping("datasetOptions")
     hint = (
         "Nothing in it is secret: remove it (`pulumi config rm datasetOptions`), and set it again "
@@ -67,7 +67,7 @@ def dataset_options(reader: Reader) -> dict[str, Any]:
 
 
 def check_time_for_dataset(reader: Reader, dataset: DatasetConfig, limits: LimitSettings) -> None:
-    """Whether `datasetTimeoutSeconds` can be enough for files of a known size."""
+    """Note a problem if `datasetTimeoutSeconds` is too short for files of a known size."""
     size = sum(file.size_bytes or 0 for file in dataset.files) or dataset.size_bytes or 0
     if dataset.file is not None:
         return

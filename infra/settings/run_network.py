@@ -1,4 +1,4 @@
-"""The network profile, and what the run does where the ranks take another transport than its."""
+"""Reads the network profile, and what a run does if its ranks use another transport."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ KEY = "run.train.transport_policy"
 
 
 def read_network(reader: Reader, networks: Mapping[str, NetworkChoice]) -> Chosen:
-    """Read the setting `network`, and let the profile look at its options."""
+    """Read the setting `network`, and let the profile check its options."""
     chosen = read_kind(reader, "network", "networkOptions", networks)
     if chosen.options is not None:
         try:
@@ -25,13 +25,13 @@ def read_network(reader: Reader, networks: Mapping[str, NetworkChoice]) -> Chose
 def check_use_of_network(
     reader: Reader, network: NetworkChoice, compute: ComputeSettings, *, several_pods: bool
 ) -> None:
-    """Note a run whose ranks would take devices of the network and never use them.
+    """Note a problem if the pods would get network devices that their ranks never use.
 
     Args:
         reader: collects what is wrong.
-        network: the profile.
-        compute: the pods and their GPUs.
-        several_pods: whether the topology may have several.
+        network: the network profile.
+        compute: numbers of pods and GPUs.
+        several_pods: whether the topology may have several pods.
     """
     if not network.for_nccl_between_pods:
         return
@@ -49,13 +49,13 @@ def check_use_of_network(
 def check_transport_policy(
     reader: Reader, policy: str, network: NetworkChoice, pods: PodSettings
 ) -> None:
-    """Note what keeps the ranks' transport from being known, where `stop` has to know it.
+    """Note a problem if `transport_policy` is `stop` and the ranks' transport would stay unknown.
 
     Args:
         reader: collects what is wrong.
-        policy: warn or stop.
-        network: the profile, which says what is asked for.
-        pods: their variables.
+        policy: the setting `run.train.transport_policy`: `warn` or `stop`.
+        network: the network profile, which names the transports that ranks should use.
+        pods: the pods' settings, with their variables.
     """
     if policy != "stop":
         return

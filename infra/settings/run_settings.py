@@ -1,4 +1,4 @@
-"""The trainer's run configuration, put together from a preset and the stack's settings. Pure."""
+"""Builds the trainer's run configuration from a preset and the stack's settings."""
 
 import dataclasses
 import re
@@ -13,7 +13,7 @@ from trainer.config import ConfigError, RunConfig, load_mapping, preset_names
 
 SEEN_BY_ALL = "everybody who may read the run's ConfigMap or see its pods would see it there"
 RUN_SECTIONS = ("model", "train", "eval", "checkpoint", "log")
-_OWN_KEYS = {  # what has a key of its own in the stack's settings
+_OWN_KEYS = {  # keys of the run configuration that are set by other settings of the stack
     "run_name": "runName",
     "data_root": "dataRoot",
     "dataset": "datasetName, datasetUrl, datasetFile, datasetFiles, datasetSha256, "
@@ -32,7 +32,7 @@ _DATASET_KEYS = {
 }
 
 
-# What `datasetOptions` may hold: what the files are and how they are split.
+# The keys of `datasetOptions`: they say what the files hold and how they are split.
 OPTION_KEYS = (
     "format",
     "text_field",
@@ -46,10 +46,10 @@ OPTION_KEYS = (
 
 @dataclass(frozen=True)
 class DatasetChoice:
-    """The stack's settings of the data set; None where the preset decides.
+    """The stack's settings of the data set. A field is None if the preset decides.
 
-    `file` is the text's path in the pods; a text of one's own brings its own checksum. `files` are
-    several addresses with their checksums, `options` the keys of `dataset` without a setting here.
+    `file` is the path of the text in the pods. `files` are several addresses with their checksums.
+    `options` holds the other keys of the configuration's section `dataset` (see OPTION_KEYS).
     """
 
     name: str | None = None
@@ -62,7 +62,7 @@ class DatasetChoice:
 
 
 def read_overrides(reader: Reader) -> dict[str, Any]:
-    """The setting `run`: values in place of the preset's; empty where they are not to be shown."""
+    """Read the setting `run`: values that replace the preset's; empty if `run` is encrypted."""
     overrides = reader.mapping("run")
     hint = (
         "Nothing in run is secret: remove all of it (`pulumi config rm run`), and set it again "
@@ -81,13 +81,13 @@ def build_run_config(
     *,
     smoke_test: bool = False,
 ) -> tuple[RunConfig | None, list[str]]:
-    """The run's configuration, or None and the problems, each beginning with the stack's key.
+    """Return the run's configuration, or None and the problems. Each begins with the stack's key.
 
     Args:
         preset: name of a file in trainer/presets.
-        run_name: folder below `/data/runs`.
+        run_name: name of the run, and of its folder below `/data/runs`.
         accelerator: `gpu` or `cpu`; decides `train.device` and `train.backend`.
-        dataset: what replaces the preset's data set.
+        dataset: the stack's settings of the data set.
         overrides: the setting `run`.
         smoke_test: whether the setting `verify` asks for `train.smoke_test`.
     """
@@ -129,7 +129,10 @@ def build_run_config(
 
 
 def dataset_only(config: RunConfig) -> dict[str, Any]:
-    """The part that `prepare` needs, so that its Job stays as it is when the rest changes."""
+    """Return the part of the configuration that `prepare` needs.
+
+    The data set's Job gets no more, so that it does not change when the rest changes.
+    """
     mapping = config.to_mapping()
     return {"data_root": mapping["data_root"], "dataset": mapping["dataset"]}
 
@@ -159,9 +162,10 @@ def _section(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _in_stack_terms(problem: str) -> str:
-    """A problem of the run configuration, beginning with the key that the user has set.
+    """Return a problem of the run configuration with the stack's key in front of it.
 
-    It names no key that has a setting of its own, as that would be refused next.
+    The keys that a problem suggests are those that are allowed in the setting `run`. Other keys
+    have a setting of their own, and would be refused there.
     """
     problem = problem.replace(_KEYS_OF_TRAINER, _KEYS)
     key = re.match(r"[\w.]*", problem)

@@ -1,4 +1,4 @@
-"""A text that must not show up in a log, a state file or a message."""
+"""Holds texts that must not appear in a log, in a state file or in a message."""
 
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -10,13 +10,13 @@ MAY_HOLD_SECRETS = (
     *("k3sRegistries", "nodes", "podSecrets", "sshPrivateKey", "storageOptions", "sudoPassword"),
     *("topologyOptions", "torchIndexUrl"),
 )
-"""Settings whose values no message shows where they are set in a wrong place, since the user may
-also have forgotten to encrypt them."""
+"""Settings whose values are not shown if they are set in the wrong stack or with a misspelt name.
+The user may also have forgotten to encrypt them."""
 
 
 @dataclass(frozen=True)
 class Secret:
-    """Holds the text; its repr does not, and resources get it as a secret output."""
+    """A secret text. Its repr does not show it, and resources get it as a secret output."""
 
     text: str = field(repr=False)
 
@@ -27,18 +27,18 @@ class Secret:
 
     @property
     def url_without_password(self) -> str:
-        """The secret, which is a URL, without its user and password."""
+        """The secret, which must be a URL, without its user and password."""
         parts = urlsplit(self.text)
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
     @property
     def url_has_password(self) -> bool:
-        """Whether the secret, which is a URL, has something to hide in it."""
+        """Whether the secret, which must be a URL, holds a user or a password."""
         return "@" in urlsplit(self.text).netloc
 
 
 def is_url(text: str) -> bool:
-    """Whether the parts of an address can be told from each other, and its port is a number."""
+    """Whether a text can be parsed as a URL with a host, and its port, if any, is a number."""
     try:
         parts = urlsplit(text)
         return bool(parts.hostname) and (parts.port is None or parts.port > 0)

@@ -1,11 +1,11 @@
-"""How a value that cannot be used is described: why, and what to do. Pure."""
+"""Describes a value that cannot be used: why it cannot, and what to do."""
 
 
 class SettingError(ValueError):
     """A value cannot be used.
 
     Args:
-        reason: why; goes on after a colon, without a full stop.
+        reason: why it cannot be used. The text follows a colon and has no full stop.
         hint: what to do, as a sentence without its full stop.
     """
 
@@ -16,5 +16,5 @@ class SettingError(ValueError):
 
 
 def problem_text(key: str, shown: str, reason: str, hint: str) -> str:
-    """One problem of the configuration: key, value, why it cannot be used, and what to do."""
+    """Return the text of one problem: key, value, why it cannot be used, and what to do."""
     return f"{key}: {shown} cannot be used: {reason}. {hint}."

@@ -1,4 +1,4 @@
-"""Where data sets, checkpoints and logs lie, and what `destroy` does with them."""
+"""Reads where data sets, checkpoints and logs are stored, and what `destroy` does with them."""
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -10,7 +10,7 @@ from infra.settings.namespace import NamespaceSettings
 from infra.settings.nodes import is_loopback
 from infra.settings.reader import Reader
 
-# k3s' uninstaller and the kubelet remove what is in these folders.
+# k3s' uninstaller and the kubelet delete the content of these folders.
 K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s")
 
 
@@ -30,14 +30,14 @@ def read_storage(
     cluster: ClusterSettings,
     namespace: NamespaceSettings,
 ) -> StorageSettings:
-    """Read the data root and the size, and check what the kind of storage needs.
+    """Read the data folder and the size, and check what the kind of storage needs.
 
     Args:
         reader: gives the values and collects what is wrong with them.
         chosen: the setting `storage`.
-        kind: the kind that it names.
-        cluster: where the claim will be.
-        namespace: the same.
+        kind: the kind that `storage` names.
+        cluster: the cluster in which the claim will be.
+        namespace: the namespace in which the claim will be.
     """
     root = _read_data_root(reader)
     purge = reader.choice("dataOnDestroy", ("keep", "purge")) == "purge"
@@ -109,7 +109,7 @@ def _check_own_machines(reader: Reader, chosen: Chosen, cluster: ClusterSettings
 
 
 def _read_data_root(reader: Reader) -> PurePosixPath:
-    """Refuses a folder that k3s' uninstaller would delete."""
+    """Read the data folder. A folder that k3s' uninstaller would delete is refused."""
     text = reader.text(
         "dataRoot",
         pattern=r"(/[A-Za-z0-9._-]+)+/?",
