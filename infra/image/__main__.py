@@ -1,4 +1,4 @@
-"""`python3 -m infra.image ACTION`: the trainer image, from source to containerd."""
+"""`python3 -m infra.image ACTION` builds the trainer image and brings it to nodes or a registry."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ PROJECT = Path(__file__).parent.parent.parent
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one action; the exit status is 0 when it was done."""
+    """Run one action, and return the exit status, which is 0 if the action was done."""
     arguments = _parser().parse_args(argv)
     try:
         if arguments.action == "push":
@@ -66,7 +66,7 @@ def _ensure(arguments: argparse.Namespace, containerd: Containerd) -> int:
     if arguments.share:
         share(containerd, plan)
     print(json.dumps(asdict(result)), flush=True)
-    # `pulumi up` shows the last line that a command has written, and people do not read JSON.
+    # `pulumi up` shows the last line that a command has written. It should be readable, not JSON.
     print(f"image: {plan.reference} is on the node", file=sys.stderr, flush=True)
     return 0
 
@@ -95,7 +95,7 @@ def _pull(arguments: argparse.Namespace, containerd: Containerd) -> int:
 
 
 def _push(arguments: argparse.Namespace) -> int:
-    # Only here: the other actions do without an HTTP client.
+    # These modules import an HTTP client, which the other actions do not need.
     from infra.image.registry.connection import Access
     from infra.image.registry.push import push
     from infra.image.registry.repository import Repository
@@ -133,7 +133,7 @@ def _sources(arguments: argparse.Namespace) -> Sources:
 
 
 def _refuse_other_plan(planned: str, plan: ImagePlan) -> None:
-    """Pods ask for the image that `pulumi up` has planned, so no other one is made for it."""
+    """Refuse to make another image than `pulumi up` has planned, because pods ask for that one."""
     if planned and planned != plan.reference:
         changes = "; ".join(changes_since(planned, plan))
         raise ValueError(
@@ -159,7 +159,10 @@ def _check(arguments: argparse.Namespace, containerd: Containerd) -> int:
 
 
 def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
-    """Remove the names of our images; a containerd that is gone holds none."""
+    """Remove the names of the image from containerd. A containerd that does not answer is no error.
+
+    With --pods-of, nothing is removed if pods or the platform of another namespace need an image.
+    """
     check_repository(arguments.repository)
     try:
         there = containerd.images()
@@ -172,7 +175,7 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     ]
     used: list[str] = []
     if there and arguments.pods_of:
-        # the kubelet's side may know the image by its other name, `sha256:...`
+        # A pod's container may name the image `sha256:...`, so the images are compared by digest.
         containers = containerd.container_images(outside=arguments.pods_of)
         digests = {there[name] for name in containers if name in there}
         used = [name for name in names if there.get(name) in digests]
@@ -183,7 +186,7 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
     if others and not used:
         who = ", ".join(others)
         _say(f"image: {names[0]} stays with what it is made of: the platform of {who} wants it")
-    # with their names by digest, under which nodes give them to each other
+    # Images have a second name by digest, under which nodes give them to each other.
     tags = [name for name in names if name in there]
     names += [by_digest(name.rpartition(":")[0], there[name]) for name in tags]
     removed = containerd.remove_images(names) if there and not used and not others else []
@@ -192,14 +195,14 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
 
 
 def _platforms_of(containerd: Containerd, names: Sequence[str]) -> list[str]:
-    """The namespaces whose platforms want one of these images."""
+    """Return the namespaces whose platforms want one of these images."""
     labels = containerd.labels()
     found = (place for name in names for place in wanted.platforms(labels.get(name, {})))
     return [f"namespace {place}" for place in dict.fromkeys(found)]
 
 
 def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:
-    """Write what the image holds; containerd gives the layers that were not built here."""
+    """Write what the image holds. Layers that were not built here are read from containerd."""
     plan = _plan(arguments)
     image = image_to_read(plan, Path(arguments.cache), containerd)
     document = sbom(plan.reference, image, containerd.content)

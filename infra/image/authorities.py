@@ -1,7 +1,8 @@
-"""Certificate authorities for the image's build: the setting `caBundle` beside the usual ones.
+"""Collects the certificates of authorities that the image's build trusts.
 
-pip and uv trust either their own list or one file and nothing else. A proxy that intercepts only
-some hosts needs both, so the file that the build gets holds both.
+pip and uv trust either their own list or the certificates of one file, but not both. Behind a proxy
+that intercepts only some hosts, a build needs the usual certificates and those of the setting
+`caBundle`. So the file that the build gets holds both.
 """
 
 import importlib.util
@@ -9,7 +10,7 @@ import ssl
 from collections.abc import Iterable
 from pathlib import Path
 
-# Debian and its relatives, Red Hat and its relatives, Alpine and macOS
+# The files of Debian and its derivatives, of Red Hat and its derivatives, and of Alpine and macOS.
 SYSTEM_FILES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -18,18 +19,18 @@ SYSTEM_FILES = (
 
 
 def combined(*texts: str) -> str:
-    """The certificates (PEM) of all texts in one, whether or not a text ends with a line break."""
+    """Join the certificates (PEM) of all texts to one text."""
     return "".join(f"{text.rstrip()}\n" for text in texts if text.strip())
 
 
 def system_authorities() -> str:
-    """The certificates (PEM) that this machine trusts.
+    """Return the certificates (PEM) that this machine trusts.
 
     Returns:
-        The text of the system's file, or of the list that comes with Python's packages where the
-        system has none; empty where neither is there.
+        The text of the system's file. If the system has none, it is the list that Python's packages
+        bring; empty if there is no list either.
     """
-    # Not `cafile`, which is what SSL_CERT_FILE says, and so perhaps one certificate alone.
+    # `cafile` is not used: SSL_CERT_FILE sets it, perhaps to a file with a single certificate.
     files = [ssl.get_default_verify_paths().openssl_cafile, *SYSTEM_FILES, *_packaged_files()]
     return _first_text(files)
 

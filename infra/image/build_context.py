@@ -1,4 +1,4 @@
-"""What a build reads: Dockerfile and requirements, and this machine's ways to the package index."""
+"""Collects what a build reads: its files, and how this machine reaches the package index."""
 
 import os
 import shutil
@@ -11,29 +11,30 @@ from infra.image.plan import DOCKERFILE, REQUIREMENTS, dependencies_hash
 from infra.image.program_plan import DOCKERFILE as PROGRAM_DOCKERFILE
 from infra.image.program_plan import context_files, context_hash, mode_in_image
 
-# The address of torch's packages with user and password; never an argument, which all can see.
+# The variable with the address of torch's packages, with user and password. It is never passed as
+# an argument, because all users of the machine can see arguments.
 TORCH_INDEX_VARIABLE = "DISTTRAIN_TORCH_INDEX"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 CONTEXT = "context"
 SECRETS = "secrets"
-# The Dockerfile's build step reads them by these names.
+# The names by which the Dockerfile's build step reads the secrets.
 INDEX_SECRET, AUTHORITIES_SECRET = "package_index", "ca_bundle"
 ENVIRONMENT = {"DOCKER_BUILDKIT": "1", "BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}
 
 
 @dataclass(frozen=True)
 class Build:
-    """What is built.
+    """The image that is built, and what it is built from.
 
     Args:
         name: full name that docker and podman give the result.
         base_image: argument BASE_IMAGE of the Dockerfile.
         torch_index_url: argument TORCH_INDEX_URL, without a user and a password.
-        platform: the platform it is built for, such as `linux/amd64`.
-        authorities: certificates (PEM) to trust beside the usual ones; empty: none.
-        context: folder with the Dockerfile of a program's image, which has no stages and no
-            arguments of ours; None: the trainer's image is built.
-        content_hash: of what the name was planned for; empty: it may be of anything.
+        platform: the platform that the image is built for, such as `linux/amd64`.
+        authorities: certificates (PEM) to trust in addition to the usual ones; empty: none.
+        context: folder with the Dockerfile of a program's image, which is built without a stage
+            and without disttrain's arguments; None: the trainer's image is built.
+        content_hash: hash of the files that the image is named after; empty: it is not checked.
     """
 
     name: str
@@ -46,18 +47,18 @@ class Build:
 
     @property
     def dockerfile(self) -> str:
-        """Path of the Dockerfile in the context."""
+        """Path of the Dockerfile below the context."""
         return PROGRAM_DOCKERFILE if self.context else DOCKERFILE
 
 
 def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
-    """Put into `folder` just what the stage reads: nothing else is sent, nothing else can matter.
+    """Copy into `folder` only the files that the build reads, so that no other file is sent.
 
     Returns:
-        Names of the secrets that there are for the build step.
+        Names of the secrets for the build step.
 
     Raises:
-        ValueError: the files are others by now than those that the image is named after.
+        ValueError: the files have changed since the image was named after them.
     """
     root = build.context or project_root
     files = context_files(root) if build.context else (root / DOCKERFILE, root / REQUIREMENTS)
@@ -79,7 +80,8 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
         options["extra-index-url"] = f"{others} {login}".strip()
     exports = shell_exports(options)
     if login:
-        # Not by an option of the build step's uv, whose command line all users can see.
+        # The secret sets the index, and an option of uv does not, because all users of the machine
+        # can see the command line.
         exports += "export TORCH_INDEX_URL=\n"
     if exports:
         (folder / SECRETS / INDEX_SECRET).write_text(exports)
@@ -89,7 +91,7 @@ def stage(project_root: Path, folder: Path, build: Build) -> list[str]:
 
 
 def _refuse_other_content(build: Build, root: Path, copy: Path) -> None:
-    """A build may have waited for another one for minutes, while somebody has gone on working."""
+    """Refuse files that have changed since the plan, such as while the build waited for another."""
     if build.context:
         found = context_hash(copy)
     else:
@@ -103,9 +105,9 @@ def _refuse_other_content(build: Build, root: Path, copy: Path) -> None:
 
 
 def _authorities(build: Build, pip_certificates: str) -> str:
-    """What the build trusts, if that differs from what its programs trust by themselves.
+    """Return the certificates that the build trusts; empty if its programs' own lists are enough.
 
-    The file that pip's own settings name stands for the usual authorities, as it does for pip.
+    A file that pip's settings name replaces the usual authorities, as it does for pip.
     """
     usual = Path(pip_certificates).read_text() if Path(pip_certificates).is_file() else ""
     if build.authorities:
@@ -114,12 +116,12 @@ def _authorities(build: Build, pip_certificates: str) -> str:
 
 
 def builder_environment(build: Build, folder: PurePath) -> dict[str, str]:
-    """Variables for the builder itself, which pulls the base image."""
+    """Return the variables for the builder itself, which pulls the base image."""
     if not build.authorities:
         return dict(ENVIRONMENT)
     return {**ENVIRONMENT, "SSL_CERT_FILE": str(folder / SECRETS / AUTHORITIES_SECRET)}
 
 
 def proxies() -> dict[str, str]:
-    """The proxy variables that are set here; an address may hold a password."""
+    """Return the proxy variables of this process. An address may hold a password."""
     return {name: value for name in PROXY_VARIABLES if (value := os.environ.get(name))}

@@ -1,6 +1,7 @@
 """Builds the dependencies with docker, podman or buildah, as an OCI layout on this machine.
 
-The layers stay unpacked: for an import on the same machine, packing costs more than it saves.
+The layers are not compressed, because for an import on the same machine that costs more time than
+it saves.
 """
 
 import os
@@ -21,7 +22,7 @@ from infra.image.build_context import (
 from infra.image.docker_archive import write_layout
 
 BUILDERS = ("docker", "podman", "buildah")
-# docker is often there as a client without its engine; only `info` asks the engine
+# docker is often installed as a client without its engine. Only `info` asks the engine.
 PROBES: Mapping[str, Sequence[str]] = {
     "docker": ("docker", "info"),
     "podman": ("podman", "info"),
@@ -35,15 +36,16 @@ def choose_builder(
     succeeds: Callable[[Sequence[str]], bool] | None = None,
     where: str = "this machine",
 ) -> str:
-    """The wanted builder, or with `auto` the first of BUILDERS that works.
+    """Return the wanted builder, or with `auto` the first of BUILDERS that works.
 
     Args:
         wanted: `auto` or one of BUILDERS.
-        succeeds: whether a command ends well there; None: on this machine.
-        where: for the error.
+        succeeds: tells whether a command succeeds at the place of the build; None: it is run on
+            this machine.
+        where: name of the place, for the error.
 
     Raises:
-        ValueError: no such builder, or none works; says what was tried.
+        ValueError: there is no such builder, or none works. The text says what was tried.
     """
     if wanted not in ("auto", *BUILDERS):
         known = ", ".join(("auto", *BUILDERS))
@@ -63,10 +65,10 @@ def choose_builder(
 
 
 def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -> None:
-    """Build the `deps` stage and leave it as an OCI layout in the new folder `layout`.
+    """Build the `deps` stage, and write it as an OCI layout into the new folder `layout`.
 
     Raises:
-        RuntimeError: the builder failed; ends with its last lines.
+        RuntimeError: the builder failed. The text ends with its last lines.
         ValueError: the files have changed since the image was planned.
     """
     with tempfile.TemporaryDirectory(dir=layout.parent, prefix="context-") as scratch:
@@ -80,27 +82,27 @@ def build_layout(builder: str, build: Build, project_root: Path, layout: Path) -
 def build_command(
     builder: str, build: Build, folder: PurePath, secrets: Iterable[str], layout: PurePath
 ) -> list[str]:
-    """What builds the stage from a staged `folder`; with buildah it becomes the OCI `layout`.
+    """Return the command that builds the image from a folder that `stage` has filled.
 
-    docker and podman keep the image under its name.
+    buildah writes the OCI layout `layout`. docker and podman keep the image under its name.
     """
     context = folder / CONTEXT
     options = [
         *("--file", str(context / build.dockerfile)),
         *(() if build.context else ("--target", STAGE)),
-        *("--platform", build.platform),  # docker may build elsewhere, on another processor
+        *("--platform", build.platform),  # docker may build on another machine
         "--network=host",  # so that a proxy on that machine's 127.0.0.1 is reached
         *_build_arguments(build),
         *(f"--secret=id={name},src={folder / SECRETS / name}" for name in secrets),
     ]
     if builder != "buildah":
-        # Without it, docker's result can stay in the builder, where `docker save` does not look.
+        # Without --load, docker may keep the result in the builder, where `save` does not look.
         load = ["--load"] if builder == "docker" else []
         return [builder, "build", *options, *load, "--tag", build.name, str(context)]
-    # chroot works where containers inside containers do not. Straight into the layout:
-    # by way of buildah's storage the gigabytes would be written twice more.
+    # --isolation=chroot works where a container cannot start containers. buildah writes straight
+    # into the layout: through its own storage the gigabytes would be written twice more.
     options += ["--isolation=chroot", "--layers=false", "--disable-compression"]
-    options += ["--force-rm"]  # leave no container behind, also after a failed step
+    options += ["--force-rm"]  # leaves no container after a failed step
     return ["buildah", "bud", *options, "--tag", f"oci:{layout}", str(context)]
 
 
@@ -111,15 +113,15 @@ def _save(builder: str, name: str, layout: Path) -> None:
         assert process.stderr is not None
         try:
             write_layout(process.stdout, layout)
-        except OSError as error:  # such as a full disk
-            # The builder, which still writes, ends when nobody reads it.
+        except OSError as error:  # for example, the disk is full
+            # The builder still writes. It ends because nobody reads its output any more.
             process.stdout.close()
             raise RuntimeError(f"{' '.join(command)}: {layout}: {error.strerror}") from error
         except Exception as error:
             process.stdout.close()
             reason = process.stderr.read().decode(errors="replace").strip() or error
             raise RuntimeError(f"{' '.join(command)} failed: {reason}") from error
-        process.stdout.read()  # what follows the archive's end, so that the writer can end
+        process.stdout.read()  # Read what follows the archive's end, so that the builder can end.
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} ended with status {process.returncode}")
 
@@ -128,8 +130,8 @@ def _build_arguments(build: Build) -> list[str]:
     given = {"BASE_IMAGE": build.base_image, "TORCH_INDEX_URL": build.torch_index_url or ""}
     if build.context:
         given = {}
-    # A name alone takes its value from the environment: a proxy's password stays off the
-    # command line, and builders leave the proxy variables out of the image.
+    # An argument with a name alone takes its value from the environment, so that a proxy's password
+    # is not on the command line. Builders do not keep the proxy variables in the image.
     arguments = [*(f"{name}={value}" for name, value in given.items()), *proxies()]
     return [f"--build-arg={argument}" for argument in arguments]
 

@@ -1,6 +1,6 @@
-"""Asks containerd through its `ctr`: which images it has, their labels, their removal.
+"""Runs `ctr` to list, label and remove the images of a containerd.
 
-infra/image/transfer.py brings images there.
+infra/image/transfer.py imports images into it.
 """
 
 import shlex
@@ -15,13 +15,13 @@ from infra.image.oci import COPY_BYTES, Image, config_digest, image_at_node
 from infra.image.parts import PART_BYTES
 from infra.image.platforms import platform_of_plugins
 
-KUBERNETES_NAMESPACE = "k8s.io"  # the only one in which the kubelet looks
-POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"  # the kubelet sets it
+KUBERNETES_NAMESPACE = "k8s.io"  # the only namespace in which the kubelet looks
+POD_NAMESPACE_LABEL = "io.kubernetes.pod.namespace"  # set by the kubelet
 REQUEST_LABEL = "disttrain.dev/import-request"  # see presence.py
 
 
 class ContainerdError(RuntimeError):
-    """containerd cannot be reached, or refused; the text holds its own message."""
+    """containerd cannot be reached, or refused a request. The text holds its own message."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,13 @@ class Containerd:
 
     Args:
         ctr: the command that runs ctr: `["ctr"]`, `["k3s", "ctr"]`.
-        address: containerd's socket where it is not ctr's default.
-        namespace: containerd's own kind of namespace, not Kubernetes'.
-        node: the machine on which ctr runs as root; None: this machine, as the current user.
-        part_bytes: a remote node gets archives that are larger in compressed parts of this size.
-        patience_seconds: how long a question may take; None: without a limit.
+        address: containerd's socket; None: ctr's default.
+        namespace: a namespace of containerd, not of Kubernetes.
+        node: the machine on which ctr runs as root; None: ctr runs on this machine as the current
+            user.
+        part_bytes: archives that are larger than this are sent to a remote node in compressed
+            parts of this size.
+        patience_seconds: longest time of one command; None: no limit.
     """
 
     ctr: Sequence[str]
@@ -45,25 +47,27 @@ class Containerd:
     patience_seconds: float | None = None
 
     def images(self, namespace: str | None = None) -> dict[str, str]:
-        """`{name: manifest digest}` of all images of a namespace."""
+        """Return `{name: manifest digest}` of all images of a namespace."""
         rows = self.ask("images", "ls", namespace=namespace).splitlines()[1:]
         return {row.split()[0]: row.split()[2] for row in rows}
 
     def namespaces(self) -> list[str]:
-        """All namespaces of this containerd."""
+        """Return all namespaces of this containerd."""
         return self.ask("namespaces", "ls", "-q").split()
 
     def labels(self) -> dict[str, dict[str, str]]:
-        """`{name: labels}` of all images."""
-        # REF TYPE DIGEST SIZE UNIT PLATFORMS LABELS; the labels are `key=value,...` or `-`
+        """Return `{name: labels}` of all images."""
+        # The columns are REF TYPE DIGEST SIZE UNIT PLATFORMS LABELS. The labels are `key=value,...`
+        # or `-`.
         rows = map(str.split, self.ask("images", "ls").splitlines()[1:])
         return {row[0]: _labels(row[-1]) for row in rows}
 
     def container_images(self, outside: str | None = None) -> frozenset[str]:
-        """The names of the images that containers were made from, also of ended containers.
+        """Return the names of the images of all containers, including containers that have ended.
 
         Args:
-            outside: only of pods in other Kubernetes namespaces than this one; None: of all.
+            outside: only count containers of pods in other Kubernetes namespaces than this one;
+                None: count all containers.
         """
         pods = f'labels."{POD_NAMESPACE_LABEL}"'
         only = [] if outside is None else [f"{pods},{pods}!={outside}"]
@@ -71,33 +75,38 @@ class Containerd:
         return frozenset(row[1] for row in rows if len(row) > 1)
 
     def platform(self) -> str | None:
-        """What the node runs, such as `linux/amd64`; None: containerd does not say."""
+        """Return the platform that the node runs, such as `linux/amd64`; None if it is unknown."""
         return platform_of_plugins(self.ask("plugins", "ls"))
 
     def import_request(self, name: str) -> str | None:
-        """The label REQUEST_LABEL of the image of that name; empty: it has none.
+        """Return the label REQUEST_LABEL of the image with this name.
 
-        This is one command, because over SSH each command costs a round trip.
+        Only one command is run, because over SSH each command costs a round trip.
 
         Returns:
-            None: the image is not there, or not all of its blobs are.
+            The label's value; empty if the image has no such label; None if the image is missing
+            or lacks some of its blobs.
         """
         ctr, only = shlex.join(self.ctr_words()), shlex.quote(f"name=={name}")
         output = self.shell(f"{ctr} images check {only} && {ctr} images ls {only}", "images check")
         rows = [row for row in map(str.split, output.splitlines()) if row[:1] == [name]]
-        # the first row is REF TYPE DIGEST STATUS ..., the second one is as in `labels`
+        # The first row is REF TYPE DIGEST STATUS ..., and the second one is as in `labels`.
         if len(rows) != 2 or rows[0][3] != "complete":
             return None
         return _labels(rows[1][-1]).get(REQUEST_LABEL, "")
 
     def set_labels(self, name: str, labels: Mapping[str, str]) -> None:
-        """Set labels of the image of that name; its other labels stay."""
+        """Set labels of the image with this name. Its other labels stay."""
         words = [f"{key}={value}" for key, value in labels.items()]
         self.ask("images", "label", name, *words)
 
     def complete_image(self, name: str) -> Image | None:
-        """The image of that name, if all of its blobs are there. Its layers stay at the node."""
-        # REF TYPE DIGEST STATUS SIZE UNPACKED; the status is complete, incomplete or unavailable
+        """Return the image with this name; None if it is missing or lacks some of its blobs.
+
+        The content of its layers is not read.
+        """
+        # The columns are REF TYPE DIGEST STATUS SIZE UNPACKED. The status is complete, incomplete
+        # or unavailable.
         rows = self.ask("images", "check", f"name=={name}").splitlines()[1:]
         if not rows or rows[0].split()[3] != "complete":
             return None
@@ -106,10 +115,10 @@ class Containerd:
 
     @contextmanager
     def content(self, digest: str) -> Iterator[IO[bytes]]:
-        """A blob as a stream.
+        """Give the content of a blob as a stream.
 
         Raises:
-            ContainerdError: containerd does not give it.
+            ContainerdError: ctr failed, for example because containerd does not have the blob.
         """
         process = subprocess.Popen(
             self.command("content", "get", digest),
@@ -128,9 +137,9 @@ class Containerd:
             broken: Exception | None = None
             try:
                 yield process.stdout
-            except Exception as error:  # raised below, if not ctr's own words say more
+            except Exception as error:  # It is raised below, unless ctr itself reports an error.
                 broken = error
-            while process.stdout.read(COPY_BYTES):  # so that ctr can end
+            while process.stdout.read(COPY_BYTES):  # Read the rest, so that ctr can end.
                 pass
             reason = process.stderr.read().decode(errors="replace").strip()
         if process.returncode:
@@ -139,15 +148,15 @@ class Containerd:
             raise broken
 
     def remove_images(self, names: Sequence[str]) -> list[str]:
-        """Remove these names where they are there, and the bytes that no other name refers to.
+        """Remove the images with these names, and the bytes that no other name refers to.
 
         Returns:
-            The names that were removed.
+            The names that were removed, without those that did not exist.
         """
         there = self.images()
         digests = {there[name] for name in names if name in there}
         # containerd's CRI plugin adds a name `sha256:<config digest>` for the same manifest, which
-        # would keep the gigabytes. It stays where somebody has given the image another name.
+        # would keep the gigabytes. It is removed too, unless the image has a further name.
         digests -= {
             digest
             for name, digest in there.items()
@@ -166,18 +175,20 @@ class Containerd:
         return self.ask("content", "get", digest).encode()
 
     def ask(self, *arguments: str, namespace: str | None = None) -> str:
-        """The output of ctr with these arguments.
+        """Run ctr with these arguments, and return its output.
 
         Raises:
-            ContainerdError: it failed, or did not end in time; has ctr's own words.
+            ContainerdError: ctr failed, or did not end in time. The text holds ctr's message.
         """
         return self._run(self.command(*arguments, namespace=namespace), " ".join(arguments))
 
     def shell(self, text: str, what: str) -> str:
-        """The output of a shell text of ctr commands, which over SSH cost one round trip together.
+        """Run a shell text of several ctr commands, and return its output.
+
+        Over SSH they cost one round trip together.
 
         Args:
-            text: see above.
+            text: the shell text.
             what: the command that an error names.
 
         Raises:
@@ -201,32 +212,32 @@ class Containerd:
         return after_mark(done.stdout).decode()
 
     def command(self, *arguments: str, namespace: str | None = None) -> list[str]:
-        """The words that run ctr with these arguments; `input_head` must start their input."""
+        """Return the words that run ctr. Their input must begin with `input_head`."""
         words = [*self.ctr_words(namespace), *arguments]
         return self.node.as_root(words) if self.node else words
 
     def ctr_words(self, namespace: str | None = None) -> list[str]:
-        """The command, its socket and its namespace."""
+        """Return the words that run ctr, with the socket and the namespace."""
         address = ["--address", self.address] if self.address else []
         return [*self.ctr, *address, "--namespace", namespace or self.namespace]
 
     @property
     def place(self) -> str:
-        """Tells this containerd from those of other machines."""
+        """A text that differs from that of every containerd of another machine."""
         return " ".join([self.node.name if self.node else "", *self.ctr_words()])
 
     @property
     def input_head(self) -> bytes:
-        """What the input of every command starts with: sudo's password, if it asks for one."""
+        """The start of every command's input: a line with sudo's password, if sudo asks for one."""
         return self.node.root_input if self.node else b""
 
     def shown(self, what: str) -> str:
-        """A command for an error: what runs where, without the shell text around it."""
+        """Return a command for an error: what ran where, without the shell text around it."""
         where = f"on {self.node.shell[-1]}: " if self.node and self.node.remote else ""
         return f"{where}{shlex.join(self.ctr_words())} {what}"
 
     def no_program(self) -> ContainerdError:
-        """The error for a program that is not installed."""
+        """Return the error for a program that is not installed on this machine."""
         program = self.node.shell[0] if self.node else self.ctr[0]
         return ContainerdError(f"{program!r} is not a program on this machine's PATH")
 
@@ -238,6 +249,6 @@ def _read_to_mark(output: IO[bytes]) -> None:
 
 
 def _labels(column: str) -> dict[str, str]:
-    """Labels as `ctr images ls` shows them: `key=value,...`, or `-` for none."""
+    """Parse labels as `ctr images ls` shows them: `key=value,...`, or `-` for none."""
     pairs = (label.partition("=") for label in column.split(",") if "=" in label)
     return {key: value for key, _, value in pairs}

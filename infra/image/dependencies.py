@@ -1,4 +1,4 @@
-"""The dependencies of the trainer as an image: from the cache, from a bundle, or from a build."""
+"""Gets the image of the trainer's dependencies: from the cache, from a bundle, or by a build."""
 
 import fcntl
 import hashlib
@@ -22,15 +22,15 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sources:
-    """Where dependencies come from that containerd does not have.
+    """Where dependencies come from if containerd does not have them.
 
     Args:
-        project_root: the checkout.
-        cache: keeps what was built, one folder per content and processor.
+        project_root: folder of the checkout.
+        cache: folder that keeps what was built, one folder for each content and processor.
         builder: `auto`, `docker`, `podman` or `buildah`.
-        build_on: `here`, or `node`: there, with its builder, and without the cache.
-        bundled: folder of the dependencies' layout in a bundle; nothing is built then.
-        authorities: certificates (PEM) that the build trusts beside the usual ones.
+        build_on: `here`, or `node` to build at the node with its builder and without the cache.
+        bundled: folder of the dependencies' layout in a bundle; with it, nothing is built.
+        authorities: certificates (PEM) that the build trusts in addition to the usual ones.
     """
 
     project_root: Path
@@ -42,7 +42,7 @@ class Sources:
 
 
 def layout_folder(plan: ImagePlan, cache: Path, platform: str) -> Path:
-    """Where the cache keeps the dependencies that were built for a platform."""
+    """Return the cache's folder for the dependencies that were built for a platform."""
     return cache / "images" / f"deps-{plan.deps_hash}-{architecture_of(platform)}"
 
 
@@ -54,11 +54,11 @@ def dependencies_are_built(deps_hash: str, cache: Path) -> bool:
 def get_dependencies(
     plan: ImagePlan, sources: Sources, containerd: Containerd, platform: str, say: Say
 ) -> tuple[Image, bool]:
-    """The dependencies for the node's platform, and whether they were built for this call.
+    """Return the dependencies for the node's platform, and whether this call has built them.
 
     Raises:
-        ContainerdError: containerd does not answer or refused.
-        RuntimeError: the build failed, or the connection to the node.
+        ContainerdError: containerd does not answer, or refused.
+        RuntimeError: the build failed, or the connection to the node broke.
         ValueError: they are for another platform, no builder works, there is no node to build on,
             or a layout is damaged.
     """
@@ -73,10 +73,12 @@ def get_dependencies(
 def local_dependencies(
     plan: ImagePlan, sources: Sources, platform: str, say: Say
 ) -> tuple[Image, bool]:
-    """The dependencies on this machine, of the bundle, the cache or a build that takes minutes.
+    """Return the dependencies on this machine: from the bundle, the cache, or a build.
+
+    A build takes minutes.
 
     Returns:
-        The image, and whether it was built for this call.
+        The image, and whether this call has built it.
 
     Raises:
         RuntimeError: the build failed.
@@ -98,10 +100,10 @@ def local_dependencies(
 
 
 def read_cached(layout: Path) -> Image:
-    """The dependencies in a folder of the cache.
+    """Return the dependencies in a folder of the cache.
 
     Raises:
-        ValueError: it is damaged, as after a power cut; says what to do.
+        ValueError: the folder is damaged, for example after a power cut. The text says what to do.
     """
     try:
         return read_layout(layout)
@@ -116,9 +118,9 @@ def refuse_other_platform(image: Image, platform: str, what: str, way_out: str) 
     """Check that an image runs on a platform.
 
     Args:
-        image: its configuration names its own platform.
-        platform: the node's.
-        what: the image, for the error.
+        image: the image, whose configuration names its platform.
+        platform: the platform of the node.
+        what: description of the image, for the error.
         way_out: what to do, for the error.
 
     Raises:
@@ -149,7 +151,7 @@ def build_into_cache(plan: ImagePlan, sources: Sources, platform: str, say: Say)
         build_layout(chosen, _build(plan, sources, platform), sources.project_root, scratch / "new")
         built = read_layout(scratch / "new")
         refuse_other_platform(built, platform, f"what {chosen} built", _other_base(plan, platform))
-        (scratch / "new").rename(layout)  # there is no half-built layout under its final name
+        (scratch / "new").rename(layout)  # so that the final name never has a half-built layout
     finally:
         shutil.rmtree(scratch)
     say(f"image: built in {time.monotonic() - start:.0f} s")
@@ -194,12 +196,12 @@ def _other_base(plan: ImagePlan, platform: str) -> str:
 
 @contextmanager
 def locked(plan: ImagePlan, cache: Path, place: str = "") -> Iterator[None]:
-    """Two runs do not build the same, nor move the same gigabytes to a place, at the same time.
+    """Hold a lock, so that two processes do not build or move the same image at the same time.
 
     Args:
         plan: the image.
-        cache: folder of the locks' files.
-        place: where the image is moved to; empty: it is built.
+        cache: folder that holds the lock's file, in `images`.
+        place: the place that the image is moved to; empty: the lock is for building it.
     """
     folder = cache / "images"
     folder.mkdir(parents=True, exist_ok=True)

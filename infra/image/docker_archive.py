@@ -1,4 +1,4 @@
-"""Turns what `docker save` and `podman save` write, of any version, into an OCI layout.
+"""Turns an archive of `docker save` or `podman save` of any version into an OCI layout.
 
 https://github.com/moby/docker-image-spec/blob/v1.3.1/README.md
 """
@@ -23,16 +23,16 @@ from infra.image.oci import (
     descriptor,
 )
 
-# the first bytes of packed layers: docker's containerd store saves them as they were pulled
+# The first bytes of compressed layers. docker's containerd store saves layers as they were pulled.
 _PACKED = {b"\x1f\x8b": f"{LAYER_TYPE}+gzip", b"\x28\xb5\x2f\xfd": f"{LAYER_TYPE}+zstd"}
 
 
 def write_layout(archive: IO[bytes], layout: Path) -> None:
-    """Write the one image of a docker archive as an OCI layout, without a second copy of it.
+    """Write the only image of a docker archive as an OCI layout, without a second copy on the disk.
 
     Args:
-        archive: the tar; need not be seekable.
-        layout: folder that is made.
+        archive: the tar. It need not be seekable.
+        layout: the folder that is made.
 
     Raises:
         ValueError: the archive holds no image, or several, or names a layer that it lacks.
@@ -46,7 +46,7 @@ def write_layout(archive: IO[bytes], layout: Path) -> None:
             content = tar.extractfile(member) if member.isreg() else None
             if content:
                 found[member.name] = _store(content, blobs)
-            elif member.issym():  # docker before 25: a layer that is there twice
+            elif member.issym():  # docker before 25 writes a link for a layer that occurs twice.
                 target = posixpath.join(posixpath.dirname(member.name), member.linkname)
                 links[member.name] = posixpath.normpath(target)
     if "manifest.json" not in found:

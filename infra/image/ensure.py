@@ -1,4 +1,4 @@
-"""Brings the trainer image to containerd: nothing if it is there, else the blobs it lacks."""
+"""Brings the trainer image to containerd. Only the blobs that containerd lacks are sent."""
 
 import time
 from dataclasses import dataclass
@@ -49,16 +49,17 @@ def ensure(
 
     Args:
         plan: the image.
-        containerd: the node's.
-        sources: where dependencies come from that containerd does not have.
+        containerd: the node's containerd.
+        sources: where dependencies come from if containerd does not have them.
         say: takes a line of progress.
-        request: left on the image as a label (presence.py); empty: none.
-        keep_unused_minutes: older tags that were asked for within this time stay.
-        namespace: of the platform that wants the image (wanted.py); empty: it is for none.
+        request: the import request, which becomes a label of the image (presence.py); empty: none.
+        keep_unused_minutes: older tags that were asked for within this time are not removed.
+        namespace: Kubernetes namespace of the platform that wants the image (wanted.py); empty: no
+            platform does.
 
     Raises:
-        ContainerdError: containerd does not answer, refused, or does not hold the image after.
-        RuntimeError: the build failed, or the connection to the node.
+        ContainerdError: containerd does not answer, refused, or does not hold the image afterwards.
+        RuntimeError: the build failed, or the connection to the node broke.
         ValueError: the image is for another platform, no builder works, there is no node to build
             on, or a layout is damaged.
     """
@@ -92,11 +93,12 @@ def _import(
 ) -> Ensured:
     for problem in problems(plan, containerd):
         say(f"image: {problem}")
-    with locked(plan, sources.cache):  # not while they are moved: other nodes get them, too
+    # This lock is not held while blobs are moved, so that other nodes can get theirs.
+    with locked(plan, sources.cache):
         deps, built = get_dependencies(plan, sources, containerd, platform, say)
     image = with_code(plan, deps)
     start = time.monotonic()
-    # both names, so that the large layers are kept while only the code changes
+    # Both names are imported, so that the large layers are kept when only the code changes.
     images = {plan.deps_reference: deps, plan.reference: image}
     moved = import_images(containerd, images, say, ensured_label())
     say(f"image: {moved / 1e6:,.1f} MB imported in {time.monotonic() - start:.1f} s")
@@ -110,21 +112,23 @@ def _import(
 
 
 def cached_layout(plan: ImagePlan, sources: Sources, say: Say) -> Path:
-    """The dependencies' OCI layout in the cache for this machine's platform, built if need be.
+    """Return the folder in the cache with the dependencies for this machine's platform.
+
+    They are built if they are not there.
 
     Raises:
-        RuntimeError, ValueError: as `ensure`, or the layout is damaged.
+        RuntimeError, ValueError: as for `ensure`, or the layout is damaged.
     """
     layout = layout_folder(plan, sources.cache, this_machine())
     with locked(plan, sources.cache):
         if not layout.exists():
             build_into_cache(plan, sources, this_machine(), say)
-        read_cached(layout)  # what is damaged must not be noticed where there is no network
+        read_cached(layout)  # Find damage now, and not where the bundle is used, without a network.
     return layout
 
 
 def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image:
-    """The planned image, with its layers on this machine if they were built here.
+    """Return the planned image, with its layers' content if they were built on this machine.
 
     Raises:
         ValueError: it is neither in the cache nor in containerd, or the layout is damaged.
@@ -142,12 +146,14 @@ def image_to_read(plan: ImagePlan, cache: Path, containerd: Containerd) -> Image
 def find_complete_image(
     plan: ImagePlan, containerd: Containerd, platform: str = ""
 ) -> Image | None:
-    """The planned image, if containerd holds all of it: under its name, with this code on top.
+    """Return the planned image if containerd holds all of it; otherwise None.
+
+    It must have the planned name, and the planned code as its last layer.
 
     Args:
         plan: the image.
-        containerd: the node's.
-        platform: an image for another one does not count; empty: any.
+        containerd: the node's containerd.
+        platform: the platform that the image must have; empty: any.
     """
     image = containerd.complete_image(plan.reference)
     if image is None or image.layers[-1].digest != blob(plan.code_layer).digest:
@@ -156,7 +162,7 @@ def find_complete_image(
 
 
 def problems(plan: ImagePlan, containerd: Containerd) -> list[str]:
-    """Why pods would not find the planned image, or could not run it; empty: they would."""
+    """Why pods would not find the planned image, or could not run it; empty if they can."""
     platform = containerd.platform() or ""
     if find_complete_image(plan, containerd, platform):
         return []
@@ -170,7 +176,7 @@ def problems(plan: ImagePlan, containerd: Containerd) -> list[str]:
 
 
 def misplaced(containerd: Containerd, reference: str) -> list[str]:
-    """Places of the image where the kubelet does not look: a wrong name, a wrong namespace.
+    """Find the image where the kubelet does not look: under another name or in another namespace.
 
     Names are compared by their tag, which is a hash of the content.
     """

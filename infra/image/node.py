@@ -1,4 +1,7 @@
-"""Another machine, or root on this one: reached by a command that takes shell text, as ssh does."""
+"""Runs commands as root, on another machine by SSH or on this one.
+
+Each command is shell text for a program such as `ssh node` or `sh -c`.
+"""
 
 import base64
 import gzip
@@ -9,8 +12,8 @@ from dataclasses import dataclass, field
 
 from infra.node.shell_program import ROOT_FUNCTIONS, script_text
 
-# sudo's own PATH lacks /usr/local/bin on the RHEL family, where k3s lies. The functions are those
-# of every script, infra/node/scripts/lib/root.sh.
+# On the RHEL family sudo's PATH lacks /usr/local/bin, where k3s is installed. The functions are
+# those of infra/node/scripts/lib/root.sh, which every script uses.
 _AS_ROOT = """\
 PATH=$PATH:/usr/local/bin
 {password}
@@ -19,49 +22,52 @@ require_root
 as_root env "PATH=$PATH" {command}"""
 
 MARK = "-- disttrain: the output begins --"
-CUT_OFF = 255  # ssh's exit status when it is the connection that failed
+CUT_OFF = 255  # ssh's exit status if the connection failed
 
 
 def for_any_shell(text: str) -> str:
-    """Text by which whatever login shell a user has runs the text of `sh`.
+    """Return text with which any login shell runs `text` by `sh`.
 
     fish, tcsh and zsh read line breaks, backslashes and quotation marks in another way than `sh`.
-    So the text is coded. It is compressed too, as a command line has at most 128 KiB.
+    So the text is encoded. It is also compressed, because a command line has at most 128 KiB.
     """
     coded = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return f"exec sh -c 'eval \"$(echo {coded} | base64 -d | gzip -dc)\"'"
 
 
 def after_mark(output: bytes) -> bytes:
-    """What a command at a node has printed, without what stands before its mark. Pure.
+    """Return the output of a command at a node, without the text before MARK. Pure.
 
-    bash reads `.bashrc` also before a command over SSH, and it may print something.
+    bash also reads `.bashrc` before a command over SSH, and `.bashrc` may print something.
     """
     before, mark, said = output.partition(f"{MARK}\n".encode())
     return said if mark else before
 
 
 def failure_reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The last words of a command that failed; ssh beside a shared connection has none."""
+    """Return the last error output of a command that failed, or its exit status if it has none.
+
+    An ssh that shares a connection prints nothing if the connection breaks.
+    """
     silent = "the connection broke" if done.returncode == CUT_OFF else "it said nothing"
     words = done.stderr.decode(errors="replace").strip()[-3000:]
     return words or f"{silent} (exit status {done.returncode})"
 
 
 class NodeError(RuntimeError):
-    """The node cannot be reached, or a command there failed; the text has its own words."""
+    """The node cannot be reached, or a command there failed. The text has the command's message."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A machine.
+    """A machine on which commands are run.
 
     Args:
-        shell: the command to which the text is added as one word: `["ssh", "node"]`,
-            `["sh", "-c"]`. Any login shell may read it there.
-        remote: a connection lies between, which can be slow and can break.
-        sudo_password: for sudo where it asks; goes by standard input.
-        name: tells machines apart.
+        shell: the command to which shell text is added as one word: `["ssh", "node"]`,
+            `["sh", "-c"]`. Any login shell may read the text there.
+        remote: whether commands go over a connection, which can be slow and can break.
+        sudo_password: the password if sudo asks for one. It is sent by standard input.
+        name: differs from that of every other machine.
     """
 
     shell: Sequence[str]
@@ -70,13 +76,13 @@ class Node:
     name: str = ""
 
     def as_root(self, command: Sequence[str]) -> list[str]:
-        """The words that run `command` as root; `root_input` has to go ahead of its input.
+        """Return the words that run `command` as root.
 
-        The output has to be read with `after_mark`.
+        Their input must begin with `root_input`, and `after_mark` must read their output.
         """
         text = _AS_ROOT.format(
             command=shlex.join(command),
-            # the shell reads no further than the line, and the command gets the rest
+            # `read` takes one line of the input, and the command gets the rest.
             password="IFS= read -r SUDO_PASSWORD" if self.sudo_password else "SUDO_PASSWORD=",
             functions=script_text(ROOT_FUNCTIONS),
         )
@@ -84,14 +90,14 @@ class Node:
 
     @property
     def root_input(self) -> bytes:
-        """What `as_root` reads first."""
+        """The start of the input of a command of `as_root`: sudo's password, or nothing."""
         return f"{self.sudo_password}\n".encode() if self.sudo_password else b""
 
     def run(self, text: str, content: bytes = b"") -> str:
-        """Run shell text with `content` as its input; returns its output.
+        """Run shell text with `content` as its input, and return its output.
 
         Raises:
-            NodeError: it failed, or the connection did.
+            NodeError: the text or the connection failed.
         """
         done = subprocess.run(self._words(text), input=content, capture_output=True, check=False)
         if done.returncode:
@@ -99,10 +105,10 @@ class Node:
         return after_mark(done.stdout).decode(errors="replace")
 
     def run_as_root(self, command: Sequence[str], content: bytes = b"") -> str:
-        """Run `command` as root with `content` as its input; returns its output.
+        """Run `command` as root with `content` as its input, and return its output.
 
         Raises:
-            NodeError: it failed, or the connection did.
+            NodeError: the command or the connection failed.
         """
         given = self.root_input + content
         done = subprocess.run(self.as_root(command), input=given, capture_output=True, check=False)

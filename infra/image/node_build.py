@@ -1,7 +1,8 @@
-"""Builds the dependencies at the node, so that only the build's context and the code go there.
+"""Builds the dependencies at the node, so that only the build's files and the code are sent there.
 
-It runs as root, whose containerd's socket is. The folder on the node holds what the build takes
-from here (package index, proxy, CA bundle), for root's eyes alone, and goes with the build.
+The build runs as root, because containerd's socket belongs to root. A folder on the node holds what
+the build gets from this machine (package index, proxy, CA bundle). Only root can read the folder,
+and it is removed after the build.
 """
 
 import io
@@ -19,20 +20,20 @@ from infra.image.node import Node, NodeError
 from infra.image.oci import NAME_ANNOTATION, as_json
 
 FOLDER = "/var/tmp/disttrain-build-"
-KEEP_MINUTES = 24 * 60  # of a build whose connection broke
+KEEP_MINUTES = 24 * 60  # Folders of builds whose connection broke are removed after this time.
 PROBE_SECONDS = 60
 
-# `environment` is read and not passed on, so that a proxy's password is on no command line.
+# The shell reads the file `environment`, so that a proxy's password is on no command line.
 _BUILD = """\
 cd {folder} && . ./environment
 {command} >log 2>&1 || {{ tail -n 15 log | cut -c1-200 >&2; exit 1; }}"""
 
 
 def choose_builder_at(node: Node, wanted: str) -> str:
-    """The builder that works at the node.
+    """Return the builder that works at the node.
 
     Raises:
-        ValueError: none does; says what was tried, and what else there is.
+        ValueError: no builder works. The text says what was tried, and what to do.
         NodeError: the node cannot be reached.
     """
 
@@ -55,11 +56,11 @@ def build_at(
     """Build the `deps` stage at the node and import it there under the build's name.
 
     Args:
-        ctr: the words that run containerd's ctr there.
+        ctr: the words that run containerd's ctr at the node.
 
     Raises:
-        NodeError: the connection broke, or the build or the import failed; ends with its own
-            last lines.
+        NodeError: the connection broke, or the build or the import failed. The text ends with the
+            last lines of the command.
     """
     folder = PurePosixPath(
         _as_root(
@@ -90,14 +91,14 @@ def build_at(
 
 
 def named_index(index: str, name: str) -> bytes:
-    """The `index.json` of a layout, telling containerd the full name of its one image."""
+    """Return the `index.json` of a layout with the full name of its only image for containerd."""
     content: dict[str, Any] = json.loads(index)
     (entry,) = content["manifests"]
     return as_json({**content, "manifests": [{**entry, "annotations": {NAME_ANNOTATION: name}}]})
 
 
 def _tar(folder: Path) -> bytes:
-    """All below `folder`, for root: the owners here mean nothing there."""
+    """Pack all files below `folder` as files of root, because the node has other users."""
     buffer = io.BytesIO()
 
     def owned_by_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -112,7 +113,7 @@ def _tar(folder: Path) -> bytes:
 
 
 def _as_root(node: Node, text: str, content: bytes = b"") -> str:
-    """Run shell text as root at the node with `content` as its input; returns its output."""
+    """Run shell text as root at the node with `content` as its input, and return its output."""
     try:
         return node.run_as_root(["sh", "-c", text], content)
     except NodeError as error:

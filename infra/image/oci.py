@@ -1,4 +1,4 @@
-"""OCI images as plain data: the code layer, the manifest that appends it, archives of blobs.
+"""Handles OCI images as plain data: reads layouts, appends the code layer, writes archives.
 
 Formats: https://github.com/opencontainers/image-spec/tree/v1.1.0 (image-layout, manifest, config).
 """
@@ -20,27 +20,27 @@ INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar"
 # https://github.com/opencontainers/image-spec/blob/v1.1.0/annotations.md
 ANNOTATION = "org.opencontainers.image"
-NAME_ANNOTATION = "io.containerd.image.name"  # the name under which containerd imports
+NAME_ANNOTATION = "io.containerd.image.name"  # the name that containerd gives to an imported image
 COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Blob:
-    """Content addressed by its digest: in memory, in a file, or (None) only at the node."""
+    """Content with its digest: in memory, in a file, or None if it is only at the node."""
 
     digest: str
     size_bytes: int
     content: bytes | Path | None
 
     def read(self) -> bytes:
-        """The whole content."""
+        """Return the whole content, which must be on this machine."""
         assert self.content is not None, f"{self.digest} is not on this machine"
         return self.content if isinstance(self.content, bytes) else self.content.read_bytes()
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its manifest, its config, and its layers from the lowest to the top."""
+    """An image: its manifest, its config, and its layers from the lowest to the highest."""
 
     manifest: Blob
     config: Blob
@@ -48,30 +48,30 @@ class Image:
 
     @property
     def blobs(self) -> tuple[Blob, ...]:
-        """All blobs, the manifest first."""
+        """All blobs, with the manifest first."""
         return (self.manifest, self.config, *self.layers)
 
 
 def blob(content: bytes) -> Blob:
-    """A blob in memory."""
+    """Return a blob in memory with this content."""
     return Blob(f"sha256:{hashlib.sha256(content).hexdigest()}", len(content), content)
 
 
 def as_json(value: Mapping[str, Any]) -> bytes:
-    """The one JSON text of a value: sorted keys, no spaces."""
+    """Return a value as JSON with sorted keys and no spaces, so that it is always the same text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def descriptor(media_type: str, part: Blob) -> dict[str, Any]:
-    """How one blob names another."""
+    """Return the descriptor by which one blob refers to another."""
     return {"mediaType": media_type, "digest": part.digest, "size": part.size_bytes}
 
 
 def read_layout(layout: Path) -> Image:
-    """The single image of an OCI layout folder.
+    """Return the only image of an OCI layout folder.
 
     Raises:
-        ValueError: the folder holds no image or several, or a blob of it is missing or cut off.
+        ValueError: the folder holds no image or several, or a blob is missing or cut off.
     """
     manifests = _load((layout / "index.json").read_bytes())["manifests"]
     if len(manifests) != 1:
@@ -89,25 +89,26 @@ def read_layout(layout: Path) -> Image:
 
 
 def image_at_node(manifest: bytes, config: bytes) -> Image:
-    """An image of which only manifest and config are known here; its layers lie at the node."""
+    """Return an image whose manifest and config are known, and whose layers are at the node."""
     layers = (Blob(e["digest"], e["size"], None) for e in _load(manifest)["layers"])
     return Image(blob(manifest), blob(config), tuple(layers))
 
 
 def config_digest(manifest: bytes) -> str:
-    """The digest of the config that a manifest names."""
+    """Return the digest of the config that a manifest names."""
     return str(_load(manifest)["config"]["digest"])
 
 
 def blob_path(layout: Path, digest: str) -> Path:
-    """Where an OCI layout keeps a blob."""
+    """Return the path of a blob in an OCI layout."""
     return layout / "blobs" / digest.replace(":", "/")
 
 
 def code_layer(files: Iterable[tuple[str, Path]], folder: str = "app") -> bytes:
-    """An uncompressed layer with the files below `/<folder>`: same files, same bytes.
+    """Return an uncompressed layer with the files below `/<folder>`. Same files give same bytes.
 
-    Owned by root and writable for nobody else, so that the running code cannot change itself.
+    The files belong to root and nobody else can write them, so that running code cannot change
+    itself.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -126,7 +127,7 @@ def code_layer(files: Iterable[tuple[str, Path]], folder: str = "app") -> bytes:
 
 
 def image_annotations(image: Image) -> dict[str, str]:
-    """The annotations of its manifest."""
+    """Return the annotations of an image's manifest."""
     return cast(dict[str, str], _load(image.manifest.read()).get("annotations") or {})
 
 
@@ -138,10 +139,10 @@ def append_layer(
     *,
     compress: bool = False,
 ) -> Image:
-    """The image plus one layer, given as a tar, on top; all other layers stay the same blobs.
+    """Return the image with one more layer, a tar, on top. All other layers stay the same blobs.
 
-    Annotations go to the manifest, where registries look, and as labels to the configuration,
-    where container runtimes do.
+    Annotations are added to the manifest, where registries look for them, and as labels to the
+    configuration, where container runtimes look.
     """
     manifest = _load(image.manifest.read())
     config = _load(image.config.read())
@@ -166,9 +167,9 @@ def write_archive(
     """Write an OCI archive with the images' blobs that are not in `held`.
 
     Args:
-        stream: where the tar goes; need not be seekable.
+        stream: gets the tar. It need not be seekable.
         images: `{full name: image}`.
-        held: digests that the receiver has already.
+        held: digests of the blobs that the receiver already has.
     """
     index = {
         "schemaVersion": 2,
@@ -189,7 +190,7 @@ def write_archive(
 
 
 def archive_size_bytes(images: Mapping[str, Image], held: frozenset[str]) -> int:
-    """Content bytes of the archive that `write_archive` writes for the same arguments."""
+    """Return the content bytes of the archive that `write_archive` writes for these arguments."""
     return sum(part.size_bytes for part in _missing(images, held))
 
 
@@ -211,7 +212,7 @@ def _add(stream: IO[bytes], name: str, part: Blob) -> None:
 
 
 def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)  # uid, gid and mtime are 0
+    entry = tarfile.TarInfo(name)  # Its uid, gid and mtime are 0.
     entry.type, entry.mode = kind, mode
     return entry
 

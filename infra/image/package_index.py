@@ -1,4 +1,4 @@
-"""Where pip on this machine takes packages from, so that the image build can do the same.
+"""Reads where pip on this machine gets packages, so that the image build can do the same.
 
 https://pip.pypa.io/en/stable/topics/configuration/
 """
@@ -19,7 +19,7 @@ _CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_F
 
 
 def pip_files(environment: Mapping[str, str], home: Path) -> list[Path]:
-    """Configuration files of pip that are there; a later one overrides an earlier one."""
+    """Return the configuration files of pip that exist. A later one overrides an earlier one."""
     files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
     files.append(Path(environment.get("XDG_CONFIG_HOME", home / ".config")) / "pip" / "pip.conf")
     files.append(home / "Library" / "Application Support" / "pip" / "pip.conf")
@@ -31,9 +31,10 @@ def pip_files(environment: Mapping[str, str], home: Path) -> list[Path]:
 
 
 def pip_options(environment: Mapping[str, str], files: Sequence[Path]) -> dict[str, str]:
-    """What pip would use: its files' [global] and [install], then its variables.
+    """Return the options that pip would use, from its files and then from its variables.
 
-    Only what names an index or a CA bundle (`cert`) is kept.
+    The sections [global] and [install] of the files are read. Only the options in _VARIABLES and
+    the CA bundle (`cert`) are kept.
     """
     parser = configparser.RawConfigParser()
     parser.read(files)
@@ -52,7 +53,7 @@ def pip_options(environment: Mapping[str, str], files: Sequence[Path]) -> dict[s
 
 
 def shell_exports(options: Mapping[str, str]) -> str:
-    """Shell text that gives pip and uv these options; empty when there are none."""
+    """Return shell text that sets these options for pip and uv; empty if there are none."""
     lines = [
         f"export {variable}={shlex.quote(options[option])}\n"
         for option, variables in _VARIABLES.items()

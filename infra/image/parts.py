@@ -1,10 +1,11 @@
-"""Moves a long stream to another machine in compressed parts: a cut connection costs one part.
+"""Sends a long stream to another machine in compressed parts.
 
-A part is named after its place and its content, so that the next attempt sends what is missing.
-The parts are gzip members: one after the other they are one gzip file of the whole stream.
+If the connection breaks, only one part is lost. A part is named after its place in the stream and
+its content, so that the next attempt only sends the missing parts. The parts are gzip members: when
+they are joined, they are one gzip file of the whole stream.
 
-`open_transfer` goes first and `send_parts` second, so that a stream whose content depends on what
-the node holds can be made a second time exactly as it was made for the attempt that broke off.
+`open_transfer` comes before `send_parts`, and leaves a note at the node. With the note, a stream
+whose content depends on what the node holds can be made again exactly as in the first attempt.
 """
 
 import gzip
@@ -20,17 +21,18 @@ from typing import IO, cast
 from infra.image.node import Node
 
 PART_BYTES = 64 << 20
-LEVEL = 1  # 5.8 GB become 3.4; higher levels take minutes for the last tenth
-# Parts that are compressed at the same time. Four cores compress faster than a line of 1 Gbit/s
-# sends, and each part that waits takes its size of memory.
+LEVEL = 1  # makes 3.4 GB of 5.8 GB; higher levels save a tenth more and take minutes longer
+# The most parts that are compressed at the same time. Four cores compress faster than a line of
+# 1 Gbit/s sends, and each part that waits takes memory of its own size.
 MOST_AT_ONCE = 4
-BASE = "/var/tmp/disttrain-import"  # survives a reboot; the user's number is added
-KEEP_MINUTES = 24 * 60  # parts of a transfer that was given up are removed after this time
+BASE = "/var/tmp/disttrain-import"  # It survives a reboot. The user's number is added to it.
+KEEP_MINUTES = 24 * 60  # The parts of an abandoned transfer are removed after this time.
 
-# Words: the folder for all transfers of this user, name of this transfer, KEEP_MINUTES. The input
-# is the note, which is written unless there is one already. Prints the transfer's folder, the note
-# that is there, and the parts. Anybody can make folders in /var/tmp, and what lies in these parts
-# is imported by root: so a folder counts only if it is nobody else's and no link.
+# The arguments are the folder for all transfers (to which the user's number is added), the name of
+# this transfer, and KEEP_MINUTES. The input is the note, which is written unless there is one
+# already. The script prints the transfer's folder, the note in it, and the names of the parts.
+# Everybody can make folders in /var/tmp, and root imports the content of the parts. So the folder
+# is refused if it belongs to another user or is a link.
 _OPEN = r"""
 umask 077
 base=$1-$(id -u)
@@ -56,8 +58,8 @@ class Transfer:
     """A transfer that has begun, perhaps in an earlier attempt.
 
     Args:
-        folder: on the node; it holds the parts.
-        note: of the attempt that made the folder.
+        folder: the folder on the node that holds the parts.
+        note: the note that the attempt which made the folder has left in it.
         there: names of the parts that have arrived.
     """
 
@@ -67,15 +69,15 @@ class Transfer:
 
 
 def open_transfer(node: Node, name: str, note: str = "") -> Transfer:
-    """Begin a transfer, or find the one that broke off.
+    """Begin a transfer, or find the one that an earlier attempt began.
 
     Args:
-        node: where it goes.
-        name: of the transfer's folder; the same in each attempt.
-        note: one line that the attempt which makes the folder leaves for the later ones.
+        node: the machine that gets the stream.
+        name: name of the transfer's folder, the same in each attempt.
+        note: a line that is left in the folder for later attempts, if this attempt makes it.
 
     Raises:
-        NodeError: the connection broke, or the folder for parts is somebody else's.
+        NodeError: the connection broke, or the folder for parts belongs to another user.
     """
     assert name.isalnum()
     words = shlex.join(["sh", "-c", _OPEN, "sh", BASE, name, str(KEEP_MINUTES)])
@@ -86,17 +88,17 @@ def open_transfer(node: Node, name: str, note: str = "") -> Transfer:
 def send_parts(
     node: Node, transfer: Transfer, write: Write, say: Say, part_bytes: int = PART_BYTES
 ) -> None:
-    """Bring what `write` writes to the node, as parts in the transfer's folder.
+    """Send the stream that `write` writes to the node, as parts in the transfer's folder.
 
     Args:
-        node: where they go.
-        transfer: from `open_transfer`; parts that it has are not sent.
-        write: writes the stream, the same bytes each time.
+        node: the machine that gets the parts.
+        transfer: the result of `open_transfer`. Parts that it already has are not sent.
+        write: writes the stream. It must write the same bytes in each attempt.
         say: takes a line of progress.
         part_bytes: size of a part before it is compressed.
 
     Raises:
-        NodeError: the connection broke, or the disk there is full; the parts stay.
+        NodeError: the connection broke, or the node's disk is full. The parts stay there.
     """
     with ThreadPoolExecutor(at_once()) as threads:
         parts = _Sender(node, transfer, threads, say, part_bytes)
@@ -106,23 +108,23 @@ def send_parts(
 
 
 def at_once() -> int:
-    """Number of parts that are compressed at the same time, and held in memory while they wait."""
+    """Return the number of parts that are compressed, and held in memory, at the same time."""
     return min(os.cpu_count() or 1, MOST_AT_ONCE)
 
 
 def joined(folder: str) -> str:
-    """Shell text that writes the whole stream of a folder of parts."""
+    """Return shell text that writes the whole stream from a folder of parts."""
     return f"cat {shlex.quote(folder)}/* | gzip -dc"
 
 
 def remove_parts(node: Node, folder: str) -> None:
-    """Remove the folder of a transfer that is over."""
+    """Remove the folder of a transfer that has ended."""
     quoted = shlex.quote(folder)
     node.run(f'rm -rf {quoted}; rmdir "$(dirname {quoted})" 2>/dev/null || true')
 
 
 class _Sender:
-    """A stream that cuts what is written to it into parts and sends them, in order."""
+    """A stream that cuts what is written to it into parts, and sends them in order."""
 
     def __init__(
         self,
@@ -156,7 +158,7 @@ class _Sender:
         )
 
     def remove_others(self) -> None:
-        """Parts of another stream under the same name, and the cut-off ones."""
+        """Remove parts of another stream with the same name, and parts that were cut off."""
         others = self._there - frozenset(self._names)
         if others:
             names = " ".join(shlex.quote(name) for name in sorted(others))
@@ -177,7 +179,8 @@ class _Sender:
     def _send_oldest(self) -> None:
         name, future = self._queue.popleft()
         content = future.result()
-        # the other side sees the end of a cut-off connection as the end of the file
+        # The node cannot tell a connection that breaks from the end of the input. So the size of
+        # the part is compared before the part gets its final name.
         self._node.run(
             f"umask 077; cd {shlex.quote(self._folder)} && cat > {name}.cut && "
             f'[ "$(wc -c < {name}.cut)" -eq {len(content)} ] && mv {name}.cut {name}',

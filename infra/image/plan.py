@@ -1,4 +1,4 @@
-"""What the image will be called: a pure function of everything that goes into it."""
+"""Computes the name of the image as a pure function of everything that goes into it."""
 
 import hashlib
 import re
@@ -7,12 +7,12 @@ from pathlib import Path
 
 from infra.image.oci import code_layer
 
-VARIABLE = "TRAINER_IMAGE"  # the name under which `pulumi up` has planned the image
+VARIABLE = "TRAINER_IMAGE"  # the variable with the name of the image that `pulumi up` has planned
 HASH_LENGTH = 12
-APPENDED = b"annotations"  # what else goes with the code; a change of it is another image
+APPENDED = b"annotations"  # what is added besides the code; another value gives another image
 DOCKERFILE = "docker/Dockerfile"
 REQUIREMENTS = "trainer/requirements.txt"
-# `host/path` as registries and containerd take it:
+# `host/path` in the form that registries and containerd accept:
 # https://github.com/distribution/reference/blob/v0.6.0/regexp.go
 _HOST = r"(localhost|[a-zA-Z0-9-]+(\.[a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]+)(:[0-9]+)?"
 _PART = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
@@ -21,7 +21,7 @@ _REPOSITORY = re.compile(rf"{_HOST}(/{_PART})+")
 
 @dataclass(frozen=True)
 class ImagePlan:
-    """Names of the two images: the dependencies alone, and the dependencies plus the code."""
+    """Names and content of the two images: the dependencies alone, and with the code on top."""
 
     repository: str
     base_image: str
@@ -30,21 +30,21 @@ class ImagePlan:
     code_hash: str
     code_layer: bytes = field(repr=False)
     context: Path | None = None
-    """Folder with a Dockerfile of the user's own; None: the image is the trainer's."""
+    """Folder with the Dockerfile of a program's image; None if it is the trainer's image."""
 
     @property
     def reference(self) -> str:
-        """Full name of the trainer image; the tag changes with any input."""
+        """Full name of the image with the code. The tag changes with every input."""
         return f"{self.repository}:{self.deps_hash}-{self.code_hash}"
 
     @property
     def host(self) -> str:
-        """The registry in the name, with its port if it has one."""
+        """The registry in the image's name, with its port if it has one."""
         return self.repository.partition("/")[0]
 
     @property
     def deps_reference(self) -> str:
-        """Full name of the image without the code; while it is there, its layers are kept."""
+        """Full name of the image without the code. While this name exists, its layers are kept."""
         return f"{deps_repository(self.repository)}:{self.deps_hash}"
 
 
@@ -53,18 +53,17 @@ def plan_image(
 ) -> ImagePlan:
     """Name the image after its inputs: Dockerfile, requirements, base, index, code.
 
-    A base image given by a tag counts by its name, not by what the tag means today: give a
-    digest where that matters.
+    Of the base image only the name counts. If a tag may get another content, use a digest.
 
     Args:
-        project_root: the checkout; reads `docker/Dockerfile` and `trainer/`.
+        project_root: folder of the checkout, of which `docker/Dockerfile` and `trainer/` are read.
         repository: name without tag, such as `localhost/disttrain/trainer`.
-        base_image: what `FROM` names.
-        torch_index_url: further package index for torch; None or empty: pip's default alone.
+        base_image: the image that `FROM` names.
+        torch_index_url: a further package index for torch; None or empty: only pip's default.
 
     Raises:
-        ValueError: the repository is not fully qualified; containerd and the kubelet would
-            then mean two different images by it.
+        ValueError: the repository is not fully qualified. containerd and the kubelet would then
+            understand it as two different images.
     """
     check_repository(repository)
     deps = dependencies_hash(project_root, base_image, torch_index_url)
@@ -75,7 +74,10 @@ def plan_image(
 
 
 def dependencies_hash(root: Path, base_image: str, torch_index_url: str | None) -> str:
-    """Of all that the image without the code is made of; `root` is a checkout, or a copy of it."""
+    """Return the hash of everything in the image without the code.
+
+    `root` is a checkout, or a copy of its files.
+    """
     return _hash(
         (root / DOCKERFILE).read_bytes(),
         (root / REQUIREMENTS).read_bytes(),
@@ -85,19 +87,19 @@ def dependencies_hash(root: Path, base_image: str, torch_index_url: str | None) 
 
 
 def deps_repository(repository: str) -> str:
-    """The repository of the images without the code."""
+    """Return the repository of the images without the code."""
     return f"{repository}-deps"
 
 
 def changes_since(reference: str, plan: ImagePlan) -> list[str]:
-    """What differs between an image that was planned earlier and the plan of now.
+    """Return what differs between an image that was planned earlier and the present plan.
 
     Args:
         reference: full name of the image that was planned earlier.
-        plan: what the same settings give now.
+        plan: the plan that the same settings give now.
 
     Returns:
-        One text for each kind of input that has changed; empty: the plan is the same.
+        One text for each kind of input that has changed; empty if the plan is the same.
     """
     repository, _, tag = reference.rpartition(":")
     deps_hash, _, code_hash = tag.partition("-")
@@ -117,7 +119,7 @@ def changes_since(reference: str, plan: ImagePlan) -> list[str]:
 
 
 def code_files(project_root: Path) -> list[tuple[str, Path]]:
-    """`(path below /app, file)` of all of `trainer/`, sorted; Python's own caches left out."""
+    """Return `(path below /app, file)` of all files of `trainer/` but Python's caches, sorted."""
     files = (
         path
         for path in (project_root / "trainer").rglob("*")

@@ -1,13 +1,14 @@
-"""Drift detection for the image: an input of its command that changes when the image has gone.
+"""Makes `pulumi up` notice that the image has gone from a node or from a registry.
 
-The command provider has no Read: it runs a command again only when an input of it differs from the
-one in the stack's state. So the program asks the node, or the registry, for the image and makes the
-answer an input, the import request. While the image is there, this is the label that its import (or
-the annotation that its push) has left on it, and nothing differs. When it is gone, this is a new
-request, and the command that runs for it labels the image with it.
+Pulumi's command provider has no Read: it runs a command again only if an input differs from the one
+in the stack's state. So this program asks the node or the registry for the image, and makes the
+answer an input of the command. The input is called the import request. While the image is there, it
+is the label that the import (or the annotation that the push) has left on the image, and so it does
+not change. If the image is gone, it is a new request. The command runs again, and labels the image
+with the new request.
 
 A new request is kept in a file of the cache until the image is there. So `pulumi preview` and the
-`pulumi up` after it have the same input, also where nobody answers yet.
+`pulumi up` after it have the same input, even if the node or the registry does not answer yet.
 """
 
 import contextlib
@@ -23,39 +24,41 @@ from infra.image.plan import ImagePlan
 
 VARIABLE = "IMAGE_IMPORT_REQUEST"
 PATIENCE_SECONDS = 10
-FOLDER = "import-requests"  # below the cache
+FOLDER = "import-requests"  # a folder in the cache
 
 
 def import_request(plan: ImagePlan, containerd: Containerd, cache: Path, node_name: str) -> str:
-    """The request under which the image was imported, or will be if it is not there.
+    """Return the request with which the image was imported, or a new one if it is not there.
 
     Args:
         plan: the image.
-        containerd: the node's.
+        containerd: the node's containerd.
         cache: folder that keeps new requests.
-        node_name: tells nodes apart.
+        node_name: a text that differs for each node.
 
     Returns:
-        Empty for an image that was imported by hand and so has no request.
+        The request; empty if the image was imported by hand and so has none.
     """
 
     def ask() -> str | None:
         try:
             return containerd.import_request(plan.reference)
         except ContainerdError:
-            # No error of a preview: there may be no node yet. The command asks again, and fails.
+            # This is no error of a preview, because there may be no node yet. The command will ask
+            # again, and fail if there is still no answer.
             return None
 
     return noted_request([node_name, *containerd.ctr_words(), plan.reference], cache, ask)
 
 
 def noted_request(place: list[str], cache: Path, ask: Callable[[], str | None]) -> str:
-    """The request that is noted at a place, or the one under which the image will be brought.
+    """Return the request that is noted at a place, or a new one if the image is not there.
 
     Args:
-        place: where the image belongs; tells places apart.
+        place: words that differ for each place where an image can be, and for each image.
         cache: folder that keeps new requests.
-        ask: the request that is noted there, empty without one; None: the image is not there.
+        ask: returns the request that is noted there, or an empty text if none is; None: the image
+            is not there.
     """
     file = cache / FOLDER / hashlib.sha256(json.dumps(place).encode()).hexdigest()[:32]
     request = ask()
@@ -66,25 +69,25 @@ def noted_request(place: list[str], cache: Path, ask: Callable[[], str | None]) 
 
 
 def forget(cache: Path, request: str) -> None:
-    """Remove the file of a request that was met, so that the next one is another."""
+    """Remove the file of a request whose image is there, so that the next request is a new one."""
     for file in (cache / FOLDER).glob("*"):
-        # the command of another node, which runs beside this one, may have removed it meanwhile
+        # The command of another node, which runs at the same time, may have removed the file.
         with contextlib.suppress(FileNotFoundError):
             if request and file.read_text() == request:
                 file.unlink()
 
 
 def _remembered(file: Path) -> str:
-    """The request in the file; a new one, the time, where there is no file yet."""
+    """Return the request in the file. If there is no file, it is written with the time."""
     request = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(request)
-        # A link is made at once or not at all: nobody reads half a file.
+        # A link is made at once or not at all, so that no process reads half a file.
         with contextlib.suppress(FileExistsError):
             os.link(fresh, file)
         fresh.unlink()
         return file.read_text()
-    except OSError:  # without a cache, preview and update have different requests
+    except OSError:  # Without a cache, preview and update have different requests.
         return request

@@ -1,7 +1,7 @@
-"""The image of a program of the user's own, built from a folder with a Dockerfile.
+"""Plans the image of a user's program, which is built from a folder with a Dockerfile.
 
-To all that delivers images it is one of dependencies, which the Dockerfile makes, with an empty
-layer of code on top. So it is named, built, kept and removed as the trainer's image is.
+The result of the Dockerfile is treated as an image of dependencies, with an empty layer of code on
+top. So this image is named, built, kept and removed as the trainer's image is.
 """
 
 import hashlib
@@ -14,21 +14,21 @@ from infra.image.plan import HASH_LENGTH, ImagePlan, check_repository
 
 DOCKERFILE = "Dockerfile"
 MOST_BYTES = 200_000_000
-"""Of the folder. It is read at each preview, and data belongs on the volume."""
+"""The largest size of the folder. It is read at each preview, and data belongs on the volume."""
 _LEFT_OUT = (".git", "__pycache__")
 
 
 def program_repository(repository: str) -> str:
-    """The repository of programs' images, beside that of the trainer's image."""
+    """Return the repository of programs' images; `repository` is that of the trainer's image."""
     return f"{repository}-program"
 
 
 def plan_program_image(folder: Path, repository: str) -> ImagePlan:
-    """Name the image after all files in the folder, what of them can be run, and their links.
+    """Name the image after the files in the folder, their rights to be executed, and the links.
 
     Args:
-        folder: with a file `Dockerfile`; all of it is what the build may copy from.
-        repository: of the trainer's image.
+        folder: folder with a file `Dockerfile`. The build can copy files from it.
+        repository: repository of the trainer's image.
 
     Raises:
         ValueError: the repository is not fully qualified.
@@ -48,7 +48,7 @@ def plan_program_image(folder: Path, repository: str) -> ImagePlan:
 
 
 def context_hash(folder: Path) -> str:
-    """Of all files that the build sees; a name may have any bytes."""
+    """Return the hash of all files and links that the build sees; names may have any bytes."""
     digest = hashlib.sha256()
     for path in context_files(folder):
         if path.is_symlink():
@@ -61,12 +61,15 @@ def context_hash(folder: Path) -> str:
 
 
 def mode_in_image(path: Path) -> int:
-    """The rights of a file in the image: the pods' user reads it, whatever the umask is here."""
+    """Return the rights of a file in the image.
+
+    They do not depend on the umask of this machine, so that the pods' user can read the file.
+    """
     return 0o755 if path.stat().st_mode & 0o111 else 0o644
 
 
 def context_files(folder: Path) -> Iterator[Path]:
-    """Files and links that the build sees, sorted; folders of git and Python's caches are not."""
+    """Yield the files and links that the build sees, sorted, without git's and Python's folders."""
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder).parts
         if not set(inside) & set(_LEFT_OUT) and (path.is_symlink() or path.is_file()):
@@ -74,5 +77,5 @@ def context_files(folder: Path) -> Iterator[Path]:
 
 
 def context_bytes(folder: Path) -> int:
-    """How large all of these files are."""
+    """Return the size in bytes of all files and links that the build sees."""
     return sum(path.lstat().st_size for path in context_files(folder))

@@ -1,7 +1,7 @@
-"""Removes older tags of our image from the node's containerd, where nothing needs them.
+"""Removes older tags of the image that nothing needs from the node's containerd.
 
-Every change of the trainer or its dependencies makes another tag. The tags are pinned, so the
-kubelet does not remove them, and dependencies have gigabytes.
+Every change of the trainer or of its dependencies makes a new tag. The tags are pinned, so the
+kubelet does not remove them, and the dependencies have gigabytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +13,11 @@ from infra.image.wanted import platforms
 
 Say = Callable[[str], None]
 ENSURED_LABEL = "disttrain.dev/ensured-at"
-KEEP_UNUSED_MINUTES = 60  # another `pulumi up` may be about to start pods of what it has imported
+KEEP_UNUSED_MINUTES = 60  # Another `pulumi up` may have imported an image and not started pods yet.
 
 
 def ensured_label() -> dict[str, str]:
-    """The label of an image that was just asked for."""
+    """Return the label for an image that was just asked for, with the present time."""
     return {ENSURED_LABEL: datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")}
 
 
@@ -27,15 +27,15 @@ def prune(
     say: Say,
     keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
 ) -> list[str]:
-    """Remove tags of our repository that nothing needs; images of other repositories stay.
+    """Remove tags of the plan's repository that nothing needs.
 
-    A failure is reported and is not an error: the image that was asked for is there.
+    A failure is reported but raises no error, because the image that was asked for is there.
 
     Args:
-        plan: the image that is wanted, and its repository.
-        containerd: the node's.
+        plan: the wanted image, and its repository.
+        containerd: the node's containerd.
         say: takes a line of progress.
-        keep_unused_minutes: tags that were asked for within this time stay.
+        keep_unused_minutes: tags that were asked for within this time are not removed.
 
     Returns:
         The names that were removed.
@@ -64,30 +64,32 @@ def unused_tags(
     labels: Mapping[str, Mapping[str, str]],
     asked_for_before: datetime,
 ) -> list[str]:
-    """Tags of the plan's repository that can go.
+    """Return the tags of the plan's repository that can be removed.
 
     Args:
-        plan: the image that is wanted; it and its dependencies stay.
+        plan: the wanted image. It and its dependencies stay.
         images: `{name: manifest digest}` of all images.
-        container_images: the images' names that containers, also ended ones, were made from.
-        labels: `{name: labels}` of all images; what a platform wants (wanted.py) stays.
-        asked_for_before: tags that were asked for later stay.
+        container_images: names of the images of all containers, including ended ones.
+        labels: `{name: labels}` of all images. Images that a platform wants (wanted.py) stay.
+        asked_for_before: tags that were asked for after this time stay.
 
     Returns:
-        The names, sorted. The dependencies' tag of an image that stays is not among them.
+        The names, sorted. The dependencies of an image that stays are not among them.
     """
     used_digests = {images[name] for name in container_images if name in images}
     limit = asked_for_before.strftime("%Y%m%dT%H%M%SZ")
     kept, no_labels = {plan.reference}, dict[str, str]()
     for name, digest in images.items():
-        # a name by digest has got its labels from the tag, of which others are taken off later
+        # The name by digest is a copy of the tag with the labels of that time. Only the tag's own
+        # labels are up to date.
         of_tag = labels.get(name, no_labels) if "@" not in name else no_labels
         recent = of_tag.get(ENSURED_LABEL, "") > limit
         wanted = platforms(of_tag)
         if name in container_images or digest in used_digests or recent or wanted:
             kept.add(name)
     dependencies = {_deps_of(plan, name) for name in kept if _is_tag_of(plan.repository, name)}
-    # with its name by digest an image is given to other nodes (sharing.py): it goes with the tag
+    # Under its name by digest, a node gives the image to other nodes (sharing.py). So this name
+    # stays as long as a tag of the image stays.
     kept_digests = {images[name] for name in kept if name in images}
     kept |= {name for name, digest in images.items() if "@" in name and digest in kept_digests}
     return sorted(
@@ -105,6 +107,6 @@ def _is_tag_of(repository: str, name: str) -> bool:
 
 
 def _deps_of(plan: ImagePlan, reference: str) -> str:
-    """The name of the dependencies that an image of ours is made of: the tag's first half."""
+    """Return the name of an image's dependencies. Its tag is the first half of the image's tag."""
     tag = reference.rpartition(":")[2]
     return f"{deps_repository(plan.repository)}:{tag.partition('-')[0]}"

@@ -1,4 +1,4 @@
-"""Lets a node get the image from the other nodes, and proves by its own runtime that it has it."""
+"""Lets a node get the image from the other nodes, and checks in its containerd that it has it."""
 
 import shlex
 import subprocess
@@ -18,7 +18,7 @@ from infra.image.sharing import by_digest, share
 from infra.image.transfer import PINNED
 from infra.image.wanted import PREFIX, want
 
-DIGEST_VARIABLE = "IMAGE_DIGEST"  # of the image on the node that had it first
+DIGEST_VARIABLE = "IMAGE_DIGEST"  # the variable with the digest that the first node has
 PAUSE_SECONDS = 3.0  # between two attempts
 SAY_SECONDS = 30  # between two lines that say why the image is not there yet
 
@@ -40,11 +40,12 @@ class Pull:
 
     Args:
         puller: the command that pulls as the kubelet does, such as `["k3s", "crictl", "pull"]`.
-        digest: of the manifest.
-        limit_seconds: how long it is tried.
-        request: left on the image as a label (presence.py); empty: none.
-        keep_unused_minutes: older tags that were asked for within this time stay.
-        namespace: of the platform that wants the image (wanted.py); empty: it is for none.
+        digest: digest of the image's manifest.
+        limit_seconds: how long the pull is tried.
+        request: the import request, which becomes a label of the image (presence.py); empty: none.
+        keep_unused_minutes: older tags that were asked for within this time are not removed.
+        namespace: Kubernetes namespace of the platform that wants the image (wanted.py); empty: no
+            platform does.
     """
 
     puller: Sequence[str]
@@ -58,19 +59,19 @@ class Pull:
 def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: Say) -> Pulled:
     """Have the image with exactly this digest in containerd, complete and under its planned name.
 
-    It is pulled by its digest, so that no other node can give another content, and the tag that
-    pods ask for is made from it. Afterwards this node gives it to others, too.
+    The image is pulled by its digest, so that no other node can give another content. Then it gets
+    the tag that pods ask for. Afterwards this node gives the image to others, too.
 
     Args:
         plan: the image.
-        containerd: the node's.
-        how: see there.
-        cache: where requests are noted.
+        containerd: the node's containerd.
+        how: how the image is pulled.
+        cache: folder that keeps new import requests.
         say: takes a line of progress.
 
     Raises:
-        ContainerdError: nobody gave it in time, with the node's own words; or containerd does not
-            hold the image afterwards.
+        ContainerdError: no node gave the image in time (the text has the puller's message), or
+            containerd does not hold the image afterwards.
         ValueError: the image is for another platform than the node's.
     """
     there, wanted_by = held(plan, containerd, how.digest), {}
@@ -78,7 +79,7 @@ def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: S
         labels = containerd.labels().get(plan.reference, {})
         wanted_by = {key: value for key, value in labels.items() if key.startswith(PREFIX)}
         incomplete = containerd.images().keys() & names(plan, how.digest)
-        if incomplete:  # layers that are unpacked already would not be fetched again
+        if incomplete:  # Otherwise layers that are already unpacked would not be fetched again.
             say(f"image: {plan.reference} is there, but incomplete or with other content")
             containerd.remove_images(sorted(incomplete))
         start = time.monotonic()
@@ -110,18 +111,21 @@ def pull(plan: ImagePlan, containerd: Containerd, how: Pull, cache: Path, say: S
 
 
 def names(plan: ImagePlan, digest: str) -> set[str]:
-    """The names of the image; where the image is, at least one of them is."""
+    """Return the names of the image: its tag, and its name by digest."""
     return {plan.reference, by_digest(plan.repository, digest)}
 
 
 def held(plan: ImagePlan, containerd: Containerd, digest: str) -> Image | None:
-    """The image, if containerd holds all of it under its planned name."""
+    """Return the image if containerd holds it complete under its planned name; otherwise None."""
     image = containerd.complete_image(plan.reference)
     return image if image and image.manifest.digest == digest else None
 
 
 def _until_pulled(containerd: Containerd, how: Pull, name: str, say: Say) -> None:
-    """Try again until a node gives the image: one that has it needs a while to tell the others."""
+    """Try again until a node gives the image.
+
+    A node that has the image needs some time to tell the others.
+    """
     start = said = time.monotonic()
     while True:
         left = how.limit_seconds - (time.monotonic() - start)

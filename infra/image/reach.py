@@ -1,4 +1,4 @@
-"""From `$DISTTRAIN_NODE` to a node whose containerd is root's: this machine's, or one over SSH."""
+"""Reaches the node that `$DISTTRAIN_NODE` describes: this machine, or another one over SSH."""
 
 import json
 import subprocess
@@ -15,12 +15,13 @@ MASTER_SECONDS = 60
 
 @contextmanager
 def open_node(text: str | None) -> Iterator[Node | None]:
-    """The node that `text` tells of; None without a text: ctr is called as it is.
+    """Give the node that `text` describes; None without a text: ctr then runs as this user.
 
-    All commands share one connection, so that each costs a round trip and not a login.
+    All commands share one SSH connection, so that a command costs a round trip and no login.
 
     Args:
-        text: JSON with `ssh` (None: this machine, else see `ssh_command`) and `sudo_password`.
+        text: JSON with the keys `ssh` (null for this machine, otherwise as `ssh_command` takes it)
+            and `sudo_password`.
     """
     if not text:
         yield None
@@ -37,6 +38,6 @@ def open_node(text: str | None) -> Iterator[Node | None]:
             name = f"{spec['ssh']['host']}:{spec['ssh']['port']}"
             yield Node(ssh, remote=True, sudo_password=spec["sudo_password"], name=name)
         finally:
-            # fails when no connection was made
+            # It fails if no connection was made, which is no error.
             end = [*ssh[:-1], "-O", "exit", ssh[-1]]
             subprocess.run(end, capture_output=True, check=False)

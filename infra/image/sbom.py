@@ -1,7 +1,8 @@
-"""What an image holds, as a CycloneDX 1.6 document: Debian's packages and Python's.
+"""Lists the Debian and Python packages of an image as a CycloneDX 1.6 document.
 
-https://cyclonedx.org/docs/1.6/json/ and https://github.com/package-url/purl-spec. It holds no time
-and no random number: the same image gives the same document.
+The formats are those of https://cyclonedx.org/docs/1.6/json/ and
+https://github.com/package-url/purl-spec. The document holds no time and no random number, so the
+same image gives the same document.
 """
 
 import io
@@ -19,23 +20,23 @@ from infra.image.oci import COPY_BYTES, Blob, Image
 
 OS_RELEASE = ("etc/os-release", "usr/lib/os-release")
 DPKG_STATUS = "var/lib/dpkg/status"
-DPKG_FOLDER = "var/lib/dpkg/status.d"  # one file a package, in images without dpkg
+DPKG_FOLDER = "var/lib/dpkg/status.d"  # one file for each package, in images without dpkg
 Fetch = Callable[[str], AbstractContextManager[IO[bytes]]]
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 
 
 def sbom(reference: str, image: Image, fetch: Fetch | None = None) -> dict[str, Any]:
-    """The document for an image.
+    """Return the document for an image.
 
     Args:
-        reference: `repository:tag`, for the document's subject.
-        image: read from an OCI layout, or at a node.
-        fetch: gives the content of a digest that is only at the node.
+        reference: the image's name, `repository:tag`, for the document's subject.
+        image: the image, from an OCI layout or from a node.
+        fetch: gives the content of a blob that is only at the node, by its digest.
 
     Raises:
-        ValueError: a layer is packed in a way that Python cannot read, or there is no package at
-            all in the image: then its base is of a kind that this does not know.
+        ValueError: a layer is compressed in a way that Python cannot read, or no package was found
+            in the image, because its base image is of an unknown kind.
     """
     files = package_files(image.layers, fetch)
     components = [*debian_components(files), *python_components(files)]
@@ -62,7 +63,7 @@ def sbom(reference: str, image: Image, fetch: Fetch | None = None) -> dict[str, 
 
 
 def package_files(layers: Iterable[Blob], fetch: Fetch | None = None) -> dict[str, str]:
-    """`{path: text}` of the files that say what is installed, as the top of all layers shows it."""
+    """Return `{path: text}` of the files that say what is installed, with all layers applied."""
     found: dict[str, str] = {}
     for layer in layers:
         gone: list[str] = []
@@ -86,7 +87,7 @@ def package_files(layers: Iterable[Blob], fetch: Fetch | None = None) -> dict[st
 
 
 def debian_components(files: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The installed packages; dpkg does not know their licences."""
+    """Return the installed Debian packages, without licences, which dpkg does not know."""
     release = _os_release(files)
     distribution = release.get("ID", "debian")
     qualifier = f"{distribution}-{release['VERSION_ID']}" if "VERSION_ID" in release else ""
@@ -108,7 +109,7 @@ def debian_components(files: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def python_components(files: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The distributions of all environments in the image, with the licence they state."""
+    """Return the Python packages of all environments in the image, with the licence they state."""
     found: list[dict[str, Any]] = []
     for path in sorted(path for path in files if path.endswith(".dist-info/METADATA")):
         metadata = Parser().parsestr(files[path], headersonly=True)
@@ -121,7 +122,11 @@ def python_components(files: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def _licences(metadata: Message) -> list[dict[str, Any]]:
-    """An expression (PEP 639), else the free text when it is a name and not a whole licence."""
+    """Return the licences of a Python package.
+
+    It is the expression of PEP 639, or else the free text if it is a name and not a whole licence,
+    or else what the classifiers say.
+    """
     if expression := metadata["License-Expression"]:
         return [{"expression": expression}]
     text = str(metadata["License"] or "").strip()
@@ -137,7 +142,7 @@ def _component(name: str, version: str, purl: str) -> dict[str, Any]:
 
 
 def _read(layer: Blob, fetch: Fetch | None) -> Iterator[tuple[str, str]]:
-    """`(path, text)` of what is of interest in a layer; whiteouts come with an empty text."""
+    """Yield `(path, text)` of the files of interest in a layer. A whiteout has an empty text."""
     try:
         with _opened(layer, fetch) as tar:
             for member in tar:
@@ -158,7 +163,7 @@ def _opened(layer: Blob, fetch: Fetch | None) -> Iterator[tarfile.TarFile]:
         with tarfile.open(fileobj=io.BytesIO(layer.content)) as tar:
             yield tar
     elif layer.content:
-        with tarfile.open(layer.content) as tar:  # goes from header to header
+        with tarfile.open(layer.content) as tar:  # skips the contents between headers
             yield tar
     else:
         assert fetch, f"{layer.digest} is not on this machine"
@@ -184,7 +189,7 @@ def _os_release(files: Mapping[str, str]) -> dict[str, str]:
 
 
 def _stanzas(text: str) -> Iterator[Message]:
-    """Paragraphs of a Debian control file, which are headers as of a mail."""
+    """Yield the paragraphs of a Debian control file. They have the form of a mail's headers."""
     for paragraph in text.split("\n\n"):
         if paragraph.strip():
             yield Parser().parsestr(paragraph.strip("\n"), headersonly=True)

@@ -1,9 +1,10 @@
-"""Marks an image of containerd as one that k3s' embedded registry gives to other nodes.
+"""Marks an image in containerd, so that k3s' embedded registry gives it to other nodes.
 
-`ctr images import` leaves neither a name by digest nor the registry that content came from, and the
-embedded registry (Spegel) looks for both: without them it offers the tag and none of its layers
-(k3s#13222, spegel#1096). A pull by the kubelet leaves them, and here the same is done by hand. The
-labels come first: with the name by digest in place, Spegel looks for them at once (k3s#13794).
+The embedded registry (Spegel) needs a name by digest, and a label on each blob with the registry
+that it came from. `ctr images import` makes neither. Without them Spegel offers the tag but none of
+its layers (k3s#13222, spegel#1096). A pull by the kubelet makes both, and here commands make them.
+The labels are set first, because Spegel looks for them as soon as the name by digest exists
+(k3s#13794).
 """
 
 import shlex
@@ -13,12 +14,12 @@ from infra.image.containerd import Containerd
 from infra.image.oci import Image
 from infra.image.plan import ImagePlan
 
-# containerd's own: https://github.com/containerd/containerd/blob/v2.0.0/pkg/labels/labels.go
+# containerd's own label: https://github.com/containerd/containerd/blob/v2.0.0/pkg/labels/labels.go
 SOURCE_LABEL = "containerd.io/distribution.source."
 
 
 def by_digest(repository: str, digest: str) -> str:
-    """The name of an image by which nobody can get another content."""
+    """Return the name of an image by its digest, which can never get another content."""
     return f"{repository}@{digest}"
 
 
@@ -26,7 +27,7 @@ def share(containerd: Containerd, plan: ImagePlan) -> None:
     """Label each blob of the planned image with its repository, and name the image by its digest.
 
     Args:
-        containerd: the node's; it has the whole image.
+        containerd: the node's containerd, which has the whole image.
         plan: the image.
 
     Raises:
@@ -47,19 +48,19 @@ def share(containerd: Containerd, plan: ImagePlan) -> None:
 
 
 def labels(image: Image, path: str, before: dict[str, list[str]]) -> Iterable[tuple[str, str]]:
-    """`(digest, value of the label)` of each blob; paths of others on the same host stay."""
+    """Yield `(digest, value of the label)` of each blob. Other paths on the same host are kept."""
     for part in image.blobs:
         paths = before.get(part.digest, [])
         yield part.digest, ",".join([*paths, *([] if path in paths else [path])])
 
 
 def sources(listing: str, host: str) -> dict[str, list[str]]:
-    """`{digest: paths}` of the blobs that are labelled for a registry.
+    """Return `{digest: paths}` of the blobs that have a label for a registry.
 
     Args:
-        listing: of `ctr content ls`: DIGEST SIZE AGE LABELS, the last as `key=value,key=value`,
-            where a value may have commas too.
-        host: of the registry.
+        listing: output of `ctr content ls`, with the columns DIGEST SIZE AGE LABELS. Labels are
+            `key=value,key=value`, and a value may contain commas.
+        host: host of the registry.
     """
     found: dict[str, list[str]] = {}
     for row in map(str.split, listing.splitlines()[1:]):

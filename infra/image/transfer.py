@@ -1,4 +1,4 @@
-"""Brings images to containerd: only the blobs that it does not have, in one stream or in parts."""
+"""Imports images into containerd, with only the blobs that it lacks, in one stream or in parts."""
 
 import hashlib
 import shlex
@@ -12,9 +12,10 @@ from infra.image.node import CUT_OFF, Node, NodeError, after_mark, failure_reaso
 from infra.image.oci import COPY_BYTES, Image, archive_size_bytes, write_archive
 from infra.image.parts import joined, open_transfer, remove_parts, send_parts
 
-# Where containerd knows it (1.6.29, 1.7 and later), the kubelet's clean-up passes the image over.
+# With this label the kubelet does not remove the image, if containerd knows the label (1.6.29, 1.7
+# and later).
 PINNED = {"io.cri-containerd.pinned": "pinned"}
-COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # before containerd is asked again what it holds
+COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # pauses before the next attempts of an import
 RESTART_SECONDS, RESTART_PAUSE_SECONDS = 180, 2
 
 Say = Callable[[str], None]
@@ -29,23 +30,23 @@ def import_images(
     """Import the blobs that are missing, name the images and pin them.
 
     Args:
-        containerd: where they go.
+        containerd: the containerd that gets the images.
         images: `{full name: image}`.
         say: takes a line of progress.
-        labels: further labels of each image.
+        labels: further labels for each image.
 
     Returns:
-        Number of content bytes that were moved.
+        Number of content bytes that were sent.
 
     Raises:
-        ContainerdError: the import failed; ends with ctr's own words.
+        ContainerdError: the import failed. The text ends with ctr's message.
     """
     for pause_seconds in COLLECTED_PAUSES_SECONDS:
         try:
             moved = _import_missing(containerd, images, say)
             break
         except ContainerdError as error:
-            # A blob that was listed can be collected as garbage before the import refers to it.
+            # containerd may have removed a listed blob as garbage before the import referred to it.
             if "not found" not in str(error):
                 raise
             time.sleep(pause_seconds)
@@ -57,17 +58,17 @@ def import_images(
 
 
 def has_restarted(containerd: Containerd, say: Say) -> bool:
-    """Whether containerd is away at first, and answers within RESTART_SECONDS.
+    """Whether containerd does not answer at first, and answers again within RESTART_SECONDS.
 
-    When the GPU Operator is installed, its container toolkit ends containerd, and with it a k3s,
-    which systemd then starts again. That may be while an image arrives.
+    When the GPU Operator is installed, its container toolkit ends containerd, and k3s with it.
+    systemd then starts k3s again. This may happen while an image is imported.
     """
     is_away, until = False, time.monotonic() + RESTART_SECONDS
     while True:
         try:
             containerd.ask("version")
         except ContainerdError as error:
-            # ctr's words where nobody listens at the socket; anything else does not pass.
+            # ctr reports this if no process listens at the socket. Other errors do not go away.
             if "failed to dial" not in str(error) or time.monotonic() > until:
                 return False
         else:
@@ -137,14 +138,14 @@ def _import_in_parts(
 def send_archive(
     node: Node, images: Mapping[str, Image], held: frozenset[str], say: Say, part_bytes: int
 ) -> str:
-    """Send an archive of the blobs that are missing, in parts.
+    """Send an archive of the missing blobs to a node, in parts.
 
-    An import that breaks off has put some of the blobs into containerd. The archive of the next
-    attempt is still the first attempt's, whose digests the transfer's note names: an archive
-    without those blobs would be cut into other parts, none of which is there.
+    An import that broke off may have put some of the blobs into containerd. The next attempt still
+    makes the archive of the first attempt, whose digests are in the transfer's note. An archive
+    without those blobs would be cut into other parts, and all of them would be sent again.
 
     Args:
-        node: where the archive goes.
+        node: the machine that gets the archive.
         images: `{full name: image}`.
         held: digests of the blobs that containerd has.
         say: takes a line of progress.
@@ -172,9 +173,9 @@ def send_archive(
 
 
 def _feed(stream: IO[bytes], head: bytes, images: Mapping[str, Image], held: frozenset[str]) -> str:
-    """Write the archive; returns the error of a pipe that broke.
+    """Write the archive, and return the error if the pipe broke; otherwise an empty text.
 
-    The importer's own words say more than that error, where there are any.
+    The error is not raised, because the importer's own message says more.
     """
     try:
         stream.write(head)

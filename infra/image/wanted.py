@@ -1,8 +1,9 @@
-"""Which platforms want an image that is in containerd: a label for each on the image's name.
+"""Notes which platforms want an image in containerd, as labels on the image's name.
 
-The name is a hash of the content, so platforms of two people on one node may have the same one.
-Pods show that an image is needed, but a platform may have no pod at the moment in which another one
-is destroyed, or gets newer code. So each platform leaves a label with its Kubernetes namespace.
+The name is a hash of the content, so the platforms of two people on one node may have the same
+image. Pods show that an image is needed. But a platform may have no pods at the moment when another
+platform is destroyed or gets newer code. So each platform leaves a label with its Kubernetes
+namespace on the image.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,15 +15,15 @@ PREFIX = "disttrain.dev/wanted-in."
 
 
 def platforms(labels: Mapping[str, str]) -> list[str]:
-    """The namespaces of the platforms that want the image with these labels, sorted."""
+    """Return the namespaces of the platforms that want the image with these labels, sorted."""
     return sorted(key.removeprefix(PREFIX) for key in labels if key.startswith(PREFIX))
 
 
 def want(containerd: Containerd, plan: ImagePlan, namespace: str) -> None:
-    """Note that the platform wants the planned image, and no other one of the repository.
+    """Note that the platform wants the planned image, and no other image of the repository.
 
     Args:
-        containerd: the node's; it has the image.
+        containerd: the node's containerd, which has the image.
         plan: the image.
         namespace: the platform's Kubernetes namespace.
 
@@ -35,7 +36,7 @@ def want(containerd: Containerd, plan: ImagePlan, namespace: str) -> None:
 
 
 def release(containerd: Containerd, names: Iterable[str], namespace: str) -> None:
-    """Take the platform's label off these images; those that are not there are left out.
+    """Remove the platform's label from these images. Images that do not exist are skipped.
 
     Raises:
         ContainerdError: containerd does not answer.
@@ -43,5 +44,5 @@ def release(containerd: Containerd, names: Iterable[str], namespace: str) -> Non
     labels = containerd.labels()
     for name in names:
         if namespace in platforms(labels.get(name, {})):
-            # containerd removes a label whose value is empty
+            # containerd removes a label that is set to an empty value.
             containerd.set_labels(name, {f"{PREFIX}{namespace}": ""})

@@ -1,4 +1,4 @@
-"""The trainer image of its two parts: the dependencies, and the code as the layer on top."""
+"""Makes the trainer image of its dependencies, with the code as the layer on top."""
 
 from collections.abc import Mapping
 
@@ -15,12 +15,14 @@ def with_code(
     *,
     compress: bool = False,
 ) -> Image:
-    """The planned image on these dependencies, of which only manifest and configuration are read.
+    """Return the planned image on these dependencies.
+
+    Only the manifest and the configuration of the dependencies are read.
 
     Args:
         plan: the image.
-        deps: its dependencies.
-        more_annotations: of the manifest, beside those that tell the image's origin.
+        deps: the image of its dependencies.
+        more_annotations: annotations that are added to those about the image's origin.
         compress: whether the layer with the code is compressed.
     """
     told = {**annotations(plan, deps), **(more_annotations or {})}
@@ -28,7 +30,10 @@ def with_code(
 
 
 def annotations(plan: ImagePlan, deps: Image) -> dict[str, str]:
-    """What tells an image's origin to tools; `deps` names its base's digest if the builder did."""
+    """Return the annotations about an image's origin.
+
+    The digest of the base image is among them if `base_image` or an annotation of `deps` names it.
+    """
     if plan.context:
         return {f"{ANNOTATION}.version": plan.reference.rpartition(":")[2]}
     name, _, digest = plan.base_image.partition("@")

@@ -1,4 +1,4 @@
-"""Layers as registries keep them: compressed, so that they are smaller on the way to every node."""
+"""Compresses an image's layers for a registry, so that less is sent to every node."""
 
 import gzip
 import hashlib
@@ -16,11 +16,11 @@ GZIP = "+gzip"
 
 
 def compressed(image: Image, folder: Path) -> Image:
-    """The image with each plain layer compressed; the configuration stays the same.
+    """Return the image with every uncompressed layer compressed. The configuration stays the same.
 
     Args:
-        image: its layers' content lies on this machine.
-        folder: takes the compressed layers; those of a broken-off attempt are not used.
+        image: the image. The content of its layers must be on this machine.
+        folder: folder for the compressed layers. Files of an earlier attempt are overwritten.
     """
     folder.mkdir(parents=True, exist_ok=True)
     manifest = cast(dict[str, Any], json.loads(image.manifest.read()))
@@ -35,7 +35,10 @@ def compressed(image: Image, folder: Path) -> Image:
 
 
 def _compressed_blob(layer: Blob, file: Path) -> Blob:
-    """Pieces are compressed side by side; gzip's format joins them by writing them in a row."""
+    """Compress a layer into a file.
+
+    Its pieces are compressed at the same time. Several gzip members in a row are one gzip file.
+    """
     digest, size_bytes = hashlib.sha256(), 0
     with file.open("wb") as target, _open(layer) as source:
         for piece in _pieces(source):
@@ -45,7 +48,7 @@ def _compressed_blob(layer: Blob, file: Path) -> Blob:
 
 
 def _pieces(source: IO[bytes]) -> Iterator[bytes]:
-    """In order; no more of them are in memory than are compressed at the same time."""
+    """Yield the compressed pieces in order, with at most `at_once()` of them in memory."""
     threads = at_once()
     with ThreadPoolExecutor(threads) as pool:
         while raw := [piece for _ in range(threads) if (piece := source.read(PART_BYTES))]:

@@ -1,6 +1,7 @@
-"""Requests to one repository of an image registry: login, proxy, trust, and what refusals mean.
+"""Sends requests to one repository of an image registry: with login, proxy and trusted authorities.
 
-For logins: https://distribution.github.io/distribution/spec/auth/token/
+It also explains refusals. Logins follow
+https://distribution.github.io/distribution/spec/auth/token/
 """
 
 import io
@@ -21,22 +22,23 @@ from infra.image.registry.proxies import proxy_of
 
 DOCKER_HUB_SERVER = "registry-1.docker.io"
 CONNECT_SECONDS = 10
-ANSWER_SECONDS = 300  # a registry reads a layer of gigabytes once more before it says yes
+ANSWER_SECONDS = 300  # A registry reads a layer of gigabytes once more before it answers.
 BLOCK_BYTES = 1 << 20
 USUAL_PORTS = {"https": 443, "http": 80}
-PASSING = (429, 500, 502, 503, 504)  # what a registry answers by one of these is over soon
+PASSING = (429, 500, 502, 503, 504)  # statuses of faults that are usually over soon
 
 
 class RegistryError(RuntimeError):
-    """The registry cannot be reached, or refuses; the text says what to do."""
+    """The registry cannot be reached, or refuses a request. The text says what to do."""
 
 
 class CutError(Exception):
-    """The connection broke, or the registry was busy: the same may work now.
+    """The connection broke, or the registry was busy, so the same request may succeed now.
 
     Args:
         text: what happened.
-        may_go_on: whether an upload may be continued; otherwise it begins anew.
+        may_go_on: whether an upload may be continued; otherwise it must start again from its
+            beginning.
     """
 
     def __init__(self, text: str, *, may_go_on: bool = True) -> None:
@@ -46,15 +48,16 @@ class CutError(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """How to get at a repository.
+    """How to reach a repository.
 
     Args:
         repository: name without tag, such as `registry.example.org/team/trainer`.
-        login: None: whatever everybody may do.
-        plain_http: the registry speaks no TLS.
-        authorities: certificates (PEM) to trust beside the system's.
-        proxies: proxy variables as in an environment; empty: no proxy.
-        patience_seconds: how long one answer may take; None: as long as a large layer needs.
+        login: the user and the password; None: requests have no login.
+        plain_http: whether the registry speaks HTTP without TLS.
+        authorities: certificates (PEM) to trust in addition to the system's.
+        proxies: the proxy variables of an environment; empty: no proxy is used.
+        patience_seconds: longest wait for an answer; None: ANSWER_SECONDS, as long as a large
+            layer needs.
     """
 
     repository: str
@@ -66,7 +69,7 @@ class Access:
 
 
 class Connection:
-    """Asks one repository; keeps its login for as long as it lives."""
+    """Sends requests to one repository, and keeps the login for all later requests."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -79,7 +82,7 @@ class Connection:
         self._pool = _pool(access, self._base)
 
     def location(self, answer: urllib3.BaseHTTPResponse) -> str:
-        """Where an answer sends us."""
+        """Return the address in the header `Location` of an answer."""
         return urljoin(self._base, answer.headers["Location"])
 
     def ask(
@@ -91,21 +94,22 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         cuts: bool = False,
     ) -> urllib3.BaseHTTPResponse:
-        """One request; logs in when it is told to.
+        """Send one request, and log in if the registry asks for it.
 
         Args:
-            method: of HTTP.
-            where: below the repository, or a whole address.
-            body: what to send.
-            headers: beside the login's.
-            cuts: for what may work when it is done again, raise `CutError`, no RegistryError.
+            method: the method of HTTP.
+            where: a path below the repository, or a whole address.
+            body: the content to send.
+            headers: headers in addition to the login's.
+            cuts: whether to raise CutError, and not RegistryError, for faults that may be gone in
+                the next attempt.
         """
         url = urljoin(self._base, where)
         answer = self._once(method, url, body, headers, cuts)
         if answer.status == 401 and self._is_own(url):
             self._log_in(answer.headers.get("WWW-Authenticate", ""), cuts)
             if isinstance(body, io.IOBase):
-                raise CutError("the login had run out")  # what was sent is sent again
+                raise CutError("the login had run out")  # The stream must be sent again.
             answer = self._once(method, url, body, headers, cuts)
         if cuts and answer.status in PASSING:
             raise CutError(f"HTTP status {answer.status}")
@@ -131,7 +135,10 @@ class Connection:
             raise self._unreachable(reason) from None
 
     def _is_own(self, url: str) -> bool:
-        """Whether it may see the login: a place to upload to may be another host's."""
+        """Whether an address is the registry's own, so that it may get the login.
+
+        The address for an upload may be that of another host.
+        """
         return _origin(url) == _origin(self._base)
 
     def _log_in(self, challenge: str, cuts: bool) -> None:
@@ -160,7 +167,7 @@ class Connection:
             self._authorization = basic
 
     def expect(self, answer: urllib3.BaseHTTPResponse, what: str, *wanted: int) -> None:
-        """Raise RegistryError unless the answer has a wanted status; `what` was asked for."""
+        """Raise RegistryError unless the answer has a wanted status. `what` names the request."""
         if answer.status in wanted:
             return
         words = _words(answer)
@@ -201,7 +208,7 @@ class Connection:
         return self.error(f"{self._host} cannot be reached ({_short(reason)}); {advice}")
 
     def error(self, text: str) -> RegistryError:
-        """An error that names the key and its value."""
+        """Return an error that names the setting imageRepository and its value."""
         return RegistryError(f"imageRepository: {self._access.repository!r}: {text}")
 
 
@@ -231,8 +238,10 @@ def _pool(access: Access, url: str) -> urllib3.PoolManager:
 
 
 def _origin(url: str) -> tuple[str | None, str | None, int | None] | None:
-    """Scheme, host and port, of which one server may be written in several ways: a host with
-    capitals, and without the usual port. None: it is no address."""
+    """Return scheme, host and port of an address in one spelling; None if it is no address.
+
+    A server may be written in several ways: with capitals, and with or without the usual port.
+    """
     try:
         parts = parse_url(url)
     except LocationParseError:
@@ -241,7 +250,7 @@ def _origin(url: str) -> tuple[str | None, str | None, int | None] | None:
 
 
 def _reason(error: BaseException) -> BaseException:
-    """What lies below urllib3's own words."""
+    """Return the innermost reason of an error of urllib3."""
     inner = getattr(error, "reason", None)
     while isinstance(inner, BaseException):
         error, inner = inner, getattr(inner, "reason", None)
@@ -254,7 +263,7 @@ def _short(reason: BaseException) -> str:
 
 
 def _words(answer: urllib3.BaseHTTPResponse) -> str:
-    """What the registry says itself."""
+    """Return the registry's own message."""
     try:
         errors = json.loads(answer.data)["errors"]
         said = (f"{error.get('code', '')} {error.get('message', '')}".strip() for error in errors)

@@ -1,4 +1,4 @@
-"""Who we are to a registry: given by the settings, or kept by docker's and podman's `login`.
+"""Finds the login for a registry that `docker login` or `podman login` has kept.
 
 Formats: https://github.com/containers/image/blob/v5.36.0/docs/containers-auth.json.5.md (podman)
 and https://docs.docker.com/reference/cli/docker/login/#configure-the-credential-store (docker).
@@ -14,7 +14,7 @@ from typing import Any, cast
 
 PASSWORD_VARIABLE = "IMAGE_REGISTRY_PASSWORD"
 DOCKER_HUB = "docker.io"
-DOCKER_HUB_KEY = "https://index.docker.io/v1/"  # its name in docker's file and in pull secrets
+DOCKER_HUB_KEY = "https://index.docker.io/v1/"  # its key in docker's file and in pull secrets
 HELPER_SECONDS = 30
 _IDENTITY_TOKEN = (
     "an identity token, which is not supported; set imageDeliveryOptions.user and "
@@ -24,37 +24,37 @@ _IDENTITY_TOKEN = (
 
 @dataclass(frozen=True)
 class Login:
-    """A user of a registry."""
+    """A user of a registry, and the password."""
 
     user: str
     password: str = field(repr=False)
 
     @property
     def encoded(self) -> str:
-        """`user:password` in base64, as the files of docker and podman hold it."""
+        """`user:password` in base64, the form in the files of docker and podman."""
         return b64encode(f"{self.user}:{self.password}".encode()).decode()
 
 
 def host_of(repository: str) -> str:
-    """`registry.example.org` of `registry.example.org/team/trainer`."""
+    """Return the host of a repository: `registry.example.org` of `registry.example.org/trainer`."""
     return repository.partition("/")[0]
 
 
 def pull_config(repository: str, login: Login) -> str:
-    """The text of a Secret of type `kubernetes.io/dockerconfigjson`."""
+    """Return the content of a Secret of type `kubernetes.io/dockerconfigjson` with this login."""
     return json.dumps({"auths": {_docker_key(host_of(repository)): {"auth": login.encoded}}})
 
 
 def find_login(repository: str, environment: Mapping[str, str], home: Path) -> Login | None:
-    """The login that docker or podman has kept for a repository; None: neither has one.
+    """Return the login that docker or podman has kept for a repository; None if there is none.
 
     Args:
         repository: name without tag.
-        environment: of this process, for the places of the files.
-        home: of the user.
+        environment: the variables of this process, which say where the files are.
+        home: home folder of the user.
 
     Raises:
-        ValueError: a file cannot be read, or the helper that it names does not work.
+        ValueError: a file cannot be read, or the credential helper that it names does not work.
     """
     for file in _files(environment, home):
         try:
@@ -92,7 +92,7 @@ def _login_in(content: Mapping[str, Any], repository: str, file: Path) -> Login 
     auths = cast(dict[str, dict[str, str]], content.get("auths") or {})
     for key in _keys(repository):
         entry = auths.get(key) or {}
-        if entry.get("identitytoken"):  # beside which `auth` holds no password
+        if entry.get("identitytoken"):  # With an identity token, `auth` holds no password.
             raise ValueError(f"{file}: the entry {key!r} is {_IDENTITY_TOKEN}")
         if entry.get("auth"):
             try:
@@ -106,7 +106,10 @@ def _login_in(content: Mapping[str, Any], repository: str, file: Path) -> Login 
 
 
 def _keys(repository: str) -> list[str]:
-    """The entries that may mean this repository, the closest first; podman keeps paths too."""
+    """Return the keys that may stand for this repository, the most specific first.
+
+    podman also keeps logins for paths, and not only for hosts.
+    """
     parts = repository.split("/")
     paths = ["/".join(parts[:end]) for end in range(len(parts), 0, -1)]
     host = parts[0]
@@ -135,7 +138,7 @@ def _ask_helper(helper: str, key: str, file: Path) -> Login | None:
             f"{program}, named in {file}, gave no answer in {HELPER_SECONDS} s"
         ) from None
     if done.returncode:
-        if "credentials not found" in done.stdout:  # the helpers' way to say that there is none
+        if "credentials not found" in done.stdout:  # A helper prints this if it has no login.
             return None
         raise ValueError(
             f"{program}, named in {file}: {(done.stdout or done.stderr).strip()[-300:]}"

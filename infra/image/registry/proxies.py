@@ -1,4 +1,4 @@
-"""Which proxy leads to an address, by the variables that curl, Go and Python know."""
+"""Chooses the proxy for an address by the variables that curl, Go and Python use."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -7,12 +7,12 @@ from infra.no_proxy import bypasses_proxy, split_no_proxy
 
 
 def proxy_of(url: str, environment: Mapping[str, str]) -> str:
-    """The proxy by which an address is reached; empty: directly.
+    """Return the proxy for an address; empty if it is reached directly.
 
     Args:
-        url: where to.
-        environment: the variables `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in small
-            letters or in capitals.
+        url: the address.
+        environment: the variables `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, with
+            names in lower or in upper case.
     """
     parts = urlsplit(url)
     named = {name.lower(): value for name, value in environment.items() if value}

@@ -1,4 +1,4 @@
-"""Brings the trainer image to a registry: nothing if it is there, else the blobs it lacks."""
+"""Brings the trainer image to a registry. Only the blobs that the registry lacks are sent."""
 
 import tempfile
 import time
@@ -31,15 +31,15 @@ class Pushed:
 
 
 def tag_of(plan: ImagePlan) -> str:
-    """The tag of the planned image."""
+    """Return the tag of the planned image."""
     return plan.reference.rpartition(":")[2]
 
 
 def deps_tag(plan: ImagePlan, platform: str) -> str:
-    """The tag of the dependencies alone.
+    """Return the tag of the dependencies alone.
 
-    They lie in the same repository, so that a registry which wants repositories to be made first
-    needs one, and the image's layers are there once.
+    They are in the same repository as the image. So only one repository is needed in a registry
+    where repositories must be made first, and the layers are stored only once.
     """
     return f"deps-{plan.deps_hash}-{architecture_of(platform)}"
 
@@ -53,21 +53,23 @@ def push(
     request: str = "",
     compress: bool = True,
 ) -> Pushed:
-    """Have the planned image in the registry, complete, for processors of this machine's kind.
+    """Have the planned image in the registry, complete, and for processors of this machine's kind.
 
-    Dependencies that the registry has are neither built nor sent, so a change of the trainer's
-    code moves kilobytes, from any machine.
+    Dependencies that the registry has are neither built nor sent. So after a change of the
+    trainer's code only kilobytes are sent, from any machine.
 
     Args:
         plan: the image.
-        repository: where it goes.
-        sources: where dependencies come from that the registry does not have.
+        repository: the repository that gets the image.
+        sources: where dependencies come from if the registry does not have them.
         say: takes a line of progress.
-        request: left on the image as an annotation (presence.py); empty: none.
+        request: the import request, which becomes an annotation of the image (presence.py); empty:
+            none.
         compress: whether layers are compressed, which makes them about 40 % smaller.
 
     Raises:
-        RegistryError: the registry cannot be reached, refuses, or does not hold the image after.
+        RegistryError: the registry cannot be reached, refuses, or does not hold the image
+            afterwards.
         RuntimeError: the build failed.
         ValueError: the image there is for other processors, no builder works, or a layout is
             damaged.
@@ -93,7 +95,7 @@ def push(
 
 
 def noted(image: Image) -> str:
-    """The request under which an image was pushed; empty: it has none."""
+    """Return the import request with which an image was pushed; empty if it has none."""
     return image_annotations(image).get(REQUEST_ANNOTATION, "")
 
 
@@ -106,7 +108,11 @@ def _have_dependencies(
     *,
     compress: bool,
 ) -> tuple[Image, int, bool]:
-    """The dependencies in the registry, the bytes that were sent, and whether they were built."""
+    """Have the dependencies in the registry.
+
+    Returns:
+        The dependencies, the number of bytes that were sent, and whether they were built.
+    """
     tag = deps_tag(plan, platform)
     if found := _whole_image(repository, tag):
         return found, 0, False
@@ -122,7 +128,7 @@ def _have_dependencies(
 
 
 def _whole_image(repository: Repository, tag: str) -> Image | None:
-    """The image under a tag; None if there is none, or if a layer of it is gone."""
+    """Return the image with a tag; None if there is none, or if one of its layers is missing."""
     image = repository.image(tag)
     if image is None or any(repository.lacks(layer.digest) for layer in image.layers):
         return None
@@ -130,7 +136,7 @@ def _whole_image(repository: Repository, tag: str) -> Image | None:
 
 
 def _push_missing(repository: Repository, image: Image, say: Say) -> int:
-    """Send the blobs that are missing, the largest last, and give the number of their bytes."""
+    """Send the missing blobs, the largest last, and return the number of bytes that were sent."""
     sent = 0
     for part in sorted({b.digest: b for b in image.blobs[1:]}.values(), key=lambda b: b.size_bytes):
         if repository.lacks(part.digest):

@@ -1,4 +1,4 @@
-"""One repository of an image registry, by the protocol that all registries speak.
+"""Reads and writes one repository of an image registry, by the protocol of all registries.
 
 https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md
 """
@@ -18,16 +18,16 @@ PAUSE_SECONDS = 2
 
 
 class Repository:
-    """A client of one repository; see `Connection`."""
+    """A client of one repository. `Connection` sends its requests."""
 
     def __init__(self, access: Access) -> None:
         self._server = Connection(access)
 
     def image(self, tag: str) -> Image | None:
-        """The image under a tag, without its layers' content; None: there is none.
+        """Return the image with a tag, without its layers' content; None if there is none.
 
         Raises:
-            RegistryError: it is something else, such as an index of several platforms.
+            RegistryError: the tag is no image but, for example, an index of several platforms.
         """
         accept = {"Accept": ", ".join(MANIFEST_TYPES)}
         answer = self._server.ask("GET", f"manifests/{tag}", headers=accept)
@@ -43,17 +43,17 @@ class Repository:
         return image_at_node(answer.data, config.data)
 
     def lacks(self, digest: str) -> bool:
-        """Whether a blob is missing."""
+        """Whether the registry does not have a blob."""
         answer = self._server.ask("HEAD", f"blobs/{digest}")
         if answer.status != 404:
             self._server.expect(answer, f"look for {digest}", 200)
         return answer.status == 404
 
     def push_blob(self, part: Blob, say: Say) -> None:
-        """Send a blob; after a broken connection it goes on where the registry stopped.
+        """Send a blob. If the connection breaks, the upload goes on where the registry stopped.
 
         Raises:
-            RegistryError: it was refused, or the connection broke again and again.
+            RegistryError: the registry refused it, or the connection broke in all attempts.
         """
         place = ""
         for attempt in range(1, ATTEMPTS + 1):
@@ -72,7 +72,7 @@ class Repository:
                 time.sleep(PAUSE_SECONDS)
 
     def push_image(self, tag: str, image: Image) -> None:
-        """Send the manifest, whose blobs are there, and read it again under its tag."""
+        """Send the manifest of an image whose blobs are there, and read it again under its tag."""
         content = image.manifest.read()
         kind = json.loads(content).get("mediaType", MANIFEST_TYPE)
         answer = self._server.ask(
@@ -93,12 +93,15 @@ class Repository:
         return self._server.location(answer)
 
     def _continue(self, place: str) -> tuple[str, int]:
-        """Where an upload goes on, and from which byte; a new one where it cannot."""
+        """Return the address where an upload goes on, and the byte from which it goes on.
+
+        If the upload cannot go on, a new one is begun.
+        """
         if not place:
             return self._begin(), 0
         answer = self._server.ask("GET", place, cuts=True)
         last = re.fullmatch(r"(?:bytes=)?0-(\d+)", answer.headers.get("Range", ""))
-        # A registry that has nothing yet may say 0-0, as for one byte.
+        # A registry that has received nothing may answer 0-0, which also means one byte.
         if answer.status not in (200, 204) or last is None or last[1] == "0":
             return self._begin(), 0
         return self._server.location(answer), int(last[1]) + 1
@@ -114,7 +117,7 @@ class Repository:
                     headers["Content-Range"] = f"{start}-{part.size_bytes - 1}"
                 answer = self._server.ask("PATCH", place, body=stream, headers=headers, cuts=True)
             if start and answer.status == 416:
-                # It was still writing what had come before the cut when it told its place.
+                # When the registry told its place, it was still writing what it had received.
                 raise CutError("it has come further than it said")
             self._server.expect(answer, "take a layer", 202, 204)
             place = self._server.location(answer)

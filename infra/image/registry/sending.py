@@ -1,4 +1,4 @@
-"""A blob as a stream that says how far it is."""
+"""Gives a blob as a stream that reports how much of it has been read."""
 
 import io
 from collections.abc import Callable, Iterator
@@ -14,7 +14,10 @@ STEP_BYTES = 512 << 20
 
 @contextmanager
 def sending(part: Blob, start: int, say: Say) -> Iterator[IO[bytes]]:
-    """The content from byte `start` on; says how much is sent, each `STEP_BYTES`."""
+    """Give the content from byte `start` on, and report the progress every STEP_BYTES.
+
+    The progress of content in memory is not reported.
+    """
     if not isinstance(part.content, Path):
         yield io.BytesIO(part.read()[start:])
         return
