@@ -1,4 +1,4 @@
-"""The ways to bring the trainer image to the pods: choices of the setting `imageDelivery`."""
+"""The ways to bring the trainer image to the nodes: the choices of the setting `imageDelivery`."""
 
 from infra.deliveries import import_, mirror, registry
 from infra.deliveries.kind import DeliveryKind

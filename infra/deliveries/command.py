@@ -1,4 +1,4 @@
-"""What the commands of several deliveries have in common."""
+"""Builds the parts that the commands of several deliveries have in common."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from pulumi_command import local
 
 PROJECT = Path(__file__).parents[2]
-# From the project's folder, in which the engine starts commands: inputs and the recorded delete
-# are the same in every checkout.
+# The path is relative to the project's folder, in which the engine starts commands. So the inputs
+# and the recorded delete command are the same in every checkout.
 PYTHON = ".venv/bin/python"
 
 
 def plan_arguments(request: DeliveryRequest) -> list[str]:
-    """The arguments that name the same image again."""
+    """Return the arguments from which `infra.image` plans the same image again."""
     return ["--repository", request.plan.repository, *content_arguments(request)]
 
 
 def content_arguments(request: DeliveryRequest) -> list[str]:
-    """The arguments that name what the image is made of."""
+    """Return the arguments that name the inputs of the image, without its repository."""
     plan = request.plan
     if plan.context:
         return ["--program", project_path(plan.context)]
@@ -31,12 +31,12 @@ def content_arguments(request: DeliveryRequest) -> list[str]:
 
 
 def project_path(path: Path) -> str:
-    """A path that is the same in every checkout, if it lies in the checkout."""
+    """Return a path relative to the checkout if it is inside, so that it is the same in all."""
     return str(path.relative_to(PROJECT)) if path.is_relative_to(PROJECT) else str(path)
 
 
 def delivered(request: DeliveryRequest, command: local.Command) -> Delivered:
-    """What a command has brought: its last line of output is a JSON object with the digest."""
+    """Return what a command has delivered. Its last line of output is JSON with the digest."""
     import pulumi
 
     return Delivered(
@@ -46,5 +46,5 @@ def delivered(request: DeliveryRequest, command: local.Command) -> Delivered:
 
 
 def last_digest(stdout: str) -> str:
-    """The digest in the last line of a command's output, a JSON object."""
+    """Return the digest in the last line of a command's output, which is a JSON object."""
     return cast(str, json.loads(stdout.strip().splitlines()[-1])["digest"])

@@ -1,6 +1,6 @@
-"""Delivery `import`: straight into the containerd of the node, layer by layer, without a registry.
+"""Delivery `import`: brings the image straight into each node's containerd, without a registry.
 
-One command, `python -m infra.image`, builds and imports; docs/image.md says how.
+One command, `python -m infra.image`, builds and imports the layers (docs/image.md).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ImportOptions:
     """Keys of `imageDeliveryOptions`.
 
     Args:
-        keepUnusedMinutes: tags of the image that no container uses are removed from the node,
-            unless they were asked for within this time.
+        keepUnusedMinutes: minutes for which unused tags of the image stay on the node. Tags that
+            no container uses are removed unless they were asked for within this time.
     """
 
     keepUnusedMinutes: int = KEEP_UNUSED_MINUTES  # noqa: N815 - as the stack's settings name it
@@ -45,7 +45,7 @@ class ImportOptions:
 
 
 def check(asked: DeliveryAsked) -> Iterator[Refusal]:
-    """Refuse that each of several machines would build the image."""
+    """Refuse a build at the node with several machines, because each would build the image."""
     if asked.further and asked.build_on == "node":
         yield Refusal(
             "imageBuildOn",
@@ -57,7 +57,7 @@ def check(asked: DeliveryAsked) -> Iterator[Refusal]:
 
 
 def check_minutes(minutes: int) -> None:
-    """Raise OptionError for a time that is none."""
+    """Raise OptionError for a negative time."""
     if minutes < 0:
         raise OptionError(
             "keepUnusedMinutes",
@@ -67,8 +67,11 @@ def check_minutes(minutes: int) -> None:
 
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
-    """The commands that keep the image in containerd: `<name>-ensure`, and `<name>-ensure-<node>`
-    for each further machine. They run side by side, and each sends the layers that are missing."""
+    """Register the commands that keep the image in the nodes' containerds.
+
+    They are `<name>-ensure` for the first machine, and `<name>-ensure-<node>` for each further
+    machine. They run at the same time, and each sends the layers that its node lacks.
+    """
     ensure = ensure_command(request)
     for node in request.further:
         keep_on_node(f"{name}-ensure-{node.name}", request, node, ensure, opts)
@@ -83,18 +86,18 @@ def keep_on_node(
     opts: pulumi.ResourceOptions,
     more: Mapping[str, pulumi.Input[str]] | None = None,
 ) -> local.Command:
-    """The command that keeps the image in a node's containerd, and removes it when it goes.
+    """Register the command that keeps the image in a node's containerd.
 
-    Each kind that writes to nodes has it under the same names, so that another choice of the kind
-    changes how the image gets there, and does not remove it.
+    When the command is deleted, it removes the image. Every kind that writes to nodes gives the
+    command the same name. So with another kind, the command is changed and the image stays.
 
     Args:
-        name: of the resource.
+        name: name of the resource.
         request: the image.
-        node: where.
-        create: how the image gets there.
-        opts: of the resource.
-        more: further variables of `create`.
+        node: the node that gets the image.
+        create: the shell command that brings the image there.
+        opts: options of the resource.
+        more: further variables for `create`.
     """
     import pulumi
     from pulumi_command import local
@@ -111,7 +114,7 @@ def keep_on_node(
             opts,
             pulumi.ResourceOptions(
                 delete_before_replace=True,
-                # A lost node: the command is dropped from the stack's state and nothing is run.
+                # For a lost node nothing is run. A deletion only removes the command from the state.
                 ignore_changes=["create", "delete", "environment", "stdin"] if lost else None,
                 retain_on_delete=lost or None,
                 custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
@@ -121,10 +124,13 @@ def keep_on_node(
 
 
 def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi.Input[str]]:
-    """Changed inputs run the command again: a new tag, or an image that has gone."""
+    """Return the command's variables. The command runs again if one changes.
+
+    They change with the tag, or if the image has gone from the node.
+    """
     import pulumi
 
-    # The node is asked in another thread, beside the rest of the program.
+    # The node is asked in another thread, so that the program does not wait for it.
     ask = "" if node.is_lost else asyncio.to_thread(look, request, node)
     values: dict[str, pulumi.Input[str]] = {
         PLANNED_VARIABLE: request.plan.reference,
@@ -139,7 +145,7 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
 
 
 def look(request: DeliveryRequest, target: NodeTarget) -> str:
-    """Ask a node's containerd for the image; the answer is `presence.import_request`'s."""
+    """Ask a node's containerd for the image, and return what `presence.import_request` returns."""
     with open_node(target.way or None) as node:
         containerd = Containerd(
             shlex.split(request.ctr),
@@ -151,7 +157,7 @@ def look(request: DeliveryRequest, target: NodeTarget) -> str:
 
 
 def ensure_command(request: DeliveryRequest) -> str:
-    """Builds what is missing, or takes it from the bundle, and imports what containerd lacks."""
+    """Return the command that imports what containerd lacks, from a build or from the bundle."""
     if request.bundled_layout:
         source = ["--layout", project_path(request.bundled_layout)]
     else:
@@ -164,9 +170,9 @@ def ensure_command(request: DeliveryRequest) -> str:
 
 
 def remove_command(request: DeliveryRequest) -> str:
-    """Removes exactly these names, also when the sources have changed since.
+    """Return the command that removes exactly these names, even if the sources change later.
 
-    They are made of the content, so another platform on this node may have the same ones.
+    The names are hashes of the content, so another platform on the node may have the same ones.
     """
     names = (request.plan.reference, request.plan.deps_reference)
     references = [part for name in names for part in ("--reference", name)]
@@ -174,12 +180,12 @@ def remove_command(request: DeliveryRequest) -> str:
 
 
 def platform(request: DeliveryRequest) -> list[str]:
-    """The arguments that name the platform which wants the image."""
+    """Return the arguments that name the platform which wants the image."""
     return ["--pods-of", request.namespace] if request.namespace else []
 
 
 def program(action: str, request: DeliveryRequest) -> list[str]:
-    """The words that run an action on the image in a node's containerd."""
+    """Return the words that run an action on the image in a node's containerd."""
     return [
         *(PYTHON, "-m", "infra.image", action),
         *("--repository", request.plan.repository),

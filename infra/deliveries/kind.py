@@ -1,4 +1,4 @@
-"""What a delivery is: a way to bring the trainer image to where pods can be started from it."""
+"""Defines what a delivery is: a way to bring the trainer image to where pods can start from it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ class NodeTarget:
     """A node whose containerd is reached from here.
 
     Args:
-        name: of the node in the cluster; empty for the first machine, whose name nobody sets.
-        way: JSON text for `infra.image.reach`, with key and password; empty: ctr runs here.
-        shown: tells nodes apart, in messages and in the cache; holds no secret.
-        is_lost: the node is gone for good; nothing can be asked or removed there.
+        name: name of the node in the cluster; empty for the first machine, which has no name in
+            the settings.
+        way: JSON text for `infra.image.reach`, with key and password; empty: ctr runs on this
+            machine as this user.
+        shown: a text that differs for each node, for messages and the cache. It holds no secret.
+        is_lost: whether the node is lost, so that nothing can be asked or removed there.
     """
 
     name: str = ""
@@ -34,7 +36,7 @@ class NodeTarget:
 
 @dataclass(frozen=True)
 class DeliveryRequest:
-    """The image that is wanted, what it is made of, and where it has to get to.
+    """The wanted image, what it is made of, and the nodes that need it.
 
     Args:
         plan: names and inputs of the image.
@@ -42,13 +44,15 @@ class DeliveryRequest:
         build_on: `here` or `node`.
         bundled_layout: folder of the dependencies in an air-gap bundle; None: they are built.
         ctr: the command that runs containerd's ctr on the node.
-        containerd_address: containerd's socket on the node; empty: that command's own.
+        containerd_address: containerd's socket on the node; empty: ctr's default.
         node: the first machine.
-        further: the other machines of `nodes`.
-        torch_index_login: address of torch's packages with user and password; empty: none needed.
+        further: the further machines, those of the setting `nodes`.
+        torch_index_login: address of torch's packages with user and password; empty: none is
+            needed.
         proxies: the proxy variables for builds.
-        authorities: certificates (PEM) that builds trust beside the usual ones; empty: none.
-        namespace: Kubernetes namespace of the pods, for a Secret with a registry's credentials.
+        authorities: certificates (PEM) that builds trust in addition to the usual ones; empty:
+            none.
+        namespace: Kubernetes namespace of the pods.
         options: an instance of the kind's options dataclass.
     """
 
@@ -72,8 +76,8 @@ class Delivered:
     """What was delivered.
 
     Args:
-        reference: full name with tag, under which pods find the image.
-        digest: of the manifest that the kubelet will use.
+        reference: full name with tag, by which pods ask for the image.
+        digest: digest of the manifest that the kubelet will use.
     """
 
     reference: pulumi.Output[str]
@@ -82,13 +86,13 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Pull:
-    """How pods get at the image; known before anything is delivered.
+    """How pods get the image. It is known before anything is delivered.
 
     Args:
         policy: `imagePullPolicy` of the containers.
         secrets: names of Secrets for `imagePullSecrets`.
-        docker_config: content of the first of these Secrets, which the platform makes then; empty:
-            all of them are there already, or there is none.
+        docker_config: content for the first of these Secrets, which the platform then makes;
+            empty: the Secrets exist already, or there is none.
     """
 
     policy: str = "IfNotPresent"
@@ -97,13 +101,13 @@ class Pull:
 
 
 def accept(asked: DeliveryAsked) -> Iterable[Refusal]:
-    """Refuse nothing: for a kind that can deliver whatever is asked."""
+    """Refuse nothing. It is the check of a kind that can deliver everything."""
     del asked
     return ()
 
 
 def without_credentials(request: DeliveryRequest) -> Pull:
-    """Pull without a login: the images lie on the nodes, or everybody may pull them."""
+    """Pull without a login, because the images are on the nodes or everybody may pull them."""
     del request
     return Pull()
 
@@ -115,18 +119,19 @@ class DeliveryKind:
     Args:
         name: the value of the setting.
         deliver: registers the resources that bring the image. It gets the prefix of their names,
-            the request, and the options of each of them (parent and dependencies).
-        check: all that cannot be met. It runs while the settings are read, so that its answers are
-            said with everything else that is wrong.
-        pull: how pods get at the image.
+            the request, and the options of each resource (parent and dependencies).
+        check: returns what cannot be met. It runs while the settings are read, so that its answers
+            are reported with all other problems.
+        pull: returns how pods get the image.
         options: dataclass of the keys that `imageDeliveryOptions` may hold.
-        needs_node: whether it writes to the node's own containerd. With `cluster: existing` the
-            machine that runs Pulumi must be the node then.
-        serves_further: whether it brings the image to `request.further`, where it writes to nodes.
-        shared_options: names of options that also hold for the runs of other stacks on the platform
-            that bring images of their own (`program.build`); none of them holds a login.
-        embedded_registry: whether the nodes of our k3s give each other the images of the registry
-            that imageRepository names. k3s is then set up for it on every node.
+        needs_node: whether it writes to the node's own containerd. With `cluster: existing`, the
+            machine that runs Pulumi must then be the node.
+        serves_further: whether a kind that writes to nodes also brings the image to
+            `request.further`.
+        shared_options: names of the options that also apply to runs of other stacks on the platform
+            that bring images of their own (`program.build`). None of them holds a login.
+        embedded_registry: whether the nodes of this stack's k3s give each other the images of the
+            registry that imageRepository names. k3s is then set up for it on every node.
     """
 
     name: str

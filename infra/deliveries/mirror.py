@@ -1,7 +1,7 @@
-"""Delivery `mirror`: to the first machine as by `import`; the others get it from there themselves.
+"""Delivery `mirror`: imports the image at the first machine, from which the others pull it.
 
-k3s' embedded registry (Spegel) lets its nodes give each other what lies in their containerds. So
-the layers go over SSH once, and through the machines' own network from then on.
+k3s' embedded registry (Spegel) lets nodes give each other the images in their containerds. So the
+layers are sent over SSH once, and after that through the machines' own network.
 https://docs.k3s.io/installation/registry-mirror
 """
 
@@ -32,10 +32,11 @@ from infra.settings.asked import ClusterFacts, DeliveryAsked
 if TYPE_CHECKING:
     import pulumi
 
-FIRST_PATCHES = {29: 12, 30: 8, 31: 4}  # of Kubernetes 1.x, with an embedded registry that is GA
+# minor of Kubernetes 1.x -> its first patch of k3s whose embedded registry is GA
+FIRST_PATCHES = {29: 12, 30: 8, 31: 4}
 LEAST_SECONDS = 10
-OF_THE_CLUSTER = ("cluster", "k3sExisting")  # settings that say whose the nodes are
-INVENTED = "images.disttrain.internal/trainer"  # no name server knows anything below `internal`
+OF_THE_CLUSTER = ("cluster", "k3sExisting")  # the settings that say to whom the nodes belong
+INVENTED = "images.disttrain.internal/trainer"  # No name server knows a name below `internal`.
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class MirrorOptions:
     Args:
         keepUnusedMinutes: as for `import`.
         pullTimeoutSeconds: how long a machine tries to get the image from the others. With some
-            releases of k3s it takes the first machine 9 minutes to offer what was imported.
+            releases of k3s, the first machine offers an imported image only after 9 minutes.
     """
 
     keepUnusedMinutes: int = KEEP_UNUSED_MINUTES  # noqa: N815 - as the stack's settings name it
@@ -62,10 +63,10 @@ class MirrorOptions:
 
 
 def check(asked: DeliveryAsked) -> Iterator[Refusal]:
-    """Refuse what keeps the nodes from giving the image to each other."""
+    """Refuse settings with which the nodes could not give the image to each other."""
     if asked.cluster.whose != "ours":
         yield _not_our_cluster(asked.cluster)
-        return  # what else it would need there helps nobody
+        return  # Further problems would not matter in such a cluster.
     yield from _old_k3s(asked.cluster.k3s_version)
     if not asked.further:
         yield Refusal(
@@ -109,7 +110,7 @@ def _not_our_cluster(cluster: ClusterFacts) -> Refusal:
 def _old_k3s(version: str) -> Iterator[Refusal]:
     found = re.match(r"v(\d+)\.(\d+)\.(\d+)", version)
     if not found:
-        return  # the settings have noted that it is no version
+        return  # The settings have noted that it is no version.
     major, minor, patch = map(int, found.groups())
     if (major, minor) < (1, min(FIRST_PATCHES)) or patch < FIRST_PATCHES.get(minor, 0):
         first = ", ".join(f"v1.{number}.{patch}" for number, patch in FIRST_PATCHES.items())
@@ -124,7 +125,7 @@ def _old_k3s(version: str) -> Iterator[Refusal]:
 
 
 def _other_endpoints(asked: DeliveryAsked) -> Iterator[Refusal]:
-    """The user's own entry for the host must leave the image to the nodes."""
+    """Refuse an entry of k3sRegistries that sends the nodes to another place for the image."""
     content = cast(Mapping[str, Any], json.loads(asked.cluster.registries or "{}"))
     mirrors = cast(object, content.get("mirrors") or {})
     if not isinstance(mirrors, dict):
@@ -148,7 +149,7 @@ def _other_endpoints(asked: DeliveryAsked) -> Iterator[Refusal]:
 
 
 def is_local(host: str) -> bool:
-    """Whether k3s takes a registry for one on the node itself, of which it mirrors nothing."""
+    """Whether k3s takes the host for the node itself. It mirrors no images of such a registry."""
     name = host.rpartition(":")[0] if re.search(r":\d+$", host) else host
     try:
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
@@ -157,8 +158,10 @@ def is_local(host: str) -> bool:
 
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
-    """The commands that keep the image in containerd: `<name>-ensure` for the first machine, and
-    `<name>-ensure-<node>` for each further one, which pulls what the first one has by its digest.
+    """Register the commands that keep the image in the nodes' containerds.
+
+    They are `<name>-ensure` for the first machine, and `<name>-ensure-<node>` for each further
+    machine, which pulls the image of the first one by its digest.
     """
     share = f"{ensure_command(request)} --share"
     first = keep_on_node(f"{name}-ensure", request, request.node, share, opts)
@@ -171,7 +174,10 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
 
 
 def pull_command(request: DeliveryRequest) -> str:
-    """Lets a node get the image from the others, by the digest that the first machine has."""
+    """Return the command by which a node gets the image from the others.
+
+    It pulls by the digest that the first machine has, which is in its variable DIGEST_VARIABLE.
+    """
     options = cast(MirrorOptions, request.options)
     words = [
         *program("pull", request),

@@ -1,6 +1,6 @@
-"""Delivery `registry`: pushed to an image registry, from which every node pulls.
+"""Delivery `registry`: pushes the image to an image registry, from which every node pulls.
 
-One command, `python -m infra.image push`, builds and pushes; docs/image.md says how.
+One command, `python -m infra.image push`, builds and pushes (docs/image.md).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class RegistryOptions:
     """Keys of `imageDeliveryOptions`.
 
     Args:
-        user: who pushes, and who pulls on the nodes; empty: the login of docker or podman on this
-            machine pushes.
-        password: the user's.
-        pullSecret: a Secret of the namespace, made by somebody else, with which the nodes pull;
-            empty: one with user and password, or, without these, whatever the nodes have.
-        plainHttp: the registry speaks no TLS.
-        compression: `gzip`, or `none` where the line is faster than the processor.
+        user: the user who pushes, and who pulls on the nodes; empty: the image is pushed with the
+            login of docker or podman on this machine.
+        password: the user's password.
+        pullSecret: name of an existing Secret in the namespace, with which the nodes pull; empty:
+            the nodes pull with `user` and `password`, or, without these, with their own logins.
+        plainHttp: whether the registry speaks HTTP without TLS.
+        compression: `gzip`, or `none` if the network is faster than the compression.
     """
 
     user: str = ""
@@ -83,7 +83,7 @@ class RegistryOptions:
 
 
 def check(asked: DeliveryAsked) -> Iterator[Refusal]:
-    """Refuse what no registry can do."""
+    """Refuse settings that cannot work with a registry."""
     if asked.host == "localhost":
         yield Refusal(
             "imageRepository",
@@ -104,7 +104,7 @@ def check(asked: DeliveryAsked) -> Iterator[Refusal]:
 
 
 def pull(request: DeliveryRequest) -> Pull:
-    """Nodes pull with the Secret that was named, or with one that is made of the login."""
+    """Return how pods get the image: with the named Secret, or with one made of the login."""
     options = _options(request)
     if options.pullSecret:
         return Pull(secrets=(options.pullSecret,))
@@ -117,9 +117,9 @@ def pull(request: DeliveryRequest) -> Pull:
 
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
-    """The command that keeps the image in the registry, `<name>-push`.
+    """Register the command that keeps the image in the registry, `<name>-push`.
 
-    It has no delete: the name is made of the content, and other clusters may pull it.
+    The command deletes nothing: the name is a hash of the content, so other clusters may pull it.
     """
     import pulumi
     from pulumi_command import local
@@ -141,7 +141,7 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
 
 
 def push_command(request: DeliveryRequest) -> str:
-    """Builds what is missing, or takes it from the bundle, and pushes what the registry lacks."""
+    """Return the command that pushes what the registry lacks, from a build or from the bundle."""
     options = _options(request)
     words = [PYTHON, "-m", "infra.image", "push", *plan_arguments(request)]
     if request.bundled_layout:
@@ -159,8 +159,8 @@ def push_command(request: DeliveryRequest) -> str:
 
 
 def look(request: DeliveryRequest, proxies: Mapping[str, str]) -> str:
-    """Ask the registry for the image; the answer is `presence.noted_request`'s."""
-    # Only here: the client takes a tenth of a second to import.
+    """Ask the registry for the image, and return what `presence.noted_request` returns."""
+    # They are imported here, because the import of the client takes a tenth of a second.
     from infra.image.registry.connection import Access, RegistryError
     from infra.image.registry.push import noted, tag_of
     from infra.image.registry.repository import Repository
@@ -183,7 +183,8 @@ def look(request: DeliveryRequest, proxies: Mapping[str, str]) -> str:
             )
             image = Repository(access).image(tag_of(plan))
         except (RegistryError, ValueError):
-            # No error of a preview: the registry may not be reached yet. The command asks again.
+            # This is no error of a preview, because the registry may not be reachable yet. The
+            # command will ask again.
             return None
         return None if image is None else noted(image)
 
@@ -191,7 +192,10 @@ def look(request: DeliveryRequest, proxies: Mapping[str, str]) -> str:
 
 
 def _environment(request: DeliveryRequest) -> dict[str, pulumi.Input[str]]:
-    """Changed inputs run the command again: a new tag, or an image that has gone."""
+    """Return the command's variables. The command runs again if one changes.
+
+    They change with the tag, or if the image has gone from the registry.
+    """
     import pulumi
 
     options = _options(request)
