@@ -1,4 +1,4 @@
-"""`python3 -m infra.airgap pack|verify|send`: bundles for machines without a network."""
+"""`python3 -m infra.airgap pack|verify|send` handles bundles for machines without a network."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parent.parent.parent
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run one action; returns the exit status, which is 0 when the action was done."""
+    """Run one action, and return the exit status, which is 0 if the action was done."""
     arguments = _parser().parse_args(words)
     try:
         return ACTIONS[arguments.action](arguments)

@@ -1,6 +1,6 @@
-"""Downloads a file and checks it.
+"""Downloads a file and checks its checksum.
 
-Proxies and authorities are taken from the usual variables, unless the caller gives others.
+Proxies and trusted authorities are those of the usual variables, unless the caller gives others.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ _TRANSIENT_STATUS = (408, 425, 429, 500, 502, 503, 504)
 
 
 class DownloadError(RuntimeError):
-    """The file could not be downloaded, or its checksum is wrong; the text names the address."""
+    """The file could not be downloaded, or its checksum is wrong. The text names the address."""
 
 
 class _NoDowngrade(urllib.request.HTTPRedirectHandler):
-    """Follows redirections, but none from https to http."""
+    """Follows redirections, but refuses one from https to http."""
 
     def redirect_request(
         self,
@@ -48,11 +48,11 @@ class _NoDowngrade(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Way:
-    """How this machine gets out, where the usual variables are not all.
+    """How this machine reaches an address, if the usual variables do not say everything.
 
     Args:
-        environment: the variables that name proxies, those of this process included.
-        authorities: certificates (PEM) that are trusted beside the usual ones.
+        environment: all variables that name proxies, including those of this process.
+        authorities: certificates (PEM) that are trusted in addition to the usual ones.
     """
 
     environment: Mapping[str, str]
@@ -64,16 +64,16 @@ def download(url: str, target: Path, expected_sha256: str = "", way: Way | None 
 
     Args:
         url: an http or https address.
-        target: overwritten if it exists.
-        expected_sha256: in hexadecimal; empty: any content is accepted.
-        way: by which proxy, and whom to trust; None: as the usual variables say.
+        target: the file, which is overwritten if it exists.
+        expected_sha256: the checksum in hexadecimal; empty: any content is accepted.
+        way: the proxies and the authorities to trust; None: those of the usual variables.
 
     Returns:
         The sha256 of the file.
 
     Raises:
-        DownloadError: there was no answer, an error status, an incomplete transfer (each after
-            several attempts where another one can help), or the checksum differs.
+        DownloadError: there was no answer, an error status or an incomplete transfer, or the
+            checksum differs. If another attempt can help, it comes after ATTEMPTS attempts.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -88,7 +88,8 @@ def download(url: str, target: Path, expected_sha256: str = "", way: Way | None 
         except (OSError, http.client.HTTPException) as error:
             if attempt == ATTEMPTS:
                 reason = str(getattr(error, "reason", None) or error)
-                if password := urlsplit(url).password:  # http.client takes it for a port's number
+                # http.client takes the password for a port, and its message may hold it.
+                if password := urlsplit(url).password:
                     reason = reason.replace(password, "[secret]")
                 raise DownloadError(
                     f"{without_credentials(url)}: {reason} ({ATTEMPTS} attempts)"
@@ -103,7 +104,9 @@ def download(url: str, target: Path, expected_sha256: str = "", way: Way | None 
 
 
 def download_text(url: str, scratch: Path) -> str:
-    """Download a small text, such as a list of checksums; `scratch` is a file for its content.
+    """Download a small text, such as a list of checksums, and return it.
+
+    `scratch` is the path of a file that holds the content meanwhile.
 
     Raises:
         DownloadError: as for `download`.
@@ -115,11 +118,11 @@ def download_text(url: str, scratch: Path) -> str:
 
 
 def listed_sha256(checksums: str, name: str, where: str) -> str:
-    """The checksum of the file `name` in a list as `sha256sum` writes it.
+    """Return the checksum of a file from a list in the form of `sha256sum`.
 
     Args:
-        checksums: the list.
-        name: of the file.
+        checksums: text of the list.
+        name: name of the file.
         where: address of the list, for the error.
 
     Raises:
@@ -133,7 +136,7 @@ def listed_sha256(checksums: str, name: str, where: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """The address without user name and password, and without the query, which can hold a token."""
+    """Return the address without user, password and query. The query can hold a token."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 

@@ -1,4 +1,4 @@
-"""The list of a bundle's files with checksums: writing, reading, and comparing it with the disk."""
+"""Writes and reads the list of a bundle's files with their checksums, and checks the files."""
 
 import hashlib
 import json
@@ -17,7 +17,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, order=True)
 class Entry:
-    """One file: its path in the bundle, its purpose (`needs.py`) and the version of its content."""
+    """One file: its path in the bundle, its purpose (`needs.py`), and the version of its content.
+
+    `source` says where it came from.
+    """
 
     name: str
     purpose: str
@@ -29,14 +32,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of a bundle; `left_out` are the parts that were not packed on purpose."""
+    """The content of a bundle. `left_out` are the parts that were left out on purpose."""
 
     architecture: str
     left_out: tuple[str, ...]
     files: tuple[Entry, ...]
 
     def to_json(self) -> str:
-        """JSON; the same content gives the same text."""
+        """Return the manifest as JSON. The same content always gives the same text."""
         content = {
             "format": FORMAT,
             "architecture": self.architecture,
@@ -51,7 +54,7 @@ class Manifest:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def of(self, purpose: str, version: str | None = None) -> tuple[Entry, ...]:
-        """The files with a purpose and, if it is given, a version."""
+        """Return the files with a purpose and, if it is given, a version."""
         return tuple(
             entry
             for entry in self.files
@@ -60,7 +63,7 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the checksum and then the manifest; each file is complete or absent at any moment."""
+    """Write the checksum and then the manifest. At any moment each file is complete or absent."""
     replace_text(folder / CHECKSUM, f"{manifest.sha256}  {MANIFEST}\n")
     replace_text(folder / MANIFEST, manifest.to_json())
 
@@ -69,9 +72,9 @@ def read_manifest(folder: Path, expected_sha256: str = "") -> Manifest:
     """Read the manifest of a bundle.
 
     Args:
-        folder: of the bundle.
-        expected_sha256: of the manifest, noted elsewhere; empty: only the checksum file in the
-            bundle is compared.
+        folder: folder of the bundle.
+        expected_sha256: checksum of the manifest, which was noted elsewhere; empty: the manifest is
+            only compared with the checksum file in the bundle.
 
     Raises:
         ValueError: the manifest is absent, damaged, or not the expected one.
@@ -91,7 +94,7 @@ def read_manifest(folder: Path, expected_sha256: str = "") -> Manifest:
 
 
 def parse_manifest(path: Path, text: bytes) -> Manifest:
-    """Read a manifest from its text; `path` is named in errors.
+    """Read a manifest from its text. Errors name `path`.
 
     Raises:
         ValueError: the text is not a manifest, or has a format that this program does not know.
@@ -109,18 +112,18 @@ def parse_manifest(path: Path, text: bytes) -> Manifest:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is a relative path that stays inside the bundle, of ordinary characters."""
+    """Whether a name is a path of ordinary characters that stays inside the bundle."""
     parts = PurePosixPath(name).parts
     return re.fullmatch(r"[\w.@+/-]+", name) is not None and not {"..", "/"} & set(parts)
 
 
 def missing_files(folder: Path, manifest: Manifest) -> list[str]:
-    """Problems with files that are absent or have the wrong size; no content is read."""
+    """Return the problems of files that are absent or have a wrong size. No content is read."""
     return [problem for entry in manifest.files if (problem := _wrong_size(folder, entry))]
 
 
 def damage(folder: Path, entries: Iterable[Entry]) -> list[str]:
-    """Problems with files whose content differs; every byte is read, on all cores."""
+    """Return the problems of files whose content differs. Every byte is read, on all cores."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         found = threads.map(partial(_damage, folder), entries)
         return [problem for problem in found if problem]
@@ -145,13 +148,13 @@ def _damage(folder: Path, entry: Entry) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's content, in hexadecimal."""
+    """Return the sha256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace a file's content; at any moment the file has either the old or the new one."""
+    """Replace a file's content. At any moment the file has either the old or the new content."""
     new = path.with_name(f"{path.name}.partial")
     with new.open("w") as file:
         file.write(text)

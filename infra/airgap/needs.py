@@ -1,4 +1,4 @@
-"""Which files a stack needs from a bundle, and which of them are not in it."""
+"""Lists the files that a stack needs from a bundle, and finds those that the bundle lacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _PART_OF = {
 
 @dataclass(frozen=True)
 class Need:
-    """A purpose and a version that are needed; `key` is the setting that names the version."""
+    """A purpose and version of which a file is needed. `key` is the setting with the version."""
 
     purpose: str
     version: str
@@ -33,7 +33,7 @@ class Need:
 
 
 def needs_of_platform(*, k3s_version: str, chart_version: str, deps_hash: str) -> list[Need]:
-    """The list for a platform; a file with an empty version is not needed."""
+    """Return what a platform needs. An empty version means that the file is not needed."""
     listed = [Need(purpose, k3s_version, "k3sVersion") for purpose in (K3S, INSTALLER, K3S_IMAGES)]
     listed += [
         Need(CHART, chart_version, "gpuOperatorVersion"),
@@ -43,7 +43,10 @@ def needs_of_platform(*, k3s_version: str, chart_version: str, deps_hash: str) -
 
 
 def needs_of_run(*, dataset_sha256: str, tokenizer: str) -> list[Need]:
-    """The list for a run; the image is the platform's. An empty checksum: no text is needed."""
+    """Return what a run needs, without the image, which the platform needs.
+
+    An empty checksum means that no text is needed.
+    """
     listed = [
         Need(DATASET, dataset_sha256, "datasetSha256"),
         Need(TOKENIZER, GPT2 if tokenizer == GPT2 else "", "datasetTokenizer"),
@@ -52,7 +55,10 @@ def needs_of_run(*, dataset_sha256: str, tokenizer: str) -> list[Need]:
 
 
 def unmet_needs(manifest: Manifest, wanted: Sequence[Need]) -> list[str]:
-    """What is needed and not in the bundle, a sentence each. Parts left out on purpose are fine."""
+    """Return a text for each need that the bundle does not meet.
+
+    Parts that were left out of the bundle on purpose are no problem.
+    """
     problems: list[str] = []
     for need in wanted:
         if left_out(manifest, need.purpose) or manifest.of(need.purpose, need.version):
@@ -64,10 +70,10 @@ def unmet_needs(manifest: Manifest, wanted: Sequence[Need]) -> list[str]:
 
 
 def left_out(manifest: Manifest, purpose: str) -> bool:
-    """Whether the bundle was packed without the files of this purpose, on request."""
+    """Whether the files of this purpose were left out of the bundle on purpose."""
     return _PART_OF.get(purpose) in manifest.left_out
 
 
 def layout_name(deps_hash: str) -> str:
-    """The folder in a bundle that holds the trainer image as an OCI layout."""
+    """Return the folder in a bundle with the trainer image's dependencies as an OCI layout."""
     return f"images/trainer-{deps_hash}"

@@ -1,8 +1,8 @@
-"""The images that a cluster pulls for a GPU Operator chart, computed from the chart's values.
+"""Computes from a GPU Operator chart's values which images a cluster pulls for it.
 
-The chart's templates do not name the images of the operator's workloads. The values do, in one
-section for each, beside the key `enabled`: deployments/gpu-operator/values.yaml in the repository
-NVIDIA/gpu-operator.
+The chart's templates do not name the images of the operator's workloads. The values name them, in a
+section for each workload, which also has the key `enabled`. See the file
+deployments/gpu-operator/values.yaml in the repository NVIDIA/gpu-operator.
 """
 
 import tarfile
@@ -13,7 +13,7 @@ from typing import Any, cast
 import yaml
 
 ALWAYS = ("operator", "validator")
-# These run only with `sandboxWorkloads.enabled`, for virtual machines, which we never set.
+# These run only with the value `sandboxWorkloads.enabled`, for virtual machines. It is never set.
 FOR_VIRTUAL_MACHINES = (
     *("vgpuManager", "vgpuDeviceManager", "vfioManager", "sandboxDevicePlugin"),
     *("kataManager", "kataSandboxDevicePlugin", "ccManager"),
@@ -22,12 +22,12 @@ DISCOVERY = "node-feature-discovery"
 
 
 def operator_images(chart: Path, *, toolkit: bool, dcgm_exporter: bool) -> list[str]:
-    """The full names of the images, sorted, without the driver, which the host must have.
+    """Return the full names of the images, sorted, without the driver, which the host must have.
 
     Args:
         chart: the packed chart.
         toolkit: whether the operator installs the container toolkit.
-        dcgm_exporter: whether it runs the exporter of GPU metrics.
+        dcgm_exporter: whether the operator runs the exporter of GPU metrics.
 
     Raises:
         ValueError: the file is not a chart of the GPU Operator.
@@ -52,14 +52,14 @@ def operator_images(chart: Path, *, toolkit: bool, dcgm_exporter: bool) -> list[
 def images_of_values(
     values: Mapping[str, Any], app_version: str, enabled: Mapping[str, bool]
 ) -> set[str]:
-    """The images in the operator's own sections; `enabled` overrides the chart's values."""
+    """Return the images in the operator's own sections. `enabled` overrides the chart's values."""
     images: set[str] = set()
     for name in values:
         section = _section(values, name)
         wanted = name in ALWAYS or enabled.get(name, section.get("enabled") is True)
         if section.get("image") and wanted and name not in FOR_VIRTUAL_MACHINES:
             images.add(_image(section, app_version))
-    if start := _section(_section(values, "operator"), "initContainer"):  # older charts have it
+    if start := _section(_section(values, "operator"), "initContainer"):  # in older charts
         images.add(_image(start, app_version))
     return images
 

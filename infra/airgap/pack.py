@@ -45,12 +45,12 @@ from infra.settings import (
 
 K3S_RELEASES = "https://github.com/k3s-io/k3s/releases/download"
 K3S_SOURCES = "https://raw.githubusercontent.com/k3s-io/k3s"
-REQUIREMENTS = "requirements.lock"  # each package with its version and its checksums
+REQUIREMENTS = "requirements.lock"  # names each package with its version and its checksums
 OPERATOR = "gpu-operator"  # the chart's name
 INSTALLER_SUMS = "install.sh.sha256sum"
 PULUMI_RELEASES = "https://github.com/pulumi"
-# The merge table of GPT-2's tokenizer, in tiktoken's own format. Address and checksum are those of
-# tiktoken_ext/openai_public.py.
+# The merge table of GPT-2's tokenizer, in tiktoken's own format. The address and the checksum are
+# those in tiktoken_ext/openai_public.py.
 BPE_URL = "https://openaipublic.blob.core.windows.net/encodings/r50k_base.tiktoken"
 BPE_SHA256 = "306cd27f03c1a714eca7108e03d66b7dc042abe8c258b44c199a7ed9838dd930"
 
@@ -60,9 +60,9 @@ class PackOptions:
     """What to pack, and where.
 
     Args:
-        settings: of the stack.
+        settings: settings of the stack.
         output: folder of the bundle.
-        left_out: parts that are not packed, from `needs.PARTS`.
+        left_out: parts that are not packed, out of `needs.PARTS`.
         cache: folder that keeps built images.
     """
 
@@ -73,18 +73,18 @@ class PackOptions:
 
 
 def pack(options: PackOptions, say: Say) -> Manifest:
-    """Make the folder hold what the stack needs. Files that are there and intact are kept.
+    """Make the folder hold what the stack needs. Files that are already there and intact are kept.
 
-    A stack that runs on another stack's platform needs its text and its tokenizer alone: the rest
-    is in the bundle of the platform's stack.
+    A stack that runs on another stack's platform only needs its text and its tokenizer. The rest is
+    in the bundle of the platform's stack.
 
     Returns:
         The list of the bundle's files.
 
     Raises:
-        DownloadError, RuntimeError: a file could not be downloaded or an image not be built. What
-            is there stays, so that packing again continues.
-        ValueError: these settings or this machine cannot be used; the text says what can.
+        DownloadError, RuntimeError: a file could not be downloaded, or an image could not be built
+            or saved. Files that are complete stay, so that the next attempt continues.
+        ValueError: these settings or this machine cannot be used. The text says what to do.
     """
     platform, run, left_out = options.settings.platform, options.settings.run, options.left_out
     with locked(options.output):
@@ -105,7 +105,7 @@ def pack(options: PackOptions, say: Say) -> Manifest:
 
 
 def architecture() -> str:
-    """The architecture of this machine, by the name that k3s and Go use.
+    """Return the architecture of this machine, by the name that k3s and Go use.
 
     Raises:
         ValueError: k3s is not published for it.
@@ -120,7 +120,11 @@ def architecture() -> str:
 
 
 def _refuse_folder_of_a_platform(writer: BundleWriter, platform_stack: str) -> None:
-    """Packing removes what the stack does not need, which would be all that the platform needs."""
+    """Refuse a folder with a platform's bundle.
+
+    Packing removes files that the stack does not need, and would remove all that the platform
+    needs.
+    """
     if others := writer.purposes - {DATASET, TOKENIZER}:
         raise ValueError(
             f"{writer.folder} holds the bundle of a platform ({', '.join(sorted(others))}), and "
@@ -216,7 +220,7 @@ def _add_operator(writer: BundleWriter, operator: GpuOperatorSettings, *, images
         download(url, scratch / "charts" / name, str(found[0]["digest"]).removeprefix("sha256:"))
         return url
 
-    # A chart of the user's own may change and keep its version.
+    # A chart file of the user may change without a new version.
     sha256 = sha256_of(file) if file is not None and is_here else ""
     (chart,) = writer.add(CHART, operator.version, fill, sha256)
     if not images:
@@ -239,7 +243,7 @@ def _add_operator(writer: BundleWriter, operator: GpuOperatorSettings, *, images
 
 
 def _listed(index: str, text: str) -> list[dict[str, Any]]:
-    """What the index of a chart repository has of the GPU Operator."""
+    """Return the entries of the GPU Operator in the index of a chart repository."""
     try:
         return cast(list[dict[str, Any]], yaml.load(text, yaml.CSafeLoader)["entries"][OPERATOR])
     except (yaml.YAMLError, KeyError, TypeError):
@@ -273,7 +277,7 @@ def _add_data(writer: BundleWriter, settings: RunSettings) -> None:
         download(BPE_URL, scratch / "tokenizer" / "gpt2.tiktoken", BPE_SHA256)
         return BPE_URL
 
-    assert dataset.sha256 is not None  # the settings' check has made sure of that
+    assert dataset.sha256 is not None  # The check of the settings has made sure of that.
     writer.add(DATASET, dataset.sha256, text)
     if dataset.tokenizer == GPT2:
         writer.add(TOKENIZER, GPT2, merge_table)
@@ -290,9 +294,9 @@ def _add_trainer_image(writer: BundleWriter, image: ImageSettings, cache: Path, 
 
 
 def _add_wheels(writer: BundleWriter) -> None:
-    """Python packages for `pip install --no-index --find-links` where Pulumi runs.
+    """Add Python packages for `pip install --no-index --find-links` on the machine with Pulumi.
 
-    pip refuses a file whose checksum the lock does not name, whatever the index serves.
+    pip refuses a file whose checksum is not in the lock file.
     """
     requirements = PROJECT_ROOT / REQUIREMENTS
 
@@ -315,7 +319,7 @@ def _add_wheels(writer: BundleWriter) -> None:
 
 
 def _add_pulumi(writer: BundleWriter) -> None:
-    """Pulumi's engine and its plugins, in the versions that the Python packages need."""
+    """Add Pulumi's engine and its plugins, in the versions that the Python packages need."""
     text = (PROJECT_ROOT / REQUIREMENTS).read_text()
     pins = dict(re.findall(r"^([\w-]+)==([\w.]+)", text, re.MULTILINE))
     arch = architecture()

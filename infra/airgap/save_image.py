@@ -1,4 +1,4 @@
-"""Saves an image from a registry as an archive that k3s can import, by a tool of this machine."""
+"""Saves an image of a registry as an archive that k3s can import, with a tool of this machine."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 Commands: TypeAlias = Callable[[str, str, str], list[list[str]]]
 
-# The commands for (image, file, architecture). The archive has to hold the image's name.
+# The commands for (image, file, architecture). The archive must hold the image's name.
 TOOLS: Mapping[str, Commands] = {
     "skopeo": lambda image, file, arch: [
         [
@@ -32,16 +32,16 @@ TOOLS: Mapping[str, Commands] = {
         ["buildah", "push", image, f"docker-archive:{file}:{image}"],
     ],
 }
-# The client of docker is often installed without its engine, so the engine is asked.
+# docker is often installed as a client without its engine. `info` asks the engine.
 PROBES: Mapping[str, Sequence[str]] = {"docker": ("docker", "info"), "podman": ("podman", "info")}
 LIMIT_SECONDS = 3600
 
 
 def choose_tool() -> str:
-    """The first of TOOLS that works on this machine.
+    """Return the first of TOOLS that works on this machine.
 
     Raises:
-        ValueError: none works; the text says what to install, or how to do without.
+        ValueError: none works. The text says what to install, or how to do without.
     """
     for tool in TOOLS:
         if shutil.which(tool) and _works(PROBES.get(tool, (tool, "--version"))):
@@ -57,7 +57,8 @@ def save_image(tool: str, image: str, file: Path, architecture: str) -> None:
     """Pull `image` for an architecture and save it as the new `file`.
 
     Raises:
-        RuntimeError: the tool failed; the text ends with the tool's last output.
+        RuntimeError: the tool failed. The text ends with the tool's last output.
+        subprocess.TimeoutExpired: a command took longer than LIMIT_SECONDS.
     """
     for command in TOOLS[tool](image, str(file), architecture):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Sends files of a bundle to the node, in parts that are kept if the connection breaks."""
+"""Sends files of a bundle to the node, in parts that stay there if the connection breaks."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from infra.image.parts import (
 )
 
 BLOCK_BYTES = 1 << 20
-# Arguments: the folder, then `sha256 name` for each file. Prints the names of files to be sent.
+# Arguments: the folder, then `sha256 name` for each file. It prints the names of files to be sent.
 _COMPARE = """\
 folder=$1; shift
 while [ $# -gt 0 ]; do
@@ -32,7 +32,7 @@ sh -c "$3" >"$1.partial"
 sum=$(sha256sum "$1.partial" | cut -d ' ' -f 1)
 [ "$sum" = "$2" ] || { echo "$1: sha256 is $sum, not $2" >&2; exit 1; }
 mv "$1.partial" "$1\""""
-# Arguments: the folder, then the names of the files to keep.
+# Arguments: the folder, then the names of the files that stay.
 _REMOVE_OTHERS = """\
 set -e; cd "$1"; shift
 find . -type f | while read -r file; do
@@ -49,18 +49,18 @@ def send(
     say: Say,
     part_bytes: int = PART_BYTES,
 ) -> None:
-    """Make a folder on the node, which belongs to root, hold exactly these files.
+    """Make a folder of root on the node hold exactly these files.
 
     Args:
-        node: where to send them.
+        node: the machine that gets the files.
         bundle: folder of the bundle on this machine.
         entries: the files.
-        folder: on the node; files in it that are not among `entries` are removed.
+        folder: the folder on the node. Files in it that are not among `entries` are removed.
         say: takes a line of progress.
-        part_bytes: size of the parts in which a file travels.
+        part_bytes: size of the parts in which a file is sent.
 
     Raises:
-        NodeError: the connection broke, the disk there is full, or a file differs from its
+        NodeError: the connection broke, the node's disk is full, or a file differs from its
             checksum. Parts that have arrived stay, so that the next attempt continues.
     """
     words = [word for entry in entries for word in (entry.sha256, entry.name)]
@@ -85,7 +85,7 @@ def _send_file(
                 stream.write(block)
 
     def say_short(text: str) -> None:
-        say(text.partition(": ")[2])  # the part before the colon names an image
+        say(text.partition(": ")[2])  # Remove `image: `, with which the texts of parts.py begin.
 
     transfer = open_transfer(node, entry.sha256[:32])
     send_parts(node, transfer, write, say_short, part_bytes)
@@ -99,5 +99,5 @@ def _send_file(
 
 
 def _as_root(node: Node, script: str, *words: str) -> str:
-    """Run a script with these arguments as root on the node; returns its output."""
+    """Run a script with these arguments as root on the node, and return its output."""
     return node.run_as_root(["sh", "-c", script, "sh", *words])

@@ -1,4 +1,4 @@
-"""Reads the settings of a stack from its file, where no Pulumi engine runs."""
+"""Reads the settings of a stack from its file, without Pulumi's engine."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,15 +12,16 @@ from infra.settings.setting_error import problem_text
 
 
 def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
-    """Defaults of Pulumi.yaml, then the stack's file, then `changes`.
+    """Return the settings from Pulumi.yaml's defaults, the stack's file, and `changes`.
 
-    Encrypted settings are treated as not set; nothing that is packed depends on one, but for the
-    package index of torch. What a platform of another stack offers is read from that stack's file,
-    which lies beside this one.
+    Of a setting, `changes` counts before the file, and the file before the default. Encrypted
+    settings are treated as not set. What is packed depends on none of them except the package index
+    of torch, which is refused if it is encrypted. If another stack owns the platform, its settings
+    are read from that stack's file, which must be in the same folder.
 
     Raises:
-        ValueError: there is no such file, or its settings are wrong; or there is no file of the
-            stack that owns the platform.
+        ValueError: there is no such file, or its settings are wrong, or the file of the stack that
+            owns the platform is missing.
     """
     raw, encrypted = raw_settings(file)
     if "torchIndexUrl" in encrypted:
@@ -48,7 +49,7 @@ def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
 
 
 def _owner_of_platform(file: Path, platform_stack: str) -> PlatformSettings:
-    """The platform of another stack, from the file of that stack."""
+    """Return the settings of another stack's platform, from that stack's file."""
     name = platform_stack.rpartition("/")[2]
     owner = file.with_name(f"Pulumi.{name}.yaml")
     if not owner.is_file():

@@ -1,7 +1,7 @@
-"""Writes a bundle into a folder; files that are there and intact are kept.
+"""Writes a bundle into a folder. Files that are already there and intact are kept.
 
-Until the bundle is complete its list is called `unfinished.json` and there is no manifest, so that
-an interrupted bundle cannot be mistaken for a complete one.
+Until the bundle is complete, its list is called `unfinished.json` and there is no manifest. So an
+interrupted bundle cannot be mistaken for a complete one.
 """
 
 import fcntl
@@ -36,7 +36,7 @@ class BundleWriter:
         """Read the list that an earlier, perhaps interrupted packing has left in the folder.
 
         Raises:
-            ValueError: that was for another architecture, or its list cannot be read.
+            ValueError: the list is for another architecture, or cannot be read.
         """
         self.folder = folder
         self._architecture = architecture
@@ -45,14 +45,15 @@ class BundleWriter:
         self._known = self._earlier()
 
     def add(self, purpose: str, version: str, fill: Fill, sha256: str = "") -> tuple[Entry, ...]:
-        """Add the files of a purpose and version, unless they are there already.
+        """Add the files of a purpose and version. They are not made again if they are intact.
 
         Args:
             purpose: what the files are for (needs.py).
-            version: identifies their content.
-            fill: writes the files into the folder that it is given, under their names in the
-                bundle, and returns where they came from.
-            sha256: that the one file has to have; empty: the version says enough.
+            version: a text that identifies their content.
+            fill: writes the files into a given folder, under their names in the bundle, and returns
+                where they came from.
+            sha256: the checksum that an existing file must have, so that it is not made again;
+                empty: the version is enough.
         """
         entries = [e for e in self._known if (e.purpose, e.version) == (purpose, version)]
         is_other = sha256 != "" and [entry.sha256 for entry in entries] != [sha256]
@@ -66,7 +67,7 @@ class BundleWriter:
 
     @property
     def purposes(self) -> set[str]:
-        """What the files are for that an earlier packing has left."""
+        """The purposes of the files that an earlier packing has left."""
         return {entry.purpose for entry in self._known}
 
     def finish(self, left_out: tuple[str, ...]) -> Manifest:
@@ -122,7 +123,7 @@ class BundleWriter:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process packs into this folder, and keep others waiting meanwhile."""
+    """Hold a lock, so that no other process packs into this folder at the same time."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
