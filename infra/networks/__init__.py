@@ -1,4 +1,4 @@
-"""The network profiles: choices of the setting `network`."""
+"""The network profiles: the choices of the setting `network`."""
 
 from infra.networks import efa, pod_tcp
 from infra.networks.profile import NetworkProfile

@@ -1,8 +1,8 @@
 """Network profile `efa`: Amazon's Elastic Fabric Adapter, on nodes whose device plugin offers it.
 
-The pods stay in the pods' network, over which NCCL and gloo meet; the devices carry the data. The
-image has to have libfabric and NCCL's plugin aws-ofi-nccl, which need no variable to find the
-devices; what older versions of them needed is set by none here.
+The pods stay in the pod network, over which the ranks of NCCL and gloo find each other. The devices
+carry NCCL's data. The image must have libfabric and NCCL's plugin aws-ofi-nccl. They find the
+devices without any variable, and the variables that older versions needed are not set here.
 https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html
 """
 
@@ -18,17 +18,18 @@ class EfaOptions:
     """Options in the setting `networkOptions`.
 
     Args:
-        devices: EFA devices of each pod; a machine has 4 (p4d), 32 (p5), 16 (p5en), 8 (p6-b200).
+        devices: number of EFA devices of each pod. A machine has 4 (p4d), 32 (p5), 16 (p5en) or 8
+            (p6-b200).
     """
 
     devices: int
 
 
 def with_devices(profile: NetworkProfile, options: EfaOptions) -> NetworkProfile:
-    """The profile with its devices.
+    """Return the profile with its number of devices.
 
     Raises:
-        ValueError: it would have none.
+        ValueError: the number is less than one.
     """
     if options.devices < 1:
         raise ValueError(
@@ -42,10 +43,10 @@ def with_devices(profile: NetworkProfile, options: EfaOptions) -> NetworkProfile
 KIND = NetworkProfile(
     name="efa",
     environment={
-        "FI_PROVIDER": "efa",  # else libfabric may take TCP where there is no device
-        # With huge pages, which the pod does not ask for, a fork can fail for want of memory.
+        "FI_PROVIDER": "efa",  # Otherwise libfabric may use TCP if there is no device.
+        # With huge pages, which the pod does not request, a fork can fail for lack of memory.
         "FI_EFA_USE_HUGE_PAGE": "0",
-        "NCCL_SOCKET_IFNAME": POD_INTERFACE,  # over which the ranks tell each other their devices
+        "NCCL_SOCKET_IFNAME": POD_INTERFACE,  # The ranks exchange their devices over it.
     },
     between_pods={"GLOO_SOCKET_IFNAME": POD_INTERFACE},
     transports=("efa",),

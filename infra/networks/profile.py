@@ -1,4 +1,4 @@
-"""What a network profile adds to a training pod."""
+"""Defines what a network profile is: what it adds to a training pod."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from infra.registry import NoOptions
 
 
 def unchanged(profile: NetworkProfile, options: object) -> NetworkProfile:
-    """The profile as it is, whatever the options say."""
+    """Return the profile unchanged. It is the `adapt` of a profile without options."""
     del options
     return profile
 
 
 @dataclass(frozen=True)
 class NetworkProfile:
-    """A network profile is a patch of the training pod and nothing else.
+    """A network profile: what is added to each training pod, and nothing else.
 
     Args:
         name: the value of the setting `network` that chooses this profile.
         environment: variables of every training container.
-        between_pods: further variables, only where the ranks are in several pods.
+        between_pods: further variables, which are only set if the run has several pods.
         resources: further limits of the container, such as `{"rdma/hca": "1"}`.
         annotations: annotations of the pod, such as those of Multus.
         capabilities: Linux capabilities that the container keeps, such as `IPC_LOCK`.
-        transports: by which the ranks of several pods are to reach each other, any of them: socket
-            (TCP), ib, roce, efa, or the name that NCCL gives to another one. Where NCCL takes
-            another, an alert says so. Empty: whatever it takes is right.
+        transports: the transports of which the ranks of several pods should use one: socket (TCP),
+            ib, roce, efa, or the name that NCCL gives to another one. If NCCL uses another one, an
+            alert says so. Empty: every transport is right.
         host_network: whether the pod uses the network namespace of its node.
-        for_nccl_between_pods: its devices serve NCCL between pods and nothing else, so a run on the
-            CPU, or with one pod, is refused.
+        for_nccl_between_pods: whether its devices are only of use to NCCL between pods. A run on
+            the CPU or with one pod is then refused.
         options: dataclass of the keys that `networkOptions` may hold.
-        adapt: works out this profile with an instance of `options`; raises ValueError, which names
-            the key, where a value cannot be used.
+        adapt: returns this profile for an instance of `options`, or raises ValueError, which names
+            the key, if a value cannot be used.
     """
 
     name: str
@@ -50,5 +50,5 @@ class NetworkProfile:
     adapt: Callable[[NetworkProfile, Any], NetworkProfile] = unchanged
 
     def with_options(self, options: object) -> NetworkProfile:
-        """The profile as the settings choose it. Raises ValueError: see `adapt`."""
+        """Return the profile with these options. It raises ValueError as `adapt` does."""
         return self.adapt(self, options)

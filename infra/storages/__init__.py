@@ -1,4 +1,4 @@
-"""The kinds of storage: choices of the setting `storage`."""
+"""The kinds of storage: the choices of the setting `storage`."""
 
 from infra.registry import Registry
 from infra.storages import existing_claim, host_path, nfs, nfs_first_node, storage_class

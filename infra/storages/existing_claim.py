@@ -1,4 +1,4 @@
-"""Storage `existing-claim`: a claim that somebody else has made; it is mounted, never changed."""
+"""Storage `existing-claim`: mounts a claim that somebody else has made, and never changes it."""
 
 import re
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class ExistingClaimOptions:
     """Options in the setting `storageOptions`.
 
     Args:
-        claimName: name of the claim in the setting `namespace`; the pods' user (uid 1000) has to
-            be able to write to its volume.
+        claimName: name of the claim, in the namespace of the setting `namespace`. The pods' user
+            (uid 1000) must be able to write to its volume.
     """
 
     claimName: str  # noqa: N815 - as the stack's settings name it
@@ -29,7 +29,7 @@ class ExistingClaimOptions:
 
 
 def existing_claim(request: StorageRequest) -> Storage:
-    """No object is made: neither labels nor anything else of the claim change."""
+    """Return the storage for an existing claim. No object is made, and the claim is not changed."""
     name = request.options.claimName
     return Storage(
         identity=content_hash([request.namespace, name]),

@@ -1,4 +1,4 @@
-"""Storage `host-path`: a folder of the nodes, as a volume for one claim."""
+"""Storage `host-path`: a folder of the node is the volume of the claim."""
 
 from dataclasses import dataclass
 
@@ -20,17 +20,18 @@ class HostPathOptions:
     """Options in the setting `storageOptions`.
 
     Args:
-        shared: the folder is the same one on every node, such as a file system of the network that
-            is mounted there. Kubernetes cannot see that, and believes it.
+        shared: whether the folder has the same content on every node, such as a network file system
+            that is mounted on all of them. Kubernetes cannot check that.
     """
 
     shared: bool = False
 
 
 def host_path(request: StorageRequest) -> Storage:
-    """Another folder or size is another volume, because neither can be changed in place.
+    """Return the storage for a folder of the node.
 
-    The claim of the default folder and size has the plain name.
+    Another folder or size gives another volume, because neither can be changed in a volume that
+    exists. The claim for the default folder and size has the name CLAIM.
     """
     shared = isinstance(request.options, HostPathOptions) and request.options.shared
     mode = MANY_NODES if shared else ONE_NODE

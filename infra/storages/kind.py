@@ -1,4 +1,4 @@
-"""What a kind of storage is: how the claim that all pods mount gets its volume."""
+"""Defines what a kind of storage is: how the claim that all pods mount gets its volume."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,23 +13,24 @@ from infra.settings.asked import StorageRequest as StorageRequest
 
 @dataclass(frozen=True)
 class Storage:
-    """A storage, worked out from a request.
+    """The storage for a request: its claim, its volume, and how they are used.
 
     Args:
-        identity: changes when pods would see another volume; part of every pod's revision.
+        identity: a text that changes if pods would see another volume. It is part of every pod's
+            revision.
         folder_on_host: the folder of the node that holds the data; empty: there is none, so no
             folder is made, shown in the outputs or purged.
         volume: name of the PersistentVolume; empty: the cluster chooses one.
         objects: role in the stack and manifest of each object, in the order of creation. The
             component adds the labels.
         claim: name of the claim that pods mount.
-        access_mode: of the claim; empty: the one that a claim of somebody else has.
-        class_name: the storage class that provides the volume; empty: none does.
-        size: that a claim of a class asks for.
-        data_go_with_claim: the cluster may delete the data once the claim is gone.
-        group_writes: the volume's root belongs to root at first, and the kubelet has to give it to
-            the group of the pods.
-        served_at: address under which the first machine serves `folder_on_host` by NFS; empty: it
+        access_mode: access mode of the claim; empty: the mode of a claim that somebody else made.
+        class_name: the storage class that provides the volume; empty: no class does.
+        size: the size that a claim of a storage class requests; empty for other kinds.
+        data_go_with_claim: whether the cluster may delete the data when the claim is deleted.
+        group_writes: whether the volume's root folder belongs to root at first, so that the kubelet
+            must give it to the group of the pods.
+        served_at: address at which the first machine serves `folder_on_host` by NFS; empty: it
             serves nothing.
     """
 
@@ -52,16 +53,16 @@ class StorageKind:
 
     Args:
         name: the value of the setting.
-        make: works out the storage; raises ValueError where the request cannot be met. It runs
-            while the settings are read, too.
+        make: makes the storage for a request, or raises ValueError if the request cannot be met. It
+            also runs while the settings are read.
         options: dataclass of the keys that `storageOptions` may hold.
         purges: what `dataOnDestroy: purge` deletes: the content of the folder `dataRoot`, the
-            claim with its volume, or nothing, because the data are not this program's to delete.
-        needs_cluster: the cluster has to outlive `pulumi destroy`, because the way to the data
-            lies in it, or has to be there before the first `pulumi up`.
-        needs_namespace: the namespace has to be there before (`namespaceExisting: use`).
-        needs_own_machines: something is set up on the machines, which therefore have to be those of
-            a k3s that the stack installs, with an address by which they reach the first one.
+            claim with its volume, or nothing, because the data belong to somebody else.
+        needs_cluster: whether the cluster must outlive `pulumi destroy`, because the data can only
+            be reached through it, or must exist before the first `pulumi up`.
+        needs_namespace: whether the namespace must exist before (`namespaceExisting: use`).
+        needs_own_machines: whether it sets up something on the machines. They must then be those of
+            a k3s that the stack installs, and have an address at which they reach the first one.
     """
 
     name: str
@@ -73,18 +74,18 @@ class StorageKind:
     needs_own_machines: bool = False
 
 
-# A claim that selects its volume is bound without any pod, at once, and pods come after that:
-# Kubernetes 1.34's scheduler may look at a pod again so soon after it has heard of a binding
-# that it still sees none, and then leaves the pod alone for 5 minutes.
+# A claim that selects its volume is bound at once, without a pod. Pods are made only after that. If
+# a pod waits for the binding, Kubernetes 1.34's scheduler may check the pod so soon after the binding
+# that it does not see it yet, and check the pod again only after 5 minutes.
 AWAIT_BOUND: Mapping[str, str] = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
 
 
 def claim_name(identity: str) -> str:
-    """Name of the claim for the volume of this identity; another volume has another claim.
+    """Return the name of the claim for the volume with this identity.
 
-    A claim cannot be bound to another volume. If both had the same name, a preview of a change of
-    the storage would fail, and `pulumi up` would delete the claim before the pods that mount it
-    have ended.
+    A claim cannot be bound to another volume, so each volume has a claim of its own. If the claims
+    of two volumes had the same name, the preview of a change of the storage would fail, and
+    `pulumi up` would delete the claim before the pods that mount it have ended.
     """
     return f"{CLAIM}-{identity}"
 
@@ -98,23 +99,25 @@ def claim_manifest(
     class_name: str = "",
     volume: str = "",
 ) -> Manifest:
-    """The claim of this program.
+    """Return the manifest of a claim.
 
     Args:
         namespace: Kubernetes namespace.
-        access_mode: such as `ReadWriteMany`.
-        size: such as `50Gi`.
-        name: of the claim.
-        class_name: empty: no class, which keeps provisioners from making a volume for this claim.
-        volume: name of the volume that it is bound to; empty: the cluster chooses one.
+        access_mode: the access mode, such as `ReadWriteMany`.
+        size: the requested size, such as `50Gi`.
+        name: name of the claim.
+        class_name: the storage class; empty: none, so that no provisioner makes a volume for this
+            claim.
+        volume: name of the volume that the claim is bound to; empty: the cluster chooses one.
 
-    The volume names the claim, and the claim selects the volume by a label. A claim that names its
-    volume is often bound only after 15 s: two parts of Kubernetes' controller then mark the volume
-    at the same moment, and the one that would also mark the claim fails and is run again later.
+    The volume names the claim, and the claim selects the volume by a label. If the claim named the
+    volume instead, it would often be bound only after 15 s: two parts of Kubernetes' controller
+    would then write to the volume at the same moment, and the part that also writes to the claim
+    would fail and try again later.
     """
-    # Without `volume` the provider's own wait would warn that there is no storage class where that
-    # is intended, and wait for ever where a class binds at the first pod. Such a claim that stays
-    # unbound shows in the pod that waits for it.
+    # Without `volume`, Pulumi's provider is told not to wait. It would warn of a missing storage
+    # class even where that is intended, and it would wait for ever for a class that binds at the
+    # first pod. If such a claim stays unbound, the pod that waits for it shows that.
     wait = AWAIT_BOUND if volume else NO_AWAIT
     return {
         "apiVersion": "v1",
@@ -136,9 +139,9 @@ def claim_manifest(
 def volume_manifest(
     name: str, namespace: str, access_mode: str, size: str, claim: str = CLAIM
 ) -> Manifest:
-    """A volume that waits for the claim `claim` of this program, without its source.
+    """Return the manifest of a volume for the claim `claim`, without the source of its data.
 
-    Deleting it leaves the data as they are.
+    The data stay when the volume is deleted.
     """
     return {
         "apiVersion": "v1",
@@ -160,10 +163,10 @@ def volume_manifest(
 
 
 def _mark(volume: str) -> dict[str, str]:
-    """A name may be longer than the value of a label."""
+    """Return the label that marks a volume; a hash, as the name may be too long for a label."""
     return {VOLUME_LABEL: content_hash(volume)}
 
 
 def with_source(volume: Manifest, source: Manifest) -> Manifest:
-    """The volume with the fields of its spec that say where the data are."""
+    """Return the volume with `source`, the fields of its spec that say where the data are."""
     return {**volume, "spec": {**volume["spec"], **source}}

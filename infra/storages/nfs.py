@@ -1,4 +1,4 @@
-"""Storage `nfs`: a folder of an NFS server that exists, for pods on any number of nodes."""
+"""Storage `nfs`: a folder of an existing NFS server, for pods on any number of nodes."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,8 @@ from infra.storages.kind import (
     with_source,
 )
 
-# One TCP connection with locks in it (4.1), and writers that wait for a server that is away.
+# Version 4.1 uses one TCP connection, also for locks. With `hard`, writes wait while the server
+# does not answer.
 MOUNT_OPTIONS = "nfsvers=4.1,hard"
 
 
@@ -25,9 +26,9 @@ class NfsOptions:
     """Options in the setting `storageOptions`.
 
     Args:
-        server: name or address of the server, as the nodes reach it.
-        path: the exported folder; the pods' user (uid 1000) has to be able to write to it.
-        mountOptions: of mount.nfs, with commas between them.
+        server: name or address at which the nodes reach the server.
+        path: the exported folder. The pods' user (uid 1000) must be able to write to it.
+        mountOptions: options of mount.nfs, separated by commas.
     """
 
     server: str
@@ -51,10 +52,10 @@ class NfsOptions:
 
 
 def check_mount_options(text: str) -> None:
-    """Refuse options with which a write fails, and so a checkpoint, while the server is away.
+    """Refuse options with which writes, and so checkpoints, fail while the server does not answer.
 
     Raises:
-        OptionError: one of them is among the options.
+        OptionError: such an option is in the text.
     """
     words = {word.strip() for word in text.split(",")}
     for word in ("soft", "softerr"):
@@ -68,7 +69,10 @@ def check_mount_options(text: str) -> None:
 
 
 def nfs(request: StorageRequest) -> Storage:
-    """Another server, folder, option or size is another volume."""
+    """Return the storage for an NFS folder.
+
+    A change of the server, the folder, the options or the size makes a new volume.
+    """
     options: NfsOptions = request.options
     mount = [word.strip() for word in options.mountOptions.split(",") if word.strip()]
     identity = content_hash([options.server, options.path, mount, request.size])

@@ -1,9 +1,9 @@
-"""Storage `nfs-first-node`: the folder `dataRoot` of the first machine, which the others mount.
+"""Storage `nfs-first-node`: the folder `dataRoot` of the first machine, which all nodes mount.
 
-The volume leads to an NFS server that this program sets up on that machine from its distribution's
-package; infra/platform/nfs_server.py is that part. The folder is the one of `host-path`, so a stack
-that becomes one of several machines finds its data where they are. The pods of the first machine
-mount it over NFS too: so all pods see one file system, with one kind of locks.
+The volume is served by an NFS server that disttrain sets up on the first machine, from its
+distribution's package (infra/platform/nfs_server.py). The folder is the same as with `host-path`,
+so a stack that gets further machines keeps its data. Pods on the first machine mount the folder
+over NFS, too, so that all pods use the same file system with the same locks.
 """
 
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ class NfsFirstNodeOptions:
     """Options in the setting `storageOptions`.
 
     Args:
-        mountOptions: of mount.nfs, with commas between them.
+        mountOptions: options of mount.nfs, separated by commas.
     """
 
     mountOptions: str = MOUNT_OPTIONS  # noqa: N815 - as the stack's settings name it
@@ -27,7 +27,10 @@ class NfsFirstNodeOptions:
 
 
 def nfs_first_node(request: StorageRequest) -> Storage:
-    """Another address of the first machine, folder, option or size is another volume."""
+    """Return the storage for a folder of the first machine.
+
+    A change of the machine's address, the folder, the options or the size makes a new volume.
+    """
     given: NfsFirstNodeOptions = request.options
     options = NfsOptions(request.address, request.folder, given.mountOptions)
     made = nfs(replace(request, options=options))

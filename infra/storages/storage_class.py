@@ -1,4 +1,4 @@
-"""Storage `storage-class`: a claim for which a storage class of the cluster provides a volume."""
+"""Storage `storage-class`: a claim whose volume is provided by a storage class of the cluster."""
 
 import re
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ class StorageClassOptions:
 
     Args:
         className: name of the storage class; `kubectl get storageclass` lists them.
-        accessMode: ReadWriteMany; or, where all pods are on one node, ReadWriteOnce; or, where
-            there is one pod, ReadWriteOncePod.
+        accessMode: ReadWriteMany; ReadWriteOnce if all pods are on one node; or ReadWriteOncePod if
+            there is only one pod.
     """
 
     className: str  # noqa: N815 - as the stack's settings name it
@@ -40,7 +40,10 @@ class StorageClassOptions:
 
 
 def storage_class(request: StorageRequest) -> Storage:
-    """Another class or way of access is another claim; a larger size is the same one, grown."""
+    """Return the storage for a claim of a storage class.
+
+    A change of the class or the access mode makes a new claim. A larger size grows the claim.
+    """
     options: StorageClassOptions = request.options
     claim = claim_manifest(
         request.namespace,
@@ -49,7 +52,8 @@ def storage_class(request: StorageRequest) -> Storage:
         name=CLAIM_OF_CLASS,
         class_name=options.className,
     )
-    # A claim that a former stack has left is grown by this one: its size is the other's field.
+    # A claim that a former stack has left may have to grow, although that stack owns the field
+    # of its size. With this annotation, Pulumi changes the field nevertheless.
     claim["metadata"]["annotations"]["pulumi.com/patchForce"] = "true"
     return Storage(
         identity=content_hash([options.className, options.accessMode]),
