@@ -114,7 +114,7 @@ def keep_on_node(
             opts,
             pulumi.ResourceOptions(
                 delete_before_replace=True,
-                # For a lost node nothing is run. A deletion only removes the command from the state.
+                # For a lost node nothing is run. Its command is only removed from the state.
                 ignore_changes=["create", "delete", "environment", "stdin"] if lost else None,
                 retain_on_delete=lost or None,
                 custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),

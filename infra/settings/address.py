@@ -13,7 +13,7 @@ def check_address(reader: Reader, key: str, text: str, port_key: str) -> None:
     """Note a problem if a text has only characters of an address, but is no address or name.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         key: the setting that holds the text.
         text: a text that matches ADDRESS, or an empty one, which is no problem here.
         port_key: the setting that holds the port.

@@ -12,7 +12,7 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
     """Read `podCidr` and `serviceCidr`. A value that is no network becomes an empty text.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         is_k3s: whether the cluster is a k3s. k3s does not take one network of IPv4 and one of IPv6.
     """
     pods, services = _read(reader, "podCidr"), _read(reader, "serviceCidr")

@@ -54,7 +54,7 @@ def read_controllers(
     """Read which controllers are installed. The result has the order of the registry.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         kinds: the registry of controllers.
         namespace: the platform's namespace, in which no controller may be installed.
         bundle: the bundle of a stack without internet, which holds no controllers; None: there is

@@ -45,7 +45,7 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
     """Read where the chart comes from.
 
     Args:
-        reader: gives the value and collects what is wrong with it.
+        reader: gives the value and collects the problems with it.
         version: the setting `gpuOperatorVersion`. A chart on this machine must have this version,
             because the values for the chart are chosen by the setting.
     """

@@ -226,7 +226,7 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
     A field `Secret | None` takes a text that must be encrypted in the stack's file.
 
     Args:
-        reader: gives the object and collects what is wrong with it.
+        reader: gives the object and collects the problems with it.
         key: the object's key.
         owner: the choice that has these options, for messages, such as `storage: nfs`.
         options: the dataclass; a field without a default must be given.

@@ -15,7 +15,7 @@ def read_ttl(reader: Reader, topology: Chosen, kinds: Mapping[str, WorkloadChoic
     """Return the time in seconds; None if the workload is not removed.
 
     Args:
-        reader: gives the value and collects what is wrong with it.
+        reader: gives the value and collects the problems with it.
         topology: the chosen kind of workload.
         kinds: the registry of workloads.
     """

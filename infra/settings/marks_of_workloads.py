@@ -23,7 +23,7 @@ def refuse_marks_of_workloads(reader: Reader, key: str, marks: Mapping[str, str]
     """Note a problem for each label or annotation in `marks` that belongs on the workload.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         key: the setting that holds `marks`.
         marks: labels or annotations for the pods.
     """

@@ -23,7 +23,7 @@ def check_delivery(
     """Note what the delivery cannot do. Nothing is checked if the setting names no known kind.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         chosen: the setting `imageDelivery`.
         kind: the kind that `imageDelivery` names.
         cluster: the cluster whose nodes get the image.
@@ -60,7 +60,7 @@ def check_storage(
     """Note what the storage cannot do. Nothing is checked if a setting of the storage is wrong.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         chosen: the setting `storage`.
         kind: the kind that `storage` names.
         settings: the data folder and the size of the volume.

@@ -35,7 +35,7 @@ def check_servers(reader: Reader, key: str, gone: Sequence[bool], cluster: Clust
     """Refuse an even number of servers, which survives no more losses than one server less.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         key: key of the list.
         gone: for each server in the list, whether it is lost.
         cluster: settings of the cluster, with the version of k3s.

@@ -41,7 +41,7 @@ def read_way(
     """Return how the machine is reached.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         where: key of the item, such as `nodes[0]`.
         given: the item. The values of the keys in WAY_KEYS have the types that WAY_KEYS says.
         host: settings of the first machine.

@@ -33,7 +33,7 @@ def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]
     """Note each variable that the pods cannot have.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         setting: key of the setting that holds the variables.
         variables: what the user has set.
     """

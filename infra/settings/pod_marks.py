@@ -23,7 +23,7 @@ def read_texts(reader: Reader, key: str, given: Mapping[str, Any]) -> dict[str, 
     """Return an object with its values as texts. Numbers and booleans are turned into texts.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         key: key of the setting.
         given: value of the setting.
     """
@@ -53,7 +53,7 @@ def check_marks(
     """Note keys and values that Kubernetes would refuse.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         key: key of the setting.
         marks: labels or annotations, the value of the setting.
         values_too: whether values are checked as those of labels; an annotation may be any text.

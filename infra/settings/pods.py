@@ -85,7 +85,7 @@ def _limit(reader: Reader, key: str, pattern: str, example: str, request: str) -
     The limit also holds for the pod that prepares the data set, which requests LEAST_REQUESTS.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         key: key of the setting.
         pattern: a regular expression for an amount.
         example: an amount, for the message.

@@ -74,7 +74,7 @@ def read_program(
     """Read `program`, and the parts of `run` that say how it is started; None if one is wrong.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         run_name: name of the run, and of its folder below `/data/runs`.
         deliveries: the kinds of delivery.
         platform: how the platform of another stack brings images to its nodes.

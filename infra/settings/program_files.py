@@ -30,7 +30,7 @@ def read_files(reader: Reader, text: str) -> dict[str, bytes]:
     """Return the content of a file, or of all files of a folder by their paths in the folder.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         text: value of `program.files`.
     """
     root = local_path(text)

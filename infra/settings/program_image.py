@@ -70,7 +70,7 @@ def read_build(
     """Read the image that a folder's Dockerfile makes; None if there is none, or if it is wrong.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         value: value of `program.build`.
         image: value of `program.image`.
         deliveries: the kinds of delivery.

@@ -27,7 +27,7 @@ def read_queue(
     """Read the run's queue and its priority.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         topology: the chosen kind of workload.
         kinds: the registry of workloads.
         when_busy: the setting `whenBusy`.

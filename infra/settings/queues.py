@@ -147,7 +147,7 @@ def check_own_run(reader: Reader, queues: QueuesSettings, queue: str, gpus: int)
     """Note a problem if the stack's own run needs more GPUs than the quota of its queue.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         queues: the queue that the platform makes.
         queue: name of the run's LocalQueue; empty if the run is in no queue.
         gpus: number of GPUs of all pods of the run.

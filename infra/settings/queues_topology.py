@@ -83,7 +83,7 @@ def check_placement(
     """Check that a run's placement works with the queue that it is in.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         pods: settings of the run's pods.
         queue: the queue of the run.
         made: the queue that the run's platform makes.

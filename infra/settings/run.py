@@ -107,7 +107,7 @@ def read_run(
     """Read every key of a run; None if the run's configuration is wrong.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         stack: name of the stack, which is the run's name unless `runName` is set.
         kinds: the registries of kinds.
         devices: the devices of the platform. The accelerator decides about device and backend.

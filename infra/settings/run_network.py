@@ -28,7 +28,7 @@ def check_use_of_network(
     """Note a problem if the pods would get network devices that their ranks never use.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         network: the network profile.
         compute: numbers of pods and GPUs.
         several_pods: whether the topology may have several pods.
@@ -52,7 +52,7 @@ def check_transport_policy(
     """Note a problem if `transport_policy` is `stop` and the ranks' transport would stay unknown.
 
     Args:
-        reader: collects what is wrong.
+        reader: collects the problems that are found.
         policy: the setting `run.train.transport_policy`: `warn` or `stop`.
         network: the network profile, which names the transports that ranks should use.
         pods: the pods' settings, with their variables.

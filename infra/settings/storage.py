@@ -33,7 +33,7 @@ def read_storage(
     """Read the data folder and the size, and check what the kind of storage needs.
 
     Args:
-        reader: gives the values and collects what is wrong with them.
+        reader: gives the values and collects the problems with them.
         chosen: the setting `storage`.
         kind: the kind that `storage` names.
         cluster: the cluster in which the claim will be.

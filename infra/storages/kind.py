@@ -75,8 +75,8 @@ class StorageKind:
 
 
 # A claim that selects its volume is bound at once, without a pod. Pods are made only after that. If
-# a pod waits for the binding, Kubernetes 1.34's scheduler may check the pod so soon after the binding
-# that it does not see it yet, and check the pod again only after 5 minutes.
+# a pod waits for the binding, Kubernetes 1.34's scheduler may check the pod so soon after the
+# binding that it does not see it yet, and check the pod again only after 5 minutes.
 AWAIT_BOUND: Mapping[str, str] = {"pulumi.com/waitFor": "jsonpath={.status.phase}=Bound"}
 
 
