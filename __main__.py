@@ -1,6 +1,6 @@
 """The program that `pulumi up` runs: settings, then platform, then run, then outputs.
 
-docs/architecture.md shows how they belong together.
+docs/architecture.md shows how these parts belong together.
 """
 
 import sys
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pulumi
 
-# The engine takes this folder off Python's path when the file has run, and `main` runs after that.
+# Pulumi removes this folder from Python's path when this file has run. `main` runs later, and its
+# imports need the folder.
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from infra.kinds import KINDS
@@ -37,7 +38,7 @@ from infra.settings import Settings, parse_settings, read_configuration
 
 
 async def main() -> None:
-    """Settings are checked as a whole before anything is registered that could change something."""
+    """Check all settings before any resource is registered, and then register the resources."""
     raw, secret_keys, stack = read_configuration()
     settings = parse_settings(raw, secret_keys, stack, KINDS)
     if settings.platform is None:
@@ -47,7 +48,10 @@ async def main() -> None:
 
 
 async def on_an_own_platform(settings: Settings) -> None:
-    """The platform, the run if there is one, and last the guard that `destroy` comes to first."""
+    """Register the platform, the run if there is one, and last the DestroyGuard.
+
+    The guard depends on everything else, so `pulumi destroy` comes to it first.
+    """
     assert settings.platform is not None
     look = start_look(settings.platform.cluster, settings.platform.host)
     identifier = await known_identifier(settings.platform, look)
@@ -92,8 +96,10 @@ async def on_an_own_platform(settings: Settings) -> None:
 async def on_the_platform_of_another_stack(
     raw: dict[str, str], secret_keys: set[str], settings: Settings
 ) -> None:
-    """The run alone; it needs a kubeconfig of the platform and nothing of its hosts. The image of a
-    program it can bring to the platform's registry, where it has one."""
+    """Register only a run. It uses the platform's kubeconfig, and needs no access to its hosts.
+
+    If the platform has a registry, the run can bring the image of a user's own program to it.
+    """
     platform = await referenced_platform(settings.platform_stack)
     facts = platform.facts
     run_settings = parse_settings(
@@ -127,8 +133,9 @@ async def on_the_platform_of_another_stack(
         AccessArgs(
             platform.kubeconfig, facts.context, facts.cluster_identifier, platform.generation
         ),
-        # Its provider copies the kubeconfig to a file; each task removes the copies, also this one
-        # when it is the only one that a killed `up` has made.
+        # The component's provider copies the kubeconfig to a file, and the tasks of infra.kube
+        # remove these copies. So at least one task exists before the provider does: if an `up` is
+        # killed early, `pulumi destroy` runs that task's `delete`, which removes the copies.
         pulumi.ResourceOptions(depends_on=[task_pods]),
     )
     needed: list[pulumi.Resource] = [task_pods]

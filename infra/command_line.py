@@ -1,19 +1,23 @@
-"""What the programs that Pulumi's commands run have in common. Standard library only."""
+"""Functions that are shared by the programs which Pulumi's commands run.
+
+This module uses only the standard library.
+"""
 
 import os
 import re
 import textwrap
 from pathlib import Path
 
-LINE_LIMIT = 200  # Pulumi's command provider stops reading at very long lines
+LINE_LIMIT = 200  # characters; Pulumi's command provider stops reading at a very long line
 
 
-# A user of SSH without a password is no secret, and tells people which host is meant.
+# In ssh://user@host, a user name without a password is not replaced: it is no secret, and it tells
+# people which host is meant.
 _USER_AND_PASSWORD = re.compile(r"(?<=://)(?<!\bssh://(?=[^\s/'\"<>:@]*@))[^\s/'\"<>]*@")
 
 
 def short_lines(text: str) -> list[str]:
-    """The lines of a text without passwords, each broken where the provider would not take it."""
+    """The lines of a text without passwords. Lines too long for the provider are wrapped."""
     lines = without_passwords(text).splitlines()
     return ["\n".join(textwrap.wrap(line, LINE_LIMIT)) for line in lines]
 
@@ -21,12 +25,12 @@ def short_lines(text: str) -> list[str]:
 def without_passwords(text: str) -> str:
     """The text without the user and password of any address in it.
 
-    curl, pip, uv and urllib3 repeat a proxy's address, with its password, when they cannot read it;
-    and what our programs print stands in Pulumi's log and in the state.
+    If curl, pip, uv or urllib3 cannot parse a proxy's address, their message repeats it with its
+    password. What disttrain's programs print is stored in Pulumi's log and in the stack's state.
     """
     return _USER_AND_PASSWORD.sub("[secret]@", text)
 
 
 def cache_folder() -> Path:
-    """`$DISTTRAIN_CACHE`, else `~/.cache/disttrain`."""
+    """The cache folder: `$DISTTRAIN_CACHE` if it is set, otherwise `~/.cache/disttrain`."""
     return Path(os.environ.get("DISTTRAIN_CACHE") or Path.home() / ".cache" / "disttrain")

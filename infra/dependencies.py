@@ -1,4 +1,4 @@
-"""What a component's children wait for."""
+"""The dependencies that a component passes on to its children."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -7,9 +7,10 @@ import pulumi
 
 
 def dependencies(opts: pulumi.ResourceOptions | None) -> list[Any]:
-    """The resources that a component was told to depend on.
+    """The resources in the option `depends_on` of a component.
 
-    The engine lets the component wait for them, but not its children: each child has to be told.
+    The engine makes only the component itself wait for them. Each child that has to wait needs
+    them in its own `depends_on`.
     """
     given: Any = opts.depends_on if opts else None
     if given is None:

@@ -1,8 +1,8 @@
-"""Ends a program when the process has gone that has started it: standard library only.
+"""Ends a program when its parent process has ended. This module uses only the standard library.
 
-At Ctrl-C Pulumi's command plugin kills the shell of a command, and nothing else, and the engine
-waits until what the shell has started has closed its output. A program that waits for a training
-would go on for a quarter of an hour, and hold `pulumi up` for so long.
+At Ctrl-C, Pulumi's command plugin kills only the shell of a command. The engine then waits until
+the programs that the shell has started have closed their output. Without this module, a program
+that waits for a training would continue for a quarter of an hour, and `pulumi up` with it.
 """
 
 import os

@@ -1,4 +1,7 @@
-"""All registries of kinds. A new kind is one file in its folder and one line in its registry."""
+"""All registries of kinds.
+
+A new kind needs one file in the folder of its registry, and one line in the registry.
+"""
 
 from infra.controllers import CONTROLLERS
 from infra.deliveries import DELIVERIES

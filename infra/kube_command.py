@@ -1,4 +1,7 @@
-"""Commands of a stack that act on its cluster by the Kubernetes API: programs of infra.kube."""
+"""Pulumi commands that run the programs of infra.kube.
+
+These programs act on the stack's cluster through the Kubernetes API.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,24 +10,26 @@ from typing import Any
 import pulumi
 from pulumi_command import local
 
-# Relative to the project's folder, where commands run: another checkout has its own.
+# The path is relative to the project's folder, in which commands run. So the recorded commands are
+# the same in every checkout.
 PYTHON = ".venv/bin/python"
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How the programs reach the cluster, and for whom they act.
+    """How the programs of infra.kube reach the cluster, and for which stack they act.
 
     Args:
-        kubeconfig: its text, or its path on this machine.
-        kubeconfig_is_path: which of the two.
-        context: context of the kubeconfig; empty: its current one.
-        namespace: Kubernetes namespace of the platform.
-        stack: full name of this stack, for people.
-        owner: identifies the state of this stack.
-        is_gone: the cluster is lost with its host: nothing is asked or removed there any more.
-        generation: another text when the cluster has become another one, in which every program
-            has to run again.
+        kubeconfig: the kubeconfig's text, or its path on this machine.
+        kubeconfig_is_path: whether `kubeconfig` is a path.
+        context: the context of the kubeconfig; empty for its current context.
+        namespace: the Kubernetes namespace of the platform.
+        stack: the full name of this stack, for messages.
+        owner: the random identity of this stack's state (component `Owner`).
+        is_gone: whether the cluster is lost together with its host. Then no program sends requests
+            to the cluster or removes anything there.
+        generation: a text that changes when the cluster was replaced by a new one, in which every
+            program has to run again.
     """
 
     kubeconfig: pulumi.Output[str]
@@ -38,7 +43,7 @@ class Connection:
 
     @property
     def job(self) -> dict[str, Any]:
-        """The fields that every program of infra.kube reads."""
+        """The fields of a job that every program of infra.kube reads."""
         return {
             "kubeconfig_path" if self.kubeconfig_is_path else "kubeconfig": self.kubeconfig,
             "context": self.context,
@@ -62,17 +67,19 @@ def kube_command(
     """Register a command that runs `python -m infra.kube <task> create`, and later `delete`.
 
     Args:
-        name: name of the resource.
-        task: program of infra.kube.
-        connection: the cluster.
-        job: further fields for the program; a change of any of them runs `create` again.
+        name: the name of the resource.
+        task: the program of infra.kube.
+        connection: how the program reaches the cluster.
+        job: further fields for the program; if one of them changes, `create` runs again.
         opts: parent and dependencies.
-        limit_seconds: the program ends by itself before; the engine gives up a minute later.
-        program: another Python module that takes the same two words.
+        limit_seconds: the time within which the program ends by itself. The engine gives up one
+            minute later.
+        program: the Python module to run. A module other than infra.kube has to take the same two
+            arguments.
     """
     ours = pulumi.ResourceOptions(
         delete_before_replace=True,
-        # A lost cluster: the command stays as it is in the state, and nothing is run.
+        # If the cluster is lost, the command stays unchanged in the state, and nothing is run.
         ignore_changes=["stdin"] if connection.is_gone else None,
         retain_on_delete=connection.is_gone or None,
         custom_timeouts=pulumi.CustomTimeouts(
@@ -86,7 +93,8 @@ def kube_command(
         name,
         create=f"{words} create",
         delete=f"{words} delete",
-        # It holds the kubeconfig, so it goes by standard input and is a secret of the state.
+        # The job contains the kubeconfig, so it is sent on standard input and is a secret in the
+        # stack's state.
         stdin=pulumi.Output.secret(pulumi.Output.json_dumps({**connection.job, **job})),
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(opts, ours),

@@ -1,4 +1,4 @@
-"""Labels of Kubernetes objects, and the hash that tells one content from another."""
+"""The labels of Kubernetes objects, and a hash that tells whether a content has changed."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ import pulumi
 STACK_LABEL = "disttrain.dev/stack"
 OWNER_LABEL = "disttrain.dev/owner"
 REVISION_LABEL = "disttrain.dev/revision"
-CONTROLLER_LABEL = "disttrain.dev/controller"  # names whose published manifests an object is of
+CONTROLLER_LABEL = "disttrain.dev/controller"  # the controller whose published manifests it is from
 WORKLOAD_LABEL = "disttrain.dev/workload"
-VOLUME_LABEL = "disttrain.dev/volume"  # of a volume, by which its claim selects it
+VOLUME_LABEL = "disttrain.dev/volume"  # on a volume; its claim selects the volume by it
 COMPONENT_LABEL = "app.kubernetes.io/component"
 
 
 def labels(component: str) -> dict[str, str]:
-    """What all our objects of one component share, in every stack."""
+    """The labels that all of disttrain's objects of one component have, in every stack."""
     return {
         "app.kubernetes.io/name": "disttrain",
         COMPONENT_LABEL: component,
@@ -36,16 +36,16 @@ def metadata(
     revision: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The metadata of an object of ours.
+    """The metadata of one of disttrain's objects.
 
     Args:
-        name: name of the object.
-        namespace: None for an object of the whole cluster.
-        component: what the object belongs to, such as `storage`.
-        stack: name of the stack, for people.
-        owner: identifies the stack's state: two stacks of the same name have different owners.
-        revision: hash of what the object is made of; empty: the object has no revision.
-        annotations: further annotations.
+        name: the name of the object.
+        namespace: the object's namespace; None for an object without one.
+        component: the component to which the object belongs, such as `storage`.
+        stack: the name of the stack, for people.
+        owner: the identity of the stack's state. Two stacks of the same name have different owners.
+        revision: a hash of what the object is made of; empty if the object has no revision.
+        annotations: the object's annotations.
     """
     return {
         "name": name,
@@ -61,6 +61,6 @@ def metadata(
 
 
 def content_hash(content: object, length: int = 10) -> str:
-    """Hex digits that change with any part of a JSON-like value."""
+    """The first `length` hex digits of the SHA-256 of a JSON-like value."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:length]

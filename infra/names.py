@@ -1,35 +1,35 @@
-"""Names that users and other programs have to find."""
+"""Names that users type, or that several programs have to agree on."""
 
 PROXY_CONFIG = "proxy-config"
-CA_KEY = "ca.crt"  # of the ConfigMap with further authorities to trust
+CA_KEY = "ca.crt"  # the key in the ConfigMap of further certificate authorities to trust
 MASTER_PORT = 29500
-STORE_PORTS = 16  # after it, which the rounds use in turn (trainer/launch/ports.py)
+STORE_PORTS = 16  # number of ports after it that the rounds use in turn (trainer/launch/ports.py)
 DATA_ROOT, DATA_SIZE = "/var/lib/disttrain", "50Gi"  # defaults in Pulumi.yaml
-CLAIM = "disttrain-pvc"  # every pod mounts it with these defaults; names of other claims begin so
-CLAIM_OF_CLASS = f"{CLAIM}-class"  # for which a storage class makes the volume
+CLAIM = "disttrain-pvc"  # the claim with these defaults; the names of other claims begin with it
+CLAIM_OF_CLASS = f"{CLAIM}-class"  # a claim whose volume a storage class makes
 DATA_MOUNT = "/data"  # where every pod sees the volume
-INCOMING = "datasets/.incoming"  # below the volume's root: files on their way to `prepare`
+INCOMING = "datasets/.incoming"  # in the volume: uploaded files that `prepare` will read
 RUN_CONFIG_PATH = "/etc/disttrain/run.yaml"
-PROGRAM_MOUNT = "/program"  # where pods see the files of a user's own program
-READY_FILE = "/tmp/disttrain/ready"  # the entrypoint keeps it (trainer/launch/status_files.py)
-TRAINING = "training"  # the component label of everything that trains
-DATASET = "dataset"
-EARLY_OUTPUTS = "disttrain:infra:EarlyOutputs"  # type of the component in the stack's state
-LOST_NODES = "lost-nodes"  # the component label of the program of the setting lostNodes
-LOST_NODES_PROGRAM = f"disttrain-{LOST_NODES}"  # its Deployment
+PROGRAM_MOUNT = "/program"  # where pods find the files of a user's own program
+READY_FILE = "/tmp/disttrain/ready"  # written by the entrypoint (trainer/launch/status_files.py)
+TRAINING = "training"  # the component label of the objects of a training
+DATASET = "dataset"  # the component label of the objects that prepare a data set
+EARLY_OUTPUTS = "disttrain:infra:EarlyOutputs"  # the component's type in the stack's state
+LOST_NODES = "lost-nodes"  # the component label of the program for the setting lostNodes
+LOST_NODES_PROGRAM = f"disttrain-{LOST_NODES}"  # the name of its Deployment
 NODE_HEALTH = "node-health"  # the component label of the pods that watch machines
-KERNEL_LOG_ANNOTATION = "disttrain.dev/kernel-log"  # says why a pod reads the kernel's log
-HOST_NETWORK_ANNOTATION = "disttrain.dev/host-network"  # names the profile that needs it
+KERNEL_LOG_ANNOTATION = "disttrain.dev/kernel-log"  # the reason why a pod reads the kernel's log
+HOST_NETWORK_ANNOTATION = "disttrain.dev/host-network"  # the network profile that needs it
 TRAINER_CONTAINER = "trainer"
-# Every pod of ours bears the taint of nodes that are kept for pods with GPUs: a cluster may have no
-# other nodes, and the volume may be on none of them.
+# Every pod of disttrain tolerates the taint of nodes that are reserved for pods with GPUs. A
+# cluster may have no other nodes, or the volume may be available only on nodes with that taint.
 GPU_RESOURCE = "nvidia.com/gpu"
-EFA_RESOURCE = "vpc.amazonaws.com/efa"  # of the device plugin for Amazon's EFA
+EFA_RESOURCE = "vpc.amazonaws.com/efa"  # offered by the device plugin for Amazon's EFA
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
-HOSTNAME_LABEL = "kubernetes.io/hostname"  # every node has it, with a value of its own
-# Access modes of a claim, as Kubernetes writes them.
+HOSTNAME_LABEL = "kubernetes.io/hostname"  # every node has it, each with a different value
+# The access modes of a claim, with Kubernetes' names.
 ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"
-# Labels by which Kueue takes a workload up.
+# Labels that put a workload under Kueue's control.
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"

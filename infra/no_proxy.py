@@ -1,4 +1,4 @@
-"""What must be reached without a proxy, as one NO_PROXY value. Pure."""
+"""Computes NO_PROXY: the hosts that must be reached without a proxy. All functions are pure."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -7,30 +7,33 @@ CLUSTER_NAMES = (".svc", ".cluster.local", "127.0.0.1", "localhost")
 
 
 def split_no_proxy(text: str) -> tuple[str, ...]:
-    """The entries of a comma-separated list, without blanks and repetitions, in their order."""
+    """The entries of a comma-separated list, in their order, without blanks and repetitions."""
     entries = (entry.strip() for entry in text.split(","))
     return tuple(dict.fromkeys(entry for entry in entries if entry))
 
 
 def required_entries(node_address: str, pod_cidr: str, service_cidr: str) -> tuple[str, ...]:
-    """What every NO_PROXY of this cluster holds: node, pods, services, their names, loopback."""
+    """What every NO_PROXY of this cluster contains: node, pods, services, their names, loopback."""
     return tuple(dict.fromkeys((node_address, pod_cidr, service_cidr, *CLUSTER_NAMES)))
 
 
 def no_proxy(required: Sequence[str], more: Iterable[str]) -> str:
-    """The required entries, then the user's own, each once."""
+    """The required entries and then the user's own ones, each once, joined by commas."""
     return ",".join(dict.fromkeys((*required, *more)))
 
 
 def missing_entries(override: Iterable[str], required: Iterable[str]) -> tuple[str, ...]:
-    """The required entries that a user's own full list lacks."""
+    """The required entries that are missing in a list which the user wants to use instead."""
     given = set(override)
     return tuple(entry for entry in required if entry not in given)
 
 
 def bypasses_proxy(host: str, entries: Iterable[str]) -> bool:
-    """Whether a host is reached without the proxy, by curl's rules: names with all below them,
-    addresses and networks, and one `*` for all."""
+    """Whether a host is reached without the proxy, by curl's rules.
+
+    A name stands for itself and all its subdomains. An entry may also be an address, a network, or
+    `*` for all hosts.
+    """
     entries = tuple(entries)
     if "*" in entries:
         return True

@@ -1,8 +1,8 @@
-"""Kubernetes objects from plain manifests.
+"""Registers Kubernetes objects from plain manifests.
 
-They are registered by the type that pulumi-kubernetes gives them, and without its classes: the
-import of the classes of `core/v1` alone takes 0.8 s of processor time in each preview and each
-`up`, and a manifest does not need them.
+The objects have the same resource types as those of pulumi-kubernetes, but its classes are not
+imported: the import of the classes of `core/v1` alone takes 0.8 s of processor time in each preview
+and each `up`, and a manifest does not need them.
 """
 
 from base64 import b64encode
@@ -13,15 +13,15 @@ import pulumi
 
 Manifest: TypeAlias = dict[str, Any]
 
-# An annotation: the provider does not wait until the object is ready.
+# With this annotation the provider does not wait until the object is ready.
 NO_AWAIT: Mapping[str, str] = {"pulumi.com/skipAwait": "true"}
 
 
 class KubernetesResource(pulumi.CustomResource):
-    """A resource of the Kubernetes provider; its fields have the names of the API."""
+    """A resource of the Kubernetes provider. Its fields have the same names as in the API."""
 
     def field(self, name: str) -> pulumi.Output[Any]:
-        """An input, or an output that was declared by an input of the same name."""
+        """The value of an input, or of an output that an input of the same name declares."""
         value: pulumi.Output[Any] = pulumi.get(self, name)  # pyright: ignore[reportUnknownMemberType]
         return value
 
@@ -33,8 +33,8 @@ def kubernetes_object(
 
     Args:
         name: name of the resource in the stack.
-        manifest: the object with `apiVersion` and `kind`, as in a YAML file for kubectl. What a
-            Secret holds is kept as a secret.
+        manifest: the object with `apiVersion` and `kind`, as in a YAML file for kubectl. The
+            content of a Secret becomes a Pulumi secret.
         opts: parent, provider and dependencies.
     """
     api_version, kind = manifest["apiVersion"], manifest["kind"]
@@ -50,7 +50,7 @@ def kubernetes_object(
 
 
 def secret_value(text: pulumi.Input[str]) -> pulumi.Output[str]:
-    """A text as the field `data` of a Secret holds it: in base64."""
+    """A text in base64, as the field `data` of a Secret needs it."""
     return pulumi.Output.from_input(text).apply(lambda known: b64encode(known.encode()).decode())
 
 
@@ -59,20 +59,20 @@ def helm_release(name: str, fields: Manifest, opts: pulumi.ResourceOptions) -> K
 
     Args:
         name: name of the resource in the stack.
-        fields: inputs of `kubernetes:helm.sh/v3:Release`, by the names in its schema.
+        fields: inputs of `kubernetes:helm.sh/v3:Release`, with the names in its schema.
         opts: parent, provider and dependencies.
     """
-    # `compat` is what pulumi-kubernetes' own class sends; `status` is an output of the provider
+    # pulumi-kubernetes' own class also sends `compat`. `status` declares an output of the provider.
     inputs = {**fields, "compat": "true", "status": None}
     return KubernetesResource("kubernetes:helm.sh/v3:Release", name, inputs, opts)
 
 
 def uid_of(resource: KubernetesResource) -> pulumi.Output[str]:
-    """The object's uid; unknown in the preview that comes before the object is created."""
+    """The object's uid. It is unknown in the preview before the object is created."""
     metadata = resource.field("metadata")
     return pulumi.Output.all(resource.id, metadata).apply(lambda known: _uid(known[1]))
 
 
 def _uid(metadata: Any) -> str:
-    """A preview knows the metadata that the program gave, which has no uid."""
+    """The uid in an object's metadata; empty in a preview, whose metadata has no uid."""
     return str(dict[str, Any](metadata or {}).get("uid") or "")

@@ -1,4 +1,4 @@
-"""Values as YAML on one line, for outputs of the stack that programs read."""
+"""Writes values as YAML on one line, for outputs of the stack that programs read."""
 
 import math
 
@@ -6,10 +6,10 @@ import yaml
 
 
 def one_line(value: object) -> str:
-    """YAML on one line; `yaml.safe_load` reads it.
+    """A value as YAML on one line, which `yaml.safe_load` can read.
 
-    `pulumi up` shows such a text on one line of the screen. An object, and a text that is JSON, it
-    shows on a line for each field.
+    `pulumi up` shows such a text on one line of the screen. It would show an object, or a text that
+    is JSON, with one line for each field.
 
     Args:
         value: dicts, lists, tuples, texts, numbers and booleans.

@@ -1,4 +1,4 @@
-"""What `pulumi stack output` shows."""
+"""The outputs of the stack, which `pulumi stack output` shows."""
 
 import dataclasses
 import shlex
@@ -18,40 +18,41 @@ from infra.settings import RunSettings
 
 @dataclass(frozen=True)
 class PlatformOutputs:
-    """Outputs of a stack that owns its platform; `export` gives them their names in camelCase."""
+    """Outputs of a stack that owns its platform. `export` turns the names into camelCase."""
 
     platform: pulumi.Output[str]
-    """What another stack reads when its setting `platform` names this one: YAML on one line, with
-    a version; holds no secret."""
+    """The facts that another stack reads when its setting `platform` names this stack: YAML on one
+    line, with a version and without secrets."""
     image_digest: pulumi.Output[str]
-    """Digest of the trainer image on the node."""
+    """The digest of the trainer image on the node."""
     host_data_path: str
-    """The volume as the node sees it; empty where it is no folder of a node."""
+    """The volume's folder on the node; empty if the volume is not a folder of a node."""
 
 
 @dataclass(frozen=True)
 class ClusterOutputs:
-    """Outputs of every stack: how to reach the cluster, and whose objects are this stack's."""
+    """Outputs of every stack: how to reach the cluster, and how to find this stack's objects."""
 
     namespace: str
-    """Kubernetes namespace of everything."""
+    """The Kubernetes namespace of the platform and its runs."""
     former_namespaces: str
-    """Those of before, in which the run may still be, with spaces between them;
+    """The namespaces of former `up`s, in which the run may still be, separated by spaces.
     infra/run/former_namespaces.py reads them."""
     kubeconfig: pulumi.Output[str]
-    """Content (a secret) for a k3s that was installed here, otherwise the path that was given."""
+    """The kubeconfig's content (a secret) for a k3s that disttrain installed; otherwise its path,
+    as in the settings."""
     kube_context: str
-    """Context of the kubeconfig; empty: its current one."""
+    """The context of the kubeconfig; empty for its current context."""
     owner: pulumi.Output[str]
-    """Value of the label `disttrain.dev/owner` on the objects of this stack."""
+    """The value of the label `disttrain.dev/owner` on the objects of this stack."""
     image: str
-    """Full name of the trainer image."""
+    """The full name of the trainer image."""
     claim: str
-    """The claim that every pod mounts."""
+    """The name of the claim that every pod mounts."""
     data_path: str
-    """The volume as pods see it."""
+    """The folder at which pods mount the volume."""
     runtime_class: str
-    """RuntimeClass of pods with GPUs; empty: the cluster's default one."""
+    """The RuntimeClass of pods with GPUs; empty for the cluster's default."""
 
 
 @dataclass(frozen=True)
@@ -59,35 +60,38 @@ class RunOutputs:
     """Outputs of a stack that has a run."""
 
     topology: str
-    """single-pod, multi-pod or another kind of workload."""
+    """The kind of workload: single-pod, multi-pod or another one."""
     workload: pulumi.Output[str]
-    """Name of the training's Job, StatefulSet or other object."""
+    """The name of the training's Job, StatefulSet or other object."""
     volume_proof: pulumi.Output[str]
-    """How long the nodes' writes to the volume took before the first step, and until all saw them;
-    or a sentence that says why that is not known."""
+    """How long the nodes took before the first step to write to the volume, and how long it took
+    until all nodes saw these writes; or a sentence that says why this is not known."""
     queue_place: pulumi.Output[str]
-    """What the run waited for in its queue when `up` ended, at which place, and who held the quota;
-    or that it had its place, or is in no queue. `./disttrain status` says what holds now."""
+    """What the run waited for in its queue when `up` ended, its place in the queue, and who held
+    the quota; or that the run was admitted, or is in no queue. `./disttrain status` shows the
+    present state."""
     run_name: str
-    """Folder of the run below `runs`."""
+    """The name of the run's folder below `runs`."""
     program: str
-    """Command of the user's own program; empty: disttrain's trainer runs."""
+    """The command of the user's own program; empty if disttrain's trainer runs."""
     max_steps: int
-    """Length of the run in optimiser updates; 0: only the user's own program knows it."""
+    """The length of the run in optimiser updates; 0 if only the user's own program knows it."""
     world_size: int
-    """Number of ranks over all pods."""
+    """The number of ranks in all pods together."""
     bpe_file: str
-    """Path in the pods of GPT-2's BPE merge table from a bundle; empty: tiktoken downloads it."""
+    """The path in the pods of GPT-2's BPE merge table from a bundle; empty if tiktoken downloads
+    the table."""
     run_path: str
-    """Checkpoints, metrics and TensorBoard logs of the run, as pods see them."""
+    """The folder of the run's checkpoints, metrics and TensorBoard logs in the pods."""
     host_run_path: str
-    """The same on the node; empty where the volume is no folder of a node."""
+    """The same folder on the node; empty if the volume is not a folder of a node."""
     pod_placement: str
-    """Fields of a pod's spec, as YAML on one line, that pods of `./disttrain sample` take."""
+    """Fields of a pod's spec, as YAML on one line, for the pods of `./disttrain sample`."""
     logs_command: str
-    """Follows the logs of all ranks."""
+    """The command that follows the logs of all ranks."""
     sample_command: str
-    """Writes text with the newest checkpoint; empty where a program of the user's own runs."""
+    """The command that generates text with the newest checkpoint; empty for a user's own
+    program."""
 
 
 def cluster_outputs(
@@ -145,7 +149,7 @@ Outputs: TypeAlias = PlatformOutputs | ClusterOutputs | RunOutputs
 
 
 def export(outputs: Outputs) -> None:
-    """Make them outputs of the stack."""
+    """Register these values as outputs of the stack."""
     for name, value in _in_camel_case(outputs).items():
         pulumi.export(name, value)
 
@@ -160,7 +164,7 @@ def _in_camel_case(outputs: Outputs) -> dict[str, Any]:
 
 
 KNOWN_LATE = ("volumeProof", "queuePlace")
-"""The outputs that are known only when the training has made a step."""
+"""The outputs that are known only after `up` has waited for the training."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ class EarlyOutputsArgs:
 
     Args:
         cluster: how to reach the cluster.
-        run: of the stack's run.
+        run: the outputs of the stack's run.
     """
 
     cluster: ClusterOutputs
@@ -179,13 +183,13 @@ class EarlyOutputsArgs:
 class EarlyOutputs(pulumi.ComponentResource):
     """The stack's outputs that are known before the training has made a step.
 
-    Pulumi notes the outputs of a stack when an `up` has ended well. While the first one waits for
-    the training, and after it has failed, ./disttrain finds here what it needs to look at the run
+    Pulumi stores the outputs of a stack only when an `up` has succeeded. While the first `up` waits
+    for the training, and after it has failed, ./disttrain reads what it needs from this component
     (cli/stack_outputs.py).
     """
 
     known: Mapping[str, pulumi.Input[Any]]
-    """By their names among the stack's outputs."""
+    """The values by their names among the stack's outputs."""
 
     def __init__(
         self, name: str, args: EarlyOutputsArgs, opts: pulumi.ResourceOptions | None = None

@@ -1,7 +1,7 @@
-"""Asks an existing cluster, before anything is registered, whether this stack can come up on it.
+"""Checks, before anything is registered, whether this stack can come up on an existing cluster.
 
-What is found here is found by `pulumi preview` too. A cluster that does not answer refuses nothing:
-`pulumi up` will say so at its first step on it.
+`pulumi preview` makes the same checks. If the cluster does not answer, this is no reason to refuse
+the stack: `pulumi up` will fail at its first step on the cluster, and say why.
 """
 
 import asyncio
@@ -50,15 +50,24 @@ from infra.storages.kind import Storage
 from infra.workloads.run import Run
 
 SECONDS = 5.0
-"""For each answer of the cluster."""
+"""The time limit for each answer of the cluster."""
 
 NOT_KNOWN_YET = "not-known-yet"
-"""The owner of a stack before its first `up`; pods that are only asked about have it as a label."""
+"""Stands for the owner of a stack in the pods of these checks, which are never created.
+
+Before the first `up` of a stack its owner is not known.
+"""
 
 
 @dataclass(frozen=True)
 class Installed:
-    """The controllers that a stack installs, its name, and what Prometheus wants of a volume."""
+    """What a stack installs on the cluster beside its own objects.
+
+    Args:
+        stack: the name of the stack.
+        controllers: the controllers that the stack installs.
+        numbers: the volume that Prometheus needs for its metrics; None if it needs none.
+    """
 
     stack: str = ""
     controllers: Sequence[Controller] = ()
@@ -69,10 +78,12 @@ NOTHING_INSTALLED = Installed()
 
 
 async def check_platform(settings: PlatformSettings, run: RunSettings | None) -> None:
-    """Ask the cluster of an own platform; nothing is asked of a k3s that this stack installs.
+    """Check the cluster of this stack's own platform.
+
+    A k3s that this stack installs is not checked.
 
     Raises:
-        pulumi.RunError: the stack cannot come up; the text names each reason and the way out.
+        pulumi.RunError: The stack cannot come up. The text names each reason and what to do.
     """
     cluster = settings.cluster
     if run and (note := idle_machines(settings.devices.machines, run)):
@@ -127,7 +138,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
 
 
 def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
-    """What only the machine has that runs Pulumi: the folder of the data, and the image."""
+    """What only the machine that runs Pulumi has: the folder of the data, the image, or both."""
     found: list[OnlyHere] = []
     if storage.folder_on_host and storage.access_mode == ONE_NODE:
         found.append(
@@ -150,7 +161,15 @@ def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
 
 
 def idle_machines(machines: int, run: RunSettings) -> str:
-    """What to set where the run has one pod, and its platform several machines; else empty."""
+    """A note with settings that would use all machines, if the run has only one pod.
+
+    Args:
+        machines: the number of machines of the platform.
+        run: the settings of the run.
+
+    Returns:
+        The note; empty if the platform has one machine or the run has several pods.
+    """
     if machines == 1 or run.compute.world.pods > 1:
         return ""
     topology = run.compute.topology.name
@@ -162,12 +181,16 @@ def idle_machines(machines: int, run: RunSettings) -> str:
 
 
 async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str) -> None:
-    """Ask the cluster of another stack's platform; see `check_platform`.
+    """Check the cluster of another stack's platform for a run; see `check_platform`.
 
     Args:
-        settings: of the run.
-        facts: of the platform.
-        kubeconfig: its path, where `facts.kubeconfig_is_path`; else nothing is asked.
+        settings: the settings of the run.
+        facts: the facts of the platform.
+        kubeconfig: the path of the kubeconfig. If `facts.kubeconfig_is_path` is false, the cluster
+            is not checked.
+
+    Raises:
+        pulumi.RunError: The run cannot come up. The text names each reason and what to do.
     """
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
@@ -242,7 +265,10 @@ def ask(
     pods: RunPods | None = None,
     installed: Installed = NOTHING_INSTALLED,
 ) -> Findings:
-    """All findings; a question to which the cluster gives no answer is the last one, and a note."""
+    """Return all findings.
+
+    If a request fails, the remaining questions are not asked, and a note says why.
+    """
     found = Findings()
     try:
         with quick_look(access, SECONDS) as api:
@@ -274,7 +300,7 @@ def _ask(
 
 
 def rights_problem(missing: list[Need], namespace: str) -> str:
-    """The missing rights, as an administrator can apply them."""
+    """The message about missing rights, with roles that an administrator can apply."""
     if ADMINISTRATOR in missing:
         return (
             "kubeconfig: its user is no administrator of the cluster, as the charts of the GPU "

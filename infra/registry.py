@@ -1,4 +1,4 @@
-"""A registry of kinds: the choices of one setting, each defined in a file of its own."""
+"""A registry of kinds: the possible values of one setting, each defined in a file of its own."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Kind(Protocol):
-    """What every kind has: the value of the setting that chooses it, and its own options."""
+    """What every kind has: its name, which is a value of the setting, and its own options."""
 
     @property
     def name(self) -> str:
@@ -15,9 +15,9 @@ class Kind(Protocol):
 
     @property
     def options(self) -> type:
-        """A dataclass; its fields are the keys of the kind's options in the stack's settings.
+        """A dataclass whose fields are the keys of the kind's options in the stack's settings.
 
-        It may check the values in `__post_init__`, and raises OptionError there.
+        Its `__post_init__` may check the values and raise OptionError.
         """
         ...
 
@@ -28,11 +28,11 @@ class NoOptions:
 
 
 class OptionError(ValueError):
-    """An option cannot be used; the options dataclass of a kind raises it in `__post_init__`.
+    """An option cannot be used. The options dataclass of a kind raises it in `__post_init__`.
 
     Args:
-        option: name of the option.
-        reason: why its value cannot be used; goes on after a colon, without a full stop.
+        option: the name of the option.
+        reason: why the value cannot be used. The text follows a colon, and has no full stop.
         hint: what to do, as a sentence without its full stop.
     """
 
@@ -45,15 +45,15 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True)
 class Refusal:
-    """Values of several settings do not go together, as a kind sees it.
+    """A kind's reason why the values of several settings cannot be used together.
 
     Args:
         key: the setting that the message is about.
-        value: of that setting.
-        reason: why it cannot be used; goes on after a colon, without a full stop.
+        value: the value of that setting.
+        reason: why the value cannot be used. The text follows a colon, and has no full stop.
         hint: what to do, as a sentence without its full stop.
-        with_keys: the other settings from which it follows. Where one of them has a wrong value,
-            that alone is said.
+        with_keys: the other settings that lead to this refusal. If one of them has a wrong value
+            itself, only that error is shown, and not this refusal.
     """
 
     key: str
@@ -84,7 +84,7 @@ class Registry(Mapping[str, K], Generic[K]):
         """Add a kind, so that the setting accepts its name.
 
         Raises:
-            ValueError: another kind has this name.
+            ValueError: Another kind has this name.
         """
         other = self._kinds.get(kind.name)
         if other is not None and other is not kind:

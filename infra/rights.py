@@ -1,4 +1,4 @@
-"""What a user has to be allowed to do on the cluster for one stack: worked out from the stack."""
+"""Computes the rights on the cluster that a user needs for one stack."""
 
 from collections.abc import Iterable
 from typing import TypeAlias
@@ -11,13 +11,14 @@ from infra.settings import PlatformSettings
 from infra.storages.kind import Storage
 from infra.workloads.run import Run
 
-# What Pulumi's provider does with an object: it applies it, waits for it and deletes it.
+# The verbs that Pulumi's provider needs to apply an object, to wait for it and to delete it.
 OBJECT = ("create", "delete", "get", "list", "patch", "update", "watch")
 ADMINISTRATOR = Need("*", "*", "*", "")
 Kind = tuple[str, str, bool]
-"""API version, kind, and whether the object lies in the namespace."""
+"""The API version, the kind, and whether the object is in the namespace."""
 
-# What the programs of infra/kube and the commands do in the namespace, beside those objects.
+# What the programs of infra/kube and ./disttrain need in the namespace, in addition to the stack's
+# objects.
 PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "namespaces", ("get",)),
     ("", "persistentvolumeclaims", ("get",)),
@@ -31,16 +32,18 @@ PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 Programs: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 
-# With the setting `queue` beside: the run is stopped and resumed by Kueue's Workload of it. Where
-# Kueue puts a run into a queue by itself, infra/kube/queues/unqueued_look.py asks for them.
+# These rights are added with the setting `queue`, because such a run is stopped and resumed through
+# its Workload of Kueue. If Kueue puts a run into a queue by itself, unqueued_look.py (in
+# infra/kube/queues) checks these rights.
 QUEUE_PROGRAMS: Programs = ((GROUP, "workloads", WORKLOAD_VERBS),)
 
-# With the setting `queues`: what stands in the queue is seen before it is taken away.
+# These rights are added with the setting `queues`: before a queue is removed, a program checks what
+# is in it.
 QUEUES_PROGRAMS: Programs = ((GROUP, "workloads", ("get", "list")),)
 
 
 def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
-    """The kinds of objects that `make_platform` registers; a test compares the two."""
+    """The kinds of objects that `make_platform` registers. A test compares the two."""
     kinds: set[Kind] = {("v1", "ConfigMap", True), ("v1", "Secret", True)}
     kinds |= {_kind_of(manifest) for _, manifest in storage.objects}
     if not settings.namespace_settings.exists:
@@ -66,7 +69,7 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
     if settings.alert_webhook:
         kinds |= {("v1", "Secret", True), (RECEIVER_VERSION, "AlertmanagerConfig", True)}
     if settings.controllers:
-        kinds |= {("v1", "Namespace", False)}  # of its own; the charts need an administrator
+        kinds |= {("v1", "Namespace", False)}  # the controllers'; charts need an administrator
     if settings.queues:
         kueue = f"{GROUP}/{VERSIONS[0]}"
         kinds |= {(kueue, "LocalQueue", True)}
@@ -79,24 +82,25 @@ def platform_kinds(settings: PlatformSettings, storage: Storage) -> set[Kind]:
 
 
 def run_kinds(run: Run) -> set[Kind]:
-    """The kinds of objects that `make_run` registers; the same test compares them."""
+    """The kinds of objects that `make_run` registers. The same test compares the two."""
     kinds: set[Kind] = {("v1", "ConfigMap", True), ("v1", "Secret", True)}
-    kinds |= {("batch/v1", "Job", True)}  # of the data set
+    kinds |= {("batch/v1", "Job", True)}  # prepares the data set
     return kinds | {_kind_of(manifest) for _, manifest in run.kind.render(run)}
 
 
 def run_programs(run: Run) -> Programs:
-    """What the programs do for this run beside its objects and beside `PROGRAMS`."""
+    """The rights that the programs need for this run, beyond its objects and `PROGRAMS`."""
     return (*(QUEUE_PROGRAMS if run.queue else ()), *run.kind.programs)
 
 
 def needs_of(kinds: Iterable[Kind], namespace: str, programs: Programs = ()) -> set[Need]:
-    """Each verb on each kind, and what the programs of this stack do beside.
+    """All rights that a stack needs: for the objects that it makes, and for its programs.
 
     Args:
-        kinds: of the objects that the stack makes.
-        namespace: of the platform.
-        programs: what those of its run and of its platform's queue do beside `PROGRAMS`.
+        kinds: the kinds of the objects that the stack makes.
+        namespace: the namespace of the platform.
+        programs: the rights that the programs need for the stack's run and its platform's queue, in
+            addition to `PROGRAMS`.
     """
     needs = {
         Need(group, resource, verb, namespace)
@@ -111,7 +115,7 @@ def needs_of(kinds: Iterable[Kind], namespace: str, programs: Programs = ()) -> 
 
 
 def plural(kind: str) -> str:
-    """The name of a kind's objects in paths and rules."""
+    """The plural name of a kind, as in the API's paths and in the rules of roles."""
     word = kind.lower()
     if word.endswith("y"):
         return f"{word[:-1]}ies"

@@ -1,4 +1,4 @@
-"""A task of infra.kube that the engine runs just before it makes a resource, by a hook."""
+"""Runs a task of infra.kube in a hook, which the engine calls just before it makes a resource."""
 
 import asyncio
 import json
@@ -15,14 +15,16 @@ PROGRAM = ("-m", "infra.kube")
 
 
 async def run_in_hook(task: str, job: Mapping[str, Any]) -> None:
-    """Run it in a process of its own, which ends in order at Ctrl-C, as those of the engine do.
+    """Run a task in a process of its own, and show what it prints while it runs.
+
+    At Ctrl-C the process ends in an orderly way, as the tasks do that the engine starts.
 
     Args:
-        task: its name; what it prints is shown while it runs.
-        job: what it reads from its standard input.
+        task: the name of the task.
+        job: the job that the task reads from its standard input.
 
     Raises:
-        RuntimeError: with the reason that the task gives, which has failed.
+        RuntimeError: The task has failed. The text is the reason that the task has printed.
     """
     process = await asyncio.create_subprocess_exec(
         sys.executable,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class World:
-    """The processes (ranks) of a run; `gpus_per_pod` is 0 on CPU."""
+    """The number of pods, processes (ranks) and GPUs of a run; `gpus_per_pod` is 0 on CPU."""
 
     pods: int
     ranks_per_pod: int
@@ -13,10 +13,10 @@ class World:
 
     @property
     def world_size(self) -> int:
-        """Number of ranks over all pods."""
+        """The number of ranks in all pods together."""
         return self.pods * self.ranks_per_pod
 
     @property
     def gpus(self) -> int:
-        """Number of GPUs over all pods; 0 on CPU."""
+        """The number of GPUs in all pods together; 0 on CPU."""
         return self.pods * self.gpus_per_pod
