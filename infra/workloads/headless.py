@@ -1,4 +1,4 @@
-"""A headless Service, which gives each pod of a run a name of its own."""
+"""Makes a headless Service, which gives each pod of a run its own DNS name."""
 
 from infra.names import MASTER_PORT
 from infra.objects import Manifest
@@ -6,7 +6,7 @@ from infra.workloads.run import Run
 
 
 def headless_service(run: Run, name: str) -> Manifest:
-    """The Service; the pods' `subdomain` has to be its name."""
+    """The manifest of the Service. The pods need the name of the Service as their `subdomain`."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

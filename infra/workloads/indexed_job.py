@@ -1,6 +1,6 @@
-"""Workload `indexed-job`: the pods of a Job, whose completion indexes are the ranks of the nodes.
+"""Workload `indexed-job`: a Job whose completion indexes are the ranks of the nodes.
 
-The pods end when the run is finished, so its GPUs are free then without a `pulumi destroy`.
+The pods end when the run is finished. So their GPUs are free then, without a `pulumi destroy`.
 """
 
 from infra.objects import Manifest
@@ -15,8 +15,9 @@ HEADLESS_SERVICE = "train-indexed-headless"
 def render(run: Run) -> list[tuple[str, Manifest]]:
     """A headless Service that gives each pod a name, and the Job.
 
-    Kubernetes names the pods' hosts `<job>-<index>`, and tells each its index by the variable
-    JOB_COMPLETION_INDEX (https://kubernetes.io/docs/concepts/workloads/controllers/job/).
+    Kubernetes gives the pods the host names `<job>-<index>`. Each pod finds its index in the
+    variable JOB_COMPLETION_INDEX
+    (https://kubernetes.io/docs/concepts/workloads/controllers/job/).
     """
     spec = {
         "completionMode": "Indexed",

@@ -1,7 +1,7 @@
 """Workload `jobset`: a JobSet with one Job, whose completion indexes are the ranks of the nodes.
 
-A lost pod fails the Job, and JobSet's controller then makes the Job and all of its pods anew. The
-fields are those of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/.
+If a pod is lost, the Job fails, and JobSet's controller makes the Job and all of its pods again.
+The fields are those of https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,12 @@ API_VERSION = "jobset.x-k8s.io/v1alpha2"
 JOB = "nodes"  # the name of the one Job in the JobSet
 FATAL_RULE = "fatal"
 MOST_RESTARTS = 10 * RETRIES_PER_POD
-"""After so many, the controller counts the run as failed. The number is the same for any number of
-pods: JobSet lets nobody change a `failurePolicy`, nor does Trainer that of a runtime. A preview
-tries the new JobSet out on the old one, so with another number `pods` could not change."""
+"""The number of restarts after which the controller marks the run as failed.
+
+The number does not depend on the number of pods: neither JobSet nor Trainer allows a change of a
+`failurePolicy`. In a preview, the provider makes a dry run of the new JobSet on the old one. It
+would be refused if a change of `pods` also changed this number.
+"""
 OTHERWISE = (
     f"the cluster serves no {API_VERSION}, so JobSet's controller is not there. Let the "
     "platform's stack install it (controllers: [jobset]), install it yourself "
@@ -27,7 +30,7 @@ OTHERWISE = (
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """The JobSet; its controller makes the headless Service and the Job."""
+    """The JobSet. Its controller makes the headless Service and the Job."""
     jobset = {
         "apiVersion": API_VERSION,
         "kind": "JobSet",
@@ -42,8 +45,8 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
 
     Args:
         run: the run.
-        name: of the one Job in it.
-        labels: of that Job.
+        name: the name of the one Job in the JobSet.
+        labels: the labels of that Job.
     """
     job = job_spec(
         run,
@@ -51,9 +54,9 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
             "completionMode": "Indexed",
             "completions": run.world.pods,
             "parallelism": run.world.pods,
-            # The first failed or evicted pod ends the Job, and JobSet makes it anew at once. A Job
-            # that replaced an evicted pod would wait longer each time. The pods of a Job that is
-            # suspended, by Kueue or by `./disttrain stop`, end with a code that counts for nothing.
+            # The first failed or evicted pod ends the Job, and JobSet makes the Job again at once.
+            # A Job that replaced an evicted pod itself would wait longer each time. If Kueue or
+            # `./disttrain stop` suspends the Job, its pods end with an exit code that is ignored.
             "backoffLimit": 0,
         },
         on_disruption="Count",
@@ -68,13 +71,14 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
         },
         "failurePolicy": {
             "maxRestarts": MOST_RESTARTS,
-            # New pods start only when all old ones have ended: both would write the same run.
+            # New pods start only when all old ones have ended. Otherwise both would write to the
+            # folder of the same run.
             "restartStrategy": "BlockingRecreate",
             "rules": [
                 {
                     "name": FATAL_RULE,
                     "action": "FailJobSet",
-                    # The Job's one rule that fails it is the one for a fatal exit code.
+                    # Of the Job's rules, only the one for a fatal exit code makes the Job fail.
                     "onJobFailureReasons": ["PodFailurePolicy"],
                 }
             ],
@@ -84,8 +88,11 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
 
 
 def first_host(run: Run, name: str) -> str:
-    """Where the pod of index 0 is found: pods' host names are `<JobSet>-<Job>-0-<index>`, and the
-    headless Service has the JobSet's name."""
+    """The DNS name of the pod with index 0.
+
+    The host names of the pods are `<JobSet>-<Job>-0-<index>`, and the headless Service has the
+    JobSet's name.
+    """
     return f"{run.workload_name}-{name}-0-0.{run.workload_name}"
 
 
@@ -104,8 +111,8 @@ KIND = WorkloadKind(
     done=("Completed",),
     replace_on=("spec.network", "spec.failurePolicy", "spec.replicatedJobs"),
     changed_by_kueue=("spec.replicatedJobs",),
-    # JobSet refuses a name with which the pods' names would have more than 63 characters, and a
-    # preview tries a new JobSet out under a name that is 5 characters longer.
+    # JobSet refuses a name with which the pods' names would have more than 63 characters. A preview
+    # makes a dry run of a new JobSet under a name that is 5 characters longer.
     longest_instance=26,
     otherwise=OTHERWISE,
 )

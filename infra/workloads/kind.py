@@ -1,4 +1,4 @@
-"""What a kind of workload is: how the pods of a run come about in Kubernetes."""
+"""Defines a kind of workload: the Kubernetes objects that create the pods of a run."""
 
 from __future__ import annotations
 
@@ -20,43 +20,46 @@ class WorkloadKind:
 
     Args:
         name: the value of the setting.
-        api_version: of the workload object, such as `batch/v1`.
-        kind: of the workload object, such as `Job`.
-        object_name: name of the workload object, before the run's `instance` is added.
-        several_pods: whether the setting `pods` counts; otherwise there is one pod.
-        render: role in the stack and manifest of each object, in the order of creation; the last
-            one is the workload. The pod template must be `run.template`.
-        rendezvous: variables by which the ranks find each other.
-        suspend: merge patch for the workload that ends its pods, which save first. Or, for a kind
-            whose controller carries out commands, `command` and the `phases` that it leads to.
-        resume: merge patch that undoes `suspend`, or the command that does.
-        done: types of the workload's conditions that mean success.
-        failed: types of the workload's conditions that mean failure.
-        queued: whether a queue of Kueue can hold it back, by the field that suspends it.
-        no_ttl_because: why the setting `ttlSecondsAfterFinished` cannot be used with it, as the end
-            of the sentence "topology is ..., and ...". Empty: `render` sets `run.ttl`, by which the
-            controller removes the workload some time after its end.
-        replace_on: paths of the workload whose change makes a new workload.
-        kept_in_previews: paths of the workload that a preview leaves as they are, so that it shows
-            an update where `pulumi up` makes a new workload. For kinds whose controller refuses
-            what the provider does in a preview: it tries the new workload out on the old one.
-        changed_by_kueue: paths of the workload that Kueue changes when a run in a queue gets its
-            place, as by the tolerations of its flavor. In a queue they are left as they are while
-            the workload is the same one; with another revision it is another one. Empty: nothing of
-            the workload changes in its place.
-        longest_instance: how many characters the setting `instance` may have.
-        refused_at_first: words in refusals of a workload by controllers that have not seen the
-            objects that `render` names before it, in which `{name}` is the name of the workload;
-            `pulumi up` waits while it is refused so. Empty: no controller looks at them before the
-            workload is made.
+        api_version: the API version of the workload object, such as `batch/v1`.
+        kind: the Kubernetes kind of the workload object, such as `Job`.
+        object_name: the name of the workload object, before the run's `instance` is added.
+        several_pods: whether the setting `pods` is used; otherwise there is one pod.
+        render: returns a name for the stack and the manifest of each object, in the order of
+            creation. The last object is the workload. The pod template must be `run.template`.
+        rendezvous: returns the environment variables by which the ranks find each other.
+        suspend: returns a merge patch for the workload that ends its pods, which save first. If the
+            kind's controller carries out commands instead, it returns the `command`, and the
+            `phases` to which the command leads.
+        resume: returns the merge patch, or the command, that undoes `suspend`.
+        done: the types of the workload's conditions that mean success.
+        failed: the types of the workload's conditions that mean failure.
+        queued: whether a queue of Kueue can hold the workload back, through the field that suspends
+            the workload.
+        no_ttl_because: why the setting `ttlSecondsAfterFinished` cannot be used with this kind, as
+            the end of the sentence "topology is ..., and ...". Empty if `render` sets `run.ttl`, by
+            which the controller removes the workload some time after its end.
+        replace_on: fields of the workload. If one of them changes, the engine replaces the
+            workload by a new one.
+        kept_in_previews: fields of the workload whose change a preview ignores, so that it shows an
+            update where `pulumi up` makes a new workload. They are for kinds whose controller
+            refuses the provider's dry run of the new workload on the old one.
+        changed_by_kueue: fields of the workload that Kueue changes when it admits a run, for
+            example because its flavor has tolerations. For a run in a queue, the engine ignores
+            changes of these fields, and replaces the workload if its revision changes. Empty if
+            Kueue changes no field of this kind's workload.
+        longest_instance: the largest number of characters that the setting `instance` may have.
+        refused_at_first: parts of the messages by which a controller refuses a workload because it
+            has not yet seen the other objects that `render` makes; `{name}` stands for the name of
+            the workload. `pulumi up` waits as long as the workload is refused for such a reason.
+            Empty if no controller checks these objects before the workload is made.
         otherwise: why the kind cannot be used on a cluster that does not serve `api_version` with
-            `kind`, and what to do then; empty: every cluster serves it.
-        container: name of the pods' container; a controller may know it by its name alone.
-        options: dataclass of the keys that `topologyOptions` may hold.
-        queue_of_its_own: name of the queue of the kind's own controller that a run stands in;
-            empty: it has none.
-        programs: what commands do with objects beside the workload: API group, plural name and
-            verbs.
+            `kind`, and what to do then; empty if every cluster serves it.
+        container: the name of the pods' container. Some controllers require a certain name.
+        options: the dataclass whose fields are the keys that `topologyOptions` may have.
+        queue_of_its_own: returns the name of the run's queue, if the kind's own controller has
+            queues; otherwise an empty text.
+        programs: the rights that programs need for objects other than the workload: API group,
+            plural name and verbs.
     """
 
     name: str
@@ -85,5 +88,5 @@ class WorkloadKind:
 
     @property
     def setting(self) -> str:
-        """What asks for this kind, for messages."""
+        """The setting that chooses this kind, as messages show it."""
         return f"topology: {self.name!r}"

@@ -1,10 +1,10 @@
 """Workload `lws`: a LeaderWorkerSet with one group of pods, whose leader is node 0.
 
-Its controller makes a StatefulSet of the leader, and when that pod is there another one of the
-workers. So the names of the pods end with the ranks of the nodes, and the pods stay when the run is
-finished, as those of `multi-pod` do. The fields are those of
-https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1/. All that its webhook would fill in is
-set here.
+Its controller makes a StatefulSet with the leader, and a second one with the workers when the
+leader's pod exists. So the names of the pods end with the ranks of the nodes, and the pods stay
+when the run is finished, like those of `multi-pod`. The fields are those of
+https://lws.sigs.k8s.io/docs/reference/leaderworkerset.v1/. All fields that the controller's webhook
+would fill in are set here.
 """
 
 from infra.objects import Manifest
@@ -22,7 +22,7 @@ OTHERWISE = (
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """The LeaderWorkerSet; its controller makes the headless Service, which has its name."""
+    """The LeaderWorkerSet. Its controller makes a headless Service of the same name."""
     one_at_a_time = {"maxUnavailable": 1, "maxSurge": 0, "partition": 0}
     leader_worker_set = {
         "apiVersion": API_VERSION,
@@ -30,10 +30,11 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "metadata": run.metadata(run.workload_name, ANNOTATIONS),
         "spec": {
             "replicas": 1,
-            # The leader is ready only when all ranks have stepped, so nobody may wait for that.
+            # The leader is ready only when all ranks have stepped. So the workers must not wait
+            # until the leader is ready.
             "startupPolicy": "LeaderCreated",
             "networkConfig": {"subdomainPolicy": "Shared"},
-            # Never used: other pods are another workload.
+            # This is never used, because a change of the pods replaces the workload.
             "rolloutStrategy": {
                 "type": "RollingUpdate",
                 "rollingUpdateConfiguration": one_at_a_time,
@@ -41,10 +42,11 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
             "leaderWorkerTemplate": {
                 "size": run.world.pods,
                 # A pod that has failed is started again in its place, and the others wait for it or
-                # go on. The other policies would make all pods anew each time, without a pause even
-                # where the error is a fatal one, and forget some losses (kubernetes-sigs/lws#998).
+                # continue. The other policies would make all pods again each time, without a pause
+                # even after a fatal error, and would miss some lost pods
+                # (kubernetes-sigs/lws#998).
                 "restartPolicy": "None",
-                "workerTemplate": run.template,  # of the leader too
+                "workerTemplate": run.template,  # also used for the leader
             },
         },
     }
@@ -59,7 +61,7 @@ KIND = WorkloadKind(
     several_pods=True,
     render=render,
     rendezvous=lambda run: first_pod(run, service=run.workload_name),
-    # No group, so no pod; the workers end when the leader has saved and is gone.
+    # Without a group there are no pods. The workers end when the leader has saved and is gone.
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": 1}},
     no_ttl_because=NEVER_ENDS,

@@ -1,8 +1,8 @@
 """Workload `mpijob`: an MPIJob of Kubeflow's MPI Operator, whose launcher is node 0.
 
-The ranks find each other as everywhere, so nothing here is started by `mpirun`, and the keys for
-SSH that the operator puts into each pod open nothing. The launcher is a Job with one pod, and the
-workers are pods that the kubelet starts again. The fields are those of
+The ranks find each other as in the other kinds, and `mpirun` starts nothing. So the SSH keys that
+the operator puts into each pod are useless. The launcher is a Job with one pod, and the workers are
+pods that the kubelet starts again. The fields are those of
 https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/ in version v2beta1.
 """
 
@@ -31,11 +31,12 @@ class MpiJobOptions:
 
     Args:
         launcherRetries: how often a new pod takes the place of the launcher, which is node 0. The
-            operator cannot tell why a pod has ended, so a fatal error is tried as often too. With
-            0 it fails the MPIJob at once, and so does the loss of this one pod.
+            operator does not look at exit codes, so the launcher is also tried again as often after
+            a fatal error. With 0, a fatal error fails the MPIJob at once, but so does the loss of
+            this one pod.
 
     Raises:
-        OptionError: the number is negative.
+        OptionError: The number is negative.
     """
 
     launcherRetries: int = LAUNCHER_RETRIES  # noqa: N815 - as the stack's settings name it
@@ -46,19 +47,19 @@ class MpiJobOptions:
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """The MPIJob; the operator makes a headless Service that has its name.
+    """The MPIJob. The operator makes a headless Service of the same name.
 
-    With `runLauncherAsWorker` the launcher's label has the index 0 and those of the workers begin
-    with 1, and the Service leads to pods that are not ready yet: ours become ready only after they
-    have found each other.
+    `runLauncherAsWorker` has two effects. The index in the launcher's label is 0, and those of the
+    workers begin with 1. And the Service also leads to pods that are not ready yet, which is
+    needed because disttrain's pods become ready only after they have found each other.
     """
     options: MpiJobOptions = run.kind_options
     template = indexed_template(run)
     if run.world.pods > 1:
         template = as_one_group(template)
-    # A launcher that has failed stays to be read, and its Job makes another one.
+    # The pod of a failed launcher stays, so that its log can be read. Its Job makes another pod.
     launcher = {"replicas": 1, "restartPolicy": "Never", "template": template}
-    # A worker that has failed would stay, and never be made anew: it is started again in place.
+    # The operator never replaces a failed worker. So the kubelet restarts the container in its pod.
     workers = {
         "replicas": run.world.pods - 1,
         "restartPolicy": "OnFailure",
@@ -71,7 +72,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "spec": {
             "runLauncherAsWorker": True,
             "slotsPerWorker": run.world.ranks_per_pod,
-            # With `WaitForWorkersReady` workers and launcher would wait for each other for ever.
+            # With `WaitForWorkersReady`, workers and launcher would wait for each other forever.
             "launcherCreationPolicy": "AtStartup",
             "runPolicy": {
                 "backoffLimit": options.launcherRetries,
@@ -80,7 +81,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
             },
             "mpiReplicaSpecs": {
                 "Launcher": launcher,
-                # The operator refuses a number of 0.
+                # The operator refuses workers with 0 replicas.
                 **({"Worker": workers} if workers["replicas"] else {}),
             },
         },

@@ -1,4 +1,4 @@
-"""Workload `multi-pod`: the pods of a StatefulSet, whose ordinals are the ranks of the nodes."""
+"""Workload `multi-pod`: a StatefulSet, the ordinals of whose pods are the ranks of the nodes."""
 
 from infra.objects import Manifest
 from infra.workloads.headless import headless_service
@@ -18,9 +18,10 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "spec": {
             "replicas": run.world.pods,
             "serviceName": _service(run),
-            # All pods start at once, because a rank alone can do nothing.
+            # All pods start at once, because one rank alone cannot train.
             "podManagementPolicy": "Parallel",
-            # A rolling update would wait for one new rank to be ready without the others.
+            # A rolling update would replace one pod and wait until it is ready. It never would be,
+            # because it needs the other new pods.
             "updateStrategy": {"type": "OnDelete"},
             "selector": {"matchLabels": run.selector},
             "template": run.template,
@@ -44,7 +45,8 @@ KIND = WorkloadKind(
     suspend=lambda run: {"spec": {"replicas": 0}},
     resume=lambda run: {"spec": {"replicas": run.world.pods}},
     no_ttl_because=NEVER_ENDS,
-    # Other pods are another workload, as with a Job, and never a half-changed one. So is another
-    # number of them, which each pod knows; a run that is stopped has no replicas, and stays itself.
+    # If the pods change, the StatefulSet is replaced, like a Job, so that it never has pods of two
+    # revisions. A new number of pods also changes the template, because each pod knows the number.
+    # The field `replicas` is not in this list: when a run is stopped, only this field changes.
     replace_on=("spec.template",),
 )

@@ -1,7 +1,7 @@
-"""Which pods of a run get one place, such as a machine or a rack: wishes that the scheduler weighs.
+"""Preferences for the scheduler: whether a run's pods share a place, such as a machine or a rack.
 
-None of them keeps a pod from a node that has room: a run that starts in two racks is better than
-one that does not start.
+None of these preferences keeps a pod from a node that has room: a run that starts in two racks is
+better than one that does not start.
 """
 
 from collections.abc import Mapping
@@ -10,17 +10,17 @@ from infra.names import HOSTNAME_LABEL
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import NeighbourSettings
 
-HEAVIEST = 100  # the scheduler's own limit for the weight of a wish
-NEVER_REACHED = 1_000_000  # pods more on one machine than on another
+HEAVIEST = 100  # the highest weight that the scheduler accepts for a preference
+NEVER_REACHED = 1_000_000  # how many more pods one machine may have than another
 
 
 def neighbours(settings: NeighbourSettings, pods: int, selector: Mapping[str, str]) -> Manifest:
-    """Fields of a pod's spec; none where the choice is left to Kubernetes, or there is one pod.
+    """Fields of a pod's spec; none if Kubernetes chooses, or if there is only one pod.
 
     Args:
-        settings: what is wished.
-        pods: how many the run has.
-        selector: labels that exactly the run's pods have.
+        settings: whether the pods are to be near each other or apart.
+        pods: the number of pods of the run.
+        selector: labels that the run's pods have, and no other pods.
     """
     if pods == 1 or settings.placement == "auto":
         return {}
@@ -29,8 +29,9 @@ def neighbours(settings: NeighbourSettings, pods: int, selector: Mapping[str, st
         apart = {"maxSkew": 1, "topologyKey": settings.label, "whenUnsatisfiable": "ScheduleAnyway"}
         return {"topologySpreadConstraints": [{**apart, **ours}]}
     near = {"weight": HEAVIEST, "podAffinityTerm": {"topologyKey": settings.label, **ours}}
-    # Kubernetes wishes by itself that pods are spread over machines and zones, which weighs as much
-    # as this wish, unless a pod has a rule of its own about that. So it has one that allows all.
+    # By default Kubernetes prefers to spread pods over machines and zones, with as much weight as
+    # the preference above. This default does not apply to a pod with a spread constraint of its
+    # own. So the pod gets a constraint that allows every distribution.
     anywhere = {
         "maxSkew": NEVER_REACHED,
         "topologyKey": HOSTNAME_LABEL,

@@ -1,7 +1,7 @@
-"""A program in an image of the user's own (`program.image`), started by disttrain's launcher.
+"""Runs a user's program in the user's own image (`program.image`), with disttrain's launcher.
 
-That image has neither our trainer nor its packages. So an init container of the trainer image
-copies the launcher, which is Python and needs nothing compiled, into a folder of the pod.
+The user's image has neither disttrain's trainer nor its packages. So an init container with the
+trainer image copies the launcher into a folder of the pod. The launcher is pure Python.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ MOUNT = "/disttrain"
 _VOLUME = "launcher"
 _START = f"{MOUNT}/start.py"  # trainer/program/carry.py puts it there
 USER_NAME = "trainer"
-"""Of user 1000, as in the trainer image. Another image may not know this user, and then programs
-that ask for its name fail, among them torch.compile (getpass.getuser)."""
+"""The name of the user with uid 1000, as in the trainer image.
+
+Another image may not know this user. Then programs that ask for the user's name fail, for example
+torch.compile (getpass.getuser).
+"""
 
 
 def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Manifest:
-    """The pod with its container's image replaced.
+    """The pod's spec, with the user's image in its container.
 
     Args:
         pod: a pod's spec with one container, which runs the trainer image.
-        image: with a tag or a digest.
-        resources: requests and limits of the container that copies.
+        image: the name of the user's image, with a tag or a digest.
+        resources: requests and limits of the init container that copies the launcher.
     """
     (container,) = pod["containers"]
     mount = {"name": _VOLUME, "mountPath": MOUNT}
@@ -65,6 +68,6 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
 
 
 def _user_name(given: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The variable that names the user, unless the user's own variables do."""
+    """The variable LOGNAME with the user's name, unless `given` already has LOGNAME or USER."""
     names = {variable["name"] for variable in given}
     return [] if {"LOGNAME", "USER"} & names else [{"name": "LOGNAME", "value": USER_NAME}]

@@ -1,4 +1,4 @@
-"""Pods as plain manifests: what every pod of ours has, and what a training pod has beside it."""
+"""Pods as plain manifests: the parts that all of disttrain's pods share, and the training pod."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from infra.objects import Manifest
     from infra.workloads.run import Run
 
-TRAINER_UID = 1000  # of the user in the trainer image
+TRAINER_UID = 1000  # the uid of the user in the trainer image
 METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
 TRANSPORTS_VARIABLE = "DISTTRAIN_TRANSPORTS"  # trainer/transport/asked.py reads it
 ADDRESS_VARIABLE = "DISTTRAIN_POD_IP"  # trainer/launch/noted_address.py reads it
@@ -45,16 +45,17 @@ class PodParts:
     """What the training pods and the data set's pod have in common.
 
     Args:
-        image: full name of the trainer image.
+        image: the full name of the trainer image.
         pull_policy: when the kubelet pulls the image.
-        pull_secrets: names of Secrets with the registry's credentials.
-        config_map: name of the ConfigMap that holds `run.yaml`.
-        claim: name of the claim that is mounted.
-        group_writes: the kubelet has to give the volume to the group of the pods.
-        ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
-        bpe_file: path in the pods of GPT-2's BPE merge table; empty: tiktoken downloads it.
-        limits: of CPU and memory, of each of these pods; a namespace's quota may demand them.
-        command_limits: the same of the pods of commands.
+        pull_secrets: the names of Secrets with the registry's credentials.
+        config_map: the name of the ConfigMap that contains `run.yaml`.
+        claim: the name of the claim that is mounted.
+        group_writes: whether the kubelet has to give the volume to the group of the pods.
+        ca_config_map: the name of the ConfigMap with certificates to trust; empty if there is none.
+        bpe_file: the path in the pods of GPT-2's BPE merge table; empty if tiktoken downloads it.
+        limits: the limits of CPU and memory of each of these pods. A namespace's quota may require
+            limits.
+        command_limits: the same limits for the pods that commands start.
     """
 
     image: str
@@ -70,7 +71,10 @@ class PodParts:
 
 
 def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
-    """A pod with one container that runs `python -m trainer <arguments> --config <path>`."""
+    """The spec of a pod with one container.
+
+    The container runs `python -m trainer <arguments> --config <path>`.
+    """
     variables = {"HOME": "/tmp"}
     if parts.bpe_file:
         variables[BPE_VARIABLE] = parts.bpe_file
@@ -91,7 +95,7 @@ def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
                 "imagePullPolicy": parts.pull_policy,
                 "args": [*arguments, "--config", RUN_CONFIG_PATH],
                 "env": environment(variables),
-                # The Secret has the addresses of proxies with a password.
+                # The Secret contains the addresses of proxies that need a password.
                 "envFrom": [
                     {"configMapRef": {"name": PROXY_CONFIG}},
                     {"secretRef": {"name": PROXY_CONFIG}},
@@ -137,8 +141,8 @@ def training_pod(run: Run) -> Manifest:
         mount = {"name": run.program_volume["name"], "mountPath": PROGRAM_MOUNT, "readOnly": True}
         container["volumeMounts"].append(mount)
     container["env"] += environment(_variables(run))
-    # With its default written out: an `up` that was killed after it had made this object could not
-    # be finished otherwise, because the server takes a missing default for another value.
+    # The default `apiVersion` is written out. Otherwise an `up` that was killed after it had made
+    # this object could not be finished: the API server takes a missing default for another value.
     pod_name = {"apiVersion": "v1", "fieldPath": "metadata.name"}
     container["env"].append({"name": "POD_NAME", "valueFrom": {"fieldRef": pod_name}})
     if run.world.pods > 1:
@@ -185,23 +189,23 @@ def training_pod(run: Run) -> Manifest:
 
 
 def pull_secrets(parts: PodParts) -> Manifest:
-    """The field of a pod's spec by which the kubelet gets the registry's credentials."""
+    """The field of a pod's spec that gives the kubelet the registry's credentials."""
     names = [{"name": name} for name in parts.pull_secrets]
     return {"imagePullSecrets": names} if names else {}
 
 
 def volume_group(parts: PodParts) -> Manifest:
-    """Fields of a pod's security context by which it can write to a volume that was root's."""
+    """Fields of a pod's security context that let it write to a volume that belongs to root."""
     if not parts.group_writes:
         return {}
-    # Without the policy the kubelet would go through all files at each start of a pod.
+    # Without the policy, the kubelet would change the group of all files at each start of a pod.
     return {"fsGroup": TRAINER_UID, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
 def of_commands(parts: PodParts) -> Manifest:
-    """Fields for a command's pod: how it gets its image, and may write; and its limits.
+    """Fields of the spec of a pod that a command starts: pull secrets, volume group and limits.
 
-    `infra.kube.files.task_pod` makes the pod of them.
+    `infra.kube.files.task_pod` builds the pod from these fields.
     """
     group, limits = volume_group(parts), dict(parts.command_limits)
     return {
@@ -212,18 +216,21 @@ def of_commands(parts: PodParts) -> Manifest:
 
 
 def least_resources(parts: PodParts) -> Manifest:
-    """Of containers whose work is short."""
+    """Requests and limits of containers that have little to do."""
     limits = dict(parts.limits)
     return {"requests": dict(LEAST_REQUESTS), **({"limits": limits} if limits else {})}
 
 
 def environment(variables: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Variables as a container lists them."""
+    """Variables in the form of a container's field `env`."""
     return [{"name": name, "value": value} for name, value in variables.items()]
 
 
 def _variables(run: Run) -> dict[str, str]:
-    """The user's own variables come last; the settings refuse those that would break the run."""
+    """The variables of the training container.
+
+    The user's own variables come last. The settings refuse those that would break the run.
+    """
     network = run.network
     several = dict(network.between_pods) if run.world.pods > 1 else dict[str, str]()
     asked = {TRANSPORTS_VARIABLE: ",".join(network.transports)} if network.transports else {}
@@ -241,7 +248,10 @@ def _variables(run: Run) -> dict[str, str]:
 
 
 def _resources(run: Run) -> Manifest:
-    """Requests keep the pod out of the class BestEffort, which is evicted first."""
+    """Requests and limits of the training container.
+
+    With its requests the pod is not in the class BestEffort, whose pods are evicted first.
+    """
     ranks = run.world.ranks_per_pod
     limits = {**run.parts.limits, **run.network.resources}
     if run.world.gpus_per_pod:
@@ -254,6 +264,6 @@ def _resources(run: Run) -> Manifest:
 
 
 def times(quantity: str, count: int) -> str:
-    """A Kubernetes quantity, such as `500m` or `2Gi`, several times."""
+    """A Kubernetes quantity, such as `500m` or `2Gi`, multiplied by `count`."""
     number = quantity.rstrip("mKMGTi")
     return f"{int(number) * count}{quantity[len(number) :]}"

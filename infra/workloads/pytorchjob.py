@@ -1,8 +1,9 @@
-"""Workload `pytorchjob`: a PyTorchJob of Kubeflow's Training Operator, with workers alone.
+"""Workload `pytorchjob`: a PyTorchJob of Kubeflow's Training Operator, with workers only.
 
-Without a master the operator adds no init container, whose image would have to be pulled, and none
-of its own variables for ranks and addresses. Its pods' names end with their indexes. The fields are
-those of https://www.kubeflow.org/docs/components/trainer/legacy-v1/ in version 1.9.
+Without a master, the operator adds no init container, whose image would have to be pulled, and none
+of its own variables for ranks and addresses. The names of the pods end with their indexes. The
+fields are those of
+https://www.kubeflow.org/docs/components/trainer/legacy-v1/ in version 1.9.
 """
 
 from infra.names import MASTER_PORT
@@ -14,7 +15,7 @@ from infra.workloads.run import Run
 
 API_VERSION = "kubeflow.org/v1"
 CONTAINER = "pytorch"  # the operator refuses pods without a container of this name
-PORT = "pytorchjob-port"  # without a port of this name it would add one of its own
+PORT = "pytorchjob-port"  # without a port of this name, the operator would add one of its own
 RETRY_VARIABLE = "DISTTRAIN_RETRY_FROM_128"  # trainer/launch/exit_codes.py reads it
 FIRST_SERVICE = "train-pytorchjob-first"
 OTHERWISE = (
@@ -27,10 +28,10 @@ OTHERWISE = (
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """A Service that leads to the pod of index 0, and the PyTorchJob.
+    """A Service that leads to the pod with index 0, and the PyTorchJob.
 
-    The operator makes a Service for each pod, but those lead to pods that are ready alone, and
-    ours become ready only after they have found each other.
+    The operator makes a Service for each pod, but such a Service leads to its pod only when the pod
+    is ready. disttrain's pods become ready only after they have found each other.
     """
     service = headless_service(run, _first(run))
     service["spec"]["selector"] = {**run.selector, INDEX_LABEL: "0"}
@@ -41,12 +42,13 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
         "metadata": run.metadata(run.workload_name, NO_AWAIT),
         "spec": {
             "nprocPerNode": str(run.world.ranks_per_pod),
-            # When the job has failed, the other pods end and free their GPUs.
+            # When the PyTorchJob has failed, the other pods end and free their GPUs.
             "runPolicy": {"cleanPodPolicy": "Running", **run.ttl},
             "pytorchReplicaSpecs": {
                 "Worker": {
                     "replicas": run.world.pods,
-                    # A pod whose code is 128 or more is made anew; any other one fails the job.
+                    # A pod that ends with an exit code of 128 or more is made again. Any other
+                    # error code fails the PyTorchJob.
                     "restartPolicy": "ExitCode",
                     "template": indexed_template(run, {RETRY_VARIABLE: "1"}, ports=[port]),
                 }

@@ -1,4 +1,4 @@
-"""A workload that stands in a queue of Kueue (https://kueue.sigs.k8s.io/docs/tasks/run/jobs/)."""
+"""Puts a workload into a queue of Kueue (https://kueue.sigs.k8s.io/docs/tasks/run/jobs/)."""
 
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import Manifest
@@ -6,11 +6,11 @@ from infra.workloads.run import Run
 
 
 def queue_labels(queue: str, priority: str) -> dict[str, str]:
-    """The labels of a workload by which Kueue takes it up.
+    """The labels that put a workload into a queue.
 
     Args:
-        queue: name of a LocalQueue in the run's namespace; empty: the run stands in no queue.
-        priority: name of a WorkloadPriorityClass; empty: the queue's default.
+        queue: the name of a LocalQueue in the run's namespace; empty if the run is in no queue.
+        priority: the name of a WorkloadPriorityClass; empty for the queue's default.
     """
     if not queue:
         return {}
@@ -18,9 +18,9 @@ def queue_labels(queue: str, priority: str) -> dict[str, str]:
 
 
 def in_its_queue(run: Run, manifest: Manifest) -> Manifest:
-    """The workload's manifest with those labels; the same manifest where the run has none.
+    """The workload's manifest with the labels of its queue; unchanged if the run is in no queue.
 
-    The field that suspends it is left out: it is Kueue's, which sets it at once.
+    The field that suspends the workload is not set here, because Kueue owns it and sets it at once.
     """
     if not run.queue:
         return manifest

@@ -1,7 +1,7 @@
-"""What a run asks of a queue with a topology: all pods near each other, or all in one place.
+"""The annotations by which a run asks Kueue for machines that are near each other, or in one place.
 
-Kueue then looks for the machines of all pods before it lets the first one start, and each pod
-starts on the machine that it was given
+They need a queue with a topology. Kueue then chooses the machines of all pods before it lets the
+first pod start, and each pod starts on the machine that was chosen for it
 (https://kueue.sigs.k8s.io/docs/concepts/topology_aware_scheduling/).
 """
 
@@ -18,15 +18,16 @@ GROUP_NAME = "run"
 def place_request(
     settings: NeighbourSettings, pods: int, given: Mapping[str, str]
 ) -> dict[str, str]:
-    """Annotations of the pods by which a run asks for its places.
+    """The annotations of the pods by which a run asks for its machines.
 
-    With `preferred` Kueue tries one place of that label, then the next wider ones, and in the end
-    takes several: it is no reason to wait.
+    With the annotation `preferred`, Kueue first tries to put all pods into one place of that label,
+    then into one of the next wider level, and finally into several places. So this annotation never
+    makes a run wait.
 
     Args:
-        settings: what is wished.
-        pods: how many the run has; one pod is always in one place.
-        given: annotations of the user's own, which may ask for themselves.
+        settings: whether the pods are to be near each other or apart.
+        pods: the number of pods of the run. One pod needs no annotation.
+        given: the user's own annotations. If one of them already asks for a place, none is added.
     """
     if pods == 1 or PLACE_ANNOTATIONS & given.keys():
         return {}
@@ -35,9 +36,10 @@ def place_request(
 
 
 def as_one_group(template: Manifest) -> Manifest:
-    """The pod template of a workload with two sets of pods, of which Kueue makes one.
+    """The pod template of a workload with two sets of pods, which Kueue then places as one group.
 
-    Without this it would look for a place for the first set, and for another one for the second.
+    Without this, Kueue would look for a place for the first set, and for another one for the second
+    set.
     """
     metadata = template["metadata"]
     annotations = metadata.get("annotations", {})

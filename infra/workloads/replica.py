@@ -1,4 +1,4 @@
-"""Pods of Kubeflow's operators and of Volcano: a label tells each of them its index."""
+"""The pod template for Kubeflow's operators and Volcano, whose pods have their index in a label."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +15,15 @@ def indexed_template(
     label: str = INDEX_LABEL,
     **fields: Any,
 ) -> Manifest:
-    """The run's pod template, whose trainer takes its index from that label.
+    """The run's pod template, with the pod's index in the variable JOB_COMPLETION_INDEX.
 
-    The trainer reads its rank from JOB_COMPLETION_INDEX, and ends its pod when the run is finished.
+    The trainer reads its node's rank from this variable, and ends its pod when the run is finished.
 
     Args:
         run: the run.
-        variables: more of the container's variables.
-        label: that label.
-        fields: more of the container's fields.
+        variables: further variables of the container.
+        label: the label of the pod that has its index.
+        fields: further fields of the container.
     """
     template = run.template
     (container,) = template["spec"]["containers"]

@@ -1,4 +1,8 @@
-"""A run as a value: everything that decides what its pods are, worked out once."""
+"""A run as a value: everything that decides what the run's pods are.
+
+The settings and the platform's facts are combined once (infra/run/make.py). The kinds of workload
+then render their objects from this value.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -24,10 +28,17 @@ from infra.world import World
 
 @dataclass(frozen=True)
 class Placement:
-    """Where pods may run, and what marks them for the cluster's own rules.
+    """Where pods may run, and the labels and annotations that the user gives them.
 
-    Tolerations are Kubernetes' own objects. `runtime_class` is empty for the default one.
-    `queue_levels` are those of the topology of the run's queue, where its platform has made it.
+    Args:
+        node_selector: the labels that a node must have.
+        tolerations: tolerations as in a pod's spec.
+        priority_class: the name of a PriorityClass; empty for the cluster's default.
+        annotations: the user's own annotations of the pods.
+        labels: the user's own labels of the pods.
+        neighbours: whether the pods are to be near each other or apart.
+        runtime_class: the name of a RuntimeClass; empty for the default one.
+        queue_levels: the levels of the topology of the run's queue, if the platform has made one.
     """
 
     node_selector: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -46,7 +57,7 @@ class Placement:
 
     @property
     def one_place(self) -> str:
-        """The label of whose places one has to hold all pods; empty: it is no must."""
+        """The node label of which all pods must share one value; empty if that is not required."""
         return self.neighbours.label if self.neighbours.placement == "one-place" else ""
 
     @property
@@ -62,8 +73,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one rank asks of its node: CPU and memory as Kubernetes writes them, and shared memory
-    (/dev/shm) of the pod."""
+    """Requests of CPU and memory for one rank, and the size of the pod's shared memory (/dev/shm).
+
+    All three are Kubernetes quantities, such as `500m` or `2Gi`.
+    """
 
     cpu_per_rank: str
     memory_per_rank: str
@@ -75,30 +88,33 @@ class Run:
     """A run of the trainer on a platform.
 
     Args:
-        name: folder of the run below `/data/runs`.
-        namespace: Kubernetes namespace.
-        instance: ends the names of the run's objects; empty: they have their usual names.
-        kind: how the pods come about.
+        name: the name of the run's folder below `/data/runs`.
+        namespace: the Kubernetes namespace.
+        instance: the text at the end of the names of the run's objects; empty if they have their
+            usual names.
+        kind: the kind of workload that creates the pods.
         kind_options: an instance of the kind's options dataclass.
-        world: pods and ranks.
+        world: the numbers of pods and ranks.
         parts: image, mounts and variables that the run's pods share with the data set's pod.
-        resources: requests of the training pods.
+        resources: the requests of the training pods.
         environment: the user's own variables for training pods.
         network: the network profile.
         placement: node selector, tolerations and the like.
-        key_secret: name of the Secret whose field `key` the pods recognise each other by.
-        pod_secrets: name of the Secret whose fields become variables; empty: there is none.
-        grace_seconds: time that a pod has to save when it is ended.
-        metrics_port: where each pod offers its metrics; 0: nowhere.
-        platform_identity: what of the platform makes other pods when it changes: the volume, and
-            the proxies without their passwords.
-        stack: name of the stack, for people who look at the objects.
-        owner: identifies the stack's state; the value of a label, known once the stack has it.
-        queue: labels of the workload by which Kueue takes it up; empty: it stands in no queue.
-        program_volume: the volume with the files of the user's own program; None: there are none.
-        program_image: the image of that program; empty: it runs in the trainer image.
-        run_dir: its folder, as pods see it.
-        ttl_seconds: so long after its end the controller removes the workload; None: it stays.
+        key_secret: the name of the Secret whose field `key` the pods use to recognise each other.
+        pod_secrets: the name of the Secret whose fields become variables; empty if there is none.
+        grace_seconds: the time that a pod has to save when it is ended.
+        metrics_port: the port on which each pod offers its metrics; 0 if it offers none.
+        platform_identity: the facts of the platform that need new pods when they change: the
+            volume, and the proxies without their passwords.
+        stack: the name of the stack, for people who look at the objects.
+        owner: the identity of the stack's state, which is the value of a label. It is not known
+            before the first `up`.
+        queue: the labels by which Kueue puts the workload into a queue; empty if it is in no queue.
+        program_volume: the volume with the files of the user's own program; None if there are none.
+        program_image: the image of that program; empty if it runs in the trainer image.
+        run_dir: the path of the run's folder in the pods.
+        ttl_seconds: the time after its end when the controller removes the workload; None if the
+            workload stays.
     """
 
     name: str
@@ -127,27 +143,30 @@ class Run:
 
     @property
     def ttl(self) -> Manifest:
-        """The field by which a workload is removed some time after its end, where it is to be."""
+        """The field by which the workload is removed some time after its end; empty if it stays."""
         seconds = self.ttl_seconds
         return {} if seconds is None else {"ttlSecondsAfterFinished": seconds}
 
     def object_name(self, usual: str) -> str:
-        """The name of one of the run's objects."""
+        """The name of one of the run's objects, made of its usual name and `instance`."""
         return f"{usual}-{self.instance}" if self.instance else usual
 
     @property
     def task_placement(self) -> Manifest:
-        """Where pods of commands on the run's data run: wherever the training pods may."""
+        """Fields of the spec of pods that commands start on the run's data.
+
+        These pods may run on the same nodes as the training pods.
+        """
         return {**self.placement.nodes, **of_commands(self.parts)}
 
     @property
     def workload_name(self) -> str:
-        """Name of the Job, StatefulSet or whatever the kind makes."""
+        """The name of the Job, StatefulSet or other object that the kind makes."""
         return self.object_name(self.kind.object_name)
 
     @cached_property
     def selector(self) -> dict[str, str]:
-        """Labels that exactly the pods of this workload have, in every revision."""
+        """Labels that all pods of this workload have, in every revision, and no other pods."""
         return {
             "app.kubernetes.io/name": "disttrain",
             COMPONENT_LABEL: TRAINING,
@@ -156,29 +175,30 @@ class Run:
 
     @cached_property
     def revision(self) -> str:
-        """Changes with everything that the pods are made of."""
+        """A hash that changes with everything that the pods are made of."""
         return content_hash(
             {
                 "pod": self._pod,
                 "topology": [self.kind.name, self.world.pods],
                 "platform": dict(self.platform_identity),
                 **({"options": asdict(self.kind_options)} if fields(self.kind_options) else {}),
-                # Kueue lets nobody move a run that has its place to another queue.
+                # Kueue does not allow a run that was admitted to move to another queue.
                 **({"queue": dict(self.queue)} if self.queue else {}),
-                # Where the controller lets nobody change it, another time is another workload.
+                # If the controller does not allow a change of this field, a different time needs
+                # a new workload.
                 **(self.ttl if "spec" in self.kind.replace_on else {}),
             }
         )
 
     @cached_property
     def template(self) -> Manifest:
-        """The pod template, with the labels by which its pods are found."""
+        """The pod template, with the labels of its revision and its owner."""
         metadata = self._pod["metadata"]
         labels = {**metadata["labels"], REVISION_LABEL: self.revision, OWNER_LABEL: self.owner}
         return {**self._pod, "metadata": {**metadata, "labels": labels}}
 
     def metadata(self, name: str, annotations: Mapping[str, str] | None = None) -> Manifest:
-        """Metadata of one of the workload's objects."""
+        """The metadata of one of the objects that the kind renders."""
         return metadata(
             name,
             self.namespace,

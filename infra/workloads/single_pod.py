@@ -1,4 +1,4 @@
-"""Workload `single-pod`: all ranks in the one pod of a Job."""
+"""Workload `single-pod`: a Job with one pod, in which all ranks run."""
 
 from infra.objects import Manifest
 from infra.workloads.job import job

@@ -1,8 +1,9 @@
-"""Workload `trainjob`: a TrainJob of Kubeflow Trainer, which makes a JobSet of a runtime of ours.
+"""Workload `trainjob`: a TrainJob of Kubeflow Trainer, with a TrainingRuntime that disttrain makes.
 
-Everything of the pods stands in that TrainingRuntime, and the TrainJob itself sets nothing: so no
-version of Trainer has to merge fields, which each of them does in another way. The fields are those
-of https://www.kubeflow.org/docs/components/trainer/ from 2.1 on.
+Trainer makes a JobSet from the TrainingRuntime. Everything about the pods is in the
+TrainingRuntime, and the TrainJob itself sets nothing. So Trainer does not have to merge fields,
+which each version of it does differently. The fields are those of
+https://www.kubeflow.org/docs/components/trainer/ from 2.1 on.
 """
 
 from infra.objects import NO_AWAIT, Manifest
@@ -11,11 +12,14 @@ from infra.workloads.kind import WorkloadKind
 from infra.workloads.run import Run
 
 API_VERSION = "trainer.kubeflow.org/v1alpha1"
-NODE = "node"  # Trainer's name for the Job that trains, and for the container in its pods
-STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # marks that Job
+NODE = "node"  # Trainer's name for the Job that trains, and for its pods' container
+STEP = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}  # the label of that Job
 FRAMEWORK = {"trainer.kubeflow.org/framework": "torch"}
-"""A label of runtimes that the Python library of Kubeflow reads. Without it, `get_job` fails for
-our TrainJob, and `list_jobs` for all TrainJobs of the namespace."""
+"""A label of TrainingRuntimes that the Python library of Kubeflow reads.
+
+Without it, the library's `get_job` fails for disttrain's TrainJob, and its `list_jobs` for all
+TrainJobs of the namespace.
+"""
 OTHERWISE = (
     f"the cluster serves no TrainJob of {API_VERSION}, so Kubeflow Trainer's controller is "
     "not there. Let the platform's stack install it (controllers: [jobset, trainer]), install it "
@@ -26,11 +30,11 @@ OTHERWISE = (
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """The TrainingRuntime, and the TrainJob, whose JobSet has its name.
+    """The TrainingRuntime and the TrainJob. Trainer makes a JobSet with the TrainJob's name.
 
-    The runtime names no framework (`mlPolicy` has no `torch`), so Trainer adds no variables: the
-    pods have ours. The JobSet has no `ttlSecondsAfterFinished`, because Trainer makes a JobSet that
-    is gone anew, and a failed run would start again with all of its restarts.
+    The runtime names no framework (`mlPolicy` has no `torch`). So Trainer adds no variables, and
+    the pods have those of disttrain. The JobSet has no `ttlSecondsAfterFinished`: if a JobSet is
+    removed, Trainer makes it again, and a failed run would start again with all of its restarts.
     """
     metadata = run.metadata(run.workload_name, NO_AWAIT)
     runtime = {
@@ -70,11 +74,11 @@ KIND = WorkloadKind(
     queued=True,
     no_ttl_because="a TrainJob has no such field, and Trainer would make a JobSet anew that "
     "such a time has removed, so that a failed run would start again",
-    # The pods stand in the runtime; of the TrainJob only the label of its revision changes.
+    # The runtime describes the pods. In the TrainJob, only the label of its revision changes.
     replace_on=("metadata.labels",),
-    # So all versions from 2.1 on refuse a TrainJob whose runtime their webhook has not seen yet,
-    # and so does Kueue, where it watches TrainJobs, of one in a queue or not. The runtime has the
-    # name of the TrainJob.
+    # All versions of Trainer from 2.1 on refuse a TrainJob with the first message if their webhook
+    # has not yet seen its runtime. Kueue refuses it with the second message if Kueue watches
+    # TrainJobs, even a TrainJob in no queue. The runtime has the name of the TrainJob.
     refused_at_first=(
         "must be created before the TrainJob is created",
         "runtime '{name}' not found",

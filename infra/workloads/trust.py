@@ -1,7 +1,7 @@
-"""Certificate authorities of our own in a pod, beside those that its image trusts anyway.
+"""Makes a pod trust the user's own certificate authorities, beside those of the image.
 
-Python's ssl and requests trust one file and nothing else, so an init container writes one file
-with the authorities of the image and ours.
+Python's ssl and requests use exactly one file of trusted authorities. So an init container writes
+one file with the authorities of its image and the user's own ones.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from infra.settings.pod_environment import CA_VARIABLES
 if TYPE_CHECKING:
     from infra.objects import Manifest
 
-OWN_FILE = "/etc/disttrain-ca/ca.crt"  # the ConfigMap's
-ALL_FILE = "/etc/disttrain-trust/ca.crt"  # all of them
-# What Debian's and Red Hat's families trust, then what Python's packages bring: an image may have
-# any of them. A line break after each, because a file may end without one.
+OWN_FILE = "/etc/disttrain-ca/ca.crt"  # from the ConfigMap
+ALL_FILE = "/etc/disttrain-trust/ca.crt"  # written by the init container
+# The files of Debian's and Red Hat's families of distributions, then that of the Python package
+# certifi: an image may have any of them. The script writes a line break after each file, because a
+# file may end without one.
 SCRIPT = f"""\
 set -e
 packaged=$(python3 -c 'import certifi; print(certifi.where())' 2>/dev/null || true)
@@ -29,11 +30,11 @@ done >{ALL_FILE}
 
 
 def trust(pod: Manifest, config_map: str) -> Manifest:
-    """The pod with the certificates of a ConfigMap trusted in its container.
+    """A pod's spec whose container trusts the certificates of a ConfigMap.
 
     Args:
         pod: a pod's spec with one container.
-        config_map: name of the ConfigMap, whose key `ca.crt` holds the certificates (PEM).
+        config_map: the name of the ConfigMap, whose key `ca.crt` contains the certificates (PEM).
     """
     (container,) = pod["containers"]
     own = _mount("ca", OWN_FILE, read_only=True)

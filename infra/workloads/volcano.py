@@ -1,8 +1,9 @@
-"""Workload `volcano`: a Job of Volcano, whose scheduler starts all pods of it or none.
+"""Workload `volcano`: a Job of Volcano, whose scheduler starts either all of its pods or none.
 
-A lost pod makes Volcano's controller end all pods and make them anew. The fields are those of
-https://volcano.sh/en/docs/vcjob/ in version 1.14. The fields of the one task that Volcano's webhook
-would fill in are all set here: it refuses a later change of the Job that leaves them out again.
+If a pod is lost, Volcano's controller ends all pods and makes them again. The fields are those of
+https://volcano.sh/en/docs/vcjob/ in version 1.14. All fields of the Job's one task that Volcano's
+webhook would fill in are set here. Otherwise a later update of the Job would remove the webhook's
+values, which the webhook refuses.
 """
 
 import re
@@ -34,12 +35,13 @@ class VolcanoOptions:
     """Options in the setting `topologyOptions`.
 
     Args:
-        queue: the queue of Volcano that the run waits in until all of its pods fit.
-        restarts: how often all pods are made anew; 0: a hundred times for each pod. Volcano counts
-            lost and evicted pods, `./disttrain resume` and a run's turn after another run alike.
+        queue: the queue of Volcano in which the run waits until all of its pods fit.
+        restarts: how often all pods are made again; 0 stands for a hundred times the number of
+            pods. Volcano also counts `./disttrain resume`, and each turn of the run after another
+            run, like a lost or evicted pod.
 
     Raises:
-        OptionError: the queue's name is none, or the number is negative.
+        OptionError: The text is not a name of a queue, or the number is negative.
     """
 
     queue: str = "default"
@@ -59,20 +61,20 @@ class VolcanoOptions:
 
 
 def render(run: Run) -> list[tuple[str, Manifest]]:
-    """A Service that leads to the pod of index 0, and the Job.
+    """A Service that leads to the pod with index 0, and the Job.
 
-    Volcano's plugins would make a Service too, but also a policy for the network, which belongs to
-    the cluster, and a ConfigMap in each pod.
+    Volcano's plugin `svc` would make a Service too. But it would also make a NetworkPolicy, which
+    is the decision of the cluster's administrators, and mount a ConfigMap into each pod.
     """
     options: VolcanoOptions = run.kind_options
     service = headless_service(run, _first(run))
     service["spec"]["selector"] = {**run.selector, INDEX_LABEL: "0"}
     template = indexed_template(run, label=INDEX_LABEL)
-    # A container that ends is not started again in its place: all pods start together.
+    # A container that has ended is not started again in its pod, because all pods start together.
     template = {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}
-    # The order in a queue is that of the Jobs' own priorities.
+    # The priorities of the Jobs themselves decide their order in a queue.
     priority = run.placement.priority_class
-    # The Job fails when its count of restarts comes to this number.
+    # The Job fails when the number of its restarts reaches this number.
     most = (options.restarts or RETRIES_PER_POD * run.world.pods) + 1
     job = {
         "apiVersion": API_VERSION,
@@ -85,7 +87,7 @@ def render(run: Run) -> list[tuple[str, Manifest]]:
             "minAvailable": run.world.pods,
             "maxRetry": most,
             **run.ttl,
-            # The first one that fits counts.
+            # Volcano uses the first policy that matches.
             "policies": [
                 {"exitCode": FATAL_EXIT_CODE, "action": "TerminateJob"},
                 {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"},
@@ -116,13 +118,14 @@ KIND = WorkloadKind(
     several_pods=True,
     render=render,
     rendezvous=lambda run: {"PET_MASTER_ADDR": _first(run)},
-    # No field of a Job suspends it: its controller carries out Commands; see
-    # infra/kube/queues/volcano.py.
+    # A Job of Volcano has no field that suspends it. Its controller carries out Commands instead;
+    # see infra/kube/queues/volcano.py.
     suspend=lambda run: {"command": "AbortJob", "phases": ["Aborting", "Aborted"]},
     resume=lambda run: {"command": "ResumeJob", "phases": ["Aborting", "Aborted"]},
     done=("Completed",),
     failed=("Failed", "Terminated"),
-    # Volcano lets nobody change them. The label of the revision changes with each of them.
+    # Volcano does not allow changes of the spec. The label with the revision, which is among these
+    # labels, changes with every change of the spec.
     replace_on=("metadata.labels", "spec"),
     kept_in_previews=("spec",),
     no_ttl_because="",
