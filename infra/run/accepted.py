@@ -1,7 +1,7 @@
-"""The wait for a controller that checks a workload before it has seen what the workload names.
+"""Waits until a controller's webhook has seen the objects that a workload names.
 
-Nothing is known of that before the engine makes the workload, so it is a hook of the workload. See
-infra/kube/runs/accepted.py, which waits.
+Otherwise the webhook may refuse the workload. This can only be checked just before the engine makes
+the workload, so the wait is a hook of the workload. The task infra/kube/runs/accepted.py waits.
 """
 
 import json
@@ -16,15 +16,16 @@ from infra.task_in_hook import run_in_hook
 def accepted_before_creation(
     name: str, refused_at_first: Sequence[str], hand_over: local.Command
 ) -> pulumi.ResourceHook:
-    """The hook of a workload.
+    """The hook of a workload that waits until the workload would be accepted.
 
     Args:
-        name: of the hook; no other one of the stack has it.
-        refused_at_first: words in refusals that pass by themselves; see WorkloadKind.
-        hand_over: the task that has run before; its job says how the cluster is reached.
+        name: the name of the hook, which must be unique in the stack.
+        refused_at_first: parts of the messages of refusals that end by themselves; see
+            WorkloadKind.
+        hand_over: the command of the hand-over. Its job contains how the cluster is reached.
 
     Raises:
-        RuntimeError: in the hook, where the refusal does not pass. Nothing is made then.
+        RuntimeError: The hook raises it if the refusal does not end. The workload is not made then.
     """
 
     async def before_create(args: pulumi.ResourceHookArgs) -> None:
@@ -36,15 +37,15 @@ def accepted_before_creation(
 
 
 async def wait_until_accepted(refused_at_first: Sequence[str], job: str, manifest: str) -> None:
-    """Run the task.
+    """Run the task `accepted`.
 
     Args:
-        refused_at_first: as above.
-        job: of another task on the same cluster, JSON.
-        manifest: the object that the engine is about to make, JSON.
+        refused_at_first: parts of the messages of refusals that end by themselves.
+        job: the job of another task on the same cluster, as JSON.
+        manifest: the object that the engine is about to make, as JSON.
 
     Raises:
-        RuntimeError: with the reason that the task gives, which has failed.
+        RuntimeError: The task has failed. The text is the reason that it has printed.
     """
     wanted = {"manifest": json.loads(manifest), "refused_at_first": [*refused_at_first]}
     await run_in_hook("accepted", {**json.loads(job), **wanted})

@@ -1,4 +1,4 @@
-"""Run configurations as immutable ConfigMaps whose names carry their content."""
+"""Puts run configurations into immutable ConfigMaps whose names contain a hash of the content."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,16 +13,17 @@ from infra.objects import Manifest, kubernetes_object
 
 
 def config_map_name(prefix: str, stack: str, configuration: Mapping[str, Any]) -> str:
-    """`<prefix>-<hash>`: pods that name it are made anew when the content changes.
+    """The name `<prefix>-<hash>`, where the hash is that of the stack and the configuration.
 
-    The stack is part of the hash, so that two stacks never own one object.
+    If the content changes, the name in the pods changes too, and so the pods are made again. The
+    stack is part of the hash, so that two stacks never own the same object.
     """
     return f"{prefix}-{content_hash([stack, dict(configuration)])}"
 
 
 @dataclass(frozen=True)
 class RunConfigMapArgs:
-    """One configuration: its object's name, what it belongs to, and its content."""
+    """One configuration: the ConfigMap's name, its component and owner, and its content."""
 
     config_map: str
     namespace: str
@@ -33,7 +34,10 @@ class RunConfigMapArgs:
 
 
 class RunConfigMap(pulumi.ComponentResource):
-    """The file `run.yaml`. Another content is another object: pods never see half a change."""
+    """The ConfigMap with the file `run.yaml`.
+
+    If the content changes, a new ConfigMap is made. So pods never see a change of a file in use.
+    """
 
     config_map_name: pulumi.Output[str]
 
@@ -51,7 +55,7 @@ class RunConfigMap(pulumi.ComponentResource):
 
 
 def config_map(args: RunConfigMapArgs) -> Manifest:
-    """The object."""
+    """The manifest of the ConfigMap."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""The data set on the volume, made by a Job that `pulumi up` waits for."""
+"""Makes the data set on the volume, with a Job for which `pulumi up` waits."""
 
 from dataclasses import asdict, dataclass
 
@@ -15,13 +15,13 @@ LOWEST_UPLOAD_BYTES_PER_SECOND = 200_000
 
 @dataclass(frozen=True)
 class Upload:
-    """A file of this machine that goes to the volume.
+    """A file that is copied from this machine to the volume.
 
     Args:
-        source: path on this machine.
-        target: path below the volume's root.
-        sha256: checksum of the content.
-        size: number of bytes.
+        source: the path on this machine.
+        target: the path below the volume's root.
+        sha256: the checksum of the content.
+        size: the number of bytes.
     """
 
     source: str
@@ -32,7 +32,7 @@ class Upload:
 
 @dataclass(frozen=True)
 class DatasetArgs:
-    """What the data set needs: the Job, the cluster, and the files that go to the volume first."""
+    """What the data set needs: the Job, the cluster, and files that go to the volume first."""
 
     job: DatasetJobArgs
     connection: Connection
@@ -40,9 +40,10 @@ class DatasetArgs:
 
 
 class DatasetJob(pulumi.ComponentResource):
-    """`download-<name>`: fetches, checks and tokenises the text, once.
+    """The Job `download-<name>`, which downloads, checks and tokenises the text once.
 
-    Its configuration holds the data set alone, so that a change of the run leaves it as it is.
+    Its configuration contains only the data set. So a change of the run does not make the Job
+    again.
     """
 
     job_name: pulumi.Output[str]

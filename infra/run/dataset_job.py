@@ -1,4 +1,4 @@
-"""The Job that makes the data set, as a plain manifest."""
+"""The manifest of the Job that makes the data set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,14 +17,15 @@ class DatasetJobArgs:
     """What the Job is made of.
 
     Args:
-        job: name of the object.
-        namespace: Kubernetes namespace.
-        stack: name of the stack.
-        owner: identifies the stack's state.
+        job: the name of the Job.
+        namespace: the Kubernetes namespace.
+        stack: the name of the stack.
+        owner: the identity of the stack's state.
         parts: image, mounts and variables of the pod.
-        nodes: fields of the pod's spec that say where it may run, as the training pods have them.
-        platform_identity: what of the platform makes another data set when it changes.
-        timeout_seconds: longest time until the data set is there.
+        nodes: the fields of the pod's spec that decide on which nodes it may run. They are those of
+            the training pods.
+        platform_identity: the facts of the platform that make the Job run again when they change.
+        timeout_seconds: the longest time until the data set is ready.
     """
 
     job: str
@@ -38,9 +39,10 @@ class DatasetJobArgs:
 
 
 def dataset_job(args: DatasetJobArgs) -> Manifest:
-    """`pulumi up` waits for this Job; one that has failed is made anew by the next `up`.
+    """The manifest of the Job. `pulumi up` waits for it.
 
-    `prepare` itself tries a download several times, so the Job does not.
+    If the Job has failed, the next `up` makes it again. The Job itself does not try again, because
+    `prepare` already tries each download several times.
     """
     pod = {**pod_spec(args.parts, ["prepare"]), **args.nodes, "restartPolicy": "Never"}
     revision = content_hash({"pod": pod, "platform": dict(args.platform_identity)})

@@ -1,28 +1,34 @@
-"""The name of the Job that makes a data set: a valid one, and each stack has its own. Pure."""
+"""Computes the name of the Job that makes a data set: a valid name, and another for each stack.
+
+All functions are pure.
+"""
 
 import re
 
 from infra.labels import content_hash
 
-# Data sets of the presets whose Job has a name that users of the original set-up know.
+# Data sets of the presets whose Jobs have a name that users of the original set-up know.
 KNOWN_NAMES = {"shakespeare-char": "tiny-shakespeare", "shakespeare-gpt2": "tiny-shakespeare"}
 MOST_CHARACTERS = 63
-"""Of a DNS label, and of the value of a label, by which Kubernetes marks the pods of a Job."""
+"""The longest DNS label, and also the longest value of a label of an object.
+
+Kubernetes puts the name of a Job into a label of its pods.
+"""
 HASH_CHARACTERS = 8
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def dataset_job_name(dataset: str, stack: str, instance: str, *, owns_platform: bool) -> str:
-    """`download-<data set>`, and the stack's name at the end where another one owns the platform.
+    """The name `download-<data set>`, with the stack's name if another stack owns the platform.
 
-    A hash of the stack is at the end where that would be no valid name, or may be that of another
-    stack: because only the text `instance` follows, which others may have too, or because the
-    stack's name cannot stand there as it is.
+    The stack's name follows at the end, or `instance` instead of it. The name also ends with a hash
+    of the stack in two cases: it would not be valid otherwise, or it contains `instance`, which
+    another stack may have set too.
 
     Args:
         dataset: the name of the data set.
         stack: the name of the stack.
-        instance: the text that is in the names of all objects of the run; empty: there is none.
+        instance: the text that is in the names of all objects of the run; empty if there is none.
         owns_platform: whether the platform belongs to this stack.
     """
     suffix = instance or ("" if owns_platform else stack)

@@ -1,7 +1,9 @@
-"""The namespaces in which the stack's run may still be, from the stack's own outputs.
+"""Reads the namespaces in which the stack's run may still be from the stack's own outputs.
 
-The hand-over ends the run there (infra/kube/runs/moved_run.py), also where these credentials may
-not look for it in the whole cluster. The outputs keep them, so that the next `up` changes nothing.
+If the platform moves to another namespace, the hand-over ends the run in the former one
+(infra/kube/runs/moved_run.py). With this list it finds the run even if the credentials do not
+allow it to search the whole cluster. The outputs keep the former namespaces, so that the next `up`
+has the same list and changes nothing.
 """
 
 from collections.abc import Mapping
@@ -14,15 +16,15 @@ from infra.platform.stack_name import full_stack_name
 
 
 async def former_namespaces(namespace: str) -> list[str]:
-    """Those of this stack's former `up`s; empty where its outputs cannot be read.
+    """The namespaces of this stack's former `up`s; empty if its outputs cannot be read.
 
     Args:
-        namespace: of this `up`.
+        namespace: the namespace of this `up`, which is left out.
     """
     stack = {"name": full_stack_name(pulumi.get_stack())}
     try:
         found = await invoke_async("pulumi:pulumi:readStackOutputs", stack)
-    except Exception as reason:  # whatever it is: only a run that has moved needs the answer
+    except Exception as reason:  # any error is ignored: only a run that has moved needs the answer
         pulumi.log.debug(f"the outputs of the former `up` cannot be read: {reason}")
         return []
     outputs: object = cast(Mapping[str, Any], found or {}).get("outputs")
@@ -30,7 +32,7 @@ async def former_namespaces(namespace: str) -> list[str]:
 
 
 def left_behind(outputs: Mapping[str, Any], namespace: str) -> list[str]:
-    """What the outputs name, each once and without `namespace`. Pure."""
+    """The namespaces in the outputs, each once and without `namespace`. This function is pure."""
     former = str(outputs.get("formerNamespaces") or "")
     named = [*former.split(), str(outputs.get("namespace") or "")]
     return [each for each in dict.fromkeys(named) if each and each != namespace]

@@ -1,10 +1,11 @@
-"""The hand-over of a workload that the engine makes although nothing of its run has changed.
+"""Repeats the hand-over if the engine makes the workload of an unchanged run again.
 
-The task `hand-over` runs first, and cannot know whether the engine will make the workload: one that
-has gone is made only after `pulumi refresh` has told the engine so, and one that has failed only
-where it is deleted or replaced. Until then no other run should be suspended for it. So the task
-leaves the others alone where the workload of an unchanged run is not there or has failed, and the
-engine calls this hook when it does make the workload.
+The task `hand-over` runs before the workload, and cannot know whether the engine will make it. A
+workload that is gone is made again only after `pulumi refresh` has told the engine so. One that has
+failed is made again only if it is deleted or replaced. Until then no other run should be suspended
+for it. So the task leaves other runs alone if the workload of an unchanged run is not there or has
+failed. If the engine does make the workload, it calls the hook of this module, which repeats the
+task.
 """
 
 import json
@@ -18,20 +19,21 @@ from infra.task_in_hook import run_in_hook
 
 
 def hand_over_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHook:
-    """The hook of all objects of a workload: where it is refused its place, none is made.
+    """The hook that repeats the hand-over, for all objects of a workload.
 
     Args:
-        name: of the hook; no other one of the stack has it.
-        hand_over: the task that has run before; it is repeated where it has left others alone.
+        name: the name of the hook, which must be unique in the stack.
+        hand_over: the command of the task that has run before. The task is repeated if it has left
+            other runs alone.
 
     Raises:
-        RuntimeError: in the hook, where the run may not take its place. Nothing is made then.
+        RuntimeError: The hook raises it if the repeated hand-over fails. No object is made then.
     """
     return pulumi.ResourceHook(name, once(hand_over))
 
 
 def once(hand_over: local.Command) -> Callable[[pulumi.ResourceHookArgs], Awaitable[None]]:
-    """What the hook does before the first object that is made, and no more before the others."""
+    """The hook's function, which repeats the task only before the first object that is made."""
     is_done = False
 
     async def before_create(_: pulumi.ResourceHookArgs) -> None:
@@ -45,14 +47,14 @@ def once(hand_over: local.Command) -> Callable[[pulumi.ResourceHookArgs], Awaita
 
 
 async def hand_over_if_left_alone(said: str, job: str) -> None:
-    """Run the task once more where it has left others alone.
+    """Run the task once more if it has left other runs alone.
 
     Args:
         said: what the task has printed.
-        job: its standard input, JSON.
+        job: the job of the task, as JSON.
 
     Raises:
-        RuntimeError: with the reason that the task gives, which has failed.
+        RuntimeError: The repeated task has failed. The text is the reason that it has printed.
     """
     if LEFT_ALONE not in said:
         return

@@ -1,4 +1,4 @@
-"""Makes a run on a platform: data set, configuration, and the training."""
+"""Makes a run on a platform: the data set, the configuration and the training."""
 
 import asyncio
 from collections.abc import Sequence
@@ -38,9 +38,9 @@ from infra.workloads.run import Placement, Resources, Run
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the run's objects that carry a content or the data set's name.
+    """Names of objects that contain a hash of the object's content, or the data set's name.
 
-    Those of the data set are empty where a program of the user's own runs.
+    The names of the data set's objects are empty if a user's own program runs.
     """
 
     run_config: str
@@ -49,7 +49,7 @@ class Names:
 
 
 def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
-    """The names of one stack's objects; no other stack has them."""
+    """The names of one stack's objects, which differ from those of all other stacks."""
     config = settings.config
     run_config = config_map_name("run", settings.stack, config.to_mapping())
     if config.has_program:
@@ -65,7 +65,7 @@ def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
 def make_run_value(
     settings: RunSettings, facts: PlatformFacts, names: Names, owner: pulumi.Input[str]
 ) -> Run:
-    """The run as a value."""
+    """The run as a value, from the settings and the platform's facts."""
     compute, pods = settings.compute, settings.pods
     return Run(
         name=settings.config.run_name,
@@ -104,7 +104,7 @@ def make_run_value(
 
 
 def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> PodParts:
-    """What the training pods and the data set's pod share."""
+    """What the training pods and the data set's pod have in common."""
     pods = settings.pods
     asked = {"cpu": pods.cpu_limit_per_rank, "memory": pods.memory_limit_per_rank}
     of_rank = {resource: limit for resource, limit in asked.items() if limit}
@@ -125,7 +125,7 @@ def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> P
 
 @dataclass(frozen=True)
 class MadeRun:
-    """A run of this stack: its value, and the components."""
+    """A run of this stack: the run as a value, its workload, and all its components."""
 
     run: Run
     workload: Workload
@@ -134,7 +134,7 @@ class MadeRun:
 
 @dataclass(frozen=True)
 class _Parts:
-    """Registers the parts of one run; `after` is what each of them waits for."""
+    """Registers the parts of one run. Each part waits for the resources in `after`."""
 
     settings: RunSettings
     facts: PlatformFacts
@@ -145,13 +145,13 @@ class _Parts:
     opts: pulumi.ResourceOptions
 
     def inside(self, *resources: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Options of a part that also waits for these others."""
+        """The options of a part that also waits for `resources`."""
         return pulumi.ResourceOptions.merge(
             self.opts, pulumi.ResourceOptions(depends_on=[*self.after, *resources])
         )
 
     def dataset(self) -> list[pulumi.Resource]:
-        """The data set; nothing where a program of the user's own runs, which brings its data."""
+        """Register the data set; nothing for a user's own program, which brings its own data."""
         settings = self.settings
         if settings.config.has_program:
             return []
@@ -172,7 +172,7 @@ class _Parts:
         return [made, DatasetJob("dataset", args, self.inside(made))]
 
     def configuration(self) -> list[pulumi.Resource]:
-        """The run's configuration, the key of its entrypoints, and what the user adds to it."""
+        """Register the run's configuration, its key, and the user's program files and secrets."""
         settings, run = self.settings, self.run
         place = (self.facts.namespace, settings.stack, self.connection.owner)
         content = settings.config.to_mapping()
@@ -210,13 +210,14 @@ def make_run(
     """Register everything of a run.
 
     Args:
-        settings: of the run.
-        facts: of the platform.
-        connection: the cluster, for this stack.
-        after: what the run waits for.
-        opts: provider of the cluster, and what the run's objects go with.
+        settings: the settings of the run.
+        facts: the facts of the platform.
+        connection: how the tasks reach the cluster for this stack.
+        after: the resources for which the run waits.
+        opts: the options of all components of the run: the cluster's provider, and the resource
+            with which the run's objects are replaced and deleted.
         owns_platform: whether the platform belongs to this stack.
-        former_namespaces: in which the run may still be.
+        former_namespaces: further namespaces in which the run may still be.
     """
     names = run_names(settings, owns_platform=owns_platform)
     run = make_run_value(settings, facts, names, connection.owner)
@@ -245,7 +246,11 @@ def make_run(
 
 
 def _ready_means(settings: RunSettings) -> str:
-    """What the launcher waits for (trainer/program/work.py); empty: our trainer's ranks step."""
+    """What it means that all pods of the run are ready, for messages.
+
+    The launcher decides when a pod is ready (trainer/program/work.py). The text is empty for
+    disttrain's trainer, whose ranks have all stepped then.
+    """
     if not settings.config.has_program:
         return ""
     program = settings.config.program
@@ -260,14 +265,17 @@ def _ready_means(settings: RunSettings) -> str:
 
 
 def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:
-    """The files of this machine that go to the volume."""
+    """The files that are copied from this machine to the volume."""
     return tuple(
         Upload(str(file.path), file.target, file.sha256, file.size) for file in files if file
     )
 
 
 def _request(connection: Connection) -> pulumi.Output[str]:
-    """Changes when another run has replaced this one, so that `pulumi up` takes it up again."""
+    """A text that changes when the hand-over has to run again (infra/kube/runs/look.py).
+
+    For example, another run has replaced this one, and `pulumi up` has to resume it.
+    """
     if connection.is_gone:
         return pulumi.Output.from_input("")
     job = pulumi.Output.json_dumps(connection.job)
@@ -276,6 +284,6 @@ def _request(connection: Connection) -> pulumi.Output[str]:
 
 def _ask(text: str) -> str:
     job = parse_job(text)
-    with suppress(ValueError):  # no kubeconfig; the first program that needs one says so
-        remove_copies(job.access)  # those of former commands
+    with suppress(ValueError):  # no kubeconfig; the first program that needs one reports it
+        remove_copies(job.access)  # the copies of the kubeconfig that former commands have left
     return look(job.access, job.namespace, job.owner)

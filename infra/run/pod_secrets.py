@@ -1,4 +1,4 @@
-"""Variables of the training pods that must stay secret, such as the credentials of a store."""
+"""Gives the training pods variables that must stay secret, such as credentials of a store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from infra.settings.secret import Secret
 
 @dataclass(frozen=True)
 class PodSecretsArgs:
-    """The variables, where their Secret lies, and whose it is."""
+    """The variables, the name and namespace of their Secret, and the stack that owns it."""
 
     secret: str
     variables: Mapping[str, Secret]
@@ -26,11 +26,11 @@ class PodSecretsArgs:
 class PodSecrets(pulumi.ComponentResource):
     """A Secret whose fields become variables of the training container.
 
-    Pods read it when they start. A changed password reaches a run at the next start of its pods.
+    Pods read it when they start. So a run uses a changed password only when its pods start again.
     """
 
     secret_name: pulumi.Output[str]
-    """Name of the Secret."""
+    """The name of the Secret."""
 
     def __init__(
         self, name: str, args: PodSecretsArgs, opts: pulumi.ResourceOptions | None = None
@@ -46,7 +46,7 @@ class PodSecrets(pulumi.ComponentResource):
 
 
 def pod_secrets_name(stack: str, variables: Mapping[str, Secret]) -> str:
-    """Name of a stack's Secret; it changes with the variables' names. Empty: there are none."""
+    """The name of a stack's Secret, which changes with the variables' names; empty without any."""
     return f"pod-secrets-{content_hash([stack, sorted(variables)])}" if variables else ""
 
 

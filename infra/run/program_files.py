@@ -1,4 +1,4 @@
-"""The files of a user's own program, in a ConfigMap that pods see as the folder /program."""
+"""Puts the files of a user's own program into a ConfigMap, which pods mount as /program."""
 
 import base64
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _READ_AND_RUN = 0o555  # so that a script can be started as ./NAME
 
 @dataclass(frozen=True)
 class ProgramFilesArgs:
-    """The object's name, the files' content by their paths, and whose they are."""
+    """The ConfigMap's name, the files' contents by their paths, and the stack that owns them."""
 
     config_map: str
     files: Mapping[str, bytes]
@@ -27,7 +27,10 @@ class ProgramFilesArgs:
 
 
 class ProgramFiles(pulumi.ComponentResource):
-    """Another content is another object: the pods of one revision see the same files."""
+    """The ConfigMap with the files.
+
+    If the content changes, a new ConfigMap is made. So all pods of one revision see the same files.
+    """
 
     config_map_name: pulumi.Output[str]
 
@@ -45,15 +48,16 @@ class ProgramFiles(pulumi.ComponentResource):
 
 
 def program_files_name(stack: str, files: Mapping[str, bytes]) -> str:
-    """`program-<hash>`: the hash is of the stack and of all files."""
+    """The ConfigMap's name: `program-` and a hash of the stack and of all files."""
     encoded = {path: content.hex() for path, content in files.items()}
     return f"program-{content_hash([stack, encoded])}"
 
 
 def program_volume(stack: str, files: Mapping[str, bytes]) -> Manifest | None:
-    """The pods' volume with the files at their paths; None where there are none.
+    """The pods' volume with the files at their paths; None if there are no files.
 
-    A key of a ConfigMap has no slash, so the keys are numbers and the volume has the paths.
+    A key of a ConfigMap cannot contain a slash. So the keys are numbered, and the volume has the
+    paths.
     """
     if not files:
         return None

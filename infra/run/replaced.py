@@ -1,8 +1,9 @@
-"""The wait for the end of a workload that the engine replaces, before it makes the new one.
+"""Waits until a workload that the engine replaces is gone, before the engine makes the new one.
 
-A changed run needs none: the hand-over before it has ended its workload. But the engine also
-replaces one by itself, as with `pulumi up --replace`, or where a newer version of this program
-renders a field in another way that cannot be changed. See infra/kube/runs/replaced.py, which waits.
+A changed run does not need this, because the hand-over has already ended its old workload. But the
+engine also replaces a workload without a change of the run: with `pulumi up --replace`, or if a
+newer version of this program renders a field differently that cannot be changed in place. The task
+infra/kube/runs/replaced.py waits.
 """
 
 import json
@@ -14,14 +15,15 @@ from infra.task_in_hook import run_in_hook
 
 
 def replaced_is_gone_before_creation(name: str, hand_over: local.Command) -> pulumi.ResourceHook:
-    """The hook of a workload.
+    """The hook of a workload that waits for the end of the old workload.
 
     Args:
-        name: of the hook; no other one of the stack has it.
-        hand_over: the task that has run before; its job names the workload and the cluster.
+        name: the name of the hook, which must be unique in the stack.
+        hand_over: the command of the hand-over. Its job names the workload and the cluster.
 
     Raises:
-        RuntimeError: in the hook, where the old one does not go. Nothing is made then.
+        RuntimeError: The hook raises it if the old workload does not end. The new one is not made
+            then.
     """
 
     async def before_create(_: pulumi.ResourceHookArgs) -> None:

@@ -1,4 +1,4 @@
-"""The key by which the pods of a run recognise each other."""
+"""Makes the key by which the pods of a run recognise each other."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from infra.objects import Manifest, kubernetes_object, secret_value
 
 @dataclass(frozen=True)
 class RunKeyArgs:
-    """Where the Secret lies, and whose it is."""
+    """The name and the namespace of the Secret, and the stack to which it belongs."""
 
     secret: str
     namespace: str
@@ -26,12 +26,12 @@ class RunKeyArgs:
 class RunKey(pulumi.ComponentResource):
     """A random key that is made once, kept in the stack's state and given to the training pods.
 
-    With it they sign the messages by which they meet, so that no other pod of the cluster can join
-    the run or end it.
+    The pods use it to sign the messages with which they gather, so that no other pod of the cluster
+    can join the run or end it.
     """
 
     secret_name: pulumi.Output[str]
-    """Name of the Secret."""
+    """The name of the Secret."""
 
     def __init__(
         self, name: str, args: RunKeyArgs, opts: pulumi.ResourceOptions | None = None
@@ -58,7 +58,7 @@ class RunKey(pulumi.ComponentResource):
 
 
 def run_key_name(stack: str) -> str:
-    """Name of a stack's Secret; two stacks never share one."""
+    """The name of a stack's Secret. Two stacks never share one."""
     return f"run-key-{content_hash(stack)}"
 
 

@@ -1,4 +1,4 @@
-"""With `verify: after` the last step of `up`: every point of `./disttrain verify` holds."""
+"""Makes all checks of `./disttrain verify`, as the last step of `up` with `verify: after`."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,9 @@ class VerificationArgs:
 
     Args:
         run: the run as a value.
-        run_path: its folder, as pods see it.
-        connection: the cluster.
-        uid: of the run's workload; another one is verified again.
+        run_path: the path of the run's folder in the pods.
+        connection: how the program reaches the cluster.
+        uid: the uid of the run's workload. A new workload is verified again.
     """
 
     run: Run
@@ -29,10 +29,10 @@ class VerificationArgs:
 
 
 class Verification(pulumi.ComponentResource):
-    """Looks at the pods and at the volume; `up` fails when something is wrong there."""
+    """Checks the pods and the volume. `up` fails if a check fails."""
 
     report: pulumi.Output[str]
-    """Each point with its evidence."""
+    """The result of each check, with its evidence."""
 
     def __init__(
         self, name: str, args: VerificationArgs, opts: pulumi.ResourceOptions | None = None

@@ -1,4 +1,4 @@
-"""The training: hand-over, the objects of the chosen kind, and the wait until all ranks step."""
+"""The training: the hand-over, the objects of the workload, and the wait until all ranks step."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +20,11 @@ from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 
 HAND_OVER_SECONDS = 86400
-"""How long the engine lets a hand-over wait for others, beside the times of this run. How long the
-pods of other stacks' runs may save is known to the task alone, which has a limit for each wait."""
+"""The engine's time limit for a hand-over, in addition to the times of this run.
+
+Only the task knows how long the pods of other stacks' runs may save, and it has a limit of its own
+for each wait.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,18 @@ class WorkloadArgs:
 
     Args:
         run: the run as a value.
-        connection: the cluster.
-        gpus_total: GPUs of the platform; 0 on CPU.
+        connection: how the tasks reach the cluster.
+        gpus_total: the number of GPUs of the platform; 0 on CPU.
         when_busy: what to do when another run holds the platform.
-        request: changes when this run is to be taken up again, because another one replaced it.
-        wait_seconds: longest wait for another run to end, with `when_busy: wait`.
-        training_timeout_seconds: longest time until all ranks have stepped.
-        pods_min: with so many pods the training goes on.
-        platform_stack: full name of the stack that owns the platform.
-        ready_means: what it says of a training that all of its pods are ready.
-        former_namespaces: in which the run may still be.
+        request: a text that changes when the hand-over has to run again, for example because
+            another run has replaced this one (infra/kube/runs/look.py).
+        wait_seconds: the longest wait for another run to end, with `when_busy: wait`.
+        training_timeout_seconds: the longest time until all ranks have stepped.
+        pods_min: the smallest number of pods with which the training continues.
+        platform_stack: the full name of the stack that owns the platform.
+        ready_means: what messages say about a training whose pods are all ready; empty if all ranks
+            have stepped then.
+        former_namespaces: further namespaces in which the run may still be.
     """
 
     run: Run
@@ -58,19 +63,21 @@ class WorkloadArgs:
 class Workload(pulumi.ComponentResource):
     """The objects that a kind of workload renders for a run.
 
-    The hand-over comes first: it ends or waits for another run that holds the platform, and an
-    older revision of this one. It waits until their pods have saved and are gone, so that two
-    trainings never write the same run.
+    The hand-over comes first. It ends another run that holds the platform, or waits for its end,
+    and it ends an older revision of this run. It waits until their pods have saved and are gone, so
+    that two trainings never write to the folder of the same run.
     """
 
     workload_name: pulumi.Output[str]
-    """Name of the Job, StatefulSet or other object."""
+    """The name of the Job, StatefulSet or other object."""
     uid: pulumi.Output[str]
-    """Identifies that object."""
+    """The uid of that object."""
     volume_proof: pulumi.Output[str]
-    """What its nodes have measured on the volume before the first step, or why it is not known."""
+    """What the run's nodes have measured on the volume before the first step, or why that is not
+    known."""
     queue_place: pulumi.Output[str]
-    """What it waited for in its queue when `up` ended, at which place, and who held the quota."""
+    """What the run waited for in its queue when `up` ended, its place in the queue, and who held
+    the quota."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None
@@ -94,7 +101,7 @@ class Workload(pulumi.ComponentResource):
         replace_on = [] if kept else list(kind.replace_on)
         if run.queue and kind.changed_by_kueue:
             kept += kind.changed_by_kueue
-            replace_on.append("metadata.labels")  # the revision is among them
+            replace_on.append("metadata.labels")  # one of the labels is the revision
         for role, manifest in rendered:
             is_workload = manifest is rendered[-1][1]
             resource = kubernetes_object(
@@ -103,9 +110,9 @@ class Workload(pulumi.ComponentResource):
                 pulumi.ResourceOptions(
                     parent=self,
                     depends_on=[*after],
-                    # Only the workload has pods, which must have gone before the new ones come.
-                    # What it names stays until it has gone: Trainer's webhook refuses each change
-                    # of a TrainJob without a runtime, and so its end.
+                    # Only the workload has pods, and they must be gone before the new ones start.
+                    # The objects that the workload names stay until it is gone: Trainer's webhook
+                    # refuses every change of a TrainJob without a runtime, and so also its end.
                     delete_before_replace=is_workload or None,
                     replace_on_changes=replace_on if is_workload else None,
                     ignore_changes=kept if is_workload else None,
@@ -135,8 +142,10 @@ class Workload(pulumi.ComponentResource):
     def _look(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
     ) -> list[pulumi.Resource]:
-        """Refuses a cluster that does not know the kind or the queue, before another run makes
-        place for it."""
+        """Register the checks that the cluster knows the kind of workload and the queue.
+
+        They run before the hand-over. So no other run is suspended for a run that cannot start.
+        """
         kind, queue = args.run.kind, args.run.queue
         found: list[pulumi.Resource] = []
         if kind.otherwise:
@@ -208,8 +217,8 @@ class Workload(pulumi.ComponentResource):
                 "pods_min": args.pods_min,
                 "done": list(kind.done),
                 "failed": list(kind.failed),
-                # After another run had replaced this one, its pods have to be waited for again, and
-                # after this one has failed, `up` has to say so.
+                # If another run had replaced this one, `up` has to wait for this run's pods again.
+                # If this run has failed, `up` has to report it. `request` changes in both cases.
                 "request": args.request,
                 "timeout_seconds": args.training_timeout_seconds,
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),
@@ -221,11 +230,11 @@ class Workload(pulumi.ComponentResource):
 
 
 def volume_proof(said: str, pods: int) -> str:
-    """What the output `volumeProof` says.
+    """The text of the output `volumeProof`.
 
     Args:
-        said: all that the wait for the training has printed.
-        pods: of the run.
+        said: everything that the wait for the training has printed.
+        pods: the number of pods of the run.
     """
     if pods == 1:
         return "one pod writes to the volume, so nothing was compared between nodes"
@@ -239,7 +248,10 @@ def volume_proof(said: str, pods: int) -> str:
 
 
 def _ttl(run: Run) -> dict[str, object]:
-    """For the run's record: when its workload goes, and how its end is read from the volume."""
+    """Fields of the run's record for a workload that its controller removes after its end.
+
+    They say how long after its end that is, and how a pod can read from the volume how it ended.
+    """
     return {
         "seconds": run.ttl_seconds,
         "image": run.parts.image,
