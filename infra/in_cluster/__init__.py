@@ -1,1 +1,5 @@
-"""Programs that run as pods of a platform: files that need nothing but Python and each other."""
+"""Programs that run as pods of a platform.
+
+A ConfigMap brings these files into the pods unchanged. So they import only the standard library and
+each other.
+"""

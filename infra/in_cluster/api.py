@@ -1,6 +1,6 @@
-"""The API server as a pod reaches it, with the standard library alone.
+"""A small client for the API server in a pod, which uses only the standard library.
 
-The file goes into pods as it is.
+The file goes into pods unchanged.
 """
 
 import json
@@ -25,16 +25,22 @@ ENDED = ("Succeeded", "Failed")
 
 
 class Api:
-    """The API server, and the account that a pod has there.
+    """A client of the API server that uses the service account of its pod.
 
     Attributes:
-        namespace: of the pod.
-        clock_ahead_seconds: by how much this machine's clock was ahead of the API server's at the
-            last answer, at the least; None before the first one.
+        namespace: the namespace of the pod.
+        clock_ahead_seconds: how far this machine's clock was at least ahead of the API server's
+            clock at the last answer; None before the first answer.
     """
 
     def __init__(self, base: str, account: Path, context: ssl.SSLContext | None = None) -> None:
-        """`base`: such as `https://10.43.0.1:443`; `account`: the folder with the pod's token."""
+        """Read the pod's namespace.
+
+        Args:
+            base: the address of the API server, such as `https://10.43.0.1:443`.
+            account: the folder with the token of the pod's service account.
+            context: the certificates to trust; None for those of the system.
+        """
         self._base, self._account = f"{base}/api/v1", account
         self.namespace = (account / "namespace").read_text().strip()
         self.clock_ahead_seconds: float | None = None
@@ -43,17 +49,17 @@ class Api:
         )
 
     def ask(self, method: str, path: str, body: Json | None = None, type_: str = "json") -> Any:
-        """Send a request; returns what the answer holds.
+        """Send a request, and return the JSON of the answer.
 
         Raises:
-            OSError: there was no answer, or it was a refusal (urllib.error.HTTPError).
+            OSError: There was no answer, or the request was refused (urllib.error.HTTPError).
         """
         request = urllib.request.Request(
             f"{self._base}/{path}",
             data=None if body is None else json.dumps(body).encode(),
             method=method,
             headers={
-                # The kubelet renews the token's file.
+                # The file is read each time, because the kubelet renews the token.
                 "Authorization": f"Bearer {(self._account / 'token').read_text().strip()}",
                 "Content-Type": f"application/{type_}",
             },
@@ -70,16 +76,16 @@ class Api:
         try:
             server = parsedate_to_datetime(answer.headers["Date"]).timestamp()
         except (TypeError, ValueError):
-            return  # a proxy between has left it out
+            return  # a proxy on the way has removed the header
         self.clock_ahead_seconds = clock_ahead(before, server, time.time())
 
 
 def clock_ahead(before: float, server: float, after: float) -> float:
-    """How far a clock is ahead at the least; negative: behind.
+    """How far this machine's clock is at least ahead of the server's; negative if it is behind.
 
     Args:
-        before, after: what it showed around a question, in seconds.
-        server: the other clock in between, cut to whole seconds.
+        before, after: the time of this machine's clock before and after a request, in seconds.
+        server: the time of the server's clock in between, rounded down to whole seconds.
     """
     if before > server + 1:
         return before - server - 1
@@ -87,7 +93,7 @@ def clock_ahead(before: float, server: float, after: float) -> float:
 
 
 def api_of_the_pod() -> Api:
-    """The API server that the kubelet tells every pod of."""
+    """A client of the API server whose address the kubelet puts into every pod's variables."""
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
     host = f"[{host}]" if ":" in host else host
     context = ssl.create_default_context(cafile=str(ACCOUNT / "ca.crt"))
@@ -95,15 +101,19 @@ def api_of_the_pod() -> Api:
 
 
 def say(text: str) -> None:
-    """A line of the pod's log."""
+    """Write a line into the pod's log."""
     print(text, flush=True)
 
 
 def unless(codes: Collection[int], ask: Callable[[], object]) -> bool:
-    """Whether it was done; not where the answer is one of these refusals.
+    """Send a request, and return False if it is refused with one of these HTTP status codes.
+
+    Args:
+        codes: the status codes of the refusals that are expected.
+        ask: sends the request.
 
     Raises:
-        OSError: there was no answer, or another refusal.
+        OSError: There was no answer, or the request was refused for another reason.
     """
     try:
         ask()
@@ -115,14 +125,14 @@ def unless(codes: Collection[int], ask: Callable[[], object]) -> bool:
 
 
 class Trouble:
-    """Lets a program go on while the API server is away, and says each trouble once."""
+    """Lets a program continue while the API server does not answer, and logs each problem once."""
 
     def __init__(self) -> None:
         self._said = ""
 
     @contextmanager
     def said(self) -> Iterator[None]:
-        """Around what asks the API server: an OSError in it is said and ends there."""
+        """A context for requests to the API server: an OSError in it is logged and not raised."""
         try:
             yield
             self._said = ""

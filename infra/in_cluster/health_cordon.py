@@ -1,8 +1,8 @@
-"""When a machine is cordoned, and when not again. Pure. The file goes into a pod as it is.
+"""Decides when a machine is cordoned. All functions are pure. The file goes into a pod unchanged.
 
-A cordon of ours is marked at its node by an annotation. Nobody's cordon is ever taken back here:
-`kubectl uncordon NODE` is somebody's word that the machine is good enough, and from then on what
-was wrong at that moment cordons it no more. What comes later does.
+An annotation of the node marks a cordon by disttrain. This program never removes a cordon. If a
+person runs `kubectl uncordon NODE`, this means that the machine is good enough: the faults of that
+moment no longer cordon the machine, but later faults do.
 """
 
 import json
@@ -15,12 +15,12 @@ LONGEST_REASON = 500
 
 @dataclass(frozen=True)
 class Mark:
-    """What the annotation says.
+    """The content of the node's annotation.
 
     Args:
-        is_ours: whether the node was cordoned by us, and nobody has taken that back.
-        because: why; empty where it is not ours.
-        accepted: keys of the findings with which somebody has uncordoned it.
+        is_ours: whether disttrain has cordoned the node, and nobody has uncordoned it since.
+        because: why disttrain has cordoned it; empty if `is_ours` is false.
+        accepted: the keys of the findings that existed when a person uncordoned the node.
     """
 
     is_ours: bool = False
@@ -28,7 +28,7 @@ class Mark:
     accepted: tuple[str, ...] = ()
 
     def to_text(self) -> str | None:
-        """The annotation's value; None: the node needs none."""
+        """The annotation's value; None if the node needs no annotation."""
         if self == Mark():
             return None
         content = {"cordoned": self.is_ours, "because": self.because, "accepted": self.accepted}
@@ -36,7 +36,7 @@ class Mark:
 
     @staticmethod
     def from_text(text: str | None) -> "Mark":
-        """Read it; what somebody has made unreadable counts as none."""
+        """Read the annotation's value. An unreadable value counts as no annotation."""
         try:
             content = json.loads(text or "{}")
             accepted = tuple(map(str, content.get("accepted", ())))
@@ -47,12 +47,12 @@ class Mark:
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do.
+    """What to do with a node.
 
     Args:
-        mark: what the annotation has to say.
+        mark: the new content of the annotation.
         cordons: whether the node is to be cordoned now.
-        asks: whether the trainings there are to be asked to save and go.
+        asks: whether the training pods on the node are to be evicted, after they have saved.
     """
 
     mark: Mark
@@ -61,14 +61,14 @@ class Decision:
 
 
 def decide(is_cordoned: bool, mark: Mark, unusable: Mapping[str, str]) -> Decision:
-    """What becomes of a node.
+    """Decide what to do with a node.
 
     Args:
-        is_cordoned: whether anybody has cordoned it.
-        mark: what its annotation says.
-        unusable: text of each finding that makes it unusable, by its key.
+        is_cordoned: whether the node is cordoned, by disttrain or by anybody else.
+        mark: the content of its annotation.
+        unusable: the texts of the findings that make the machine unusable, by their keys.
     """
-    if mark.is_ours and not is_cordoned:  # somebody's word
+    if mark.is_ours and not is_cordoned:  # a person has uncordoned it
         return Decision(Mark(accepted=tuple(sorted(unusable))))
     accepted = tuple(key for key in mark.accepted if key in unusable)
     new = [text for key, text in unusable.items() if key not in accepted]

@@ -1,8 +1,8 @@
-"""What is wrong with a machine, from what its kernel, its driver and its disks say. Pure.
+"""Finds faults of a machine in what its kernel, its driver and its disks report.
 
-docs/operations.md has the same list for people. A finding makes a machine unusable only where a
-training cannot go on there or would lose data; whatever mends itself, or is the fault of a program,
-is said at most. The file goes into a pod as it is.
+All functions are pure. docs/operations.md has the same list for people. A finding makes a machine
+unusable only if a training cannot continue there or would lose data. A problem that ends by itself,
+or that a program has caused, is at most reported. The file goes into a pod unchanged.
 """
 
 import errno
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from infra.in_cluster.xids import OF_PROGRAMS, OF_THE_GPU, meaning_of
 
-HANGS = 124  # as the command `timeout` reports it
-INFO_ROM = 14  # exit status of nvidia-smi: the infoROM is corrupted; the GPU works on
+HANGS = 124  # the exit status with which the command `timeout` reports a hanging program
+INFO_ROM = 14  # exit status of nvidia-smi: the infoROM is corrupted, but the GPU works
 LEAST_FREE_SHARE = 0.05
 CLOCK_SECONDS = 10.0
 CLOCK_WORDS = "the clock is"
@@ -26,7 +26,7 @@ class Finding:
     """Something that is wrong.
 
     Args:
-        key: the same as long as it is the same fault; another one when it happens again.
+        key: identifies the fault. If the fault happens again later, it has a different key.
         text: a sentence without a full stop.
         is_unusable: whether no training should run on the machine.
     """
@@ -36,7 +36,7 @@ class Finding:
     is_unusable: bool = False
 
     def accepted(self) -> "Finding":
-        """This finding, once somebody has said that the machine is good enough with it."""
+        """This finding after a person has uncordoned the machine in spite of it."""
         return replace(self, text=f"{self.text} (accepted by uncordon)", is_unusable=False)
 
 
@@ -45,10 +45,10 @@ class KernelFault:
     """A line of the kernel's log that means a fault.
 
     Args:
-        id: its name.
-        pattern: what to look for; the group `device` says what is at fault.
-        text: a sentence, with `{device}`.
-        is_unusable: whether no training should run on the machine after it.
+        id: the name of this kind of fault.
+        pattern: the regular expression of the line. Its group `device` is the faulty device.
+        text: a sentence with the placeholder `{device}`.
+        is_unusable: whether no training should run on the machine after this fault.
     """
 
     id: str
@@ -57,7 +57,7 @@ class KernelFault:
     is_unusable: bool
 
 
-# Images, floppy disks and memory are no disks of the machine.
+# Image files (loop), floppy disks, CD drives and RAM disks are not counted as disks.
 _DISK = r"(?P<device>(?!loop|fd\d|sr\d|zram|ram)[\w.-]+)"
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?(?P<device>[^)]*)\): (?P<number>\d+)")
 KERNEL_FAULTS = (
@@ -114,9 +114,9 @@ def fault_lines(lines: Iterable[str]) -> list[str]:
 
 
 def lines_after(lines: Sequence[str], last: str) -> Sequence[str]:
-    """What has come since `last` was the newest line; all where that one is gone.
+    """The lines after `last`; all lines if `last` is no longer among them.
 
-    Lines begin with their time, so no two of them are alike.
+    Lines begin with their time, so no two of them are equal.
     """
     for place in range(len(lines) - 1, -1, -1):
         if lines[place] == last:
@@ -129,8 +129,8 @@ def kernel_findings(lines: Iterable[str], old: Collection[str]) -> list[Finding]
 
     Args:
         lines: the kernel's log, such as `<3>[ 12.3] NVRM: Xid (PCI:0000:3b:00): 79, ...`.
-        old: lines that were there before the look-out began: what they tell of may have been
-            mended since, so they make no machine unusable.
+        old: the lines that were in the log when this program started. Their faults may have been
+            repaired since, so they do not make the machine unusable.
     """
     newest = dict[str, Finding]()
     for line in lines:
@@ -148,7 +148,7 @@ def kernel_findings(lines: Iterable[str], old: Collection[str]) -> list[Finding]
 
 
 def _of_line(line: str) -> tuple[str, str, bool] | None:
-    """Kind and device, text, and whether the machine is unusable; None: it is no fault."""
+    """Kind and device, text, and whether the machine is unusable; None if there is no fault."""
     if xid := XID.search(line):
         number, device = int(xid["number"]), xid["device"]
         if number in OF_PROGRAMS:
@@ -164,13 +164,14 @@ def _of_line(line: str) -> tuple[str, str, bool] | None:
 
 @dataclass(frozen=True)
 class Smi:
-    """What nvidia-smi has answered.
+    """The answer of nvidia-smi.
 
     Args:
-        status: how it ended; HANGS: it did not.
-        gpus: a line for each GPU: address on the bus, errors of memory that were not corrected.
-        rows: a line for each GPU: address, whether rows wait to be remapped, whether that failed.
-            Older GPUs know nothing of it.
+        status: its exit status; HANGS if it did not end in time.
+        gpus: a line for each GPU: its address on the bus, and the number of memory errors that were
+            not corrected. If nvidia-smi has failed, its output.
+        rows: a line for each GPU: its address, whether memory rows wait to be remapped, and whether
+            remapping has failed. Empty for older GPUs, which do not report this.
     """
 
     status: int
@@ -179,7 +180,7 @@ class Smi:
 
     @property
     def addresses(self) -> list[str]:
-        """Addresses on the bus of the GPUs that it shows; none where it has failed."""
+        """The bus addresses of the GPUs that nvidia-smi shows; none if it has failed."""
         return [cells[0] for cells in _cells(self.gpus)] if self.status == 0 else []
 
 
@@ -187,8 +188,8 @@ def smi_findings(smi: Smi, known: Collection[str]) -> list[Finding]:
     """What is wrong with the GPUs.
 
     Args:
-        smi: the answer.
-        known: addresses of all GPUs that it has ever shown.
+        smi: the answer of nvidia-smi.
+        known: the addresses of all GPUs that nvidia-smi has shown since this program started.
     """
     if smi.status == HANGS:
         return [Finding("smi hangs", "nvidia-smi hangs; often only a reboot helps", True)]
@@ -222,13 +223,14 @@ def _cells(lines: str) -> list[list[str]]:
 
 
 def link_findings(states: Mapping[str, str], known: Collection[str]) -> list[Finding]:
-    """Ports of InfiniBand, RoCE or EFA that were active and are not any more.
+    """Ports of InfiniBand, RoCE or EFA that were active and no longer are.
 
-    A port that never was is a free one. Trainings over TCP go on without.
+    A port that was never active is not in use. Trainings over TCP continue without these ports, so
+    such a finding does not make the machine unusable.
 
     Args:
-        states: such as `4: ACTIVE`, by device and port.
-        known: ports that have been active.
+        states: the state of each port, such as `4: ACTIVE`, by device and port.
+        known: the ports that have been active since this program started.
     """
     return [
         Finding(f"link {port}", f"port {port} is not active any more ({states.get(port, 'gone')})")
@@ -243,14 +245,15 @@ def is_active(state: str) -> bool:
 
 
 def disk_findings(folder: str, free_share: float, error: int) -> list[Finding]:
-    """What is wrong with a disk that pods of the machine need.
+    """What is wrong with a disk that the machine's pods need.
 
-    The kubelet itself keeps pods away from a full disk.
+    A full disk does not make the machine unusable here, because the kubelet itself keeps pods away
+    from it.
 
     Args:
-        folder: what it is for, such as `the kubelet's disk`.
-        free_share: of its room, from 0 to 1.
-        error: number of the error of a write; 0: there was none.
+        folder: the name of the disk in messages, such as `the kubelet's disk`.
+        free_share: the free share of the disk, from 0 to 1.
+        error: the errno of a trial write; 0 if it worked.
     """
     if error and error != errno.ENOSPC:
         text = f"{folder} cannot be written: {os.strerror(error)}"
@@ -261,7 +264,12 @@ def disk_findings(folder: str, free_share: float, error: int) -> list[Finding]:
 
 
 def clock_findings(ahead_seconds: float | None) -> list[Finding]:
-    """The clock of the machine against that of the API server; None: not known."""
+    """A finding if the machine's clock differs from the API server's by more than CLOCK_SECONDS.
+
+    Args:
+        ahead_seconds: how far the machine's clock is ahead; negative if it is behind, and None if
+            this is not known.
+    """
     if ahead_seconds is None or abs(ahead_seconds) <= CLOCK_SECONDS:
         return []
     way = "ahead of" if ahead_seconds > 0 else "behind"

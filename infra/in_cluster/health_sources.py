@@ -1,6 +1,6 @@
-"""Where a machine's health is read: kernel, nvidia-smi, links and disks.
+"""Reads the health of a machine from the kernel's log, nvidia-smi, network links and disks.
 
-Nothing here waits for long: a program that hangs is left behind. The file goes into a pod as it is.
+The functions do not wait for nvidia-smi, which may hang. The file goes into a pod unchanged.
 """
 
 import ctypes
@@ -30,13 +30,13 @@ LINKS = Path("/sys/class/infiniband")
 
 
 def kernel_lines(file: Path | None = None) -> list[str]:
-    """The kernel's log since the machine was started, as far as the kernel has kept it.
+    """The lines of the kernel's log that the kernel still has.
 
     Args:
-        file: another place to read such lines from; None: the kernel itself.
+        file: a file that is read instead of the kernel's log; None for the kernel's log.
 
     Raises:
-        OSError: the log may not be read.
+        OSError: The log cannot be read, for example because the pod lacks the capability.
     """
     if file is not None:
         return file.read_text(errors="replace").splitlines()
@@ -55,11 +55,16 @@ def _checked(result: int) -> int:
 
 
 class SmiWatch:
-    """Asks nvidia-smi again and again, and never waits for it."""
+    """Runs nvidia-smi again and again, and never waits for it."""
 
     def __init__(self, limit_seconds: float, pause_seconds: float) -> None:
-        """`limit_seconds`: what takes longer hangs; `pause_seconds`: from one answer to the next
-        question."""
+        """Start no program yet.
+
+        Args:
+            limit_seconds: a program that takes longer counts as hanging, and is killed.
+            pause_seconds: the least time from the start of one program to the start of the next
+                round.
+        """
         self._limit_seconds, self._pause_seconds = limit_seconds, pause_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._output = os.fdopen(os.memfd_create("nvidia-smi"), "w+b")  # needs no disk
@@ -67,7 +72,7 @@ class SmiWatch:
         self._answer: Smi | None = None
 
     def poll(self, now_seconds: float) -> Smi | None:
-        """The newest answer; None where there is no nvidia-smi, or no answer yet."""
+        """The newest answer; None if there is no nvidia-smi, or no answer yet."""
         if self._process is None:
             if now_seconds >= self._next:
                 self._ask(now_seconds)
@@ -76,13 +81,14 @@ class SmiWatch:
         if status is not None:
             self._take(status, now_seconds)
         elif now_seconds - self._began > self._limit_seconds:
-            # It may not end by this either; until it has ended, no other one is started.
+            # A process that hangs in the driver may not even end by SIGKILL. No other one is
+            # started before it has ended.
             os.killpg(self._process.pid, signal.SIGKILL)
             self._answer = Smi(HANGS, "")
         return self._answer
 
     def close(self) -> None:
-        """Ask no more; what hangs is left behind."""
+        """Stop. A program that still runs is left running."""
         self._output.close()
 
     def _ask(self, now_seconds: float) -> None:
@@ -97,7 +103,7 @@ class SmiWatch:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        except OSError:  # there is none
+        except OSError:  # there is no nvidia-smi
             self._answer = None
 
     def _take(self, status: int, now_seconds: float) -> None:
@@ -109,7 +115,7 @@ class SmiWatch:
             self._gpus, self._question = said, 1
             self._ask(now_seconds)
             return
-        if self._question == 1 and not was_killed:  # older GPUs know nothing of the second question
+        if self._question == 1 and not was_killed:  # older GPUs refuse the second question
             self._answer = Smi(0, self._gpus, said if status == 0 else "")
         else:
             self._answer = Smi(HANGS if was_killed else status, said)
@@ -117,12 +123,12 @@ class SmiWatch:
 
 
 def link_states(folder: Path = LINKS) -> dict[str, str]:
-    """State of each port of InfiniBand, RoCE and EFA devices, by device and port."""
+    """The state of each port of InfiniBand, RoCE and EFA devices, by `<device>/<port>`."""
     found = dict[str, str]()
     for path in sorted(folder.glob("*/ports/*/state")):
         try:
             found[f"{path.parts[-4]}/{path.parts[-2]}"] = path.read_text().strip()
-        except OSError:  # it goes away at this moment
+        except OSError:  # the device is being removed at this moment
             continue
     return found
 
@@ -133,13 +139,13 @@ def active_links(states: dict[str, str]) -> set[str]:
 
 
 def disk_state(folder: Path) -> tuple[float, int]:
-    """Share of the room that is free, and the number of the error of a write; 0: there was none."""
+    """The free share of a disk, from 0 to 1, and the errno of a trial write; 0 if it worked."""
     try:
         facts = os.statvfs(folder)
         free = facts.f_bavail / facts.f_blocks if facts.f_blocks else 1.0
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"a sign of life")
-            file.flush()  # and no fsync, which may take minutes while a checkpoint is written
+            file.flush()  # no fsync, which may take minutes while a checkpoint is written
     except OSError as error:
         return 1.0, error.errno or 0
     return free, 0

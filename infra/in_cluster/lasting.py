@@ -1,18 +1,23 @@
-"""What lasts, and not only happens once. The file goes into pods as it is."""
+"""Tells lasting problems from momentary ones. The file goes into pods unchanged."""
 
 from collections.abc import Iterable
 
 
 class Lasting:
-    """Since when each thing has been seen at every look, by the clock of this program."""
+    """Remembers since when each thing has been seen in every observation without a break."""
 
     def __init__(self, patience_seconds: float) -> None:
-        """`patience_seconds`: how long something has to be seen without a break."""
+        """`patience_seconds`: how long a thing must be seen without a break to count as lasting."""
         self._patience_seconds = patience_seconds
         self._since: dict[str, float] = {}
 
     def lasting(self, seen: Iterable[str], now_seconds: float) -> set[str]:
-        """The things that have been seen at every look for as long as patience lasts."""
+        """Add an observation, and return the things that count as lasting.
+
+        Args:
+            seen: the things that are seen now.
+            now_seconds: the time, by a clock that is never set.
+        """
         self._since = {name: self._since.get(name, now_seconds) for name in seen}
         end = now_seconds - self._patience_seconds
         return {name for name, since in self._since.items() if since <= end}

@@ -1,13 +1,14 @@
-"""Gives up our pods on machines that do not answer, so that others can take their place.
+"""Deletes disttrain's pods on machines that do not answer, so that new pods can replace them.
 
-Kubernetes waits with a pod's replacement until the pod has ended, and a machine that is off never
-says so (https://github.com/kubernetes/kubernetes/issues/55713). This program says it for
-disttrain's pods in its namespace, its own predecessor among them, and for no others. That is safe
-for a training: a pod that is given up, but still runs behind a broken network, puts no checkpoint
-in place, because its run has another owner by then (trainer/checkpoint/run_lock.py).
+Kubernetes does not replace a pod before it has ended, and a machine that is off never reports that
+(https://github.com/kubernetes/kubernetes/issues/55713). This program marks the pods on such a
+machine as failed, and deletes them. It does so for disttrain's pods in its own namespace, including
+an older pod of this program, and for no others. That is safe for a training: a deleted pod may
+still run behind a broken network, but it completes no checkpoint, because its run has a new owner
+by then (trainer/checkpoint/run_lock.py).
 
-It is the pod of the setting `lostNodes`. The file goes into that pod as it is, so it imports the
-standard library and files of this folder alone.
+The pod of the setting `lostNodes` runs this program. The file goes into the pod unchanged, so it
+imports only the standard library and files of this folder.
 """
 
 import time
@@ -27,13 +28,13 @@ from infra.in_cluster.api import (
 )
 from infra.in_cluster.lasting import Lasting
 
-PATIENCE_SECONDS = 10.0  # after Kubernetes has missed the machine, which takes 40 to 50 s
+PATIENCE_SECONDS = 10.0  # after Kubernetes has noticed the silence, which takes 40 to 50 s
 PAUSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod of ours that has not ended."""
+    """A pod of disttrain that has not ended."""
 
     name: str
     uid: str
@@ -41,7 +42,7 @@ class Pod:
 
 
 def living(pods: Sequence[Json]) -> list[Pod]:
-    """The pods that have a machine and have not ended."""
+    """The pods that were assigned to a machine and have not ended."""
     return [
         Pod(pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"]["nodeName"])
         for pod in pods
@@ -50,18 +51,19 @@ def living(pods: Sequence[Json]) -> list[Pod]:
 
 
 def is_silent(node: Json) -> bool:
-    """Whether Kubernetes has missed the machine's kubelet.
+    """Whether Kubernetes no longer hears from the machine's kubelet.
 
-    A kubelet that says itself that its machine is not ready still ends pods, and is left alone.
+    If a kubelet itself reports that its machine is not ready, it can still end pods. So its pods
+    are left alone.
     """
     conditions = node.get("status", {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "Unknown" for c in conditions)
 
 
 def given_up(pod: Pod, now: str) -> Json:
-    """The change that ends a pod as Kubernetes itself does once it knows that a machine is off.
+    """The patch that marks a pod as failed, like that of Kubernetes when a machine is known as off.
 
-    `DisruptionTarget` is a condition that the Jobs of the trainings do not count as a failure.
+    The Jobs of the trainings do not count a pod with the condition `DisruptionTarget` as a failure.
     """
     return {
         "metadata": {"uid": pod.uid},
@@ -81,13 +83,14 @@ def given_up(pod: Pod, now: str) -> Json:
 
 
 def look(api: Api, silence: Lasting) -> None:
-    """Give up the pods on machines that are lost by now.
+    """Delete the pods on machines that have been silent for PATIENCE_SECONDS.
 
     Raises:
-        OSError: the API server could not be asked.
+        OSError: The API server does not answer, or refuses a request.
     """
     pods = f"namespaces/{api.namespace}/pods"
-    # From the server's memory, which costs it little; it may be some seconds old.
+    # With resourceVersion=0 the API server answers from its cache. This is cheap, and the answer
+    # may be some seconds old.
     found = living(api.ask("GET", f"{pods}?labelSelector={OURS}&resourceVersion=0")["items"])
     silent = [name for name in sorted({pod.node for pod in found}) if _is_silent(api, name)]
     lost = silence.lasting(silent, time.monotonic())
@@ -97,7 +100,7 @@ def look(api: Api, silence: Lasting) -> None:
 
 def _is_silent(api: Api, name: str) -> bool:
     found: list[Json] = []
-    # Without its Node object Kubernetes removes the pods itself.
+    # If the Node object is gone, Kubernetes removes the pods itself.
     is_there = unless((404,), lambda: found.append(api.ask("GET", f"nodes/{name}")))
     return is_there and is_silent(found[0])
 
@@ -111,12 +114,12 @@ def _give_up(api: Api, path: str, pod: Pod) -> None:
         now_and_this_one = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.uid}}
         api.ask("DELETE", path, now_and_this_one)
 
-    if unless((404, 409), end):  # it is gone, or another pod has its name
+    if unless((404, 409), end):  # otherwise it is gone, or a new pod has its name
         say(f"{pod.node} does not answer: gave up pod {pod.name}, so that another one can start")
 
 
 def main() -> NoReturn:
-    """Look again and again."""
+    """Check the machines every PAUSE_SECONDS, forever."""
     api, silence, trouble = api_of_the_pod(), Lasting(PATIENCE_SECONDS), Trouble()
     say(f"watching the machines of the pods in namespace {api.namespace}")
     while True:

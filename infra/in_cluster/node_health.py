@@ -1,12 +1,12 @@
-"""Watches the machine that this pod is on, and says what is wrong with it.
+"""Watches the machine on which its pod runs, and reports what is wrong with it.
 
-What is a fault is said in health_findings.py. This program tells it as a condition of its own pod,
-which `./disttrain status` reads. With `cordon` it also cordons the node of a machine that is
-unusable and evicts disttrain's training pods there: an evicted pod saves before it ends, and its
-replacement costs the run no restart.
+health_findings.py defines what is a fault. This program reports the faults as a condition of its
+own pod, which `./disttrain status` reads. With `--cordon` it also cordons the node of an unusable
+machine, and evicts disttrain's training pods from it. An evicted pod saves before it ends, and its
+replacement does not count as a restart of the run.
 
-It is the pod of the setting `nodeHealth`. The file goes into that pod as it is, so it imports the
-standard library and files of this folder alone.
+The pods of the setting `nodeHealth` run this program. The file goes into the pods unchanged, so it
+imports only the standard library and files of this folder.
 """
 
 import argparse
@@ -48,21 +48,26 @@ from infra.in_cluster.health_sources import (
 from infra.in_cluster.lasting import Lasting
 
 CONDITION = "disttrain.dev/NodeHealthy"
-UNUSABLE = "Unusable"  # its reason, where no training should run on the machine
+UNUSABLE = "Unusable"  # the condition's reason if no training should run on the machine
 TRAINING = "app.kubernetes.io%2Fcomponent%3Dtraining"
 PAUSE_SECONDS = 5.0
-PATIENCE_SECONDS = 15.0  # for what is a state; a line of the kernel's log counts at once
+PATIENCE_SECONDS = 15.0  # for states such as a link; a line of the kernel's log counts at once
 SMI_LIMIT_SECONDS, SMI_PAUSE_SECONDS = 60.0, 60.0
-SIGN_SECONDS = 60.0  # the pod's condition is written that often if nothing has changed
+SIGN_SECONDS = 60.0  # how often the pod's condition is written if nothing has changed
 _LONGEST_MESSAGE = 2000
-_MOST_FAULTS = 1000  # lines; the newest of each kind and device counts
+_MOST_FAULTS = 1000  # lines that are kept; the newest of each kind and device counts
 
 
 class Sources:
-    """What the machine shows; each look takes a moment."""
+    """Reads the machine's state, and remembers what earlier calls have seen."""
 
     def __init__(self, scratch: Path, kernel_log: Path | None = None) -> None:
-        """`scratch`: a folder on the kubelet's disk; `kernel_log`: a file in the kernel's place."""
+        """Read nothing yet.
+
+        Args:
+            scratch: a folder on the kubelet's disk, for the trial write.
+            kernel_log: a file that is read instead of the kernel's log; None for the kernel's log.
+        """
         self._scratch, self._kernel_log = scratch, kernel_log
         self._smi = SmiWatch(SMI_LIMIT_SECONDS, SMI_PAUSE_SECONDS)
         self._old: frozenset[str] | None = None
@@ -70,17 +75,17 @@ class Sources:
         self._gpus, self._links = set[str](), set[str]()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._smi.close()
 
     def kernel(self) -> list[Finding]:
-        """What the kernel's log says."""
+        """The faults in the kernel's log; those of the first call count as old."""
         try:
             lines = kernel_lines(self._kernel_log)
         except OSError as error:
             text = f"the kernel's log cannot be read ({error}), so errors of GPUs are not seen"
             return [Finding("kernel-log", text)]
-        # Of the newest alone, as the whole log of a large machine takes a while to search.
+        # Only new lines are searched, because the whole log of a large machine takes a while.
         self._faults += fault_lines(lines_after(lines, self._last_line))
         del self._faults[:-_MOST_FAULTS]
         self._last_line = lines[-1] if lines else ""
@@ -89,7 +94,13 @@ class Sources:
         return kernel_findings(self._faults, self._old)
 
     def states(self, now_seconds: float, clock_ahead_seconds: float | None) -> list[Finding]:
-        """What is wrong at this moment, and may be over at the next."""
+        """What is wrong at this moment, and may be over at the next call.
+
+        Args:
+            now_seconds: the time, by a clock that is never set.
+            clock_ahead_seconds: how far this machine's clock is ahead of the API server's; None if
+                this is not known.
+        """
         found = list[Finding]()
         if smi := self._smi.poll(now_seconds):
             self._gpus |= set(smi.addresses)
@@ -111,7 +122,12 @@ class Place:
 
 
 def condition(findings: Sequence[Finding], now: str) -> Json:
-    """The condition of this pod that says it all."""
+    """The condition of this pod with all findings, the unusable ones first.
+
+    Args:
+        findings: what is wrong with the machine.
+        now: the present time, as Kubernetes writes it.
+    """
     unusable = any(finding.is_unusable for finding in findings)
     reason = UNUSABLE if unusable else "Reported" if findings else "NothingFound"
     ordered = sorted(findings, key=lambda finding: not finding.is_unusable)
@@ -125,7 +141,10 @@ def condition(findings: Sequence[Finding], now: str) -> Json:
 
 
 class Watch:
-    """Looks, tells and acts; an API server that is away is asked again."""
+    """Reports the findings to the API server, cordons the node and evicts pods.
+
+    If a request fails, the next call of `look` sends it again.
+    """
 
     def __init__(self, api: Api, place: Place) -> None:
         self._api, self._place = api, place
@@ -135,15 +154,15 @@ class Watch:
         self._told_at = -SIGN_SECONDS
 
     def look(self, kernel: Sequence[Finding], states: Sequence[Finding], now: float) -> None:
-        """Tell what is wrong and do what has to be done.
+        """Report what is wrong, and cordon the node and evict pods if that is necessary.
 
         Args:
-            kernel: what the kernel's log says.
-            states: what may be over at the next look; it counts once it lasts.
-            now: seconds, by a clock that nobody sets.
+            kernel: the findings in the kernel's log.
+            states: findings that may be over at the next call. They count after PATIENCE_SECONDS.
+            now: the time in seconds, by a clock that is never set.
 
         Raises:
-            OSError: the API server could not be asked, or has refused.
+            OSError: The API server does not answer, or refuses a request.
         """
         lasting = self._lasting.lasting([finding.key for finding in states], now)
         found = [*kernel, *(finding for finding in states if finding.key in lasting)]
@@ -167,7 +186,11 @@ class Watch:
         self._told, self._told_at = told, now
 
     def _act(self, unusable: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the keys of the findings with which somebody has uncordoned the node."""
+        """Cordon the node and evict its training pods, if that is necessary.
+
+        Returns:
+            The keys of the findings that a person has accepted by uncordoning the node.
+        """
         path = f"nodes/{self._place.node}"
         node = self._api.ask("GET", path)
         is_cordoned = bool(node["spec"].get("unschedulable"))
@@ -177,7 +200,8 @@ class Watch:
         if decision.cordons or decision.mark != mark:
             change = {
                 "metadata": {
-                    # Refused where somebody has changed the node since: then it is looked at again.
+                    # The request is refused if the node was changed since. Then the next call
+                    # decides again.
                     "resourceVersion": node["metadata"]["resourceVersion"],
                     "annotations": {ANNOTATION: decision.mark.to_text()},
                 },
@@ -194,7 +218,7 @@ class Watch:
         return decision.mark.accepted
 
     def _evict(self) -> None:
-        """Ask the trainings on this machine to save and go."""
+        """Evict the training pods on this machine. They save before they end."""
         pods = f"namespaces/{self._api.namespace}/pods"
         where = f"labelSelector={OURS},{TRAINING}&fieldSelector=spec.nodeName%3D{self._place.node}"
         for pod in self._api.ask("GET", f"{pods}?{where}")["items"]:
@@ -208,13 +232,13 @@ class Watch:
                 "metadata": {"name": about["name"], "namespace": self._api.namespace},
             }
             ask = f"{pods}/{about['name']}/eviction"
-            # 429: a disruption budget of somebody's does not allow it now.
+            # 429: a PodDisruptionBudget does not allow the eviction now.
             if unless((404, 409, 429), lambda: self._api.ask("POST", ask, eviction)):  # noqa: B023
                 say(f"asked pod {about['name']} to save and go")
 
 
 def main() -> NoReturn:
-    """Look again and again."""
+    """Check the machine every PAUSE_SECONDS, forever."""
     parser = argparse.ArgumentParser(prog="node_health")
     parser.add_argument("--scratch", type=Path, default=Path("/scratch"))
     parser.add_argument("--kernel-log", type=Path, help="a file to read in the kernel's place")

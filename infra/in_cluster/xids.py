@@ -1,7 +1,7 @@
-"""The errors that NVIDIA's driver reports by a number, an Xid, in the kernel's log.
+"""The meanings of Xids, the numbered errors that NVIDIA's driver writes into the kernel's log.
 
 The meanings are those of NVIDIA's catalog (docs.nvidia.com/deploy/xid-errors, "Analyzing Xid Errors
-with the Xid Catalog"). The file goes into a pod as it is, so it imports nothing.
+with the Xid Catalog"). The file goes into a pod unchanged, so it imports nothing.
 """
 
 XIDS = {
@@ -32,12 +32,12 @@ XIDS = {
 }
 
 OF_THE_GPU = frozenset({48, 64, 74, 79, 95, 119})
-"""Those after which the GPU itself needs a reset, a restart of the machine, or a check."""
+"""The Xids after which the GPU needs a reset, a restart of the machine, or a check."""
 
 OF_PROGRAMS = frozenset({13, 31, 43, 45})
-"""Those that programs cause; the GPU works on."""
+"""The Xids that programs cause. The GPU continues to work."""
 
 
 def meaning_of(number: int) -> str:
-    """A sentence, without a full stop."""
+    """The meaning of an Xid as a sentence, without a full stop."""
     return XIDS.get(number, "NVIDIA's catalog of Xids says what it means")
