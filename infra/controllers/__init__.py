@@ -1,7 +1,7 @@
-"""The controllers that a platform can install: those that the setting `controllers` names, and what
-`monitoring: install` stands for.
+"""The controllers that a platform can install.
 
-They are installed in this order, and taken away in the opposite one.
+The setting `controllers` names them, except the one that `monitoring: install` stands for. They are
+installed in this order, and removed in the opposite order.
 """
 
 from infra.controllers import (

@@ -1,7 +1,7 @@
 """Controller `jobset`: JobSet (https://jobset.sigs.k8s.io), for the topology `jobset`.
 
-The digests are those of https://github.com/kubernetes/k8s.io/pull/9456, by which this release came
-to registry.k8s.io.
+The digests are those of https://github.com/kubernetes/k8s.io/pull/9456, which published this
+release in registry.k8s.io.
 """
 
 from infra.controllers.kind import TOLERATIONS, ControllerKind, PinnedChart

@@ -1,4 +1,4 @@
-"""What a controller is that a platform can install: where it comes from, how it is taken away."""
+"""Defines a controller that a platform can install, with its source and how it is recognised."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from infra.names import GPU_TOLERATION
 from infra.objects import Manifest
 from infra.registry import NoOptions
 
-# A cluster may have no nodes but those of its control plane, or those with GPUs.
+# A cluster may have no nodes except those of its control plane, or those with GPUs.
 TOLERATIONS = (
     GPU_TOLERATION,
     {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
@@ -20,10 +20,10 @@ class PinnedChart:
     """A Helm chart.
 
     Args:
-        address: (oci://) in the registry where its project publishes it.
-        digest: of the chart, by which Helm asks the registry for it, so that nobody can put
-            another one in its place.
-        values: of the chart, where they differ from the chart's own.
+        address: its address (oci://) in the registry where its project publishes it.
+        digest: the digest of the chart. Helm asks the registry for the chart by this digest, so
+            that nobody can replace it by another chart.
+        values: the chart's values that differ from its defaults.
     """
 
     address: str
@@ -41,8 +41,8 @@ class PinnedFile:
     """A file of manifests that a project publishes.
 
     Args:
-        address: where it is downloaded.
-        sha256: of its content, in hexadecimal.
+        address: the address from which the file is downloaded.
+        sha256: the SHA-256 of its content, in hexadecimal.
     """
 
     address: str
@@ -50,18 +50,18 @@ class PinnedFile:
 
     @property
     def name(self) -> str:
-        """The name under which a folder has the file."""
+        """The file's name in a folder, which is the end of its address."""
         return self.address.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
 class PinnedManifests:
-    """Manifests, for a project without a chart that can be pinned.
+    """Published manifests, for a project without a chart that can be pinned.
 
     Args:
-        files: all of them.
-        change: makes the objects that are installed of those in the files, in the files' order. It
-            may change what it is given.
+        files: all files of manifests.
+        change: turns the objects of the files, in the files' order, into the objects that are
+            installed. It may change the objects that it gets.
     """
 
     files: tuple[PinnedFile, ...]
@@ -73,26 +73,28 @@ class ControllerKind:
     """A controller that the platform can install.
 
     Args:
-        name: its name in the setting, and that of its Helm release.
-        title: what people call it.
-        version: of the chart or the manifests.
-        source: what is installed.
-        namespace: of its own; everybody finds it there.
-        groups: API groups that the cluster serves when it is there; with the version, where
-            another controller serves other versions of the same group.
-        definitions: names of its CustomResourceDefinitions.
-        probe: an object that the API server takes as soon as the controller's webhooks answer. It
-            is only tried, and never made.
-        awaited: kinds of its objects in its namespace that have to be Available, as their status
-            says, before it counts as there.
-        made_by_itself: kind and name of what it makes of its own kinds, for nobody in particular.
-        leaves: kind and name of what its pods make in its namespace without naming an owner, so
-            that it is not taken for somebody else's.
-        chosen_by: key and value of the setting by which it is installed; empty: its name among
-            `controllers`.
-        otherwise: what to do where the cluster has one of somebody else's; empty: not to install
-            it.
-        options: it has none.
+        name: the controller's name in the setting, and the name of its Helm release.
+        title: the controller's name in messages.
+        version: the version of the chart or the manifests.
+        source: the chart or the manifests that are installed.
+        namespace: the controller's own namespace, under its usual name.
+        groups: the API groups that the cluster serves when the controller is installed. An item
+            contains the version if another controller serves other versions of the same group.
+        definitions: the names of its CustomResourceDefinitions.
+        probe: an object that the API server accepts as soon as the controller's webhooks answer. It
+            is only sent in a dry run, and never made.
+        awaited: kinds of objects in the controller's namespace whose status must say Available
+            before the controller counts as ready.
+        made_by_itself: kind and name of the objects of its own kinds that the controller makes by
+            itself. They are nobody's work.
+        leaves: kind and name of the objects that its pods make in its namespace without an owner.
+            They are not taken for the objects of somebody else.
+        needs: the name of another controller that this one needs; empty if it needs none.
+        chosen_by: key and value of the setting that installs the controller; empty if this is its
+            name in `controllers`.
+        otherwise: what to do if somebody else has installed this controller on the cluster. If it
+            is empty, the advice is not to install it.
+        options: always NoOptions, because controllers have no options.
     """
 
     name: str
@@ -113,19 +115,19 @@ class ControllerKind:
 
     @property
     def setting(self) -> str:
-        """Key and value of the setting that an error is about."""
+        """The key and the value of the setting that installs it, for messages."""
         key, value = self.chosen_by or ("controllers", self.name)
         return f"{key}: {value!r}"
 
     @property
     def way_out(self) -> str:
-        """What to do where the cluster has one of somebody else's."""
+        """What to do if somebody else has installed this controller on the cluster."""
         alone = f"Take {self.name} out of controllers: this stack's runs use the one that is there"
         return self.otherwise or alone
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of the files that it is installed from; empty: it is installed by its chart."""
+        """The names of the files of its manifests; empty if it is installed from its chart."""
         if isinstance(self.source, PinnedChart):
             return ()
         return tuple(file.name for file in self.source.files)

@@ -1,8 +1,8 @@
 """Controller `kube-prometheus-stack`, for `monitoring: install`: Prometheus, Alertmanager, Grafana.
 
-https://github.com/prometheus-community/helm-charts. Its project publishes no list of digests; this
-one is what several people who pulled this version from ghcr.io have written down, and Helm refuses
-any other content.
+https://github.com/prometheus-community/helm-charts. Its project publishes no list of digests. The
+digest here is the one that several people have published who pulled this version from ghcr.io. Helm
+refuses any other content.
 """
 
 from collections.abc import Mapping
@@ -24,24 +24,26 @@ PLURALS = (
     "servicemonitors",
     "thanosrulers",
 )
-# Otherwise Prometheus takes only objects with the label of this release, and ours have none.
+# By default Prometheus uses only objects with the label of this release. Values for these kinds
+# let it use all objects, because disttrain's objects do not have that label.
 _SELECTED = ("podMonitor", "probe", "rule", "scrapeConfig", "serviceMonitor")
-# On k3s these have no pods, and elsewhere they answer on their own machine alone: the chart's rules
-# would warn of them all the time.
+# On k3s these components have no pods. On other clusters they answer only on their own machine. So
+# the chart's rules would always warn of them.
 _NOT_THERE = ("kubeControllerManager", "kubeEtcd", "kubeProxy", "kubeScheduler")
-# As the operator names the claim of its first pod; its Prometheus has the release's name and this.
+# The operator gives this name to the claim of Prometheus' first pod.
 _PROMETHEUS = "kube-prometheus-stack-prometheus"
 CLAIM = f"prometheus-{_PROMETHEUS}-db-prometheus-{_PROMETHEUS}-0"
-_SHARE_FOR_NUMBERS = 0.8  # of a claim; the rest is for what is being written and put together
+_SHARE_FOR_NUMBERS = 0.8  # of a claim; the rest is for what Prometheus is writing and compacting
 
 
 def with_claim(values: Mapping[str, Any], gib: int, class_name: str) -> dict[str, Any]:
-    """The chart's values with a claim for Prometheus' numbers. Pure.
+    """The chart's values with a claim for Prometheus' metrics. This function is pure.
 
     Args:
-        values: those without it.
-        gib: size of the claim in GiB. The oldest numbers go before it is full.
-        class_name: its storage class.
+        values: the chart's values without the claim.
+        gib: the size of the claim in GiB. Prometheus deletes its oldest data before the claim is
+            full.
+        class_name: the storage class of the claim.
     """
     claim = {
         "storageClassName": class_name,
@@ -70,7 +72,8 @@ KIND = ControllerKind(
         values={
             "crds": {"enabled": True},
             "prometheusOperator": {
-                # They only check what people write, and need one more image and two more Jobs.
+                # These webhooks only check objects that people write. They would need one more
+                # image and two more Jobs.
                 "admissionWebhooks": {"enabled": False},
                 "tls": {"enabled": False},
                 **_tolerating(),
@@ -98,7 +101,7 @@ KIND = ControllerKind(
         "spec": {"groups": []},
     },
     awaited=("Prometheus", "Alertmanager"),
-    leaves=(f"PersistentVolumeClaim {CLAIM}",),  # a StatefulSet of the operator's makes it
+    leaves=(f"PersistentVolumeClaim {CLAIM}",),  # made by a StatefulSet of the operator
     chosen_by=("monitoring", "install"),
     otherwise="Set monitoring to existing: the runs are shown by the one that is there",
 )

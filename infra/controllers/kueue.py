@@ -1,7 +1,7 @@
 """Controller `kueue`: Kueue (https://kueue.sigs.k8s.io), for the settings `queues` and `queue`.
 
-The digest is that of https://github.com/kubernetes/k8s.io/pull/9856, by which this release came to
-registry.k8s.io.
+The digest is that of https://github.com/kubernetes/k8s.io/pull/9856, which published this release
+in registry.k8s.io.
 """
 
 import json
@@ -25,8 +25,9 @@ PLURALS = (
     "workloadpriorityclasses",
     "workloads",
 )
-# The chart's own list has pods, Deployments and StatefulSets too. While Kueue does not answer, its
-# webhooks would then refuse every pod of the cluster. These are the kinds of runs.
+# The kinds of workload of runs that Kueue can hold back. The chart's own list also has pods,
+# Deployments and StatefulSets. With that list, Kueue's webhooks would refuse every pod of the
+# cluster while Kueue does not answer.
 FRAMEWORKS = (
     "batch/job",
     "jobset.x-k8s.io/jobset",

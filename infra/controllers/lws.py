@@ -1,10 +1,11 @@
-"""Controller `lws`: that of LeaderWorkerSets, for the topology `lws`.
+"""Controller `lws`: the controller of LeaderWorkerSets, for the topology `lws`.
 
-Its project publishes the parts of a kustomization. This is its overlay `default`, with three
-differences: the image is that of the release, where the overlay names one of a staging registry
-that is deleted after some weeks (https://github.com/kubernetes-sigs/lws/issues/823); there is one
-pod, as of every controller here; and it asks for less. The controller does not start without the
-definition of DisaggregatedSets, though no run of disttrain is one.
+Its project publishes the parts of a kustomization. This module makes the objects of its overlay
+`default`, with three differences. The image is that of the release; the overlay names one in a
+staging registry that is deleted after some weeks
+(https://github.com/kubernetes-sigs/lws/issues/823). There is one pod, as of every controller here.
+And the pod requests less. The controller does not start without the definition of
+DisaggregatedSets, although no run of disttrain uses them.
 https://lws.sigs.k8s.io/docs/installation/
 """
 
@@ -26,7 +27,7 @@ DEFINITIONS = (
 )
 SERVICE = "webhook-service"
 CONFIG, CONFIG_FILE = "manager-config", "controller_manager_config.yaml"
-# Pods of others do not wait for its webhooks.
+# With this selector, the API server calls the webhooks only for pods of LeaderWorkerSets.
 OF_A_SET = {"matchExpressions": [{"key": "leaderworkerset.sigs.k8s.io/name", "operator": "Exists"}]}
 _FILES = {
     "crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml": (
@@ -66,7 +67,7 @@ _FILES = {
 
 
 def change(objects: list[Manifest]) -> list[Manifest]:
-    """What the overlay makes of the base, with the differences above."""
+    """The objects of the overlay, from those of the base, with the differences named above."""
     configuration = next(item for item in objects if item["kind"] == "Configuration")
     made = [item for item in objects if item is not configuration]
     _let_it_convert(only(made, DEFINITION, DEFINITIONS[0]))
@@ -94,7 +95,7 @@ def _let_it_convert(definition: Manifest) -> None:
 
 
 def _set_up(deployment: Manifest) -> None:
-    """The manager's patches, and the differences above."""
+    """Apply the overlay's patches of the Deployment, and the differences named above."""
     deployment["spec"]["replicas"] = 1
     (container,) = containers_of(deployment)
     container |= {
@@ -123,7 +124,7 @@ def _set_up(deployment: Manifest) -> None:
 
 
 def _label(item: Manifest) -> None:
-    """Add the label, also where pods are chosen by labels, as kustomize's `commonLabels` does."""
+    """Add the labels to an object and to its selectors, as kustomize's `commonLabels` does."""
     places = [item["metadata"].setdefault("labels", {})]
     spec = item.get("spec", {})
     if item["kind"] == "Service":
@@ -135,7 +136,7 @@ def _label(item: Manifest) -> None:
 
 
 def _prefix_names(item: Manifest) -> None:
-    """Prefix names, also where an object names another, as kustomize's `namePrefix` does."""
+    """Prefix an object's name and the names to which it refers, like kustomize's `namePrefix`."""
     names = [item["metadata"], *item.get("subjects", ())]
     if "roleRef" in item:
         names.append(item["roleRef"])

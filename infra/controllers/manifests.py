@@ -1,6 +1,7 @@
-"""What a controller's published manifests become: the objects, in the order in which they are made.
+"""Turns a controller's published manifests into the objects that are made, in their order.
 
-Everything here is pure; infra/platform/controller_files.py gets the files.
+All functions are pure, except that they may change the objects that they get. The files come from
+infra/platform/controller_files.py.
 """
 
 from collections.abc import Iterable
@@ -11,12 +12,12 @@ import yaml
 from infra.controllers.kind import TOLERATIONS, ControllerKind, PinnedManifests
 from infra.objects import Manifest
 
-# The parser in C is ten times as fast, and the definitions are megabytes.
+# The parser that is written in C is ten times as fast, and the definitions have megabytes.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DEFINITION = "CustomResourceDefinition"
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 WORKLOADS = ("DaemonSet", "Deployment", "Job", "StatefulSet")
-# Kinds of controllers' manifests that lie in no namespace.
+# The kinds in controllers' manifests whose objects are in no namespace.
 OF_THE_CLUSTER = (DEFINITION, "ClusterRole", "ClusterRoleBinding", "Namespace", *WEBHOOKS)
 STAGES = 4
 
@@ -24,14 +25,14 @@ STAGES = 4
 def objects_of(kind: ControllerKind, texts: Iterable[str]) -> list[Manifest]:
     """The objects of a controller, definitions first and webhooks last.
 
-    Its namespace is not among them, because the platform makes it; nor is any other one.
+    Namespaces are left out. The platform makes the controller's namespace.
 
     Args:
-        kind: the controller, which comes by manifests.
+        kind: a controller that is installed from manifests.
         texts: the contents of its files, in their order.
 
     Raises:
-        yaml.YAMLError: a text is no YAML.
+        yaml.YAMLError: A text is not YAML.
     """
     assert isinstance(kind.source, PinnedManifests), kind.name
     read = kind.source.change(parsed(texts))
@@ -45,10 +46,10 @@ def parsed(texts: Iterable[str]) -> list[Manifest]:
 
 
 def stage(manifest: Manifest) -> int:
-    """When an object is made, from 0 on: after those of all lower stages are there.
+    """The stage in which an object is made, from 0 on. All objects of lower stages are made before.
 
-    Programs end where their kinds are not known, and a webhook that is there before the program
-    behind it refuses the program's own objects.
+    The controllers' programs end if the cluster does not know their kinds. A webhook that is made
+    before the program behind it runs would refuse the program's own objects.
     """
     kind = manifest["kind"]
     if kind == DEFINITION:
@@ -67,7 +68,7 @@ def only(objects: Iterable[Manifest], kind: str, name: str) -> Manifest:
 
 
 def put_into_namespace(objects: Iterable[Manifest], namespace: str) -> None:
-    """Change the objects as kustomize's field `namespace` does: also where they name others."""
+    """Change the objects as kustomize's field `namespace` does, including references to others."""
     for item in objects:
         if item["kind"] not in OF_THE_CLUSTER:
             item["metadata"]["namespace"] = namespace
@@ -79,22 +80,22 @@ def put_into_namespace(objects: Iterable[Manifest], namespace: str) -> None:
 
 
 def containers_of(workload: Manifest) -> list[dict[str, Any]]:
-    """All containers of a workload's pods, which may be changed."""
+    """All containers of a workload's pods. The caller may change them in place."""
     spec = workload["spec"]["template"]["spec"]
     return [*spec.get("initContainers", ()), *spec["containers"]]
 
 
 def _installed(manifest: Manifest) -> Manifest:
-    """The object without what the cluster fills in, and with pods that find a node.
+    """The object without fields that the cluster fills in, and with tolerations for its pods.
 
-    An image that is on the node already is used: its tag names one version.
+    The pods use an image that is already on the node, because its tag names one version.
     """
     made = {key: value for key, value in manifest.items() if key != "status"}
     about = dict(made["metadata"])
     about.pop("creationTimestamp", None)
     made["metadata"] = about
     if "aggregationRule" in made:
-        made.pop("rules", None)  # Kubernetes writes them
+        made.pop("rules", None)  # Kubernetes fills them in
     if made["kind"] in WORKLOADS:
         spec = made["spec"]["template"]["spec"]
         spec["tolerations"] = [*spec.get("tolerations", ()), *TOLERATIONS]

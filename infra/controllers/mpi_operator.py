@@ -1,6 +1,6 @@
 """Controller `mpi-operator`: Kubeflow's MPI Operator, for the topology `mpijob`.
 
-Its project publishes one file with all of it, and the image by its tag.
+Its project publishes one file with all objects, which names the image by its tag.
 https://github.com/kubeflow/mpi-operator#installation
 """
 
@@ -10,13 +10,13 @@ from infra.objects import Manifest
 
 VERSION = "0.8.2"
 NAME = "mpi-operator"
-# The operator resumes a run by a change of its Job's status, which the role of this version does
-# not allow: https://github.com/kubeflow/mpi-operator/pull/830
+# To resume a run, the operator changes the status of its Job. The role of this version does not
+# allow that: https://github.com/kubeflow/mpi-operator/pull/830
 RESUMING = {"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]}
 
 
 def change(objects: list[Manifest]) -> list[Manifest]:
-    """What is published, with the right to resume."""
+    """The published objects, with the right to resume a run."""
     only(objects, "ClusterRole", NAME)["rules"].append(RESUMING)
     return objects
 

@@ -1,8 +1,8 @@
 """Controller `trainer`: Kubeflow Trainer 2, for the topology `trainjob`. It needs JobSet.
 
-Its project publishes the parts of a kustomization. This is its overlay `manager`, without the
-JobSet in it, which is a controller of its own here. The ClusterTrainingRuntimes are another
-overlay, and are not installed: a run of disttrain has a runtime of its own.
+Its project publishes the parts of a kustomization. This module makes the objects of its overlay
+`manager`, without JobSet, which is a separate controller here. The ClusterTrainingRuntimes are in
+another overlay and are not installed, because a run of disttrain has its own runtime.
 https://www.kubeflow.org/docs/components/trainer/operator-guides/installation/
 """
 
@@ -18,7 +18,7 @@ NAMESPACE = "kubeflow-system"
 GROUP = "trainer.kubeflow.org"
 MANAGER = "kubeflow-trainer-controller-manager"
 CONFIG, CONFIG_FILE = "kubeflow-trainer-config", "controller_manager_config.yaml"
-# Objects with this label are checked by nobody.
+# Trainer's webhook does not check a runtime whose label with this key has the value `disabled`.
 UNCHECKED = {"key": "trainer.kubeflow.org/webhook-validation", "operator": "NotIn"}
 _FILES = {
     "crds/trainer.kubeflow.org_clustertrainingruntimes.yaml": (
@@ -46,7 +46,7 @@ _FILES = {
 
 
 def change(objects: list[Manifest]) -> list[Manifest]:
-    """What the overlay makes of the base."""
+    """The objects of the overlay `manager`, from those of the base."""
     configuration = next(item for item in objects if item["kind"] == "Configuration")
     made = [item for item in objects if item is not configuration]
     for kind, name in (("Mutating", "defaulter"), ("Validating", "validator")):
@@ -67,11 +67,11 @@ def change(objects: list[Manifest]) -> list[Manifest]:
     deployment["spec"]["template"]["spec"]["volumes"].insert(0, volume)
     made += [
         _object("ConfigMap", CONFIG, data={CONFIG_FILE: json.dumps(configuration, indent=1)}),
-        # Programs of users read the version there.
+        # Users' programs read Trainer's version from this ConfigMap.
         _object(
             "ConfigMap", "kubeflow-trainer-public", data={"kubeflow_trainer_version": f"v{VERSION}"}
         ),
-        _object("Secret", "kubeflow-trainer-webhook-cert", type="Opaque"),  # Trainer writes into it
+        _object("Secret", "kubeflow-trainer-webhook-cert", type="Opaque"),  # Trainer fills it
     ]
     put_into_namespace(made, NAMESPACE)
     return made

@@ -1,9 +1,10 @@
 """Controller `training-operator`: Kubeflow's Training Operator 1, for the topology `pytorchjob`.
 
-Its project publishes the parts of a kustomization. This is its overlay `standalone`, with three
-differences: the operator serves PyTorchJobs alone, because its definition of MPIJobs has the name
-of the MPI Operator's; so it has their definition and their webhook alone; and its namespace is one
-of its own, because others may put more into `kubeflow`, which would be deleted with it.
+Its project publishes the parts of a kustomization. This module makes the objects of its overlay
+`standalone`, with three differences. The operator serves only PyTorchJobs, because its definition
+of MPIJobs has the same name as that of the MPI Operator. So only the definition and the webhook of
+PyTorchJobs are installed. And the operator has its own namespace: others may have objects in the
+usual namespace `kubeflow`, which would be deleted with it.
 https://www.kubeflow.org/docs/components/trainer/legacy-v1/installation/
 """
 
@@ -13,7 +14,7 @@ from infra.objects import Manifest
 
 VERSION = "1.9.4"
 NAME = "training-operator"
-IMAGE_TAG = "v1-93c5489"  # that of the overlay in this version
+IMAGE_TAG = "v1-93c5489"  # the tag in the overlay of this version
 SERVED = ["--enable-scheme=pytorchjob"]
 WEBHOOK = "ValidatingWebhookConfiguration"
 _FILES = {
@@ -32,7 +33,7 @@ _FILES = {
 
 
 def change(objects: list[Manifest]) -> list[Manifest]:
-    """What the overlay makes of the base, with the differences above."""
+    """The objects of the overlay, from those of the base, with the differences named above."""
     hooks = only(objects, WEBHOOK, "validating-webhook-configuration")
     hooks["metadata"] = {
         "name": "validator.training-operator.kubeflow.org",
@@ -46,7 +47,7 @@ def change(objects: list[Manifest]) -> list[Manifest]:
     for container in containers_of(only(objects, "Deployment", NAME)):
         container["image"] += f":{IMAGE_TAG}"
         container["args"] = SERVED
-    # The operator writes its certificate into it.
+    # The operator writes the certificate of its webhook into this Secret.
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",

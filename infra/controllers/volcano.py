@@ -1,7 +1,7 @@
 """Controller `volcano`: Volcano (https://volcano.sh), for the topology `volcano`.
 
-Its project publishes one file with all of it; the file of version 1.14.1 names the images of
-1.14.0, by their tags.
+Its project publishes one file with all objects. The file of version 1.14.1 uses the images of
+version 1.14.0, by their tags.
 """
 
 from infra.controllers.kind import ControllerKind, PinnedFile, PinnedManifests
@@ -54,5 +54,5 @@ KIND = ControllerKind(
         },
     },
     made_by_itself=("Queue default", "Queue root"),
-    leaves=("Secret volcano-admission-secret",),  # a Job of its makes it by kubectl
+    leaves=("Secret volcano-admission-secret",),  # made with kubectl by a Job of Volcano
 )
