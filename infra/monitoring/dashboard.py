@@ -1,18 +1,18 @@
-"""The dashboard as the JSON that Grafana imports. Pure."""
+"""The dashboard as JSON that Grafana can import. All functions are pure."""
 
 from typing import Any
 
 from infra.monitoring.panels import ROWS, Panel
 
 TITLE, UID = "disttrain", "disttrain-runs"
-_COLUMNS = 24  # of Grafana's grid
+_COLUMNS = 24  # the width of Grafana's grid
 _PANEL_WIDTH, _PANEL_HEIGHT = 8, 8
 _NUMBER_WIDTH, _NUMBER_HEIGHT = 6, 4
 _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def dashboard() -> dict[str, Any]:
-    """All panels in rows, and the choice of data source, namespace and run."""
+    """The dashboard: all panels in rows, and menus for data source, namespace and run."""
     return {
         "title": TITLE,
         "uid": UID,

@@ -1,7 +1,7 @@
-"""The objects by which a monitoring stack of the cluster finds the runs of a platform. Pure.
+"""The objects through which the cluster's Prometheus and Grafana find the runs of a platform.
 
-PodMonitor and PrometheusRule are for the Prometheus operator; the ConfigMap is for the program
-beside Grafana that loads dashboards, as kube-prometheus-stack has it.
+The PodMonitor and the PrometheusRule are for the Prometheus operator. The ConfigMap is for the
+program beside Grafana that loads dashboards, as in kube-prometheus-stack. All functions are pure.
 """
 
 import json
@@ -16,26 +16,26 @@ from infra.objects import Manifest
 
 GROUP_VERSION = "monitoring.coreos.com/v1"
 RECEIVER_VERSION = "monitoring.coreos.com/v1alpha1"
-WEBHOOK_KEY = "address"  # of the Secret
+WEBHOOK_KEY = "address"  # the key in the Secret with the webhook's address
 MONITORING = "monitoring"  # the component label of these objects
 SCRAPE, PORT, PATH = "prometheus.io/scrape", "prometheus.io/port", "prometheus.io/path"
 _META = "__meta_kubernetes_pod"
-_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # a file of each pod
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # a file in each pod
 
 
 def scrape_annotations(port: int) -> dict[str, str]:
-    """Annotations of a training pod, by which a Prometheus without an operator finds it."""
+    """The annotations by which a Prometheus without an operator finds a training pod."""
     return {SCRAPE: "true", PORT: str(port), PATH: "/metrics"} if port else {}
 
 
 def pod_monitor(metadata: Mapping[str, Any], containers: Collection[str]) -> Manifest:
-    """All training pods of the namespace, at the port that their annotation names.
+    """The PodMonitor of all training pods of the namespace, at the port in their annotation.
 
-    The pods declare no port for it: on a pod in its node's network that would keep the port of the
-    node for one pod alone, and two runs could not share a node.
+    The pods do not declare this port. For a pod in the network of its node, a declared port would
+    be reserved on the node, and two runs could not share the node.
 
     Args:
-        metadata: of the object.
+        metadata: the metadata of the PodMonitor.
         containers: the names that the container of a training pod may have.
     """
     port = f"{_META}_annotation_prometheus_io_port"
@@ -71,13 +71,14 @@ def pod_monitor(metadata: Mapping[str, Any], containers: Collection[str]) -> Man
 
 
 def gpu_pod_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
-    """The pods of DCGM's exporter, as the GPU Operator makes them.
+    """The PodMonitor of the pods of DCGM's exporter, which the GPU Operator makes.
 
-    `pod` and `namespace` in their samples are those of the pod that has a GPU, and stay so.
+    The labels `pod` and `namespace` of their metrics name the pod that has a GPU. `honorLabels`
+    keeps them.
 
     Args:
-        metadata: of the object.
-        namespace: of the GPU Operator.
+        metadata: the metadata of the PodMonitor.
+        namespace: the namespace of the GPU Operator.
     """
     return {
         "apiVersion": GROUP_VERSION,
@@ -92,15 +93,15 @@ def gpu_pod_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
 
 
 def queue_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
-    """The controller of Kueue, as its chart makes it.
+    """The ServiceMonitor of Kueue's controller, as Kueue's chart makes the Service.
 
-    It asks who reads: Prometheus shows its account's token, and needs the right to get /metrics,
-    which its own chart gives it. The certificate is one that Kueue makes for itself at each start,
-    so nobody can know it before.
+    Kueue shows its metrics only to accounts with the right to get /metrics. So Prometheus sends its
+    account's token, and its own chart gives it the right. Kueue makes a new certificate for itself
+    at each start, so Prometheus cannot check the certificate.
 
     Args:
-        metadata: of the object.
-        namespace: of Kueue.
+        metadata: the metadata of the ServiceMonitor.
+        namespace: the namespace of Kueue.
     """
     labels = {
         "app.kubernetes.io/name": "kueue",
@@ -126,7 +127,7 @@ def queue_monitor(metadata: Mapping[str, Any], namespace: str) -> Manifest:
 
 
 def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
-    """The alert rules."""
+    """The PrometheusRule with the alert rules."""
     return {
         "apiVersion": GROUP_VERSION,
         "kind": "PrometheusRule",
@@ -138,14 +139,14 @@ def prometheus_rule(metadata: Mapping[str, Any]) -> Manifest:
 def alert_receiver(
     metadata: Mapping[str, Any], secret: str, proxy: str, authorities: str
 ) -> Manifest:
-    """Alertmanager tells a webhook of the namespace's alerts, and of their end.
+    """The AlertmanagerConfig that sends the namespace's alerts, and their ends, to a webhook.
 
     Args:
-        metadata: of the object.
-        secret: name of the Secret with the webhook's address, in the same namespace.
-        proxy: the proxy on the way; empty: none.
-        authorities: name of the ConfigMap with those that the webhook's certificate may come from;
-            empty: the system's.
+        metadata: the metadata of the AlertmanagerConfig.
+        secret: the name of the Secret with the webhook's address, in the same namespace.
+        proxy: the address of the proxy to use; empty for none.
+        authorities: the name of the ConfigMap with the certificate authorities to trust for the
+            webhook; empty for those of the system.
     """
     address = {"name": secret, "key": WEBHOOK_KEY}
     way: dict[str, Any] = {"proxyUrl": proxy} if proxy else {}
@@ -164,7 +165,7 @@ def alert_receiver(
 
 
 def dashboard_config_map(metadata: Mapping[str, Any]) -> Manifest:
-    """The dashboard, with the label by which it is found."""
+    """The ConfigMap with the dashboard, and with the label by which Grafana's loader finds it."""
     labels = {**dict(metadata.get("labels", {})), "grafana_dashboard": "1"}
     return {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""The panels of the dashboard: what each shows and asks. Pure.
+"""The panels of the dashboard, with their titles and their queries. All functions are pure.
 
-A test asks each question of a real Prometheus that has scraped a real training, and expects an
-answer, so no panel can wait for a metric that nobody offers.
+A test sends each query to a real Prometheus that has scraped a real training, and expects a result.
+So no panel can use a metric that does not exist.
 """
 
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ MFU = f"disttrain_mfu{RUN}"
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture.
+    """One panel.
 
     Args:
-        title: what is seen, in a few words.
+        title: what the panel shows, in a few words.
         unit: Grafana's name of the unit of the numbers.
-        queries: (expression, name of each line).
-        is_number: one number instead of lines over time.
-        about: what a reader has to know; empty: the title says it.
+        queries: pairs of a PromQL expression and the legend of its lines.
+        is_number: whether the panel shows one number instead of lines over time.
+        about: a description for the reader; empty if the title is enough.
     """
 
     title: str
@@ -30,10 +30,10 @@ class Panel:
 
 
 def of_gpus(metric: str) -> str:
-    """A metric of DCGM's exporter for the GPUs of the run's pods, with run and node rank.
+    """The PromQL of a DCGM metric for the GPUs of the run's pods, with run and node rank.
 
-    The exporter's labels `pod` and `namespace` are called `exported_pod` and `exported_namespace`
-    where Prometheus keeps its own, as with the GPU Operator; both are understood.
+    If Prometheus keeps its own labels `pod` and `namespace`, as with the GPU Operator, those of the
+    exporter are called `exported_pod` and `exported_namespace`. The expression works in both cases.
     """
     named = metric
     for label in ("namespace", "pod"):

@@ -1,9 +1,9 @@
-"""The alert rules: what is wrong with a run, said in Prometheus' language. Pure.
+"""The alert rules for Prometheus. All functions are pure.
 
-Each alert says what to do first, since whoever gets it may have nothing but its text. It names its
-section in docs/monitoring.md, which says more; there is no link, because the page has no address of
-its own. Tests hold that the section exists, that the rule fires for its fault, and that none fires
-in an hour without one.
+Each alert says what to do first, because its receiver may have nothing but its text. It names its
+section in docs/monitoring.md, which says more. It has no link, because the page has no fixed
+address. Tests check that the section exists, that each rule fires for its fault, and that no rule
+fires in an hour without a fault.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,15 @@ from typing import Any, Literal
 
 RUNBOOK = "docs/monitoring.md"
 BY_RUN = "by (namespace, run)"
-CPU_QUOTA = "its CPU quota"  # a cause of trainer/watch/slow.py
-# Names of training pods. Others have pods that begin with `train-`, which one Prometheus may see.
+CPU_QUOTA = "its CPU quota"  # one of the causes in trainer/watch/slow.py
+# The names of training pods. The name of somebody else's pod may also begin with `train-`, and the
+# same Prometheus may see it.
 KINDS = "singlepod|multipod|indexed|jobset|lws|mpijob|pytorchjob|trainjob|volcano"
 TRAINING_PODS = f"train-({KINDS})-.+"
 # A finished run makes no steps and needs no ranks.
 UNLESS_FINISHED = f"unless on (namespace, run) max {BY_RUN} (disttrain_finished) == 1"
-# A program of the user's own may tell no steps to anybody. A run whose steps are told has one once
-# its ranks train.
+# A user's own program may not report its steps. A run that reports them has a step as soon as
+# its ranks train. So a run whose ranks train without a step counts as one that reports none.
 UNLESS_STEPS_ARE_UNKNOWN = (
     "unless on (namespace, run) "
     f'(max {BY_RUN} (disttrain_rank_seconds_total{{state="training"}}) > 0 '
@@ -32,14 +33,15 @@ class Rule:
     """One alert.
 
     Args:
-        name: of the alert; the runbook's section has the same headline.
-        expression: has a result while something is wrong; its labels `namespace` and `run` say
-            where.
-        minutes: so long it has to be wrong before the alert fires.
-        severity: critical: the run stands still or loses work now; warning: it soon may.
+        name: the name of the alert, which is also the headline of its section in the runbook.
+        expression: the PromQL expression, which has a result while something is wrong. The labels
+            `namespace` and `run` of the result identify the run.
+        minutes: how long the expression has to have a result before the alert fires.
+        severity: critical if the run stands still or loses work now; warning if it soon may.
         summary: one sentence for people, with `{{ $labels.run }}` for the run's name.
         first_steps: what to look at and what to do, in one or two sentences.
-        is_of_cluster: the result has no label `namespace`, as it is about what lies in none.
+        is_of_cluster: whether the result has no label `namespace`, because it is about an object of
+            the whole cluster.
     """
 
     name: str
@@ -52,12 +54,12 @@ class Rule:
 
     @property
     def runbook(self) -> str:
-        """Page and section of the documentation that say more, in the folder of this project."""
+        """The page and section of the documentation, as a path in the folder of this project."""
         return f"{RUNBOOK}#{self.name.lower()}"
 
     @property
     def description(self) -> str:
-        """What to do, and where there is more about it."""
+        """What to do, and where the documentation says more."""
         return f"{self.first_steps} More: {self.runbook} in the folder of disttrain."
 
 
@@ -88,7 +90,7 @@ RULES = (
         "DisttrainSilent",
         "max by (namespace, run, instance, job) (last_over_time(disttrain_info[1h])) "
         "and on (instance, job) (up == 0) "
-        # The pod of a run that has ended may be found by Prometheus for a while.
+        # Prometheus may list the pod of a run for a while after the run has ended.
         f"unless on (namespace, run) max {BY_RUN} "
         '(last_over_time({__name__=~"disttrain_finished|disttrain_failed"}[1h])) == 1',
         3,
@@ -120,7 +122,7 @@ RULES = (
     ),
     Rule(
         "DisttrainLossSpike",
-        # A program's own loss may be below zero, where half as high again means nothing.
+        # The loss of a user's own program may be negative, and then the factor 1.5 has no meaning.
         "disttrain_loss > 1.5 * (avg_over_time(disttrain_loss[30m]) > 0)",
         5,
         "warning",
@@ -207,7 +209,7 @@ RULES = (
         "DisttrainNodeUnhealthy",
         "max by (namespace, pod) "
         '(kube_pod_status_ready{condition="false", pod=~"disttrain-node-health-.+"} == 1) '
-        # A cluster may have more than one kube-state-metrics.
+        # `max` removes duplicates, because a cluster may have more than one kube-state-metrics.
         "* on (namespace, pod) group_left (node) max by (namespace, pod, node) (kube_pod_info)",
         5,
         "warning",
@@ -216,7 +218,7 @@ RULES = (
     ),
     Rule(
         "DisttrainQueueStuck",
-        # A run that waits while another one has the place is as it should be.
+        # It is no fault if a run waits while another one runs.
         "sum by (cluster_queue) (kueue_pending_workloads) > 0 unless on (cluster_queue) "
         "sum by (cluster_queue) (kueue_admitted_active_workloads) > 0",
         15,
@@ -230,11 +232,12 @@ RULES = (
 
 
 def rule_file(namespace: str = "") -> dict[str, Any]:
-    """The content of a rule file of Prometheus, and the spec of a PrometheusRule.
+    """The content of a rule file of Prometheus, which is also the spec of a PrometheusRule.
 
     Args:
-        namespace: label of the alerts about what lies in none. The Prometheus operator hands an
-            alert to those of its namespace alone, so one without it would reach nobody.
+        namespace: the label `namespace` of alerts about objects of the whole cluster. With the
+            Prometheus operator, an alert reaches only the receivers of the namespace in this label,
+            so without the label it would reach nobody.
     """
     rules = [
         {
