@@ -1,12 +1,12 @@
-"""The policy pack: `pulumi preview --policy-pack policy` names what breaks a rule.
+"""The policy pack: `pulumi preview --policy-pack policy` names each resource that breaks a rule.
 
-The rules of pods are those of infra/platform/pod_rules.py, which the API server can check too.
+The rules for pods are those of infra/platform/pod_rules.py, which the API server can check too.
 """
 
 import sys
 from pathlib import Path
 
-# The pack runs in this folder, and the project is the folder above.
+# Pulumi runs the pack in this folder. The project's modules are in the folder above.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pulumi_policy import (
@@ -21,7 +21,7 @@ from infra.platform.object_rules import OBJECT_RULES, ObjectRule
 
 
 def policy_of(rule: ObjectRule) -> ResourceValidationPolicy:
-    """The rule as Pulumi asks it: for each resource of a preview or an `up`."""
+    """A rule as a policy, which Pulumi applies to each resource of a preview or an `up`."""
 
     def validate(args: ResourceValidationArgs, report: ReportViolation) -> None:
         for problem in rule.problems(args.resource_type, args.props):

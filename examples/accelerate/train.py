@@ -1,6 +1,6 @@
-"""Trains a small classifier with Hugging Face Accelerate; saves and resumes by its `save_state`.
+"""Trains a small classifier with Hugging Face Accelerate, which saves and loads its checkpoints.
 
-It needs nothing of disttrain: `accelerate launch train.py --steps 40` runs it, too.
+The program also runs without disttrain: `accelerate launch train.py --steps 40`.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
         DataLoader(data, batch_size=32, shuffle=True),
     )
     step = 0
-    # A folder gets its name when it is whole.
+    # A folder gets this name only when its checkpoint is complete.
     whole = sorted(folder.glob("step-????????"))
     if whole:
         accelerator.load_state(str(whole[-1]))
@@ -43,7 +43,7 @@ def main() -> None:
         print(f"rank {accelerator.process_index}: continuing after step {step}")
 
     while step < options.steps:
-        loader.set_epoch(step // len(loader))  # another order in each epoch
+        loader.set_epoch(step // len(loader))  # a different order in each epoch
         rest = accelerator.skip_first_batches(loader, step % len(loader))
         for inputs, labels in rest:
             if step == options.steps:

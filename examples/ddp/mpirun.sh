@@ -1,6 +1,6 @@
 #!/bin/sh
-# The ranks of one node are started by Open MPI's mpirun, without SSH: `program.per` is `node`, so
-# each pod has an mpirun of its own. The arguments are those of train.py.
+# Starts the ranks of one node with Open MPI's mpirun. It needs no SSH: with `program.per: node`, each
+# pod runs its own mpirun. The arguments are those of train.py.
 set -eu
 ranks=$PET_NPROC_PER_NODE
 export WORLD_SIZE=$((PET_NNODES * ranks)) FIRST_RANK=$((PET_NODE_RANK * ranks))

@@ -1,6 +1,6 @@
-"""Trains a small classifier with DistributedDataParallel; saves and resumes its own checkpoint.
+"""Trains a small classifier with DistributedDataParallel, and resumes from its own checkpoint.
 
-It needs nothing of disttrain: `torchrun --nproc-per-node 2 train.py --steps 40` runs it, too.
+The program also runs without disttrain: `torchrun --nproc-per-node 2 train.py --steps 40`.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
         print(f"rank {rank}: continuing after step {step}")
 
     while step < options.steps:
-        sampler.set_epoch(step // len(loader))  # another order in each epoch
+        sampler.set_epoch(step // len(loader))  # a different order in each epoch
         done_in_epoch = step % len(loader)
         for number, (inputs, labels) in enumerate(loader):
             if number < done_in_epoch or step == options.steps:
@@ -63,7 +63,7 @@ def main() -> None:
             if rank == 0 and (step % options.save_every == 0 or step == options.steps):
                 state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                 torch.save({**state, "step": step}, checkpoint.with_suffix(".tmp"))
-                checkpoint.with_suffix(".tmp").replace(checkpoint)  # whole, or not there at all
+                checkpoint.with_suffix(".tmp").replace(checkpoint)  # so it is never half written
     dist.barrier()
     dist.destroy_process_group()
 

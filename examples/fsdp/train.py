@@ -1,6 +1,6 @@
 """Trains a small classifier with FSDP2; saves sharded checkpoints and resumes from the newest one.
 
-It needs nothing of disttrain: `torchrun --nproc-per-node 2 train.py --steps 40` runs it, too.
+The program also runs without disttrain: `torchrun --nproc-per-node 2 train.py --steps 40`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ def main() -> None:
         fully_shard(layer, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     step = 0
-    # `.metadata` is written last: a folder that has it is a whole checkpoint.
+    # `.metadata` is written last, so a folder that has it contains a complete checkpoint.
     whole = sorted(folder.glob("step-*/.metadata"))
     if whole:
         weights, moments = get_state_dict(model, optimizer)
@@ -50,7 +50,7 @@ def main() -> None:
         print(f"rank {rank}: continuing after step {step}")
 
     while step < options.steps:
-        draw = torch.Generator().manual_seed(step * ranks + rank)  # another batch for each step
+        draw = torch.Generator().manual_seed(step * ranks + rank)  # a different batch in each step
         inputs = torch.randn(32, 16, generator=draw)
         labels = (inputs[:, :8].sum(1) > inputs[:, 8:].sum(1)).long()
         loss = nn.functional.cross_entropy(model(inputs.to(device)), labels.to(device))
