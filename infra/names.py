@@ -3,7 +3,7 @@
 PROXY_CONFIG = "proxy-config"
 CA_KEY = "ca.crt"  # the key in the ConfigMap of further certificate authorities to trust
 MASTER_PORT = 29500
-STORE_PORTS = 16  # number of ports after it that the rounds use in turn (trainer/launch/ports.py)
+STORE_PORTS = 16  # ports after MASTER_PORT; rounds use them in turn (trainer/launch/ports.py)
 DATA_ROOT, DATA_SIZE = "/var/lib/disttrain", "50Gi"  # defaults in Pulumi.yaml
 CLAIM = "disttrain-pvc"  # the claim with these defaults; the names of other claims begin with it
 CLAIM_OF_CLASS = f"{CLAIM}-class"  # a claim whose volume a storage class makes

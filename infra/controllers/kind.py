@@ -86,7 +86,7 @@ class ControllerKind:
         awaited: kinds of objects in the controller's namespace whose status must say Available
             before the controller counts as ready.
         made_by_itself: kind and name of the objects of its own kinds that the controller makes by
-            itself. They are nobody's work.
+            itself. They do not show that somebody uses the controller.
         leaves: kind and name of the objects that its pods make in its namespace without an owner.
             They are not taken for the objects of somebody else.
         needs: the name of another controller that this one needs; empty if it needs none.

@@ -1,7 +1,7 @@
 """Turns a controller's published manifests into the objects that are made, in their order.
 
-All functions are pure, except that they may change the objects that they get. The files come from
-infra/platform/controller_files.py.
+The functions have no side effects, but they may change the objects that they get. The files come
+from infra/platform/controller_files.py.
 """
 
 from collections.abc import Iterable

@@ -61,7 +61,7 @@ def is_silent(node: Json) -> bool:
 
 
 def given_up(pod: Pod, now: str) -> Json:
-    """The patch that marks a pod as failed, like that of Kubernetes when a machine is known as off.
+    """The patch that marks a pod as failed, as Kubernetes does when it knows that a machine is off.
 
     The Jobs of the trainings do not count a pod with the condition `DisruptionTarget` as a failure.
     """
