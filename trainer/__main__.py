@@ -23,14 +23,14 @@ _WITH_CONFIG = {
     "train": "one training process (started by the entrypoint, by torchrun, or alone)",
 }
 
-_ANSWERS = ("sample", "plot", "goodput", "plan")  # their output may be piped to `head`
-BROKEN_PIPE = 141  # as a shell reports a program that SIGPIPE has ended
+_ANSWERS = ("sample", "plot", "goodput", "plan")  # Their output may be piped to `head`.
+BROKEN_PIPE = 141  # the exit code by which a shell reports that SIGPIPE ended a program
 
 _RUN_DIR = "<data_root>/runs/<run_name>"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code (trainer/launch/exit_codes.py)."""
+    """Run one command, and return its exit code (trainer/launch/exit_codes.py)."""
     parser = argparse.ArgumentParser(prog="python -m trainer", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, text in _WITH_CONFIG.items():
@@ -83,9 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _answer(options: argparse.Namespace, rest: Sequence[str]) -> int:
     try:
         code = _exit_code(options, rest)
-        if sys.stdout:  # None where there is none
-            sys.stdout.flush()  # here, as Python itself would complain of a closed pipe
-    except BrokenPipeError:  # nobody reads any more
+        if sys.stdout:  # It is None if the process has no standard output.
+            sys.stdout.flush()  # At its exit, Python would print an error about a closed pipe.
+    except BrokenPipeError:  # The reader of the pipe has ended.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     return code
@@ -102,7 +102,7 @@ def _exit_code(options: argparse.Namespace, rest: Sequence[str]) -> int:
         return ExitCode.RETRYABLE
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in ("", "trainer"):
-            raise  # our own mistake
+            raise  # A module of this project is missing, which is a fault of the project.
         print(
             f"python -m trainer {options.command} needs {error.name}, which {sys.executable} does "
             "not have. In a virtual environment run `python3 -m pip install -r "
@@ -145,7 +145,7 @@ def _add_sample(command: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, overrides: Sequence[str]) -> int:
-    """Imports are here so that light commands do not pay for torch."""
+    """Run the command of `options`. The imports are here so that few commands import torch."""
     if options.command == "sample":
         from trainer.model.sample import sample
 

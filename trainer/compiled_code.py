@@ -1,12 +1,13 @@
-"""Keeps what torch.compile has made in the folder of the run, for the pods to come.
+"""Keeps the code that torch.compile has made in the run's folder, where later pods read it.
 
-torch keeps it in the pod, and it goes with the pod. The next one would compile the same again: on
-an H200 the first step of gpt2-124m takes 17 s without it, and 3 s with it (docs/benchmarks.md). The
-files are torch's own (https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html).
-torch uses what was made from the same code, by the same versions, for the same kind of GPU.
+torch keeps compiled code inside the pod, so it is lost with the pod, and the next pod compiles the
+same code again. On an H200 the first step of gpt2-124m takes 17 s without the kept code, and 3 s
+with it (docs/benchmarks.md). The files have torch's own format
+(https://docs.pytorch.org/tutorials/recipes/torch_compile_caching_tutorial.html). torch uses an
+entry only for the same source code, the same versions and the same kind of GPU.
 
-What the files hold is executed. So whoever may write into the run's folder can have its pods
-execute what they like, and `train.keep_compiled` is off by default.
+The content of the files is executed. So everyone who may write into the run's folder can make its
+pods execute any code. Therefore `train.keep_compiled` is off by default.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -25,20 +26,23 @@ from trainer.parallel.world import World
 from trainer.watch.beat import BEAT, Phase
 
 FOLDER = ".compiled"
-"""In the folder of the run; `./disttrain fetch` leaves such names out."""
+"""The folder's name in the folder of the run. `./disttrain fetch` does not copy such names."""
 MOST_FILES = 16
-"""Of a local rank. Each takes about 10 MB for gpt2-124m, and a run needs two or three of them for
-each kind of GPU and version of torch."""
+"""The most files that one local rank may have. A file takes about 10 MB for gpt2-124m. A run needs
+two or three files for each kind of GPU and each version of torch."""
 
 
 class CompiledCode:
-    """The compiled code of one rank; it does nothing where nothing is compiled or to be kept.
+    """The compiled code of one rank.
 
-    Code is made for the number that a GPU has in its pod, so ranks of the same local rank share
-    their files, which the one of node 0 writes. What is compiled later, as for the evaluation, gets
-    another file, and a file that was read is not written over: of what torch saves a second time,
-    torch 2.8 and later read only what is new (seen with 2.11; `CacheArtifactManager.deserialize`
-    makes a dict of a list in which each save has entries of the same names).
+    Its methods do nothing if nothing is compiled, or if `train.keep_compiled` is off. Compiled code
+    is bound to the number that a GPU has in its pod. So all ranks with the same local rank share
+    their files, and the one on node 0 writes them.
+
+    Code that is compiled later, for example for the evaluation, is written to a further file. A
+    file that was read is never overwritten, because torch 2.8 and later would read from a second
+    save only the entries that were new in it. (Seen with torch 2.11: each save appends entries with
+    the same names to a list, and `CacheArtifactManager.deserialize` makes a dict of that list.)
     """
 
     def __init__(
@@ -53,7 +57,7 @@ class CompiledCode:
         return self._folder / f"local-rank-{self._local_rank}-{number}.bin"
 
     def take(self) -> None:
-        """Give torch what was kept; to be called before the model is compiled."""
+        """Give the kept code to torch. Call this before the model is compiled."""
         if not self._is_on:
             return
         for number in range(1, MOST_FILES + 1):
@@ -76,9 +80,9 @@ class CompiledCode:
             self._say(f"compiled code was taken from {FOLDER}/{file.name}")
 
     def keep(self) -> None:
-        """Write what torch has used or made so far, if some of it is in no file yet.
+        """Write the code that torch has used or made so far, if a part of it is in no file yet.
 
-        A volume that refuses it costs this file and not the run.
+        If the volume refuses the file, the code is not kept, and the run goes on.
         """
         if not self._is_on or not self._writes:
             return
@@ -87,14 +91,14 @@ class CompiledCode:
             return
         free = [n for n in range(1, MOST_FILES + 1) if n not in self._taken]
         if not free:
-            self._known |= _names(made[1])  # so that it is said once
+            self._known |= _names(made[1])  # so that the message appears once
             self._say(
                 f"compiled code is not kept: {self._folder} has {MOST_FILES} files of local rank "
                 f"{self._local_rank}. Delete them, and the next start keeps its code."
             )
             return
         file = self._file(free[0])
-        BEAT.phase(Phase.SAVE)  # the volume may take its time
+        BEAT.phase(Phase.SAVE)  # The volume may be slow, so a long wait here is no hang.
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_bytes(file, made[0])
@@ -107,6 +111,9 @@ class CompiledCode:
 
 
 def _names(found: Any) -> set[str]:
-    """What torch's `CacheInfo` lists; profiles of a process are no code, and differ each time."""
+    """The names of the code that torch's `CacheInfo` lists.
+
+    The profiles that it lists too are left out: they are no code, and differ in each process.
+    """
     kinds = ("inductor_artifacts", "autotune_artifacts", "aot_autograd_artifacts")
     return {f"{kind} {name}" for kind in kinds for name in getattr(found, kind, ())}

@@ -1,4 +1,4 @@
-"""The loss on the validation split: every token, or a fixed part of them, is predicted once."""
+"""Measures the loss on the validation split, over all of its tokens or over a fixed part."""
 
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
@@ -20,13 +20,14 @@ from trainer.parallel.world import World
 
 @dataclass(frozen=True)
 class Validation:
-    """The result of one pass.
+    """The result of one evaluation.
 
     Args:
-        loss: nats per token.
-        bits_per_byte: the same in bits per byte of text.
-        is_part: whether the pass took only a part of the split.
-        compared_loss: nats per token over the same tokens as in all other passes of the run.
+        loss: The mean loss in nats per token.
+        bits_per_byte: The same loss in bits per byte of text.
+        is_part: Whether only a part of the split was evaluated.
+        compared_loss: The loss by which checkpoints are compared, in nats per token. It is measured
+            over the same tokens in all evaluations of the run.
     """
 
     loss: float
@@ -36,7 +37,7 @@ class Validation:
 
     @property
     def is_finite(self) -> bool:
-        """Whether a loss was measured; in float16 it may overflow."""
+        """Whether both losses are finite numbers. In float16 a loss may overflow."""
         return math.isfinite(self.loss) and math.isfinite(self.compared_loss)
 
 
@@ -52,20 +53,34 @@ def evaluate(
     compiled: Callable[..., torch.Tensor] | None = None,
     max_tokens: int | None = None,
 ) -> Validation | None:
-    """One pass over consecutive windows, each rank a share, the tail shorter than a window too.
+    """Measure the loss over the validation split; each rank evaluates a share of it.
 
-    `max_tokens`: where the split has more, only so many windows as hold them (at least one), always
-    the same ones, evenly spread over the split; then the bytes of their text are taken to be the
-    same share of all as the tokens are.
+    The split is cut into consecutive windows of `block_size` tokens. The tail, which is shorter
+    than a window, is evaluated too. No random numbers are used, and the model is left in training
+    mode. All ranks must call this function.
 
-    `should_stop` is asked before every batch, by all ranks equally often; then the result is None.
-    `forward_is_collective`: every forward pass needs all ranks, so those without a window run one
-    that does not count. `compiled`: the same model, for batches of the full size, which alone have
-    always the same shape. Uses no random numbers and leaves the model in training mode.
+    Args:
+        model: The model, in eager mode.
+        dataset: The data set with the validation split.
+        batch_size: The number of windows in one forward pass.
+        world: The ranks of the run.
+        device: The device of this rank.
+        autocast: Makes the context in which the forward passes run.
+        should_stop: Is called before every batch, equally often on all ranks. If it returns True,
+            the evaluation ends and the result is None.
+        forward_is_collective: Whether every forward pass needs all ranks. If so, a rank without a
+            window runs a pass that does not count.
+        compiled: The same model, compiled. It is used for batches of the full size only, because
+            only these always have the same shape.
+        max_tokens: If the split has more tokens, only as many windows as fit into this number are
+            evaluated, but at least one. They are always the same windows, evenly spread over the
+            split. The bytes of their text are then taken to be the same share of all bytes as their
+            tokens are of all tokens.
     """
     length, targets = model.config.block_size, len(dataset.val) - 1
     passes, predicted = _passes(targets, length, batch_size, world, max_tokens)
-    total = torch.zeros((), dtype=torch.float64, device=device)  # read once, at the end
+    # The sum stays on the device and is read once, at the end.
+    total = torch.zeros((), dtype=torch.float64, device=device)
     model.eval()
     try:
         with torch.no_grad():
@@ -77,7 +92,7 @@ def evaluate(
                 starts = np.array(windows or [0], np.int64) * length
                 is_full = len(starts) == batch_size and tokens == length
                 forward = compiled if compiled is not None and is_full else model
-                # Where each block is compiled, `model` would compile them anew for this shape.
+                # If each block is compiled, `model` would compile the blocks anew for this shape.
                 stance = nullcontext() if is_full else torch.compiler.set_stance("force_eager")
                 with autocast(), stance:
                     nats = forward(*to_device(gather(dataset.val, starts, tokens), device))
@@ -98,9 +113,10 @@ def evaluate(
 def _passes(
     targets: int, length: int, batch_size: int, world: World, max_tokens: int | None
 ) -> tuple[list[tuple[list[int], int]], int]:
-    """The windows of each forward pass of this rank, and their tokens; and the tokens of all ranks.
+    """List this rank's forward passes, and count the tokens that all ranks predict together.
 
-    All ranks have equally many passes.
+    A pass is the numbers of its windows, and the tokens of each of these windows. All ranks have
+    equally many passes.
     """
     full_windows, tail = divmod(targets, length)
     windows = list(range(full_windows))
@@ -113,6 +129,6 @@ def _passes(
         (mine[first : first + batch_size], length) for first in range(0, len(shares[0]), batch_size)
     ]
     if tail:
-        is_mine = world.rank == world.size - 1  # its share is a smallest one
+        is_mine = world.rank == world.size - 1  # No rank has a smaller share than the last rank.
         passes.append(([full_windows] if is_mine else [], tail))
     return passes, len(windows) * length + tail

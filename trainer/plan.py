@@ -1,12 +1,13 @@
-"""What becomes faster and what dearer when a run gets more ranks: `python -m trainer plan`. Pure.
+"""Computes how a run's time, network traffic and cost change with the number of its ranks.
 
-Reckoned, not measured: the time of the arithmetic follows from a GPU's peak and a share of it, and
-the time of the network is not added. The table says how fast the network has to be for that.
+This is the command `python -m trainer plan`. All functions here are pure. Nothing is measured: the
+time of the arithmetic is computed from a GPU's peak and the share of it that is reached. The time
+of the network is not added; the table shows how fast the network must be so that none is added.
 
-Bytes that a rank sends: in a ring each of N ranks sends (N - 1) / N of the data in a reduce-scatter
-or an all-gather, and both make an all-reduce, 2 (N - 1) / N
-(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). A ring that goes over several
-machines enters and leaves each of them once, so that a machine's network sends as much as a rank.
+In a ring of N ranks each rank sends (N - 1) / N of the data in a reduce-scatter or an all-gather.
+An all-reduce consists of both, so each rank sends 2 (N - 1) / N of the data
+(https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). A ring over several machines
+enters and leaves each machine once, so a machine's network sends as many bytes as one rank.
 """
 
 from __future__ import annotations
@@ -18,19 +19,21 @@ from trainer.config import RunConfig
 from trainer.data.batch_plan import plan_batch
 from trainer.events.cost import HOUR_SECONDS
 
-GRADIENT_BYTES = 4  # gradients are reduced in float32, whatever is multiplied in
+GRADIENT_BYTES = 4  # Gradients are reduced in float32, whatever the arithmetic of the passes is.
 WEIGHT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-BACKWARD_SHARE = 2 / 3  # of the arithmetic; the backward pass multiplies twice (arXiv:2204.02311)
+# The backward pass's share of the arithmetic. It multiplies twice as often as the forward pass
+# (arXiv:2204.02311).
+BACKWARD_SHARE = 2 / 3
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What of a model counts here.
+    """The sizes of a model on which the plan depends.
 
     Args:
-        parameters: all of them.
-        block_parameters: those inside of the transformer's blocks.
-        flops_per_token: forward and backward.
+        parameters: The number of all parameters.
+        block_parameters: The number of the parameters inside the transformer's blocks.
+        flops_per_token: The floating-point operations for one token, forward and backward.
     """
 
     parameters: int
@@ -40,18 +43,18 @@ class Shape:
 
 @dataclass(frozen=True)
 class Row:
-    """A number of ranks, and what one update is with it.
+    """One row of the table: a number of ranks, and what an update and the run take with it.
 
     Args:
-        ranks: all ranks of the run.
-        micro_steps: passes of each rank for one update.
-        idle_share: share of the ranks' sequences that only fill up a micro-batch.
-        compute_seconds: arithmetic of one update.
-        sent_bytes: by each rank, for one update.
-        needed_bytes_per_second: at which sending takes as long as the backward pass, beside which
-            it happens.
-        hours: of the whole run, if the network is that fast.
-        gpu_hours: of all ranks.
+        ranks: The number of all ranks of the run.
+        micro_steps: The micro-batches that each rank computes for one update.
+        idle_share: The share of the ranks' sequences that only fill up a micro-batch.
+        compute_seconds: The time of the arithmetic of one update.
+        sent_bytes: The bytes that each rank sends for one update.
+        needed_bytes_per_second: The speed at which sending takes as long as the backward pass,
+            during which it happens.
+        hours: The time of the whole run, if the network is that fast.
+        gpu_hours: The sum of these hours over all ranks.
     """
 
     ranks: int
@@ -65,11 +68,11 @@ class Row:
 
 
 def sent_bytes(shape: Shape, parallel: str, dtype: str, ranks: int, micro_steps: int) -> float:
-    """What each rank sends for one update.
+    """Compute the bytes that each rank sends for one update.
 
-    `ddp` reduces the gradients to all ranks. `fsdp` gathers the weights of each block before its
-    forward and before its backward pass, those outside of the blocks once, in every micro-step; and
-    gives each rank its part of the gradients, in the last micro-step.
+    `ddp` all-reduces the gradients. `fsdp` gathers weights in every micro-step: those of a block
+    before its forward pass and again before its backward pass, those outside the blocks once. In
+    the last micro-step it reduces the gradients, and each rank keeps its part of them.
     """
     others = (ranks - 1) / ranks
     if parallel == "ddp":
@@ -82,11 +85,11 @@ def sent_bytes(shape: Shape, parallel: str, dtype: str, ranks: int, micro_steps:
 def plan_row(
     config: RunConfig, shape: Shape, dtype: str, ranks: int, flops_per_second: float
 ) -> Row:
-    """One row; `flops_per_second` is what each rank reaches."""
+    """Compute one row. `flops_per_second` is the speed that each rank reaches."""
     train = config.train
     split = plan_batch(train.global_batch_size, train.micro_batch_size, ranks, 0)
     micro_steps = len(split.micro_batches)
-    sequences = micro_steps * split.rows  # of each rank, filled up
+    sequences = micro_steps * split.rows  # of each rank, with those that only fill up a micro-batch
     seconds = sequences * config.model.block_size * shape.flops_per_token / flops_per_second
     sent = sent_bytes(shape, train.parallel, dtype, ranks, micro_steps)
     hours = train.max_steps * seconds / HOUR_SECONDS
@@ -103,13 +106,13 @@ def plan_row(
 
 
 def worlds(most: int) -> list[int]:
-    """1, 2, 4 ... and `most`."""
+    """The numbers of ranks that the table shows: 1, 2, 4 and so on, and `most`."""
     doubled = [2**power for power in range(most.bit_length()) if 2**power < most]
     return [*doubled, most]
 
 
 def show(rows: Sequence[Row], price_per_gpu_hour: float | None) -> str:
-    """The table, a line for each number of ranks."""
+    """Format the table, with a line for each number of ranks."""
     heads = ["ranks", "micro-steps", "filled up", "arithmetic", "sent by a rank", "network needed"]
     heads += ["whole run", "GPU-hours", *(["price"] if price_per_gpu_hour is not None else [])]
     lines = [heads]
@@ -135,5 +138,5 @@ def show(rows: Sequence[Row], price_per_gpu_hour: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, and no more than people read."""
+    """Format a number with three significant digits, or as a whole number from 100 on."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

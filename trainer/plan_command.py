@@ -1,4 +1,4 @@
-"""The command `plan`: the model's size, then the table of trainer/plan.py."""
+"""The command `plan`: it prints the model's size, and then the table of trainer/plan.py."""
 
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
@@ -16,7 +16,7 @@ from trainer.plan import WEIGHT_BYTES, Shape, plan_row, show, worlds
 
 
 def shape_of(config: RunConfig, vocab_size: int) -> Shape:
-    """The sizes of a model, which takes no memory for it."""
+    """The sizes of the model. It is made on the meta device, and so takes no memory."""
     with torch.device("meta"):
         model = GPT(config.model, vocab_size)
     blocks = sum(parameter.numel() for parameter in model.blocks.parameters())
@@ -25,10 +25,10 @@ def shape_of(config: RunConfig, vocab_size: int) -> Shape:
 
 
 def plan(config: RunConfig, options: argparse.Namespace) -> str:
-    """The text for people.
+    """Compute the plan, and return it as text.
 
     Raises:
-        FatalError: an option cannot be used; the text names it.
+        FatalError: An option cannot be used. The text names it.
     """
     if not 1 <= options.ranks <= config.train.global_batch_size:
         raise FatalError(

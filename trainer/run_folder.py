@@ -1,6 +1,6 @@
-"""Names in the folder of a run that several parts of the trainer write and read. Pure."""
+"""Names of files and folders in a run's folder that several parts of the trainer use."""
 
 CHECKPOINTS_DIR = "checkpoints"
 METRICS_FILE = "metrics.jsonl"
 TOKENIZER_FILE = "tokenizer.json"
-"""As in the folder of a data set, whose tokenizer.json the run keeps a copy of."""
+"""The run's copy of the tokenizer.json of its data set. Both files have this name."""

@@ -1,4 +1,4 @@
-"""The learning rate as a pure function of the update."""
+"""The learning rate of each update. The function is pure."""
 
 import math
 
@@ -6,10 +6,10 @@ from trainer.config import TrainConfig
 
 
 def learning_rate(update: int, train: TrainConfig) -> float:
-    """Linear warm-up, then cosine decay to `min_lr`, then constant (nanoGPT's get_lr).
+    """The rate rises linearly, then decays to `min_lr` as a cosine, then stays (nanoGPT's get_lr).
 
-    `update` counts from 0. The first update already has a rate above 0:
-    warm-up is learning_rate * (update + 1) / (warmup_steps + 1).
+    `update` counts from 0. The rate of the warm-up is
+    learning_rate * (update + 1) / (warmup_steps + 1), so the first update has a rate above 0 too.
     """
     assert update >= 0
     if update < train.warmup_steps:

@@ -1,4 +1,4 @@
-"""From the settings of a run to all that one rank trains with."""
+"""Makes everything that one rank needs for training, from the settings of the run."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -41,7 +41,7 @@ from trainer.watch.slow_rank import SlowRankWatch
 
 @dataclass
 class Run:
-    """What one rank trains with. Only the last two values are replaced while it trains."""
+    """Everything that one rank trains with. Training assigns new values only to the last two."""
 
     config: RunConfig
     world: World
@@ -53,34 +53,35 @@ class Run:
     """This rank's part of each global batch, as micro-batches on the CPU."""
     model: GPT
     parallel: Parallel
-    """The same model for training passes, in which the ranks share the work."""
+    """The same model as the training passes call it. In these the ranks share the work."""
     compiled: CompiledCode
     optimizer: torch.optim.AdamW
     scaler: torch.amp.GradScaler
-    """Scales losses of float16, so that small gradients do not become 0; else without effect."""
+    """Scales the losses in float16, so that small gradients do not become 0. Otherwise it does
+    nothing."""
 
     state: RunState
-    """The checkpoints: what is restored and saved."""
+    """Restores and saves the checkpoints."""
     first_step: int
-    """How many updates the checkpoint holds that this start continues from."""
+    """The number of updates in the checkpoint from which this start continues; 0 without one."""
 
     events: EventLog
     reports: Reports
     console: Console
     metrics_log: MetricsLog | None
-    """Of rank 0 alone."""
+    """Only rank 0 has one."""
     meter: Speedometer
     finite: FiniteCheck
     watch: SlowRankWatch
 
     summary: str = ""
-    """Of the newest record of the metrics, for the progress bar."""
+    """A short text about the newest record of the metrics, for the progress bar."""
     held_up_seconds: float = 0.0
-    """How long saves have held up training since that record."""
+    """How long saves have held up training since the newest record of the metrics."""
 
     @property
     def max_steps(self) -> int:
-        """The step at which the training has finished."""
+        """The step at which the training is finished."""
         return self.config.train.max_steps
 
 
@@ -92,20 +93,22 @@ def set_up(
     lock: RunLock,
     events: EventLog,
 ) -> Run:
-    """Open the data, make the model, and restore the newest checkpoint; all ranks must call it.
+    """Open the data, make the model, and restore the newest checkpoint.
+
+    All ranks must call this function.
 
     Args:
-        config: the settings of the run.
-        world: its ranks.
-        compute: what this rank computes with.
-        stop: asks to stop; it is only handed on.
-        lock: the right to write below the run's directory, which rank 0 takes here.
-        events: where it is noted when what happens.
+        config: The settings of the run.
+        world: The ranks of the run.
+        compute: The device and the arithmetic of this rank.
+        stop: The request to stop. It is only handed on to the `Run`.
+        lock: The right to write below the run's directory. Rank 0 takes it here.
+        events: The log of events, with their times.
 
     Raises:
-        ConfigError: the data has too little text for the settings.
-        FatalError: a restart cannot mend it.
-        RetryableError: a restart may mend it.
+        ConfigError: The data has too little text for the settings.
+        FatalError: The set-up failed, and a restart would fail the same way.
+        RetryableError: The set-up failed, and a restart may succeed.
     """
     console, reports = Console(speaks=world.is_main), Reports(events)
     train, device = config.train, compute.device
@@ -115,7 +118,7 @@ def set_up(
     order = SampleOrder(tokens, config.model.block_size, train.global_batch_size, config.seed)
     plan = plan_batch(train.global_batch_size, train.micro_batch_size, world.size, world.rank)
 
-    with torch.device("meta"):  # no rank ever has memory for more than its own part
+    with torch.device("meta"):  # Memory comes later, and only for this rank's part.
         model = GPT(config.model, dataset.tokenizer.vocab_size)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     found = find_checkpoint(config, world, shapes, lock, console.say)
@@ -169,7 +172,7 @@ def set_up(
 
 
 def _fill(model: GPT, config: RunConfig, found: Found) -> None:
-    """Give the parameters the values with which a run begins; those of a checkpoint come later."""
+    """Give the parameters their first values, unless a checkpoint is restored later."""
     if found.step is not None:
         return
     if config.train.initial_weights is not None:
@@ -181,7 +184,10 @@ def _fill(model: GPT, config: RunConfig, found: Found) -> None:
 def _micro_batches(
     config: RunConfig, dataset: Dataset, order: SampleOrder, plan: BatchPlan
 ) -> Callable[[int], list[Batch]]:
-    """What makes this rank's part of the global batch of an update, in a thread of its own."""
+    """Return the function that makes this rank's part of an update's global batch.
+
+    `Prefetch` calls the function in a thread of its own.
+    """
     length = config.model.block_size
 
     def make(update: int) -> list[Batch]:

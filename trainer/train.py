@@ -1,4 +1,7 @@
-"""The training loop of one rank. `_loop` is the whole of it; its parts follow in their order."""
+"""The training loop of one rank.
+
+`_loop` is the whole loop. The functions that it calls follow below it, in the order of the calls.
+"""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -26,7 +29,7 @@ from trainer.watch.beat import BEAT, Phase
 
 @dataclass(frozen=True)
 class TrainingEnd:
-    """How far training came; `finished` is false when it was asked to stop before the end."""
+    """How far training came. `finished` is false if a request to stop ended it early."""
 
     step: int
     finished: bool
@@ -42,12 +45,12 @@ def train(
 ) -> TrainingEnd:
     """Train until `train.max_steps`, or until any rank is asked to stop.
 
-    Continues from the newest checkpoint that verifies. `stop` is installed once there is
-    something to save. `events`: where it is noted when what happens.
+    Training continues from the newest checkpoint that verifies. The signal handlers of `stop` are
+    installed once there is something to save. `events` is the log of events, with their times.
 
     Raises:
-        FatalError: a restart cannot mend it.
-        RetryableError: a restart may mend it.
+        FatalError: Training failed, and a restart would fail the same way.
+        RetryableError: Training failed, and a restart may succeed.
     """
     lock = RunLock(config.run_dir)
     try:
@@ -59,9 +62,9 @@ def train(
 
 
 def _loop(run: Run, on_first_step: Callable[[], None]) -> TrainingEnd:
-    """Make update after update; log, evaluate and save after those where it is due.
+    """Make update after update. After an update, log, evaluate and save if that is due.
 
-    `step` counts the updates made so far. All ranks take the same way through the loop.
+    `step` counts the updates made so far. All ranks take the same branches in this loop.
     """
     config, state, max_steps = run.config, run.state, run.max_steps
     step, stopping = run.first_step, False
@@ -114,9 +117,9 @@ def _loop(run: Run, on_first_step: Callable[[], None]) -> TrainingEnd:
 
 
 def _evaluate_anew(run: Run, step: int) -> Validation | None:
-    """Make up for the evaluation of the restored step, which a stop has cut off, and save it.
+    """Repeat the evaluation of the restored step, which a stop had cut off, and save its result.
 
-    None where a rank was asked to stop before its end.
+    The result is None if a rank was asked to stop before the end of the evaluation.
     """
     run.console.say(f"step {step}/{run.max_steps} was not evaluated to the end: that comes first")
     run.reports.held_up(Name.EVALUATING)
@@ -137,7 +140,7 @@ def _evaluate_anew(run: Run, step: int) -> Validation | None:
 
 
 def _agree(run: Run) -> bool:
-    """Ask all ranks whether one is to stop, and exchange what names a slow one."""
+    """Return whether any rank has to stop. Exchange the times by which a slow rank is found."""
     BEAT.phase(Phase.AGREEMENT)
     stopping, exchanged = run.state.after_update(run.stop.requested, run.watch.to_exchange())
     run.watch.step_done(exchanged)
@@ -155,22 +158,22 @@ def _is_evaluated(config: RunConfig, step: int) -> bool:
 
 @dataclass
 class _Measured:
-    """What the ranks have measured since the log or a save last asked for it."""
+    """The measurements of all ranks since the previous log record or save."""
 
     loss: float
-    """Mean over the tokens of the newest global batch."""
+    """The mean over the tokens of the newest global batch, in nats."""
     speed: Speed
     data_seconds: float
-    """What the slowest rank needed per step to put its batches together."""
+    """The time per step that the slowest rank waited for its batches."""
     peak_memory: float
-    """Bytes of the rank that needs most."""
+    """The bytes of the rank that needs most memory."""
 
 
 def _measure(run: Run, step: int, update: Update) -> _Measured:
-    """Wait until the device has made the update, and put together what all ranks have measured.
+    """Wait until the device has made the update, and combine the measurements of all ranks.
 
     Raises:
-        FatalError, RetryableError: the loss or the gradients are not finite.
+        FatalError, RetryableError: The loss or the gradients are not finite.
     """
     BEAT.phase(Phase.REPORT)
     (loss_sum,) = run.world.sum([float(update.loss_sum)])
@@ -189,13 +192,14 @@ def _own_peak_memory(run: Run) -> float:
 
 
 def _evaluate(run: Run, step: int) -> Validation | None:
-    """The loss on the validation split; None where a rank was asked to stop before its end.
+    """Measure the loss on the validation split.
 
-    After the last step it is the loss on all of the split. If the passes before took only a part,
-    the same part is measured there too, so that the checkpoints can be compared.
+    The result is None if a rank was asked to stop before the end. After the last step the loss is
+    measured on the whole split. If the earlier evaluations took only a part of it, the same part is
+    measured after the last step too, so that its loss can be compared with theirs.
 
     Raises:
-        FatalError, RetryableError: the loss is not finite, and not because of float16.
+        FatalError, RetryableError: The loss is not finite, and float16 is not the reason.
     """
     BEAT.phase(Phase.EVALUATION)
     validation = _pass(run, run.config.eval.max_tokens)
@@ -216,7 +220,7 @@ def _evaluate(run: Run, step: int) -> Validation | None:
 
 
 def _pass(run: Run, max_tokens: int | None) -> Validation | None:
-    """One pass over the validation split, or over so many tokens of it."""
+    """Evaluate the whole validation split, or at most `max_tokens` tokens of it."""
     return evaluate(
         run.model,
         run.dataset,
@@ -234,10 +238,10 @@ def _pass(run: Run, max_tokens: int | None) -> Validation | None:
 def _record(
     run: Run, step: int, update: Update, measured: _Measured, validation: Validation | None
 ) -> None:
-    """On rank 0: a record of the metrics, and a line or the bar for people."""
+    """Write a record of the metrics, and show a line or the progress bar. Only rank 0 does it."""
     if run.metrics_log is None:
         return
-    BEAT.phase(Phase.SAVE)  # the volume may take its time
+    BEAT.phase(Phase.SAVE)  # The volume may be slow, so a long wait here is no hang.
     metrics = StepMetrics.of(
         step=step,
         loss=measured.loss,
@@ -264,7 +268,10 @@ def _record(
 
 
 def _save(run: Run, step: int, loss: float, validation: Validation | None, is_last: bool) -> None:
-    """Begin to save; the metrics are in their files before it, and on the disk before its end."""
+    """Begin to save.
+
+    The metrics are flushed to their files first. The save brings them to the disk before its end.
+    """
     run.reports.held_up(Name.SAVING)
     if run.metrics_log is not None:
         run.metrics_log.flush()
@@ -275,7 +282,7 @@ def _save(run: Run, step: int, loss: float, validation: Validation | None, is_la
 
 
 def _close(run: Run) -> None:
-    """However the loop has ended: cut off nothing that is being written."""
+    """Close the files after the loop, whether it succeeded or failed, and wait for open writes."""
     run.prefetch.close()
     run.state.drain()
     if run.metrics_log is not None:
@@ -284,7 +291,7 @@ def _close(run: Run) -> None:
 
 
 def _end(run: Run, step: int) -> TrainingEnd:
-    """Mark the run as finished if it is, before any rank leaves."""
+    """Mark the run as finished if it is. All ranks wait here until that is done."""
     finished = step >= run.max_steps and run.state.validated
     if run.world.is_main and finished:
         run.state.finish(step)

@@ -1,4 +1,4 @@
-"""One update of the weights: gradients over the global batch, then the optimizer's step."""
+"""Makes one update of the weights: the gradients of the global batch, then the optimizer's step."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -19,17 +19,20 @@ from trainer.watch.laps import Part
 
 @dataclass(frozen=True)
 class Update:
-    """What an update was made with; the tensors are on the device, which may not be done yet."""
+    """The figures of one update. The device may still be computing the tensors."""
 
     learning_rate: float
     loss_sum: torch.Tensor
-    """Over this rank's part of the global batch."""
+    """The sum of the losses of this rank's part of the global batch, in nats."""
     grad_norm: torch.Tensor
-    """Of the whole gradient, before it was clipped."""
+    """The norm of the whole gradient, before it was clipped."""
 
 
 def wait_for_checkpoint(run: Run, step: int) -> None:
-    """Let a write that is still under way end, where it bounds how many steps a kill can cost."""
+    """Wait for a checkpoint that is still being written, if a kill could cost too many steps.
+
+    `RunState.before_update` decides whether it could.
+    """
     if waited := run.state.before_update(step):
         _note_wait_for_save(run, waited)
         run.meter.leave_out(waited)
@@ -49,7 +52,7 @@ def update_weights(run: Run, step: int) -> Update:
     limit = run.config.train.grad_clip or math.inf
     norm = torch.nn.utils.clip_grad_norm_(run.model.parameters(), limit)
     grad_norm = run.parallel.gather_full(norm)
-    waited = run.state.before_weights_change()  # a save may still copy them
+    waited = run.state.before_weights_change()  # A save may still be copying the weights.
     if waited:
         run.watch.lap(Part.SAVE)
     _note_wait_for_save(run, waited)
@@ -65,7 +68,8 @@ def update_weights(run: Run, step: int) -> Update:
 def backward_of_global_batch(run: Run, step: int) -> torch.Tensor:
     """Compute the gradients of the mean loss over the global batch.
 
-    Returns the sum of the losses of this rank's part.
+    Returns:
+        The sum of the losses of this rank's part, in nats.
     """
     device, tokens = run.compute.device, run.config.tokens_per_update
     torch.manual_seed(_dropout_seed(run.config.seed, step, run.world.rank))
@@ -79,15 +83,18 @@ def backward_of_global_batch(run: Run, step: int) -> torch.Tensor:
         is_last = position == len(batches)
         with run.compute.autocast():
             loss = run.parallel.loss(*to_device(batch, device), reduces=is_last)
-        # The gradients are summed over the ranks, so that all tokens weigh the same.
+        # The gradients are summed over the ranks, so that every token has the same weight.
         run.scaler.scale(run.parallel.scale_for_grad_sum(loss) / tokens).backward()
         loss_sum += loss.detach()
-    run.watch.lap(Part.WAIT)  # with fsdp, which ends in a collective, next to nothing
+    run.watch.lap(Part.WAIT)  # Almost 0 with fsdp: its pass ends in a collective.
     return loss_sum
 
 
 def _dropout_seed(seed: int, update: int, rank: int) -> int:
-    """Dropout is keyed like the sample order, so no generator state has to be saved."""
+    """The seed of the dropout of one update on one rank.
+
+    It is computed from these three numbers, so no state of a generator has to be saved.
+    """
     digest = hashlib.blake2b(f"{seed}/{update}/{rank}".encode(), digest_size=7)
     return int.from_bytes(digest.digest(), "big")
 
@@ -98,10 +105,10 @@ def _note_wait_for_save(run: Run, seconds: float) -> None:
 
 
 def warm_up(run: Run) -> None:
-    """Give fresh and resumed runs the same order of additions, and have collectives watched."""
+    """Make fresh and resumed runs add up in the same order, and begin to watch the collectives."""
     if run.parallel.needs_bucket_warmup:
-        # DDP reorders its buckets after the first backward pass, and with them the additions of
-        # its all-reduce. So the first pass of every start is one that is thrown away.
+        # DDP reorders its buckets after the first backward pass, which changes the order of the
+        # additions in its all-reduce. So the first pass of every start is discarded.
         backward_of_global_batch(run, run.first_step)
     watch = run.watch
 
