@@ -1,4 +1,4 @@
-"""Tokens out of a trained model, one at a time."""
+"""Generates tokens with a trained model, one at a time."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from trainer.config.problem import problem_text
 from trainer.model.gpt import GPT, KVCache
 
-# Logits divided by less are too large for float32, and the probabilities would be no numbers.
+# Logits that are divided by a smaller number overflow float32, and the probabilities become NaN.
 _AS_ZERO = 1e-30
 
 
@@ -22,10 +22,10 @@ _AS_ZERO = 1e-30
 class Sampling:
     """How a token is drawn: temperature first, then top-k, then top-p.
 
-    temperature: divides the logits; 0 takes the likeliest token.
-    top_k: only the k likeliest tokens.
-    top_p: only the likeliest tokens that together reach this probability ("nucleus sampling",
-        Holtzman et al., arXiv:1904.09751).
+    temperature: The logits are divided by it. With 0 the likeliest token is taken.
+    top_k: Only the k likeliest tokens may be drawn.
+    top_p: Only the likeliest tokens that together reach this probability may be drawn ("nucleus
+        sampling", Holtzman et al., arXiv:1904.09751).
     """
 
     temperature: float = 1.0
@@ -33,7 +33,8 @@ class Sampling:
     top_p: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ValueError naming the option, its value, why it cannot be and what to do."""
+        """Raise a ValueError for an invalid value. Its text names the option, the value, the reason
+        and a remedy."""
         if not (math.isfinite(self.temperature) and self.temperature >= 0):
             reason = "logits are divided by it, and 0 takes the likeliest token"
             remedy = "Set a number of at least 0"
@@ -46,7 +47,7 @@ class Sampling:
             raise ValueError(problem_text("top-p", self.top_p, reason, remedy))
 
     def probabilities(self, logits: torch.Tensor) -> torch.Tensor:
-        """(B, V) logits to the (B, V) probabilities that tokens are drawn with."""
+        """Turn (B, V) logits into the (B, V) probabilities with which tokens are drawn."""
         if self.temperature < _AS_ZERO:
             return F.one_hot(logits.argmax(dim=-1), logits.shape[-1]).float()
         logits = logits.float() / self.temperature
@@ -56,7 +57,8 @@ class Sampling:
         probabilities = logits.softmax(dim=-1)
         if self.top_p is not None:
             ordered, places = probabilities.sort(dim=-1, descending=True)
-            # A token stays while those before it have not reached top_p: the likeliest always.
+            # A token is kept if the likelier tokens together do not reach top_p. So the likeliest
+            # token is always kept.
             kept = ordered.cumsum(dim=-1) - ordered < self.top_p
             probabilities = torch.zeros_like(ordered).scatter(-1, places, ordered * kept)
             probabilities /= probabilities.sum(dim=-1, keepdim=True)
@@ -71,12 +73,12 @@ def generate(
     generator: torch.Generator,
     use_cache: bool = True,
 ) -> Iterator[torch.Tensor]:
-    """Yield `count` tokens that continue (B, T) `tokens`, each (B,).
+    """Yield `count` tokens that continue (B, T) `tokens`; each yielded tensor has the shape (B,).
 
-    The context starts with the last block_size tokens. When it is full its older half is
-    dropped: positions are absolute, so that every drop makes the cache worthless, and a window
-    that slides by one would compute block_size positions for each token. The cache changes the
-    time that it takes, and not the tokens (but for the rounding of sums).
+    The context starts with the last `block_size` tokens. When the context is full, its older half
+    is dropped. Positions are absolute, so each drop makes the cache worthless: a window that slides
+    by one token would compute block_size positions for each new token. The cache saves time and
+    does not change the tokens, except by the rounding of sums.
     """
     block_size = model.config.block_size
     context, cache = tokens[:, -block_size:], None

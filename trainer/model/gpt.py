@@ -1,7 +1,7 @@
 """A GPT-2-class decoder-only transformer.
 
-Shapes: B sequences, T tokens, C = n_embd channels. The groups of weight decay are nanoGPT's. Built
-on the meta device a model has no values: `trainer.model.initial_weights` fills it.
+Shapes: B sequences, T tokens, C = n_embd channels. The groups of weight decay are nanoGPT's. A
+model that is built on the meta device has no values; `trainer.model.initial_weights` fills it.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -22,14 +22,15 @@ from trainer.model.linear import linear
 
 
 def padded_vocab_size(vocab_size: int) -> int:
-    """Large vocabularies grow to a multiple of 64, which GPUs multiply faster (50257 -> 50304)."""
+    """Round a large vocabulary up to a multiple of 64 (50257 -> 50304): GPUs multiply it faster."""
     return -(-vocab_size // 64) * 64 if vocab_size > 1024 else vocab_size
 
 
 class KVCache:
-    """Keys and values of the tokens so far, so that a sample computes each of them once.
+    """The keys and values of the tokens so far. With it, a sample computes each of them once.
 
-    Shape (n_layer, B, n_head, block_size, C / n_head); the first `length` positions are filled.
+    Both tensors have the shape (n_layer, B, n_head, block_size, C / n_head). Their first `length`
+    positions are filled.
     """
 
     def __init__(self, config: ModelConfig, batch: int, like: torch.Tensor):
@@ -41,7 +42,10 @@ class KVCache:
     def extend(
         self, layer: int, k: torch.Tensor, v: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add the new positions of one layer; returns its keys and values of all positions."""
+        """Add the new positions of one layer, and return its keys and values of all positions.
+
+        `k` and `v` have the shape (B, n_head, T, C / n_head).
+        """
         end = self.length + k.shape[2]
         self._keys[layer, :, :, self.length : end] = k
         self._values[layer, :, :, self.length : end] = v
@@ -49,7 +53,7 @@ class KVCache:
 
 
 class Linear(nn.Linear):
-    """A dense layer, by `trainer.linear`."""
+    """A dense layer that multiplies by `trainer.model.linear`."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """(..., I) -> (..., O)."""
@@ -71,7 +75,7 @@ class LayerNorm(nn.Module):
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head attention in which a token sees itself and what came before."""
+    """Multi-head attention in which a token sees only itself and the tokens before it."""
 
     def __init__(self, config: ModelConfig, layer: int):
         super().__init__()
@@ -88,7 +92,7 @@ class CausalSelfAttention(nn.Module):
         q, k, v = (part.view(heads).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
         if cache is not None:
             k, v = cache.extend(self.layer, k, v)
-        # A single token comes last and sees all keys: nothing to mask.
+        # A single token is the last one, and sees all keys, so nothing has to be masked.
         y = F.scaled_dot_product_attention(
             q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=length > 1
         )
@@ -97,7 +101,7 @@ class CausalSelfAttention(nn.Module):
 
 
 class MLP(nn.Module):
-    """The feed-forward half of a block, four times as wide inside."""
+    """The feed-forward half of a block. Its hidden layer has 4 C channels."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -122,7 +126,7 @@ class Block(nn.Module):
         self.ln_2 = LayerNorm(config.n_embd, config.bias)
         self.mlp = MLP(config)
         self.recomputes = False
-        """Whether the backward pass computes this block again instead of keeping its values."""
+        """Whether the backward pass computes the activations of this block again."""
 
     def forward(self, x: torch.Tensor, cache: KVCache | None = None) -> torch.Tensor:
         """(B, T, C) -> (B, T, C)."""
@@ -155,24 +159,24 @@ class GPT(nn.Module):
         targets: torch.Tensor | None = None,
         cache: KVCache | None = None,
     ) -> torch.Tensor:
-        """Logits of the last position, or the loss where targets are given.
+        """Compute the logits of the next token, or the loss if targets are given.
 
         Args:
             tokens: (B, T) int64 with T <= block_size.
-            targets: (B, T) int64, the next token at each position.
-            cache: `tokens` continue what it holds (T = 1 unless it is empty); it is extended.
+            targets: (B, T) int64, the next token at each position. -100 stands for no target.
+            cache: Holds the tokens that `tokens` continue, and is extended by `tokens`. T must be 1
+                unless the cache is empty.
 
         Returns:
             Without targets: (B, vocab_size) logits of the token after the last one.
-            With targets: the cross-entropy in nats, summed over the positions with a target (-100
-            is none).
+            With targets: the cross-entropy in nats, summed over the positions with a target.
         """
         start, length = 0 if cache is None else cache.length, tokens.shape[1]
         assert start + length <= self.config.block_size
         assert start == 0 or length == 1
         x = self.wte(tokens) + self.wpe.weight[start : start + length]
-        # What the blocks add up stays in float32, whatever they multiply in: FSDP2's embedding is
-        # in low precision already, DDP's is not.
+        # The residual stream stays in float32, whatever the precision of the multiplications is.
+        # The embedding comes in low precision from FSDP2, and in float32 from DDP.
         x = F.dropout(x.float(), self.config.dropout, self.training)
         for block in self.blocks:
             x = block(x, cache)
@@ -181,15 +185,16 @@ class GPT(nn.Module):
         if targets is None:
             return linear(self.ln_f(x[:, -1:]), self.wte.weight)[:, 0, : self.vocab_size]
         logits = linear(self.ln_f(x), self.wte.weight, self._padding_has_no_probability())
-        # On a GPU autocast leaves the logarithms in bfloat16, whose steps are 0.06 at a loss of 10.
+        # Without float(), autocast leaves the logarithms in bfloat16 on a GPU, whose steps are 0.06
+        # at a loss of 10.
         return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="sum")
 
     def _padding_has_no_probability(self) -> torch.Tensor | None:
-        """What the head adds: minus infinity to the logits of rows that only pad the vocabulary.
+        """Return the head's bias: minus infinity for each row that only pads the vocabulary.
 
-        The rows stay in place: without them the logits' rows would have an odd length and had to be
-        copied. Written over them, the logits would be kept in float32 for the backward pass, and
-        their gradient copied.
+        The padded logits are not cut off, because rows of an odd length would have to be copied.
+        They are not overwritten either, because the logits would then be kept in float32 for the
+        backward pass, and their gradient would be copied.
         """
         weight = self.wte.weight
         if self.vocab_size == len(weight):
@@ -199,11 +204,14 @@ class GPT(nn.Module):
         return bias
 
     def parameter_count(self) -> int:
-        """Parameters without the position table, nanoGPT's way to count."""
+        """The number of parameters without the position table, as nanoGPT counts them."""
         return sum(p.numel() for p in self.parameters()) - self.wpe.weight.numel()
 
     def flops_per_token(self) -> int:
-        """Forward and backward, 6N + 12 L H Q T (PaLM, arXiv:2204.02311, appendix B)."""
+        """The floating-point operations for one token, forward and backward.
+
+        The formula is 6N + 12 L H Q T (PaLM, arXiv:2204.02311, appendix B).
+        """
         config = self.config
         head_width = config.n_embd // config.n_head
         attention = 12 * config.n_layer * config.n_head * head_width * config.block_size
@@ -211,17 +219,18 @@ class GPT(nn.Module):
 
 
 def compile_blocks(model: GPT) -> None:
-    """Compile each block by itself: all of them share one graph, and hooks stay outside of it.
+    """Compile each block by itself, so that all blocks share one graph without the modules' hooks.
 
-    `block.compile()` would compile what calls the hooks too. A function that differs from block to
-    block would be compiled for each, and for no more than 8 of them (dynamo's recompile_limit).
+    `block.compile()` would also compile the code that calls the hooks. A function that differs from
+    block to block would be compiled for each block, and for at most 8 of them (dynamo's
+    recompile_limit).
     """
     for block in model.blocks:
         block.forward = torch.compile(block.forward)
 
 
 def make_optimizer(model: GPT, train: TrainConfig) -> torch.optim.AdamW:
-    """Fused AdamW; matrices and embeddings decay, biases and layer norms do not."""
+    """Make a fused AdamW. Matrices and embeddings decay; biases and layer norms do not."""
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": train.weight_decay},

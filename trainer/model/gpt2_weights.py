@@ -1,8 +1,8 @@
-"""GPT-2 weights as published (transformers' names and shapes), in and out.
+"""Reads and writes GPT-2 weights in the published format, with transformers' names and shapes.
 
 A directory holds `model.safetensors`, or several files with an index, and `config.json`, as
-`from_pretrained` of transformers wants it. The published dense layers are stored input x output,
-ours (torch's) output x input.
+transformers' `from_pretrained` requires. The published dense layers have the shape input x output.
+Those of this model have torch's shape, output x input.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -25,13 +25,14 @@ from trainer.model.gpt import GPT
 from trainer.model.weight_files import WeightFiles, write_weights
 from trainer.parallel.local_part import local_rows
 
-LARGEST_FILE_BYTES = 5_000_000_000  # as transformers splits them
+LARGEST_FILE_BYTES = 5_000_000_000  # transformers splits weights at the same size.
 _FLOAT_BYTES = 4
 CONFIG_FILE = "config.json"
 _KEY = "train.initial_weights"
 _TRANSPOSED = re.compile(r"h\.\d+\.(attn\.c_attn|attn\.c_proj|mlp\.c_fc|mlp\.c_proj)\.weight")
-_IGNORED = re.compile(r"h\.\d+\.attn\.(masked_)?bias|lm_head\.weight")  # masks; the tied head
-# transformers' names of the two activations (its ACT2FN).
+# These are the causal masks, and the head, whose weights are those of wte.
+_IGNORED = re.compile(r"h\.\d+\.attn\.(masked_)?bias|lm_head\.weight")
+# Here are transformers' names of the two activations (its ACT2FN).
 _GELU = {"exact": "gelu", "tanh": "gelu_new"}
 _SAME_GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "exact"}
 
@@ -39,11 +40,13 @@ _SAME_GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "exact"}
 def load_gpt2_weights(model: GPT, source: str) -> None:
     """Fill `model`, or this rank's shards of it, from published weights.
 
-    `source` is a safetensors file, an index of several, or the directory that holds one of them.
-    Where the model has no biases, those of the file must be zero (an export from such a model).
+    `source` is a safetensors file, an index of several such files, or the directory that holds one
+    of these. If the model has no biases, those in the file must be zero, as in an export of such a
+    model.
 
     Raises:
-        FatalError: the file cannot be read or is of another shape; every difference is named.
+        FatalError: A file cannot be read, or does not fit the model. The text names up to 8
+            differences.
     """
     path = Path(source)
     beside = path / CONFIG_FILE if path.is_dir() else path.with_name(CONFIG_FILE)
@@ -62,7 +65,7 @@ def load_gpt2_weights(model: GPT, source: str) -> None:
 
 
 def _misfits(model: GPT, files: WeightFiles) -> list[str]:
-    """How the tensors of the files differ from what the model needs."""
+    """List how the tensors of the files differ from the tensors that the model needs."""
     given = {
         short: (name, shape)
         for name, shape in files.shapes().items()
@@ -75,7 +78,7 @@ def _misfits(model: GPT, files: WeightFiles) -> list[str]:
             problems.append(f"{published} is missing")
             continue
         if name == "wte.weight":
-            wanted[0] = model.vocab_size  # the padding has no counterpart
+            wanted[0] = model.vocab_size  # The padding rows are not in the file.
         if _TRANSPOSED.fullmatch(published):
             wanted.reverse()
         _, shape = given.pop(published)
@@ -95,7 +98,7 @@ def _misfits(model: GPT, files: WeightFiles) -> list[str]:
 
 
 def _fill(model: GPT, name: str, parameter: torch.Tensor, files: WeightFiles) -> None:
-    """Read the rows of a parameter that are on this rank; those that only pad become 0."""
+    """Read a parameter's rows that are on this rank; rows that pad the vocabulary become 0."""
     published = _published_name(name)
     given = published if published in files.shapes() else f"transformer.{published}"
     rows, first = local_rows(parameter)
@@ -117,22 +120,23 @@ def export_gpt2_weights(
     directory: Path,
     largest_file_bytes: int = LARGEST_FILE_BYTES,
 ) -> None:
-    """Write `directory` such that transformers' GPT2LMHeadModel.from_pretrained reads it.
+    """Write weights to `directory`, so that transformers' GPT2LMHeadModel.from_pretrained reads it.
 
     Biases that the model does not have are written as zeros.
 
     Args:
-        config: the model's settings.
-        vocab_size: without padding.
-        shapes: of the parameters, by our name.
-        tensor: gives a whole parameter by our name; called for one after the other.
-        directory: where to write.
-        largest_file_bytes: weights that are larger are written to several files with an index.
+        config: The model's settings.
+        vocab_size: The number of different tokens, without padding.
+        shapes: The shapes of the parameters, by the names of this model.
+        tensor: Returns a whole parameter by the name in this model. It is called for one parameter
+            after the other.
+        directory: The directory to write.
+        largest_file_bytes: Larger weights are written to several files with an index.
 
     Raises:
-        FatalError: it cannot be written.
+        FatalError: The directory cannot be written.
     """
-    ours: dict[str, str | None] = {}  # by published name; None is a bias of zeros
+    ours: dict[str, str | None] = {}  # Keys are published names. None is a bias of zeros.
     widths: dict[str, list[int]] = {}
     for name, shape in shapes.items():
         published, size = _published_name(name), list(shape)
@@ -181,7 +185,7 @@ def _published_name(name: str) -> str:
 
 
 def _contradictions(model: GPT, described: object) -> list[str]:
-    """What config.json says that the tensors do not show."""
+    """List where config.json contradicts settings that the tensors' shapes do not show."""
     if not isinstance(described, dict):
         return [f"{CONFIG_FILE} does not hold a mapping"]
     values, found = cast(dict[str, Any], described), list[str]()

@@ -1,8 +1,9 @@
-"""Dense layers, on the matrix library that is fastest for this CPU.
+"""Multiplies by dense layers, with the matrix library that is fastest on this CPU.
 
-PyTorch multiplies float32 matrices on the CPU by MKL, which leaves the AVX-512 units of AMD's
-processors unused: half their speed. oneDNN, which PyTorch brings along, uses them (the figures are
-in docs/trainer.md). Both compute the same sums in float32, in another order of additions.
+PyTorch multiplies float32 matrices on the CPU by MKL, which does not use the AVX-512 units of AMD's
+processors, and so reaches half their speed. oneDNN, which is part of PyTorch, uses these units
+(docs/trainer.md has the figures). Both libraries compute the same sums in float32, but in a
+different order of additions.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -18,7 +19,7 @@ import torch.nn.functional as F
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x (..., I) times weight (O, I) transposed, plus bias (O,): (..., O)."""
+    """Multiply x (..., I) by the transpose of weight (O, I), and add bias (O,), giving (..., O)."""
     plain = (
         x.device.type != "cpu"
         or x.dtype != torch.float32
@@ -28,17 +29,18 @@ def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = No
     )
     if plain:
         return F.linear(x, weight, bias)
-    # As one matrix: of more dimensions oneDNN's operator returns a view, and PyTorch lets nobody
-    # change a view in place that was made inside of an autograd function.
+    # x is given as one matrix. For more dimensions oneDNN's operator returns a view, and PyTorch
+    # refuses to change a view in place that was made inside an autograd function.
     rows = cast(torch.Tensor, _OneDnnLinear.apply(x.reshape(-1, x.shape[-1]), weight, bias))
     return rows.view(*x.shape[:-1], weight.shape[0])
 
 
 @functools.cache
 def onednn_is_faster() -> bool:
-    """Whether this is a CPU with AVX-512 that is not Intel's, and oneDNN is there.
+    """Whether this CPU has AVX-512 and is not Intel's, and PyTorch has oneDNN.
 
-    By what the CPU is and not by a trial: a run that continues must take the same path.
+    This is decided by the kind of the CPU and not by a measurement, because a run that continues
+    must take the same path as before.
     """
     return (
         torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -51,7 +53,7 @@ def onednn_is_faster() -> bool:
 def _is_intel(cpuinfo: Path) -> bool:
     try:
         return "GenuineIntel" in cpuinfo.read_text()
-    except OSError:  # not Linux: leave everything as it is
+    except OSError:  # This is not Linux, so PyTorch's own choice stays.
         return True
 
 
@@ -65,7 +67,7 @@ class _OneDnnLinear(torch.autograd.Function):
     def forward(
         ctx: Any, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
     ) -> torch.Tensor:
-        """x: (N, I)."""
+        """Compute (N, O) from x (N, I)."""
         ctx.save_for_backward(x, weight)
         return _onednn(x, weight, bias)
 

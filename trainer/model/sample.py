@@ -1,4 +1,4 @@
-"""Text from the newest checkpoint of a run."""
+"""The command `sample`: it continues a text with the newest checkpoint of a run."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -24,10 +24,11 @@ def sample(
     seed: int,
     use_cache: bool = True,
 ) -> str:
-    """The prompt and its continuation.
+    """Return the prompt and its continuation.
 
     Raises:
-        FatalError: no checkpoint that verifies, a prompt outside the vocabulary, a bad option.
+        FatalError: No checkpoint verifies, the prompt has characters that the tokenizer does not
+            know, or an option cannot be used.
     """
     if max_new_tokens < 1:
         reason, remedy = "there would be no text", "Set a whole number of at least 1"

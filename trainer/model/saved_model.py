@@ -1,4 +1,4 @@
-"""The model in the newest checkpoint of a run, without anything of its training."""
+"""Reads the model from the newest checkpoint of a run, without the state of its training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from trainer.run_folder import CHECKPOINTS_DIR
 
 @dataclass(frozen=True)
 class _Saved:
-    """The newest checkpoint of a run: its directory, settings, and where its tensors are."""
+    """The newest checkpoint of a run: its directory and settings, and the places of its tensors."""
 
     directory: Path
     config: RunConfig
@@ -43,10 +43,12 @@ def _newest(run_dir: Path) -> _Saved:
 
 
 def load_saved_model(run_dir: Path, device: torch.device) -> tuple[GPT, Tokenizer]:
-    """Model and tokenizer of the newest checkpoint that verifies; the optimiser is not read.
+    """Load the model and tokenizer of the newest checkpoint that verifies.
+
+    The state of the optimizer is not read.
 
     Raises:
-        FatalError: there is none.
+        FatalError: No checkpoint verifies.
     """
     saved = _newest(run_dir)
     with torch.device("meta"):
@@ -62,8 +64,11 @@ def export_run(
 ) -> None:
     """Write the newest checkpoint's weights in GPT-2's published format.
 
-    The parts that the ranks have written are put together tensor by tensor: in memory there is
-    what goes into one file, at most `largest_file_bytes` or the largest tensor. Raises FatalError.
+    The parts that the ranks have written are put together tensor by tensor. The memory holds the
+    tensors of one file: at most `largest_file_bytes`, or the largest tensor.
+
+    Raises:
+        FatalError: No checkpoint verifies, or `directory` cannot be written.
     """
     saved, prefix = _newest(run_dir), "model."
     shapes = {

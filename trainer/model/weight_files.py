@@ -1,10 +1,10 @@
-"""Published weights: one safetensors file, or several with an index.
+"""Reads and writes published weights: one safetensors file, or several with an index.
 
-    model.safetensors                     all tensors, or
-    model-00001-of-00002.safetensors      some of them each, and
-    model.safetensors.index.json          which tensor is in which file
+    model.safetensors                     holds all tensors; or
+    model-00001-of-00002.safetensors      holds some of the tensors, and
+    model.safetensors.index.json          says which tensor is in which file
 
-The names are transformers'. Nothing is read but the tensors that are asked for.
+The names are those of transformers. Only the tensors that a caller asks for are read.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -28,14 +28,20 @@ INDEX_FILE = "model.safetensors.index.json"
 
 
 class WeightFiles:
-    """The tensors of one or several files, read when they are asked for; a context manager."""
+    """The tensors of one or several files. A tensor is read when it is asked for.
+
+    An object of this class is a context manager, which closes the files.
+    """
 
     def __init__(self, source: Path):
-        """`source`: a safetensors file, an index file, or the directory that holds one of them.
+        """Open the files.
+
+        Args:
+            source: A safetensors file, an index file, or the directory that holds one of them.
 
         Raises:
-            OSError: a file cannot be read.
-            ValueError: a file is damaged, or the index names what is not there.
+            OSError: A file cannot be read.
+            ValueError: A file is damaged, or lacks a tensor that the index names.
         """
         with ExitStack() as opened:
             self._files: dict[str, Any] = {}
@@ -57,15 +63,15 @@ class WeightFiles:
         self._opened.close()
 
     def shapes(self) -> dict[str, list[int]]:
-        """Shapes of all tensors, by name; reads no values."""
+        """The shapes of all tensors, by name. No values are read."""
         return {name: file.get_slice(name).get_shape() for name, file in self._files.items()}
 
     def rows(self, name: str, begin: int, end: int) -> torch.Tensor:
-        """These entries along the first dimension of a tensor."""
+        """The entries from `begin` to before `end` along the first dimension of a tensor."""
         return self._files[name].get_slice(name)[begin:end]
 
     def columns(self, name: str, begin: int, end: int) -> torch.Tensor:
-        """These entries along the second dimension of a matrix."""
+        """The entries from `begin` to before `end` along the second dimension of a matrix."""
         return self._files[name].get_slice(name)[:, begin:end]
 
     def whole(self, name: str) -> torch.Tensor:
@@ -74,7 +80,7 @@ class WeightFiles:
 
 
 def _files_with_names(source: Path) -> dict[Path, list[str]]:
-    """The files, each with the names of its tensors that count; [] means all."""
+    """List the files, each with the names of the tensors to read from it; [] means all tensors."""
     index = source / INDEX_FILE
     if source.is_dir() and ((source / WEIGHTS_FILE).exists() or not index.exists()):
         return {source / WEIGHTS_FILE: []}
@@ -99,16 +105,18 @@ def write_weights(
     tensor: Callable[[str], torch.Tensor],
     largest_file_bytes: int,
 ) -> list[str]:
-    """Write tensors to as few files as `largest_file_bytes` allows; returns the files' names.
+    """Write tensors to as few files as `largest_file_bytes` allows, and return the files' names.
 
     Args:
-        directory: what it holds under the names of weights is replaced.
-        sizes_bytes: of each tensor, by name, in the order to write them.
-        tensor: gives one; the tensors of one file are in memory at the same time.
-        largest_file_bytes: a single tensor may be larger.
+        directory: The directory to write. Its single file and its index of weights are replaced.
+        sizes_bytes: The size of each tensor in bytes, by name, in the order of writing.
+        tensor: Returns a tensor by its name. The tensors of one file are in memory at the same
+            time.
+        largest_file_bytes: The largest size of a file in bytes. Only a file with a single tensor
+            may be larger.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: A file cannot be written.
     """
     groups = _groups(sizes_bytes, largest_file_bytes)
     names = [WEIGHTS_FILE]
@@ -118,7 +126,7 @@ def write_weights(
             for number in range(1, len(groups) + 1)
         ]
     directory.mkdir(parents=True, exist_ok=True)
-    # Whoever reads the directory meanwhile must not take old weights for these.
+    # A reader of the directory must not take old weights for the new ones in the meantime.
     for old in (WEIGHTS_FILE, INDEX_FILE):
         (directory / old).unlink(missing_ok=True)
     for name, group in zip(names, groups, strict=True):
