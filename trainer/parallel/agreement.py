@@ -1,7 +1,8 @@
-"""What all ranks must compute alike: kind of device, arithmetic, compilation, torch's version.
+"""Makes all ranks compute alike: in device, arithmetic, compilation and version of torch.
 
-Each rank chooses by the machine it is on. Gradients of float16 and of bfloat16 must not be added
-(float16's are scaled), so the ranks compare their choices once, before they share anything else.
+Each rank chooses these by its own machine. Gradients of float16 and of bfloat16 must not be added,
+because those of float16 are scaled. So the ranks compare their choices once, before they share
+anything else.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ import torch
 from trainer.launch.exit_codes import FatalError
 from trainer.parallel.device import DTYPES, Compute
 
-# Every GPU that computes in a later one of these also computes in the earlier ones.
+# Every GPU that can compute in one of these can also compute in those before it.
 _LOW_PRECISIONS = ("float16", "bfloat16")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one rank has chosen, as it is told to the others."""
+    """The choices of one rank, in the form in which it tells them to the other ranks."""
 
     device_type: str
     device_name: str
@@ -33,7 +34,7 @@ class Choice:
 
     @staticmethod
     def of(compute: Compute) -> Choice:
-        """The part of `compute` that concerns all ranks."""
+        """The part of `compute` that all ranks compare."""
         return Choice(
             compute.device.type,
             compute.device_name,
@@ -54,15 +55,15 @@ class Choice:
 
 
 def agree(compute: Compute, dtype_setting: str, choices: Sequence[Choice]) -> Compute:
-    """What this rank computes with, once the choices of all ranks are known.
+    """Decide what this rank computes with, from the choices of all ranks.
 
     Args:
-        compute: this rank's own choice.
-        dtype_setting: train.dtype; only "auto" may be changed.
-        choices: of all ranks, by rank.
+        compute: This rank's own choice.
+        dtype_setting: The setting train.dtype. The arithmetic may be changed only if it is "auto".
+        choices: The choices of all ranks, by rank.
 
     Raises:
-        FatalError: the ranks cannot train together; names which rank chose what.
+        FatalError: The ranks cannot train together. The text says which rank chose what.
     """
     for what, setting, value in (
         ("versions of torch", "the image", _torch_version),
@@ -113,7 +114,7 @@ def _compile_text(choice: Choice) -> str:
 
 
 def _by_value(choices: Sequence[Choice], value: Callable[[Choice], str]) -> str:
-    """`float16 on rank(s) 0, 2 (Tesla T4); bfloat16 on rank(s) 1 (NVIDIA A10)`."""
+    """Return e.g. `float16 on rank(s) 0, 2 (Tesla T4); bfloat16 on rank(s) 1 (NVIDIA A10)`."""
     parts: list[str] = []
     for found in dict.fromkeys(map(value, choices)):
         ranks = [rank for rank, choice in enumerate(choices) if value(choice) == found]

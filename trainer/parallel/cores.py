@@ -1,4 +1,4 @@
-"""How many CPU cores this process has, and how many threads each rank may use."""
+"""Counts the CPU cores of this process, and the threads that each rank may use."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from pathlib import Path
 
 
 def threads_per_rank(local_ranks: int, ranks_on_machine: int) -> int:
-    """Threads for one rank of this node; more would only wait for each other.
+    """The number of threads for one rank of this node. More threads would only wait for each other.
 
     Args:
-        local_ranks: of this node. They share its CPU quota, if it has one.
-        ranks_on_machine: of all nodes on this machine. They share its cores.
+        local_ranks: The number of ranks of this node. They share its CPU quota, if it has one.
+        ranks_on_machine: The number of ranks of all nodes on this machine. They share its cores.
     """
     return share_cores(machine_cores(), cgroup_quota(), local_ranks, ranks_on_machine)
 
 
 def share_cores(cores: int, quota: float | None, local_ranks: int, ranks_on_machine: int) -> int:
-    """Threads for one rank, from the cores of the machine and of the quota. Pure."""
+    """The number of threads for one rank, from the machine's cores and the quota. Pure."""
     threads = cores // ranks_on_machine
-    if quota is not None:  # the quota is this pod's alone, so it may be more than an even share
+    if quota is not None:  # No other pod uses this quota, so it may exceed an even share.
         threads = min(cores, int(quota)) // local_ranks
     return max(1, threads)
 
 
 def available_cores() -> int:
-    """Number of CPU cores this process may use, by affinity and the cgroup's quota."""
+    """The number of CPU cores that this process may use, by affinity and the cgroup's quota."""
     quota = cgroup_quota()
     return machine_cores() if quota is None else max(1, min(machine_cores(), int(quota)))
 
 
 def machine_cores() -> int:
-    """Number of CPU cores this process may run on."""
+    """The number of CPU cores on which this process may run, by its affinity."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on macOS
+    except AttributeError:  # macOS has no sched_getaffinity.
         return os.cpu_count() or 1
 
 
 def cgroup_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Cores of the cgroup's CPU quota (version 2, else 1), or None without one."""
+    """The cores that the cgroup's CPU quota (version 2, else 1) allows, or None without a quota."""
     try:
         quota, period = (root / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)

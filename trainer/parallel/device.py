@@ -1,4 +1,7 @@
-"""Choose device, arithmetic and compilation by what the machine can do; log the reason."""
+"""Chooses device, arithmetic and compilation by what the machine can do.
+
+Each choice has a reason, which goes into the log.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True)
 class Compute:
-    """The choices for one rank."""
+    """The device, arithmetic and compilation of one rank, with the reasons for each choice."""
 
     device: torch.device
     device_name: str
@@ -28,16 +31,16 @@ class Compute:
     reasons: tuple[str, ...]
 
     def autocast(self) -> AbstractContextManager[object]:
-        """A context in which forward passes compute in the chosen arithmetic."""
+        """Return a context in which forward passes compute in the chosen arithmetic."""
         enabled = self.dtype != torch.float32
         return torch.autocast(self.device.type, self.dtype) if enabled else nullcontext()
 
 
 def choose_compute(train: TrainConfig, local_rank: int) -> Compute:
-    """Choose device, arithmetic, compilation and collectives.
+    """Choose device, arithmetic, compilation and collectives for one rank.
 
     Raises:
-        FatalError: a setting asks for what this machine does not have.
+        FatalError: A setting requires something that this machine does not have.
     """
     device, device_reason = _choose_device(train.device, local_rank)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
@@ -71,7 +74,7 @@ def _choose_device(setting: str, local_rank: int) -> tuple[torch.device, str]:
                 "train.device: 'cuda' cannot be used: no GPU is visible. Set auto or cpu."
             )
         return torch.device("cpu"), "no GPU is visible"
-    # A pod with one GPU sees it as number 0, whatever its local rank.
+    # If only one GPU is visible, its number is 0, whatever the local rank is.
     index = 0 if count == 1 else local_rank
     if index >= count:
         raise FatalError(f"local rank {local_rank} has no GPU: {count} are visible")
@@ -81,7 +84,7 @@ def _choose_device(setting: str, local_rank: int) -> tuple[torch.device, str]:
 
 
 def _choose_dtype(setting: str, capability: tuple[int, int] | None) -> tuple[torch.dtype, str]:
-    # By capability: torch.cuda.is_bf16_supported() also counts emulation.
+    # The capability decides, because torch.cuda.is_bf16_supported() also counts emulation.
     if setting == "bfloat16" and capability is not None and capability < (8, 0):
         raise FatalError(
             "train.dtype: 'bfloat16' cannot be used: it needs compute capability 8.0, and this GPU "
@@ -120,7 +123,7 @@ def _choose_compile(
 
 
 def trial_compile(device: torch.device) -> str | None:
-    """Compile a small function for `device`; why it does not work, or None."""
+    """Compile a small function for `device`. Return why that failed, or None if it succeeded."""
 
     def function(x: torch.Tensor) -> torch.Tensor:
         return (x * 2.0).relu()
@@ -128,7 +131,7 @@ def trial_compile(device: torch.device) -> str | None:
     try:
         compiled = cast(Callable[[torch.Tensor], torch.Tensor], torch.compile(function))  # pyright: ignore[reportUnknownMemberType]
         compiled(torch.ones(8, device=device))
-    except Exception as error:  # compilers and drivers fail in their own ways
+    except Exception as error:  # Compilers and drivers raise errors of many types.
         first_line = str(error).strip().partition("\n")[0]
         return f"{type(error).__name__}: {first_line}"
     finally:

@@ -1,4 +1,4 @@
-"""What a rank has of a parameter that is shared out by rows."""
+"""Finds the part of a parameter that is on this rank, if the ranks share it out by rows."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
@@ -10,14 +10,14 @@ import torch
 
 
 def local_rows(parameter: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """The rows of a parameter that are on this rank, and the number of the first one.
+    """Return the rows of a parameter that are on this rank, and the number of the first of them.
 
-    A tensor that is not shared out is returned whole. Writing to the rows changes the parameter.
+    A parameter that is not shared out is returned whole. Writing to the rows changes the parameter.
     """
     to_local: Callable[[], torch.Tensor] | None = getattr(parameter, "to_local", None)
     if to_local is None:
         return parameter.detach(), 0
-    from torch.distributed.tensor._utils import (  # there is no public way; torch is pinned
+    from torch.distributed.tensor._utils import (  # No public function does this; torch is pinned.
         compute_local_shape_and_global_offset,
     )
 

@@ -1,6 +1,8 @@
-"""FSDP2: every rank holds a part of each tensor of the model, and its optimiser only that part.
+"""Shards the model with FSDP2.
 
-Imported only where it is used: torch's part of it takes as long to import as the rest of torch.
+Every rank holds a part of each tensor of the model, and its optimizer holds the state of that part
+only. This module is imported only when it is used, because the import of torch's FSDP2 takes as
+long as that of the rest of torch.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -28,14 +30,15 @@ _REPLACES = "disttrain_replaces"
 def shard(model: GPT, compute: Compute, world: World) -> float:
     """Shard `model` in place, block by block.
 
-    Returns the factor on the loss that makes the gradients sums over the ranks.
+    Returns:
+        The factor for the loss with which the gradients become sums over the ranks.
     """
     mesh = init_device_mesh(compute.device.type, (world.size,))
     low_precision = None if compute.dtype == torch.float32 else compute.dtype
     policy = MixedPrecisionPolicy(
         param_dtype=low_precision,
         reduce_dtype=torch.float32,
-        cast_forward_inputs=False,  # the sum that runs through the blocks stays in float32
+        cast_forward_inputs=False,  # The residual stream stays in float32.
     )
     if compute.compile:
         compile_blocks(model)
@@ -48,35 +51,36 @@ def shard(model: GPT, compute: Compute, world: World) -> float:
 def _gradient_factor(
     compute: Compute, world: World, mesh: DeviceMesh, policy: MixedPrecisionPolicy
 ) -> float:
-    """The factor for the loss, measured by a backward pass with a known gradient.
+    """Measure the factor for the loss, by a backward pass with a known gradient.
 
-    FSDP2 asks the collectives for the average of the gradients. With torch 2.7, gloo adds them up
-    and gives no warning; other versions divide before they add.
+    FSDP2 asks the collectives for the average of the gradients. With torch 2.7, gloo returns their
+    sum without a warning; other versions divide before they add.
     """
     probe = nn.Linear(1, world.size, bias=False, device=compute.device)
     fully_shard(probe, mesh=mesh, mp_policy=policy)
     ones = torch.ones(1, 1, device=compute.device)
     with torch.autocast(compute.device.type, compute.dtype, compute.dtype != torch.float32):
-        probe(ones).sum().backward()  # a gradient of 1 for each weight on every rank
+        probe(ones).sum().backward()  # The gradient of each weight is 1 on every rank.
     gradient = probe.weight.grad
     assert isinstance(gradient, DTensor)
     return world.size / float(gradient.full_tensor()[0, 0])
 
 
 def set_reduces(model: GPT, reduces: bool) -> None:
-    """Whether the next backward pass reduces the gradients over the ranks."""
+    """Set whether the next backward pass reduces the gradients over the ranks."""
     cast(FSDPModule, model).set_requires_gradient_sync(reduces)
 
 
 def free_gathered(model: GPT) -> None:
-    """Drop the whole weights that a forward pass has gathered."""
+    """Free the whole weights that a forward pass has gathered."""
     cast(FSDPModule, model).reshard()
 
 
 def watch_collectives(entering: Callable[[], None], left: Callable[[], None]) -> None:
-    """Have the collectives inside of the passes tell when they are entered and left.
+    """Call `entering` before each collective inside the passes, and `left` after it.
 
-    FSDP2 has no hook for it, so torch's two functions are replaced by ones that call them.
+    FSDP2 has no hook for this. So the two functions of torch.distributed that it calls are replaced
+    by functions that call them.
     """
     for name in ("all_gather_into_tensor", "reduce_scatter_tensor"):
         found = getattr(dist, name)
@@ -95,5 +99,5 @@ def watch_collectives(entering: Callable[[], None], left: Callable[[], None]) ->
 
 
 def gather_full(tensor: torch.Tensor) -> torch.Tensor:
-    """Gather a sharded tensor; others are returned as they are. All ranks must call it."""
+    """Return a sharded tensor whole, and any other tensor unchanged. All ranks must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

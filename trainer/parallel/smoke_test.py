@@ -1,7 +1,7 @@
-"""Before the first step: every rank's device computes, and all ranks together add up rightly.
+"""Checks, before the first step, that each device computes correctly and all-reduces are correct.
 
-What the all-reduce takes for each size goes into `smoke-test.json` of the run's folder.
-`./disttrain verify` shows it.
+Rank 0 writes the time of an all-reduce of each size to `smoke-test.json` in the run's folder.
+`./disttrain verify` shows these times.
 """
 
 # pyright: reportUnknownMemberType=false, reportPrivateImportUsage=false
@@ -29,19 +29,20 @@ SIZES_BYTES = {
     "cuda": (4 * KIB, 1 * MIB, 16 * MIB, 256 * MIB),
 }
 REPEATS = 5
-_WIDTH = 256  # of the matrices; float16 and bfloat16 hold their products without rounding
+# The width of the matrices. float16 and bfloat16 hold the numbers in their product exactly.
+_WIDTH = 256
 
 
 @dataclass(frozen=True)
 class Rate:
-    """An all-reduce of float32 numbers over all ranks.
+    """The speed of an all-reduce of float32 numbers over all ranks.
 
     Args:
-        size_bytes: of the tensor on each rank.
-        seconds: the median of some repetitions, on the slowest rank.
-        bus_bytes_per_second: `2 (n - 1) / n * size_bytes / seconds`, the speed that each rank's
-            connection needs for it, whatever the number of ranks n (NVIDIA's nccl-tests,
-            doc/PERFORMANCE.md, "Bus Bandwidth").
+        size_bytes: The size of the tensor on each rank.
+        seconds: The median time of `REPEATS` all-reduces, on the slowest rank.
+        bus_bytes_per_second: `2 (n - 1) / n * size_bytes / seconds` with n ranks. This is the speed
+            of each rank's connection, and can be compared between different numbers of ranks
+            (NVIDIA's nccl-tests, doc/PERFORMANCE.md, "Bus Bandwidth").
     """
 
     size_bytes: int
@@ -52,16 +53,20 @@ class Rate:
 def smoke_test(
     world: World, compute: Compute, run_dir: Path, say: Callable[[str], None]
 ) -> tuple[Rate, ...]:
-    """Check every rank's device, then the sums of all ranks. All ranks must call it.
+    """Check every rank's device, then the sums over all ranks. All ranks must call it.
 
     Args:
-        world: the ranks, which are connected.
-        compute: what this rank computes with.
-        run_dir: where rank 0 writes the result.
-        say: shows a line; only rank 0's are shown.
+        world: The ranks, which are connected.
+        compute: The device and the arithmetic of this rank.
+        run_dir: The folder of the run, into which rank 0 writes the result.
+        say: Shows a line. Only rank 0 calls it.
+
+    Returns:
+        The rate for each size, or nothing if there is no process group.
 
     Raises:
-        FatalError: a device or a sum is wrong; on all ranks, and the text names the ranks.
+        FatalError: A device or a sum is wrong. All ranks raise it, and the text names the ranks
+            that failed.
     """
     _stop_if_any_failed(world, "computes wrongly", device_problem(compute))
     rates = list[Rate]()
@@ -84,7 +89,7 @@ def smoke_test(
 
 
 def describe(rates: Sequence[Rate], world_size: int, compute: Compute) -> str:
-    """One line for the log."""
+    """Describe the result in one line for the log."""
     if not rates:
         return f"smoke test: {compute.device_name} computes rightly; there is one rank"
     each = ", ".join(
@@ -96,23 +101,23 @@ def describe(rates: Sequence[Rate], world_size: int, compute: Compute) -> str:
 
 
 def size(count_bytes: int) -> str:
-    """`4 KiB`, `16 MiB`."""
+    """Format a size, for example as `4 KiB` or `16 MiB`."""
     unit, word = (MIB, "MiB") if count_bytes >= MIB else (KIB, "KiB")
     return f"{count_bytes // unit} {word}"
 
 
 def device_problem(compute: Compute) -> str:
-    """Multiplies two small matrices of ones; why the product is not what it has to be, or ''."""
+    """Multiply two small matrices of ones. Return what is wrong with the product, or ''."""
     try:
         ones = torch.ones(_WIDTH, _WIDTH, dtype=compute.dtype, device=compute.device)
         wrong = int((ones @ ones != _WIDTH).sum())
-    except RuntimeError as error:  # such as "no kernel image is available for execution"
+    except RuntimeError as error:  # for example "no kernel image is available for execution"
         return str(error).strip().partition("\n")[0]
     return f"{wrong} of {_WIDTH**2} products of ones are wrong" if wrong else ""
 
 
 def _measure(world: World, device: torch.device, size_bytes: int) -> tuple[Rate, str]:
-    """The rate, and why the sum is wrong; '' where it is right."""
+    """Return the rate, and what is wrong with the sum; '' if the sum is correct."""
     count, seconds, problem = size_bytes // 4, list[float](), ""
     expected = world.size * (world.size + 1) / 2
     for repeat in range(1 + REPEATS):
@@ -122,7 +127,7 @@ def _measure(world: World, device: torch.device, size_bytes: int) -> tuple[Rate,
         begin = time.monotonic()
         dist.all_reduce(tensor)
         _wait_for(device)
-        if repeat:  # the first one sets up connections
+        if repeat:  # The first one also sets up connections.
             seconds.append(time.monotonic() - begin)
         wrong = int((tensor != expected).sum())
         if wrong:

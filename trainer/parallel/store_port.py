@@ -1,8 +1,8 @@
-"""Waits until rank 0 listens for the other ranks, which is sooner seen here than by torch.
+"""Waits until rank 0 listens for the other ranks, and notices it sooner than torch does.
 
-Rank 0 comes last where its pod was made again: it has to import torch first, while the other ranks
-have it. torch's client of the store tries again after pauses that grow to more than a second, and
-all ranks lose what is left of the longest pause.
+If the pod of rank 0 was made again, rank 0 comes last: it has to import torch first, which the
+other ranks have done. torch's client of the store repeats its attempts after pauses that grow to
+more than a second. Then all ranks wait until the longest of these pauses has ended.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _CONNECT_SECONDS = 1.0
 
 
 def await_store(rank: int, world_size: int, limit_seconds: float) -> None:
-    """Return when something listens at MASTER_ADDR and MASTER_PORT, or the time is over.
+    """Return when a process listens at MASTER_ADDR and MASTER_PORT, or after `limit_seconds`.
 
-    torch says what is wrong then. A connection that is closed at once does not disturb the store.
+    After the limit, torch reports the error. A connection that is closed at once does not disturb
+    the store.
     """
     address, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT", "")
     if rank == 0 or not address or not port.isdecimal():
@@ -35,6 +36,10 @@ def await_store(rank: int, world_size: int, limit_seconds: float) -> None:
 
 
 def pause_seconds(world_size: int) -> float:
-    """Between two attempts of one rank: thousands of ranks together do not ask more often. Pure."""
+    """The pause between two attempts of one rank. Pure.
+
+    It grows with the number of ranks, up to a limit, so that thousands of ranks do not flood rank 0
+    with attempts.
+    """
     share = max(1.0, world_size / _OFTEN_ASKING_RANKS)
     return min(_PAUSE_SECONDS * share, _LONGEST_PAUSE_SECONDS)

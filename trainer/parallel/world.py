@@ -1,8 +1,8 @@
-"""The ranks of a run, and the few things they must agree on.
+"""Connects the ranks of a run, and exchanges the few values on which they must agree.
 
-Control values go through CPU tensors over gloo, also on GPUs, so that asking never waits for
-the GPU. All waits are bounded: where a peer hangs, a rank is ended after `train.timeout_seconds`,
-until the first step is done after `train.start_timeout_seconds`.
+These values go through CPU tensors over gloo, also on GPUs, so that an exchange never waits for the
+GPU. All waits are bounded. If a peer hangs, a rank is ended after `train.timeout_seconds`, or,
+until the first step is done, after `train.start_timeout_seconds`.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -31,14 +31,14 @@ from trainer.parallel.device import Compute
 from trainer.parallel.store_port import await_store
 from trainer.watch.beat import BEAT
 
-_POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
+_POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
 _LONGEST_REASON_BYTES = 4096
 _T = TypeVar("_T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _tells(method: _Method) -> _Method:
-    """Have a collective tell that this rank is in it."""
+    """Make a collective report to the entrypoint, through `BEAT`, that this rank is in it."""
 
     @functools.wraps(method)
     def telling(*values: Any, **more: Any) -> Any:
@@ -53,19 +53,19 @@ def _tells(method: _Method) -> _Method:
 
 @dataclass(frozen=True)
 class World:
-    """This process among all processes of the run; as the entrypoint or torchrun says."""
+    """The place of this process among all processes of the run."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     node: int = 0
-    """Rank of the node, as the entrypoints count."""
+    """The number of this rank's node, as the entrypoints count the nodes."""
     grouped: bool = False
-    """Whether even a single rank has a process group: for tests on a machine with one GPU."""
+    """Whether even a single rank has a process group. Tests on a machine with one GPU need it."""
 
     @staticmethod
     def from_environment() -> World:
-        """Rank and size by torchrun's variables; one process without them."""
+        """Read rank and size from torchrun's variables. Without these there is one process."""
         return World(
             rank=int(os.environ.get("RANK", "0")),
             size=int(os.environ.get("WORLD_SIZE", "1")),
@@ -84,10 +84,10 @@ class World:
         return self.grouped or self.size > 1
 
     def connect(self, compute: Compute, train: TrainConfig) -> Compute:
-        """Join the process group; returns what all ranks agree to compute with.
+        """Join the process group, and return what all ranks agree to compute with.
 
         Raises:
-            FatalError: the ranks cannot train together, or two would use one GPU by NCCL.
+            FatalError: The ranks cannot train together, or two of them use one GPU with NCCL.
         """
         if not self.has_group:
             return compute
@@ -108,25 +108,26 @@ class World:
         return compute
 
     def bound_waits(self, timeout_seconds: int) -> None:
-        """From now on a collective waits at most so long for the other ranks.
+        """Let each collective wait at most `timeout_seconds` for the other ranks from now on.
 
-        With NCCL torch holds it. The limit of a gloo group is fixed when the group is made, so the
-        entrypoint holds it there, by what this rank tells (trainer/launch/hang_watch.py). It also
-        watches a rank that is alone, which has no collectives, while it computes.
+        With NCCL, torch enforces this limit. The limit of a gloo group cannot be changed after the
+        group is made. So the entrypoint enforces it there, from the reports of this rank
+        (trainer/launch/hang_watch.py). If there is only one rank, which has no collectives, the
+        entrypoint watches it while it computes.
         """
         BEAT.bound_waits(timeout_seconds)
         if self.has_group:
-            # Not public, but the one way to it; torch's version is pinned.
+            # This function is not public, but no public one sets the limit; torch is pinned.
             _set_pg_timeout(timedelta(seconds=timeout_seconds))
 
     def on_main_while_others_ask(self, work: Callable[[], _T]) -> _T | None:
-        """Run `work` in a thread of rank 0 and return its result there, None on the others.
+        """Run `work` in a thread of rank 0, and return its result there. Other ranks return None.
 
-        The ranks ask each other again and again whether it has ended: it may take longer than
-        `train.timeout_seconds`, a collective may not. All ranks must call it.
+        Meanwhile the ranks exchange again and again whether `work` has ended. So `work` may take
+        longer than `train.timeout_seconds`, which bounds each collective. All ranks must call this.
 
         Raises:
-            FatalError, RetryableError: as `work` did, on all ranks.
+            FatalError, RetryableError: `work` has raised the error. All ranks raise it.
         """
         if not self.has_group:
             return work()
@@ -141,7 +142,7 @@ class World:
                 [ended, float(error is not None), float(isinstance(error, FatalError))]
             )
         threads.shutdown()
-        if failed:  # each rank may be the one whose reason is shown as that of its node
+        if failed:  # Each node shows the reason of one of its ranks, so every rank needs it.
             reason = self.gather_text(str(error or ""), _LONGEST_REASON_BYTES)[0]
             if error is not None:
                 raise error
@@ -150,7 +151,7 @@ class World:
 
     @_tells
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Sums over all ranks, in float64."""
+        """The sum over all ranks, in float64, for each position."""
         if not self.has_group:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
@@ -162,12 +163,12 @@ class World:
         return self.sum([float(flag)])[0] > 0
 
     def broadcast(self, value: float) -> float:
-        """Rank 0's value, on all ranks."""
+        """Return the value of rank 0 on all ranks."""
         return self.sum([value if self.is_main else 0.0])[0]
 
     @_tells
     def max(self, values: Sequence[float]) -> list[float]:
-        """The largest value of any rank, for each position."""
+        """The largest value of all ranks, for each position."""
         if not self.has_group:
             return list(values)
         tensor = torch.tensor(values, dtype=torch.float64)
@@ -175,14 +176,14 @@ class World:
         return [float(value) for value in tensor.tolist()]
 
     def barrier(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have called this method."""
         self.sum([0.0])
 
     def together_while_asking(self, work: Callable[[], str]) -> list[str]:
-        """Run `work` in a thread of every rank; returns what it returned on each, up to 1024 bytes.
+        """Run `work` in a thread of every rank, and return the texts of all ranks, by rank.
 
-        It may take longer than a collective, as in `on_main_while_others_ask`. All ranks must call
-        it, and `work` must not raise.
+        A text is cut off after 1024 bytes. `work` may take longer than a collective, as in
+        `on_main_while_others_ask`. All ranks must call this, and `work` must not raise.
         """
         if self.size == 1:
             return [work()]
@@ -194,7 +195,7 @@ class World:
 
     @_tells
     def gather_text(self, text: str, room: int = 1024) -> list[str]:
-        """The text of every rank, cut off after `room` bytes, on all ranks."""
+        """Return the text of every rank on all ranks. A text is cut off after `room` bytes."""
         if self.size == 1:
             return [text]
         mine = torch.tensor(list(text.encode()[:room].ljust(room)), dtype=torch.uint8)
@@ -204,7 +205,10 @@ class World:
 
     @_tells
     def gather_objects(self, mine: _T) -> list[_T]:
-        """An object of every rank, on all ranks; it goes by pickle, between our own ranks only."""
+        """Return the object of every rank on all ranks.
+
+        The objects are sent with pickle, which is safe because only the ranks of this run send any.
+        """
         if self.size == 1:
             return [mine]
         everyones: list[Any] = [None] * self.size

@@ -1,6 +1,7 @@
-"""Prepares the model for training by one rank, by copies on all ranks (DDP), or by shards (FSDP2).
+"""Prepares the model for training on one rank, with copies on all ranks (DDP), or sharded (FSDP2).
 
-A checkpoint of one way and one number of ranks continues in any other: see checkpoint/layout.py.
+A run can continue from a checkpoint in another of these ways, and with another number of ranks: see
+checkpoint/layout.py.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -32,24 +33,24 @@ class Parallel:
         world: World,
         fill: Callable[[], None] = lambda: None,
     ):
-        """Change `model` in place as the settings ask; make the optimiser after this.
+        """Change `model` in place as the settings require. Make the optimizer after this.
 
-        A model on the meta device gets memory here, for this rank's part of it only; then `fill`
-        is called to give the parameters their values.
+        A model on the meta device gets memory here, only for this rank's part of it. Then `fill` is
+        called to give the parameters their values.
 
         Raises:
-            FatalError: the collectives of this machine cannot do it.
+            FatalError: train.parallel is fsdp on a GPU, and train.backend is not nccl.
         """
         self._model = model
         self._module: nn.Module = model
         self.evaluated: nn.Module = model
-        """What evaluation runs: compiled where training is, without what reduces gradients."""
+        """The model for the evaluation: compiled if training is, but without DDP around it."""
         self._kind = train.parallel if world.has_group else "alone"
-        self._gradient_factor = float(world.size)  # DDP averages over the ranks: undone here
+        self._gradient_factor = float(world.size)  # DDP averages over the ranks; this undoes it.
         self._reduces = True
         self._recomputes = train.activation_checkpointing
         for block in model.blocks:
-            # Inside the hooks of FSDP2, so that the weights are there for both passes.
+            # The block recomputes inside the hooks of FSDP2, so that both passes have the weights.
             cast(Block, block).recomputes = self._recomputes
         if self._kind == "fsdp":
             if compute.device.type == "cuda" and compute.backend != "nccl":
@@ -58,7 +59,7 @@ class Parallel:
                     f"which is {compute.backend!r}. Set train.backend: nccl or train.parallel: ddp."
                 )
             from trainer.parallel import (
-                sharding,  # half of torch: its import takes as long as torch's own
+                sharding,  # Its import takes as long as that of torch.
             )
 
             self._sharding = sharding
@@ -69,8 +70,8 @@ class Parallel:
         _give_memory(model, compute.device)
         fill()
         if compute.compile and self._recomputes and self._kind == "ddp":
-            # DDP cuts a compiled graph into its buckets, and cannot do that inside a recomputed
-            # block (NotImplementedError at the first step): each block is a graph of its own.
+            # DDP cuts a compiled graph into its buckets. It cannot do so inside a recomputed block
+            # (NotImplementedError at the first step). So each block becomes a graph of its own.
             compile_blocks(model)
         elif compute.compile:
             self._module = cast(nn.Module, torch.compile(model))
@@ -82,7 +83,7 @@ class Parallel:
             )
 
     def describe(self) -> str:
-        """One line for the log."""
+        """Describe the way of training in one line for the log."""
         how = {
             "alone": "one rank: nothing to share",
             "ddp": "ddp: each rank has the whole model",
@@ -91,9 +92,10 @@ class Parallel:
         return f"parallel {how}; activation checkpointing {'on' if self._recomputes else 'off'}"
 
     def loss(self, tokens: torch.Tensor, targets: torch.Tensor, reduces: bool) -> torch.Tensor:
-        """The loss summed over this micro-batch; `reduces`: its backward adds over the ranks.
+        """Return the sum of the losses of this micro-batch, in nats.
 
-        DDP decides in the forward pass whether to reduce, FSDP2 in the backward pass.
+        `reduces` says whether the backward pass of this loss adds the gradients over the ranks. DDP
+        decides this in the forward pass, FSDP2 in the backward pass.
         """
         self._reduces = reduces
         if isinstance(self._module, DistributedDataParallel):
@@ -103,14 +105,14 @@ class Parallel:
         return self._module(tokens, targets)
 
     def scale_for_grad_sum(self, loss: torch.Tensor) -> torch.Tensor:
-        """`loss` scaled such that the gradients become sums over the ranks."""
+        """Scale `loss`, so that the gradients become sums over the ranks."""
         return loss * self._gradient_factor
 
     def watch_collectives(self, entering: Callable[[], None], left: Callable[[], None]) -> None:
-        """Have the passes tell when this rank comes to a collective, and when that has ended.
+        """Call `entering` when a pass comes to a collective, and `left` when that has ended.
 
-        With ddp `entering` is called once the last gradient is there; the end of the backward pass
-        is the end of the collective.
+        With ddp only `entering` is called, once the last gradient is computed. The collective then
+        ends with the backward pass.
         """
         if self._kind == "ddp":
 
@@ -118,28 +120,28 @@ class Parallel:
                 if self._reduces:
                     entering()
 
-            # The first to be used, and so the last to get its gradient.
+            # This weight is used first in the forward pass, and so gets its gradient last.
             self._model.wte.weight.register_post_accumulate_grad_hook(has_gradient)
         elif self._kind == "fsdp":
             self._sharding.watch_collectives(entering, left)
 
     @property
     def needs_bucket_warmup(self) -> bool:
-        """Whether the first pass changes the order of additions: DDP then reorders its buckets."""
+        """Whether the first backward pass changes the order of additions, as with DDP."""
         return self._kind == "ddp"
 
     @property
     def forward_is_collective(self) -> bool:
-        """Whether every forward pass needs all ranks, in evaluation too."""
+        """Whether every forward pass needs all ranks, also in the evaluation."""
         return self._kind == "fsdp"
 
     def free_gathered(self) -> None:
-        """Drop whole weights that a pass without a backward pass has left in memory."""
+        """Free the whole weights that a forward pass without a backward pass has left in memory."""
         if self._kind == "fsdp":
             self._sharding.free_gathered(self._model)
 
     def gather_full(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The whole of a tensor that may be sharded; all ranks must call it."""
+        """Return the whole of a tensor that may be sharded. All ranks must call it."""
         return self._sharding.gather_full(tensor) if self._kind == "fsdp" else tensor
 
 
