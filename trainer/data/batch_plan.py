@@ -1,8 +1,8 @@
-"""Which sequences of the global batch each rank takes, in which micro-batches.
+"""Shares the global batch out to the ranks, and cuts each share into micro-batches.
 
-Any global batch fits any number of ranks: shares differ by at most one sequence. Every rank runs
-the same number of micro-steps; one without a sequence left runs a sequence of weight 0, so that
-collectives inside the passes always have all their partners.
+Any global batch fits any number of ranks: the shares differ by at most one sequence. Every rank
+runs the same number of micro-steps. A rank without a sequence left runs a sequence of weight 0, so
+that all ranks take part in the collectives inside the passes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def split_evenly(total: int, parts: int) -> list[range]:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """The split of one global batch, as seen by one rank; indices count within the batch."""
+    """The split of one global batch, for one rank. All indices count within the global batch."""
 
     global_batch_size: int
     world_size: int
@@ -31,12 +31,12 @@ class BatchPlan:
 
     @property
     def rows(self) -> int:
-        """Sequences of the largest micro-batch of any rank: all are filled up to that many."""
+        """The number of sequences in the largest micro-batch, to which all others are filled up."""
         steps = len(self.micro_batches)
         return -(-len(self.shares[0]) // steps)
 
     def describe(self, block_size: int) -> str:
-        """One line for the log, before the first step."""
+        """Describe the split in one line for the log."""
         sizes = "+".join(str(len(share)) for share in self.shares)
         tokens = self.global_batch_size * block_size
         return (
@@ -54,7 +54,7 @@ def plan_batch(
     assert micro_batch_size >= 1
     assert 0 <= rank < world_size
     shares = split_evenly(global_batch_size, world_size)
-    steps = -(-len(shares[0]) // micro_batch_size)  # share 0 is a largest one
+    steps = -(-len(shares[0]) // micro_batch_size)  # No share is larger than share 0.
     mine = shares[rank]
     micro_batches = tuple(mine[part.start : part.stop] for part in split_evenly(len(mine), steps))
     return BatchPlan(global_batch_size, world_size, rank, tuple(shares), micro_batches)

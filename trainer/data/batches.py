@@ -1,8 +1,8 @@
-"""Reads files from start to end as batches: pieces of about a megabyte that a worker tokenises.
+"""Reads files from start to end in batches, pieces of about 1 MB that a worker tokenises.
 
-A batch is the same whatever came before it, and a file can be read from the start of any of its
-batches. So a preparation that was killed goes on with the batch after the last one it has kept, and
-its result does not differ.
+A batch does not depend on the batches before it, and reading can begin at the start of any batch.
+So a preparation that was killed continues after the last batch that it has kept, and has the same
+result as one that was not killed.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ from trainer.launch.exit_codes import FatalError, RetryableError
 
 BATCH_BYTES = 2**20
 FAILS_FOR_A_WHILE = (errno.EIO, errno.ESTALE, errno.ETIMEDOUT)
-"""So a storage answers that may be there again later."""
+"""The errors of a storage that may work again later."""
 _LONGEST_DOCUMENT_BYTES = 2**26
-# A place where every usual tokenizer begins a new word: a newline alone between two characters that
-# are no space. So the tokens of the parts are those of the whole. In UTF-8, the bytes left out are
-# those with which the spaces of Unicode end and begin.
+# A newline between two characters that are not white space. Every usual tokenizer begins a new
+# word there, so the tokens of the two parts together are those of the whole text. The bytes that
+# are left out of the two sets are those with which Unicode's spaces end and begin in UTF-8.
 SAFE_NEWLINE = re.compile(
     rb"[!-~\x8b-\x9e\xa1-\xa7\xaa-\xae\xb0-\xbf]\n(?=[!-~\xc3-\xe0\xe4-\xf4])"
 )
 _SEARCHED_BYTES = 2**16
-# llm.c's dev/data/data_common.py: magic number of a token file and bytes of each token.
+# The magic numbers of token files, each with the bytes of a token (llm.c's
+# dev/data/data_common.py).
 _LLM_C_MAGIC = {20240520: 2, 20240801: 4}
 _LLM_C_HEADER_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a batch begins: bytes, rows or tokens into a file, and lines or rows before it."""
+    """Where a batch begins.
+
+    Args:
+        offset: The bytes of text or the tokens before the batch; 0 in tables.
+        number: The lines of text or the rows before the batch.
+    """
 
     offset: int = 0
     number: int = 0
@@ -51,12 +57,12 @@ class Batch:
     """A piece of one file.
 
     Args:
-        source: the file.
-        place: where the batch begins.
-        next: where the batch after it begins.
-        content: bytes of text, lines or tokens, or the rows of a table.
-        is_last: whether the file ends with it.
-        token_bytes: of each token, where the content is tokens.
+        source: The file.
+        place: Where the batch begins.
+        next: Where the next batch begins.
+        content: The bytes of text, lines or tokens, or the rows of a table.
+        is_last: Whether the file ends with this batch.
+        token_bytes: The size of a token in bytes; 0 if the content is not tokens.
     """
 
     source: Source
@@ -70,11 +76,11 @@ class Batch:
 def read_batches(
     source: Source, place: Place, text_field: str, separator: str | None
 ) -> Iterator[Batch]:
-    """The batches of a file from `place` on.
+    """Yield the batches of a file from `place` on.
 
     Raises:
-        FatalError: the file cannot be read or is not what it should be; the message names it.
-        RetryableError: the storage fails, perhaps for a while.
+        FatalError: The file cannot be read or has wrong content. The message names the file.
+        RetryableError: The storage fails in a way that may end.
     """
     try:
         if source.format == "text":
@@ -92,7 +98,7 @@ def read_batches(
 
 
 def open_text(path: Path) -> IO[bytes]:
-    """A file's content, decompressed where its name ends in .gz or .zst."""
+    """Open a file for reading. Its content is decompressed if its name ends in .gz or .zst."""
     if path.suffix == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
     if path.suffix == ".zst":
@@ -101,7 +107,7 @@ def open_text(path: Path) -> IO[bytes]:
 
 
 def _text(source: Source, place: Place, separator: bytes | None) -> Iterator[Batch]:
-    """Pieces that end at a separator, or, without one, where no token can go across."""
+    """Yield pieces that end at a separator or, without a separator, where no token is cut."""
 
     def end_of_piece(buffer: bytes) -> int:
         if separator is None:
@@ -119,10 +125,11 @@ def _lines(source: Source, place: Place) -> Iterator[Batch]:
 def _cut(
     source: Source, place: Place, end_of_piece: Callable[[bytes], int], what: str
 ) -> Iterator[Batch]:
-    """Pieces of BATCH_BYTES, or more where they hold no end; `end_of_piece` finds it (0: none).
+    """Yield pieces of at most BATCH_BYTES, or longer ones where a piece has no end so early.
 
-    The last one may be empty: each file has one, by which the files are counted.
-    How much is looked at depends on where the piece begins and on nothing else.
+    `end_of_piece` returns where a piece ends in a buffer, or 0 if there is no end in it. The last
+    piece of a file is always yielded and may be empty, because the files are counted by it. The
+    bytes given to `end_of_piece` depend only on where the piece begins.
     """
     with open_text(source.path) as file:
         skip_bytes(file, place.offset)
@@ -147,7 +154,8 @@ def _cut(
 
 
 def _last_safe_end(buffer: bytes) -> int:
-    """Just after the last safe newline; else the last newline; else the last whole character."""
+    """Return the end of the last safe newline, else of the last newline, else of the last whole
+    character."""
     begin = max(0, len(buffer) - _SEARCHED_BYTES)
     ends = [found.end() for found in SAFE_NEWLINE.finditer(buffer, begin)]
     if ends:
@@ -155,13 +163,13 @@ def _last_safe_end(buffer: bytes) -> int:
     if (end := buffer.rfind(b"\n") + 1) > 0:
         return end
     end = len(buffer) - 1
-    while end and buffer[end] & 0xC0 == 0x80:  # inside a character of UTF-8
+    while end and buffer[end] & 0xC0 == 0x80:  # This byte is inside a character of UTF-8.
         end -= 1
     return end
 
 
 def skip_bytes(file: IO[bytes], count: int) -> None:
-    """Go to byte `count`; compressed files are read up to there."""
+    """Go to byte `count`. A compressed file is read up to there."""
     if count and not isinstance(file, gzip.GzipFile) and file.seekable():
         file.seek(count)
         return
@@ -170,7 +178,7 @@ def skip_bytes(file: IO[bytes], count: int) -> None:
 
 
 def _rows(source: Source, place: Place, column: str) -> Iterator[Batch]:
-    """Rows of a parquet or arrow file, about BATCH_BYTES of text at a time."""
+    """Yield the rows of a parquet or arrow file, about BATCH_BYTES of text in each batch."""
     rows: list[str | None] = []
     size, first = 0, place.number
     for texts in table_texts(source, place.number, column):
@@ -185,7 +193,7 @@ def _rows(source: Source, place: Place, column: str) -> Iterator[Batch]:
 
 
 def _tokens(source: Source, place: Place) -> Iterator[Batch]:
-    """Tokens of nanoGPT's (uint16, no header) or llm.c's (header) files."""
+    """Yield the tokens of a file of nanoGPT (uint16, no header) or of llm.c (with a header)."""
     size = source.path.stat().st_size
     with source.path.open("rb") as file:
         header = [int(word) for word in np.frombuffer(file.read(12) if size >= 12 else b"", "<i4")]

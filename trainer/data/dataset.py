@@ -1,11 +1,11 @@
-"""A prepared dataset: the format of its directory. Needs no torch.
+"""Opens a prepared data set, and defines the format of its directory. It does not need torch.
 
 <data_root>/datasets/<name>/train.bin   token ids, little-endian, nothing else: uint16, or uint32
                                         where the vocabulary has more than 65,536 entries
-<data_root>/datasets/<name>/val.bin     the same, of the end of the data
-<data_root>/datasets/<name>/meta.json   what was asked for, tokenizer, type of the tokens, and for
-                                        each split: tokens, bytes of text, sha256
-<data_root>/datasets/<name>/tokenizer.json   only where such a tokenizer was used
+<data_root>/datasets/<name>/val.bin     the same for the validation split, the end of the data
+<data_root>/datasets/<name>/meta.json   the requested settings, tokenizer, type of the tokens, and
+                                        for each split: tokens, bytes of text, sha256
+<data_root>/datasets/<name>/tokenizer.json   only if such a tokenizer was used
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -27,7 +27,7 @@ META_FILE = "meta.json"
 
 @dataclass(frozen=True)
 class Dataset:
-    """Both splits as read-only memory maps, shape (tokens,), with the metadata."""
+    """Both splits as read-only memory maps of shape (tokens,), with the metadata."""
 
     train: Tokens
     val: Tokens
@@ -37,7 +37,11 @@ class Dataset:
 
 
 def read_meta(directory: Path) -> dict[str, Any] | None:
-    """The metadata of the dataset in `directory`, or None where there is no dataset."""
+    """Read the metadata of the data set in `directory`, or return None if there is none.
+
+    Raises:
+        FatalError: The metadata are not JSON.
+    """
     try:
         return cast(dict[str, Any], json.loads((directory / META_FILE).read_text()))
     except FileNotFoundError:
@@ -50,7 +54,7 @@ def open_dataset(directory: Path) -> Dataset:
     """Open a prepared dataset.
 
     Raises:
-        FatalError: it is not there, or a split has not the size that the metadata promise.
+        FatalError: There is no data set, or a split has another size than the metadata say.
     """
     meta = read_meta(directory)
     if meta is None:

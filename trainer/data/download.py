@@ -1,4 +1,4 @@
-"""Downloads a file straight to disk, goes on where a connection broke, and checks what came."""
+"""Downloads a file to disk, resumes after a broken connection, and checks size and checksum."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ _BLOCK_BYTES = 2**20
 
 
 def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float], None]) -> str:
-    """Make `path` the file behind `source.url`, unless it is there already.
+    """Download the file at `source.url` to `path`, unless `path` exists already.
 
-    `<path>.part` keeps what came so far, and beside it stands what the server called that version
-    of the file, so that a later attempt, or a later process, asks only for the rest. HTTP_PROXY,
-    HTTPS_PROXY and NO_PROXY are followed.
+    `<path>.part` keeps the bytes that came so far. Beside it, `<path>.part.version` keeps the
+    server's name for that version of the file. So a later attempt, or a later process, requests
+    only the rest. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are obeyed.
 
     Args:
-        source: address, and what is known of the file.
-        path: where it goes.
-        setting: name of the setting of the address, for messages.
-        sleep: waits that many seconds between two attempts.
+        source: The address of the file, and its size and checksum if they are known.
+        path: The file to write.
+        setting: The name of the setting with the address, for messages.
+        sleep: Waits for a number of seconds between two attempts.
 
     Returns:
         The sha256 of the file.
 
     Raises:
-        FatalError: a final answer such as 404, a wrong size or checksum.
-        RetryableError: ATTEMPTS attempts one after the other brought nothing.
+        FatalError: The server gave a final answer such as 404, or size or checksum are wrong.
+        RetryableError: ATTEMPTS attempts in a row brought no further bytes.
     """
     if path.exists():
-        return _digest(path).hexdigest()  # it was checked before it got this name
+        return _digest(path).hexdigest()  # It was checked before it was given this name.
     address, part = without_password(source.url), path.with_name(f"{path.name}.part")
     failures = 0
     while True:
@@ -74,7 +74,7 @@ def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float
 
 
 def check_content(source: SourceUrl, size_bytes: int, sha256: str, setting: str) -> None:
-    """Raise FatalError unless size and checksum are those that were asked for."""
+    """Raise FatalError unless size and checksum are those in `source`, as far as they are given."""
     section = setting.rpartition(".")[0]
     if source.size_bytes is not None and size_bytes != source.size_bytes:
         raise FatalError(
@@ -91,25 +91,25 @@ def check_content(source: SourceUrl, size_bytes: int, sha256: str, setting: str)
 
 
 def sha256_of_file(path: Path) -> str:
-    """Checksum of a file of any size."""
+    """Return the sha256 of a file of any size, read in blocks."""
     return _digest(path).hexdigest()
 
 
 def without_password(url: str) -> str:
-    """The address without user and password, for messages and metadata."""
+    """Return the address without user and password, for messages and metadata."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _fetch(url: str, part: Path, setting: str, address: str) -> str:
-    """One attempt to bring `part` to its end; returns the sha256 of the whole."""
+    """Make one attempt to complete `part`, and return the sha256 of the whole file."""
     there, version = _resumable_bytes(part), _version(part)
     headers = {"User-Agent": "disttrain"}
-    if there:  # only if it is still the same file
+    if there:  # The server sends the rest only if the file is still the same.
         headers |= {"Range": f"bytes={there}-", "If-Range": version}
     request = urllib.request.Request(url, headers=headers)
     try:
-        opener = urllib.request.build_opener()  # reads the proxies of the environment
+        opener = urllib.request.build_opener()  # It reads the proxies of the environment.
         with opener.open(request, timeout=_SOCKET_TIMEOUT_SECONDS) as response:
             if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
                 raise FatalError(f"{setting}: {address} answered {response.status}, not 200")
@@ -132,7 +132,7 @@ def _fetch(url: str, part: Path, setting: str, address: str) -> str:
 
 
 def _receive(response: Any, part: Path, there: int, setting: str, address: str) -> str:
-    """Append the body to the first `there` bytes of `part`; returns the sha256 of all."""
+    """Append the body to the first `there` bytes of `part`, and return the sha256 of the file."""
     digest = _digest(part, there)
     expected = response.headers.get("Content-Length")
     with part.open("r+b" if part.exists() else "wb") as file:
@@ -153,7 +153,7 @@ def _receive(response: Any, part: Path, there: int, setting: str, address: str) 
 
 
 def _digest(path: Path, size: int | None = None) -> Any:
-    """sha256 of the first `size` bytes of `path`, or of all."""
+    """Return the sha256 of the first `size` bytes of `path`, or of all its bytes."""
     digest = hashlib.sha256()
     left = size if size is not None else path.stat().st_size
     if left:
@@ -169,7 +169,7 @@ def _version_file(part: Path) -> Path:
 
 
 def _remember_version(part: Path, headers: Any) -> None:
-    """What tells whether a later answer is the same file: a strong ETag, else the date."""
+    """Keep what identifies this version of the file: a strong ETag, else the date of its change."""
     tag = headers.get("ETag") or ""
     version = tag if tag and not tag.startswith("W/") else headers.get("Last-Modified") or ""
     write_json(_version_file(part), version)
@@ -183,7 +183,7 @@ def _version(part: Path) -> str:
 
 
 def _resumable_bytes(part: Path) -> int:
-    """How much is there of which the server can send the rest."""
+    """Return the size of `part`, or 0 if the server cannot send the rest of the same file."""
     return part.stat().st_size if part.exists() and _version(part) else 0
 
 

@@ -1,4 +1,4 @@
-"""What a worker does with a batch: find the documents in it and turn them into tokens."""
+"""Finds the documents in a batch, and turns them into tokens. Worker processes run this code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from trainer.data.batches import SAFE_NEWLINE, Batch
 from trainer.data.tokenizer import Tokenizer, token_dtype
 from trainer.launch.exit_codes import FatalError
 
-# A text without documents can be cut for validation between two of its passages.
+# A text without documents is divided into passages of at least this size. The validation split can
+# begin between any two of them.
 _PASSAGE_BYTES = 4096
 
 
@@ -24,9 +25,9 @@ class Encoded:
     """The tokens of a batch.
 
     Args:
-        tokens: as they stand in the file.
-        entries: shape (documents or passages, 3): tokens, bytes and characters of each.
-        skipped: documents without text.
+        tokens: The tokens in the form in which files hold them.
+        entries: Shape (documents or passages, 3): the tokens, bytes and characters of each.
+        skipped: The number of documents without text.
     """
 
     tokens: bytes
@@ -36,7 +37,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Passage:
-    """A text that is tokenised by itself, and whether a document ends with it."""
+    """A text that is tokenised by itself, with the information whether it ends a document."""
 
     text: str
     ends_document: bool
@@ -46,14 +47,18 @@ class Encoder:
     """Turns batches into tokens."""
 
     def __init__(self, tokenizer: Tokenizer, dataset: DatasetConfig, has_documents: bool):
-        """`has_documents`: the end of each document is marked by the tokenizer's token for it."""
+        """If `has_documents`, the tokenizer's end-of-text token is put after each document."""
         self._tokenizer, self._dataset = tokenizer, dataset
         self._dtype = token_dtype(tokenizer.vocab_size)
         self._end = tokenizer.end_of_text if has_documents else None
         self._token_bytes: NDArray[np.int64] | None = None
 
     def encode(self, batch: Batch) -> Encoded:
-        """The tokens of `batch`. Raises FatalError for content that is not what it should be."""
+        """Turn `batch` into tokens.
+
+        Raises:
+            FatalError: The content does not have the format of its file.
+        """
         if batch.token_bytes:
             return self._ready_made(batch)
         end = np.array([] if self._end is None else [self._end], self._dtype)
@@ -78,7 +83,7 @@ class Encoder:
         )
 
     def _ready_made(self, batch: Batch) -> Encoded:
-        """Tokens that are there already: they are checked, and documents are found in them."""
+        """Check tokens that the file holds already, and find the documents in them."""
         tokens = np.frombuffer(cast(bytes, batch.content), f"<u{batch.token_bytes}")
         if len(tokens) and int(tokens.max()) >= self._tokenizer.vocab_size:
             where = int(np.argmax(tokens >= self._tokenizer.vocab_size))
@@ -94,13 +99,13 @@ class Encoder:
         bounds = np.unique(np.concatenate([[0], ends, [len(tokens)]]))
         read_bytes = np.concatenate([[0], np.cumsum(self._token_bytes[tokens])])
         sizes = np.diff(read_bytes[bounds])
-        # Nothing asks for the characters of ready-made tokens.
+        # No code uses the characters of ready-made tokens, so the bytes stand in for them.
         entries = np.stack([np.diff(bounds), sizes, sizes], axis=1).astype(np.int64)
         return Encoded(tokens.astype(self._dtype, copy=False).tobytes(), entries, 0)
 
 
 def characters_of(batch: Batch, dataset: DatasetConfig) -> NDArray[np.uint32]:
-    """The different characters of a batch as code points, sorted."""
+    """Return the different characters of a batch as sorted code points."""
     text = "".join(passage.text for passage in passages(batch, dataset))
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     if not len(points):
@@ -111,7 +116,11 @@ def characters_of(batch: Batch, dataset: DatasetConfig) -> NDArray[np.uint32]:
 
 
 def passages(batch: Batch, dataset: DatasetConfig) -> Iterator[Passage]:
-    """The texts of a batch. Raises FatalError that names the file, and the line or the row."""
+    """Yield the texts of a batch.
+
+    Raises:
+        FatalError: A text cannot be read. The message names the file, and the byte or the line.
+    """
     if batch.source.format == "text":
         yield from _of_text(batch, dataset.document_separator)
     elif batch.source.format == "jsonl":
@@ -135,7 +144,7 @@ def _of_text(batch: Batch, separator: str | None) -> Iterator[Passage]:
         ends_document = batch.is_last and end == len(content)
         yield Passage(_decoded(batch, content[start:end], start), ends_document)
         start = end
-    if batch.is_last and not content and batch.place.offset:  # the end came with the batch before
+    if batch.is_last and not content and batch.place.offset:  # The text ended before this batch.
         yield Passage("", ends_document=True)
 
 
@@ -159,7 +168,7 @@ def _of_lines(batch: Batch, field: str) -> Iterator[Passage]:
         where = f"{batch.source.path}, line {number}"
         try:
             value: object = json.loads(line)
-        except ValueError as error:  # UnicodeDecodeError is one too
+        except ValueError as error:  # UnicodeDecodeError is a ValueError too.
             raise FatalError(f"{where}: is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise FatalError(f"{where}: holds {type(value).__name__}, not an object with fields")
@@ -176,9 +185,9 @@ def _of_lines(batch: Batch, field: str) -> Iterator[Passage]:
 
 
 def _without_halves(text: str) -> str:
-    """The text with U+FFFD for each half of a surrogate pair, which is no character by itself.
+    """Replace each single half of a surrogate pair by U+FFFD, because a half is no character.
 
-    A JSON line or a table can hold one, for example where an emoji was cut in two.
+    A JSON line or a table can hold a half, for example if an emoji was cut in two.
     """
     if text.isascii():
         return text

@@ -1,4 +1,4 @@
-"""Batches out of a token file."""
+"""Takes batches of windows out of a token file."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trainer.data.tokenizer import Tokens
 
 Batch = tuple[torch.Tensor, torch.Tensor]
-IGNORED_TARGET = -100  # torch.nn.functional.cross_entropy leaves such targets out
+IGNORED_TARGET = -100  # torch.nn.functional.cross_entropy ignores such targets.
 
 
 def gather(
@@ -20,10 +20,11 @@ def gather(
     length: int,
     rows: int | None = None,
 ) -> Batch:
-    """Inputs and next-token targets of the windows at `starts`.
+    """Take the inputs and next-token targets of the windows at `starts`.
 
-    Returns two int64 tensors of shape (rows, length) on the CPU. Rows past the windows (by default
-    there are none) have targets that add nothing to the loss: compiled code sees one shape.
+    Returns two int64 tensors of shape (rows, length) on the CPU. By default there is one row for
+    each window. The targets of further rows add nothing to the loss; such rows keep the shape the
+    same for compiled code.
     """
     windows = tokens[starts[:, None] + np.arange(length + 1)].astype(np.int64)
     inputs, targets = windows[:, :-1], windows[:, 1:]
@@ -35,7 +36,7 @@ def gather(
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
-    """The batch on `device`. To a GPU it is copied while the CPU goes on."""
+    """Return the batch on `device`. A copy to a GPU goes on while the CPU continues."""
     if device.type != "cuda":
         return batch
     inputs, targets = (part.pin_memory().to(device, non_blocking=True) for part in batch)

@@ -1,4 +1,4 @@
-"""GPT-2's byte-pair encoding by tiktoken."""
+"""GPT-2's byte-pair encoding, with the library tiktoken."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ GPT2_VOCAB_SIZE = 50257
 class Gpt2Tokenizer:
     """GPT-2's vocabulary of 50,257 tokens.
 
-    The ranks come from tiktoken itself, which downloads them once and keeps them below
-    TIKTOKEN_CACHE_DIR, or, without network, from a file in tiktoken's format (base64 token and
-    rank per line) that DISTTRAIN_GPT2_RANKS names. They are loaded when they are first needed:
-    training on prepared data needs only the size of the vocabulary.
+    The ranks of the tokens come from tiktoken, which downloads them once and keeps them below
+    TIKTOKEN_CACHE_DIR. Without network they come from the file that DISTTRAIN_GPT2_RANKS names, in
+    tiktoken's format (a base64 token and its rank per line). They are loaded when they are first
+    needed, because training on prepared data needs only the size of the vocabulary.
 
     The first call of `encode`, `decode` or `token_bytes` may raise:
-        FatalError: the file that DISTTRAIN_GPT2_RANKS names cannot be used.
+        FatalError: The file that DISTTRAIN_GPT2_RANKS names cannot be used.
         RetryableError: tiktoken could not download the ranks.
     """
 
@@ -61,22 +61,22 @@ class Gpt2Tokenizer:
             ) from error
 
     def encode(self, text: str) -> Tokens:
-        """Tokens of ordinary text; '<|endoftext|>' inside it is not special."""
+        """Return the tokens of `text`. A '<|endoftext|>' in it is ordinary text."""
         tokens = self._encoding.encode_to_numpy(text, disallowed_special=())
         return tokens.astype(np.uint16)
 
     def decode(self, tokens: list[int]) -> str:
-        """Text; bytes that are no UTF-8 become U+FFFD."""
+        """Return the text of `tokens`. Bytes that are not UTF-8 become U+FFFD."""
         return self._encoding.decode(tokens)
 
     def token_bytes(self) -> NDArray[np.int64]:
-        """Bytes of each token."""
+        """The length in bytes of each token's text, shape (vocab_size,)."""
         ordinary = range(_GPT2_END_OF_TEXT)
         decode = self._encoding.decode_single_token_bytes
         return np.array([*(len(decode(token)) for token in ordinary), 0], np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Kind only: the ranks are the published ones."""
+        """Return only the kind, because the ranks are always the published ones."""
         return {"kind": "gpt2"}
 
 

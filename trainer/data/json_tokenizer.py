@@ -1,4 +1,4 @@
-"""Any tokenizer of the library `tokenizers`, from its file tokenizer.json."""
+"""Uses any tokenizer of the library `tokenizers`, from its file tokenizer.json."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from trainer.data.tokenizer import Tokens, token_dtype
 from trainer.launch.exit_codes import FatalError
 
-# How well-known tokenizers call the token between documents (GPT-2, Llama 3, Llama 2, Gemma).
+# The names of the token between documents in well-known tokenizers (GPT-2, Llama 3, Llama 2,
+# Gemma).
 _USUAL_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>")
 
 
 @dataclass(frozen=True)
 class JsonTokenizer:
-    """A tokenizer.json with the token that ends a document."""
+    """The tokenizer in a tokenizer.json, and the name of its token that ends a document."""
 
     file: Path
     sha256: str
@@ -33,14 +34,15 @@ class JsonTokenizer:
         """Read `path`.
 
         Args:
-            path: the file.
-            end_of_text: the token that ends a document; None: one of the usual names.
-            sha256: what its checksum has to be, if that is known.
+            path: The file.
+            end_of_text: The name of the token that ends a document. With None the usual names are
+                tried.
+            sha256: The expected checksum of the file, if it is known.
 
         Raises:
-            FatalError: it cannot be read, is another file, or has no such token.
+            FatalError: The file cannot be read, has another checksum, or has no such token.
         """
-        # The documents are spread over processes; threads inside each would only compete.
+        # Several processes tokenise documents already; threads in each would only compete.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         from tokenizers import Tokenizer as Library
 
@@ -56,7 +58,7 @@ class JsonTokenizer:
             )
         try:
             tokenizer = Library.from_buffer(content)
-        except Exception as error:  # the library raises this very class
+        except Exception as error:  # The library raises exactly this class.
             raise FatalError(
                 f"dataset.tokenizer: {path} is no tokenizer.json of the library `tokenizers`: "
                 f"{error}"
@@ -72,12 +74,12 @@ class JsonTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of different tokens: the largest number in the vocabulary and one."""
+        """The number of different tokens: 1 more than the largest number in the vocabulary."""
         return self._vocab_size
 
     @cached_property
     def _vocab_size(self) -> int:
-        """Kept: `encode` needs it for each document, and a large vocabulary takes long to list."""
+        """The size is cached: `encode` needs it for each document, and counting takes long."""
         return max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
 
     @property
@@ -86,16 +88,19 @@ class JsonTokenizer:
         return self._tokenizer.token_to_id(self.end_of_text_name)
 
     def encode(self, text: str) -> Tokens:
-        """Tokens of `text`, without those that some tokenizers put before or after a text."""
+        """Return the tokens of `text`, without those that some tokenizers add around a text."""
         numbers = self._tokenizer.encode(text, add_special_tokens=False).ids
         return np.array(numbers, token_dtype(self.vocab_size))
 
     def decode(self, tokens: list[int]) -> str:
-        """Text of `tokens`, special ones included."""
+        """Return the text of `tokens`, including that of special tokens."""
         return self._tokenizer.decode(tokens, skip_special_tokens=False)
 
     def token_bytes(self) -> NDArray[np.int64]:
-        """Bytes of each token as it is decoded alone: about right where tokens depend on others."""
+        """The length in bytes of each token's text, decoded alone; 0 for special tokens.
+
+        The lengths are only approximate for a tokenizer whose tokens depend on their neighbours.
+        """
         special = {
             number for number, token in self._tokenizer.get_added_tokens_decoder().items()
             if token.special
@@ -108,7 +113,7 @@ class JsonTokenizer:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Where the file is, and how to know that it is the same."""
+        """Return where the file is, and the checksum by which a changed file is noticed."""
         return {
             "kind": "tokenizer.json",
             "file": str(self.file),

@@ -1,7 +1,7 @@
-"""The copy of a data set's tokenizer.json in the folder of a run.
+"""Keeps a copy of the data set's tokenizer.json in the folder of a run.
 
-With it the run's folder is enough for samples and for the export of the model: it may be copied to
-where the data set is not.
+With this copy, samples and the export of the model need only the run's folder. It may be copied to
+a machine that does not have the data set.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from trainer.run_folder import TOKENIZER_FILE
 
 
 def keep_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> None:
-    """Copy the file of `tokenizer` into the run's folder, atomically, unless the same is there.
+    """Copy the file of `tokenizer` into the run's folder atomically, unless the same one is there.
 
-    Does nothing for tokenizers that have no file. Only for the process that writes the run.
+    Nothing is done for a tokenizer without a file. Only the process that writes the run's folder
+    may call this.
 
     Raises:
-        OSError: the file cannot be read, or the copy cannot be written.
+        OSError: The file cannot be read, or the copy cannot be written.
     """
     if not isinstance(tokenizer, JsonTokenizer):
         return
@@ -32,14 +33,14 @@ def keep_tokenizer(run_dir: Path, tokenizer: Tokenizer) -> None:
 
 
 def tokenizer_of_run(run_dir: Path, saved: Mapping[str, Any]) -> Tokenizer:
-    """The tokenizer of a run, with the run's own copy of its file, or else that of the data set.
+    """Make the tokenizer of a run, from the run's copy of its file or else from the data set's.
 
     Args:
-        run_dir: the folder of the run.
-        saved: what `Tokenizer.to_json` has described in a checkpoint of the run.
+        run_dir: The folder of the run.
+        saved: The result of `Tokenizer.to_json` in a checkpoint of the run.
 
     Raises:
-        FatalError: the file cannot be read, or is another one than at the training.
+        FatalError: The file cannot be read, or is not the file of the training.
     """
     has_copy = (run_dir / TOKENIZER_FILE).exists()
     return tokenizer_from_json(saved, run_dir if has_copy else None)

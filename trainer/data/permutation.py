@@ -1,4 +1,4 @@
-"""A random order of any number of things, computed place by place and never stored.
+"""Computes a random order of any number of things, place by place, without storing it.
 
 The construction is a generalised Feistel network with cycle-walking: J. Black and P. Rogaway,
 "Ciphers with Arbitrary Finite Domains" (CT-RSA 2002), after M. Luby and C. Rackoff, "How to
@@ -14,20 +14,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-_ROUNDS = 8  # small sets need more than the 4 of the theorem to look random
+_ROUNDS = 8  # The theorem needs 4, but small sets look random only with more.
 _GOLDEN = 0x9E3779B97F4A7C15
 _U64 = np.uint64
 
 
 def mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser: one-to-one on 64 bits, and each input bit changes half of them."""
+    """SplitMix64's finaliser: one-to-one on 64 bits; each input bit changes half of the output."""
     value = (value ^ (value >> _U64(30))) * _U64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> _U64(27))) * _U64(0x94D049BB133111EB)
     return value ^ (value >> _U64(31))
 
 
 def draw(*numbers: int) -> int:
-    """A number below 2^64 that depends on all of `numbers` and their order."""
+    """Return a number below 2^64 that depends on all of `numbers` and their order."""
     state = np.zeros(1, np.uint64)
     for number in numbers:
         state = mix(state + _U64((number + _GOLDEN) % 2**64))
@@ -35,22 +35,22 @@ def draw(*numbers: int) -> int:
 
 
 class Permutation:
-    """A one-to-one map of range(size) onto itself, another one for each key."""
+    """A one-to-one map of range(size) onto itself. Each key gives another map."""
 
     def __init__(self, size: int, *key: int):
-        """`size`: at least 1 and below 2^62. `key`: numbers that choose the permutation."""
+        """`size` is at least 1 and below 2^62. The numbers `key` choose the permutation."""
         assert 1 <= size < 2**62
         self._size = size
-        # Numbers below rows * columns, which is hardly more than size, are pairs of a row and a
-        # column. Each round adds to one of them something that depends on the other.
+        # A number below rows * columns, which is hardly more than size, is a pair of a row and a
+        # column. Each round adds to one of the two a value that depends on the other.
         self._rows = math.isqrt(size - 1) + 1
         self._columns = -(-size // self._rows)
         self._keys = [_U64(draw(*key, number)) for number in range(_ROUNDS)]
 
     def __call__(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What is at each of `places`, which lie in range(size); any shape."""
+        """Return the item at each of `places`, which are in range(size) and have any shape."""
         found = self._once(places.astype(np.uint64).ravel())
-        # A result outside range(size) is mapped again: the cycle comes back into it.
+        # A result outside range(size) is mapped again, until the cycle comes back into the range.
         while len(outside := np.flatnonzero(found >= _U64(self._size))):
             found[outside] = self._once(found[outside])
         return found.astype(np.int64).reshape(places.shape)

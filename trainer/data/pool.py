@@ -1,7 +1,8 @@
-"""A map over processes that keeps the order and only a few items at a time.
+"""Applies a function to items in several processes, keeping their order and few items in memory.
 
-Each process has a pipe of its own. With one pipe for all, as `concurrent.futures` has it, a process
-that is killed while it sends a result leaves half of it there, and the reader waits for ever.
+Each process has a pipe of its own. `concurrent.futures` has one pipe for all processes: if a
+process is killed while it sends a result, half of the result stays in the pipe, and the reader
+waits forever.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Result = TypeVar("Result")
 
 _NO_ITEM = -1
 _AHEAD = 2
-"""Items that a process has at one time: the one it works on, and the next one."""
+"""The most items that a process has at one time: the item that it works on, and the next one."""
 
 
 def ordered_map(
@@ -33,17 +34,17 @@ def ordered_map(
     items: Iterable[Item],
     workers: int,
 ) -> Iterator[tuple[Item, Result]]:
-    """Each item with its result, in the order of the items.
+    """Yield each item with its result, in the order of the items.
 
     Args:
-        make_work: called once in each process; returns the function of one item.
-        arguments: of `make_work`.
-        items: read only as far ahead as keeps all workers busy.
-        workers: number of processes; with 1 the work is done in this one.
+        make_work: Is called once in each process. It returns the function to apply to an item.
+        arguments: The arguments of `make_work`.
+        items: The items. They are read only as far ahead as needed to keep all workers busy.
+        workers: The number of processes. With 1 the work is done in this process.
 
     Raises:
-        RetryableError: a worker process was killed.
-        Exception: what `make_work` or its function has raised, with the worker's traceback.
+        RetryableError: A worker process was killed.
+        Exception: The error that `make_work` or its function raised, with the worker's traceback.
     """
     if workers == 1:
         work = make_work(*arguments)
@@ -64,25 +65,25 @@ def ordered_map(
 
 
 class _EndedError(Exception):
-    """A process has ended before its work."""
+    """A worker process has ended before its work was done."""
 
 
 class Worker:
-    """A process, and the numbers of the items that it has."""
+    """A worker process, its pipe, and the number of items that it has."""
 
     def __init__(self, make_work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        # A fresh interpreter: a fork would copy locks that threads of this process may hold.
+        # The process is a fresh interpreter. A fork would copy locks that threads may hold.
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
             target=_serve, args=(theirs, make_work, arguments), daemon=True
         )
         self.process.start()
-        theirs.close()  # so that the pipe ends with the process
+        theirs.close()  # Then the pipe ends when the process ends.
         self.items = 0
 
     def send(self, number: int, item: Any) -> None:
-        """Give it an item. Raises _EndedError."""
+        """Give the process an item. Raises _EndedError if the process has ended."""
         try:
             self.connection.send((number, item))
         except OSError as error:
@@ -90,7 +91,12 @@ class Worker:
         self.items += 1
 
     def receive(self) -> tuple[int, Any, Exception | None]:
-        """Number, result and error of an item. Raises _EndedError, and what `make_work` raised."""
+        """Return the number, result and error of an item.
+
+        Raises:
+            _EndedError: The process has ended.
+            Exception: The error that `make_work` raised.
+        """
         try:
             number, result, error = self.connection.recv()
         except (EOFError, OSError) as ended:
@@ -101,7 +107,7 @@ class Worker:
         return number, result, error
 
     def close(self) -> None:
-        """End the process, whatever it is at."""
+        """Kill the process, also in the middle of its work."""
         self.process.kill()
         self.process.join()
         self.process.close()
@@ -109,9 +115,12 @@ class Worker:
 
 
 def _map(pool: list[Worker], items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Raises _EndedError, and what the items or the work raise."""
+    """Yield each item with its result.
+
+    Raises _EndedError, and the errors of the items and of the work.
+    """
     numbered = enumerate(items)
-    waiting: dict[int, Any] = {}  # items that have no result yet, or whose turn has not come
+    waiting: dict[int, Any] = {}  # Items are here until they are yielded.
     results: dict[int, tuple[Any, Exception | None]] = {}
     turn, is_exhausted = 0, False
     while True:
@@ -138,7 +147,7 @@ def _map(pool: list[Worker], items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _receive(pool: list[Worker], results: dict[int, tuple[Any, Exception | None]]) -> None:
-    """Wait until at least one process has something to say."""
+    """Wait until at least one process has sent a result, and receive what has come."""
     by_connection = {worker.connection: worker for worker in pool}
     for ready in multiprocessing.connection.wait(list(by_connection)):
         assert isinstance(ready, Connection)
@@ -149,8 +158,8 @@ def _receive(pool: list[Worker], results: dict[int, tuple[Any, Exception | None]
 def _serve(
     connection: Connection, make_work: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
-    """What a process does: send the result of each item that comes, until it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches it too; the parent ends it
+    """Send back the result of each received item, until this worker process is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent handles Ctrl-C and ends this.
     given: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, given), daemon=True).start()
     try:
@@ -158,7 +167,7 @@ def _serve(
             work = make_work(*arguments)
         except Exception as error:
             connection.send((_NO_ITEM, None, _told(error)))
-            while True:  # a process that ends would look like one that was killed
+            while True:  # If the process ended, it would look as if it was killed.
                 given.get()
         while True:
             number, item = given.get()
@@ -168,19 +177,21 @@ def _serve(
                 answer = number, None, _told(error)
             connection.send(answer)
     except ConnectionError:
-        os._exit(1)  # the parent has gone
+        os._exit(1)  # The parent has ended.
 
 
 def _told(error: Exception) -> Exception:
-    """The error with its traceback as a note, since a traceback cannot be sent."""
+    """Add the traceback to the error as a note, because a traceback cannot be sent."""
     error.add_note(f"In a worker process:\n{traceback.format_exc()}")
     return error
 
 
 def _read(connection: Connection, given: queue.SimpleQueue[tuple[int, Any]]) -> None:
-    """Take items as they come: the parent must not wait with one while results wait for it.
+    """Take items as soon as they come.
 
-    A parent that is killed cannot end its workers. Then the pipe ends, and this process with it.
+    Otherwise the parent could block while it sends an item, and this process while it sends a
+    result. A parent that is killed cannot end its workers. Then the pipe ends, and this process
+    ends itself.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The next update's batches, put together by a thread while the current update computes."""
+"""Makes the batches of the next update in a thread, while the current update is computed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Made = TypeVar("Made")
 class Prefetch(Generic[Made]):
     """Calls `make(update)` one update ahead.
 
-    An error of the thread is raised by the `take` that asks for that update. The thread is a
-    daemon: the end of the process never waits for it.
+    If `make` raises an error in the thread, the `take` for that update raises it. The thread is a
+    daemon, so the process can end without waiting for it.
     """
 
     def __init__(self, make: Callable[[int], Made], end: int):
-        """`make`: depends on the update alone. `end`: the first update that is never asked for."""
+        """`make` depends on the update alone. `end` is 1 more than the last update."""
         self._make, self._end = make, end
         self._wanted: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._made: queue.SimpleQueue[Made | BaseException] = queue.SimpleQueue()
@@ -26,7 +26,10 @@ class Prefetch(Generic[Made]):
         self._thread: threading.Thread | None = None
 
     def take(self, update: int) -> Made:
-        """What belongs to `update`; starts on the one after it. Raises what `make` raises."""
+        """Return the result of `make` for `update`, and begin the next update.
+
+        An error of `make` is raised here.
+        """
         if self._ahead == update:
             made, self._ahead = self._made.get(), None
             if isinstance(made, BaseException):
@@ -38,7 +41,7 @@ class Prefetch(Generic[Made]):
         return made
 
     def close(self) -> None:
-        """Let the thread end by itself; nothing waits for it."""
+        """Tell the thread to end. This method does not wait for it."""
         self._wanted.put(None)
 
     def _begin(self, update: int) -> None:

@@ -1,9 +1,9 @@
-"""Files -> dataset directory: download, tokenise in parallel, split, put into place.
+"""Makes a data set from files: downloads them, tokenises them in parallel, and splits the tokens.
 
 Documents are read in their order, tokenised by several processes and appended to one stream of
-tokens in the same order, so neither the number of processes nor a kill changes the result. Memory
-holds a few batches of a megabyte for each process, whatever the size of the data. The directory
-appears under its name only when it is complete.
+tokens in the same order. So neither the number of processes nor a kill changes the result. Memory
+holds a few batches of 1 MB for each process, whatever the size of the data. The directory gets its
+name only when it is complete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.cores import available_cores
 from trainer.run_folder import TOKENIZER_FILE
 
-_BYTES_FOR_A_WORKER = 2**24  # less text than that is done before another process has started
+# Tokenising less text than this takes less time than the start of another process.
+_BYTES_FOR_A_WORKER = 2**24
 _SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -54,17 +55,19 @@ def prepare(
 ) -> None:
     """Make the dataset of `config`, unless the same one is there already.
 
-    A start after a kill, or after a failure that is mended, goes on where the last one was.
+    After a kill, or a failure that may end by itself, the next start continues where this one
+    stopped.
 
     Args:
-        config: only its `data_root` and `dataset` matter.
-        workers: processes that tokenise; None: one for each core.
-        sleep: waits that many seconds between two attempts to download.
+        config: Only its `data_root` and `dataset` are used.
+        workers: The number of processes that tokenise. None: one for each core, but fewer for small
+            data.
+        sleep: Waits for a number of seconds between two attempts to download.
 
     Raises:
-        FatalError: missing address or file (404 and other final answers), wrong size or checksum,
-            content that is not what it should be, empty split, disk full.
-        RetryableError: the server could not be reached or broke off several times, a worker
+        FatalError: An address or a file is missing (404 and other final answers), the size or
+            checksum or content of a file is wrong, a split is empty, or the disk is full.
+        RetryableError: The server could not be reached or broke off several times, a worker
             process was killed, or the storage fails.
     """
     directory, dataset = config.dataset_dir, config.dataset
@@ -80,7 +83,7 @@ def prepare(
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with work_folder(directory) as folder:
-            if is_prepared(directory, request):  # by the process that was waited for
+            if is_prepared(directory, request):  # Another process made it in the meantime.
                 return
             begin(folder, request)
             if not (folder / RESULT / META_FILE).exists():
@@ -98,7 +101,7 @@ def _make(
     workers: int | None,
     sleep: Callable[[float], None],
 ) -> None:
-    """Everything up to the complete data set in `<folder>/result`."""
+    """Do all steps up to the complete data set in `<folder>/result`."""
     sources = _fetch(folder, dataset, sleep)
     size = sum(source.path.stat().st_size for source in sources)
     workers = workers or min(available_cores(), 1 + size // _BYTES_FOR_A_WORKER)
@@ -121,7 +124,7 @@ def _make(
 
 
 def _fetch(folder: Path, dataset: DatasetConfig, sleep: Callable[[float], None]) -> list[Source]:
-    """The files on disk, checked."""
+    """Return the files of the data set on disk, downloaded if needed and checked."""
     wanted = addresses(dataset)
     if not wanted:
         sources = local_sources(dataset)
@@ -143,15 +146,16 @@ def _fetch(folder: Path, dataset: DatasetConfig, sleep: Callable[[float], None])
 def _tokenizer(
     folder: Path, dataset: DatasetConfig, sources: list[Source], workers: int
 ) -> Tokenizer:
-    """The tokenizer that `dataset` asks for; that of characters needs a pass over all texts."""
+    """Make the tokenizer of the settings. The tokenizer `char` needs a pass over all texts."""
     if dataset.tokenizer == "gpt2":
         tokenizer = tokenizer_from_json({"kind": "gpt2"})
-        tokenizer.encode("")  # loads the ranks, which each worker would download otherwise
+        tokenizer.encode("")  # This loads the ranks, which each worker would download otherwise.
         return tokenizer
     if dataset.tokenizer != "char":
         from trainer.data.json_tokenizer import JsonTokenizer
 
-        JsonTokenizer.open(Path(dataset.tokenizer), dataset.end_of_text)  # names that file if bad
+        # The original is opened first, so that an error names it and not the copy.
+        JsonTokenizer.open(Path(dataset.tokenizer), dataset.end_of_text)
         kept = folder / RESULT / TOKENIZER_FILE
         shutil.copyfile(dataset.tokenizer, kept)
         return JsonTokenizer.open(kept, dataset.end_of_text)
@@ -184,7 +188,7 @@ def _tokenise(
     workers: int,
     progress: Progress,
 ) -> Progress:
-    """Append what is missing to the stream in `folder`; returns what it holds then."""
+    """Append the missing tokens to the stream in `folder`, and return its progress then."""
     stream = TokenStream(folder, token_dtype(tokenizer.vocab_size).itemsize)
     arguments = (tokenizer.to_json(), dataset, not is_one_text(dataset, sources))
     batches = _batches(sources, progress, dataset)
@@ -212,7 +216,7 @@ def _tokenise(
 
 
 def _batches(sources: list[Source], progress: Progress, dataset: DatasetConfig) -> Iterator[Batch]:
-    """All batches from where `progress` ends."""
+    """Yield all batches that come after `progress`."""
     for number in range(progress.source, len(sources)):
         place = progress.place if number == progress.source else Place()
         yield from read_batches(
@@ -231,7 +235,7 @@ def _make_encoder(
 
 
 def _write_meta(result: Path, meta: dict[str, Any], tokenizer: Tokenizer, cut: Cut) -> None:
-    """Add to `meta` what is in the files, and write it: the data set is complete then."""
+    """Add figures of the files to `meta`, and write it. This file completes the data set."""
     dtype = token_dtype(tokenizer.vocab_size)
     splits: dict[str, dict[str, Any]] = {}
     for split, size in (("train", cut.train_bytes), ("val", cut.val_bytes)):

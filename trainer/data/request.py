@@ -1,4 +1,4 @@
-"""What a data set is asked to be: by it a prepared data set is known again without reading it."""
+"""Describes a wanted data set in JSON, by which a prepared one is recognised without reading it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainer.launch.exit_codes import FatalError
 
 
 def addresses(dataset: DatasetConfig) -> list[tuple[SourceUrl, str]]:
-    """What is to be downloaded, each with the name of its setting; nothing for a local file."""
+    """List the files to download, each with the name of its setting; none for local files."""
     if dataset.file is not None:
         return []
     if dataset.url is not None:
@@ -24,12 +24,13 @@ def addresses(dataset: DatasetConfig) -> list[tuple[SourceUrl, str]]:
 
 
 def request_of(dataset: DatasetConfig) -> dict[str, Any]:
-    """Everything that decides about the tokens, as plain JSON.
+    """Collect everything that determines the tokens of the data set, as plain JSON.
 
-    A file with a checksum is known by it; another one by its path, size and time of change.
+    A file is identified by its checksum if the settings have one. Otherwise a local file is
+    identified by path, size and time of change, and a file to download by its address.
 
     Raises:
-        FatalError: a file is not there.
+        FatalError: A file does not exist or cannot be read.
     """
     return {
         "tokenizer": _tokenizer(dataset),
@@ -43,7 +44,7 @@ def request_of(dataset: DatasetConfig) -> dict[str, Any]:
 
 
 def is_prepared(directory: Path, request: Mapping[str, Any]) -> bool:
-    """Whether `directory` holds what is asked for, in files of the right size."""
+    """Whether `directory` holds the data set of `request`, in files of the right size."""
     meta = read_meta(directory)
     if meta is None or meta.get("request") != request:
         return False
@@ -53,7 +54,7 @@ def is_prepared(directory: Path, request: Mapping[str, Any]) -> bool:
 
 
 def what_differs(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Why a data set that was made for `old` is not what `new` asks for, in words."""
+    """Say in words why a data set that was made for `old` does not fit `new`."""
     changed = [key for key in new if old.get(key) != new[key]]
     if changed == ["sources"]:
         before = {source.get("file"): source for source in old["sources"]}

@@ -1,9 +1,9 @@
-"""Which window of the text is sample `index` of update `update`: arithmetic, no state.
+"""Computes which window of the text is sample `index` of an update, without any state.
 
-The samples of a run are numbered: number = update * global_batch_size + index. An epoch is one
-pass over all windows: it shifts the window grid by a random offset below block_size and visits
-the windows in a random order, both chosen by (seed, epoch). So the order is the same for any number
-of ranks, after any resume, whatever evaluation does; and no list of windows is kept in memory.
+The samples of a run are numbered: number = update * global_batch_size + index. An epoch is one pass
+over all windows. It shifts the grid of windows by a random offset below block_size, and visits the
+windows in a random order; both are chosen by (seed, epoch). So the order is the same for any number
+of ranks, after any resume, and whatever the evaluation does. No list of windows is kept in memory.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from trainer.config.problem import ConfigError, problem_text
 from trainer.data.permutation import Permutation, draw
 
-_OFFSET, _ORDER = 1, 2  # what is drawn for an epoch
+_OFFSET, _ORDER = 1, 2  # the two things that are drawn for an epoch
 
 
 class SampleOrder:
     """The order of the training windows of one token file."""
 
     def __init__(self, token_count: int, block_size: int, global_batch_size: int, seed: int):
-        """Raise ConfigError where the text is too short for one window at every offset."""
+        """Raise ConfigError if the text is too short for one window at every offset."""
         self.windows_per_epoch = token_count // block_size - 1
         if self.windows_per_epoch < 1:
             raise ConfigError(
@@ -37,10 +37,10 @@ class SampleOrder:
         self._block_size = block_size
         self._global_batch_size = global_batch_size
         self._seed = seed
-        self._epoch: tuple[int, int, Permutation] | None = None  # of the last one: number, offset
+        self._epoch: tuple[int, int, Permutation] | None = None  # number, offset, order
 
     def window_starts(self, update: int, indices: range) -> NDArray[np.int64]:
-        """First tokens of the windows of samples `indices` of update `update`, in order."""
+        """Return the first tokens of the windows of samples `indices` of an update, in order."""
         numbers = update * self._global_batch_size + np.arange(indices.start, indices.stop)
         epochs, places = np.divmod(numbers, self.windows_per_epoch)
         starts = np.empty(len(numbers), np.int64)
@@ -50,8 +50,8 @@ class SampleOrder:
         return starts
 
     def _epoch_starts(self, epoch: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the windows begin that an epoch visits at `places`."""
-        kept = self._epoch  # read once: another thread may ask for another epoch meanwhile
+        """Return where the windows at `places` of an epoch's order begin."""
+        kept = self._epoch  # It is read once, because another thread may replace it.
         if kept is None or kept[0] != epoch:
             offset = draw(self._seed, epoch, _OFFSET) % self._block_size
             order = Permutation(self.windows_per_epoch, self._seed, epoch, _ORDER)

@@ -1,4 +1,4 @@
-"""Which files a data set is made of, in which order, and what each of them holds."""
+"""Finds the files of a data set, their order, and the format of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BY_SUFFIX: dict[str, Format] = {
     ".bin": "bin",
 }
 _COMPRESSIONS = (".gz", ".zst")
-# As a word of its own, which `retrieval` and `interval` do not have.
+# The word must stand by itself, so that `retrieval` and `interval` do not match.
 _NAMES_VALIDATION = re.compile(r"(?<![a-z])(val|valid|validation|eval)(?![a-z])", re.IGNORECASE)
 
 
@@ -34,10 +34,10 @@ class Source:
     """One file of a data set.
 
     Args:
-        path: where it is.
-        format: what it holds.
-        is_validation: the publisher's own validation split.
-        sha256: its checksum, where it was computed.
+        path: The path of the file.
+        format: The format of its content.
+        is_validation: Whether it belongs to the publisher's own validation split.
+        sha256: Its checksum, if that was computed.
     """
 
     path: Path
@@ -47,13 +47,13 @@ class Source:
 
 
 def format_by_name(name: str) -> Format | None:
-    """What a file of that name holds; None where its ending says nothing."""
+    """Return the format of a file by its name, or None if its ending is not known."""
     path = Path(name.lower())
     return _BY_SUFFIX.get(Path(path.stem).suffix if path.suffix in _COMPRESSIONS else path.suffix)
 
 
 def known_ending(name: str) -> str:
-    """The ending that says what the file holds, such as `.jsonl.zst`; empty where none does."""
+    """Return the ending that tells a file's format, such as `.jsonl.zst`, or an empty text."""
     path = Path(name.lower())
     if path.suffix in _COMPRESSIONS:
         return Path(path.stem).suffix * (Path(path.stem).suffix in _BY_SUFFIX) + path.suffix
@@ -61,15 +61,15 @@ def known_ending(name: str) -> str:
 
 
 def file_name_of(url: str) -> str:
-    """The last part of the address's path."""
+    """Return the last part of the address's path, or `text` if it has none."""
     return Path(urlsplit(url).path).name or "text"
 
 
 def local_sources(dataset: DatasetConfig) -> list[Source]:
-    """The files of `dataset.file`, a file or a folder, training files first.
+    """List the files of `dataset.file`, which is a file or a folder, training files first.
 
     Raises:
-        FatalError: there is nothing, or nothing that is understood.
+        FatalError: The file or folder does not exist, or has no files of a known format.
     """
     assert dataset.file is not None
     path = Path(dataset.file)
@@ -90,7 +90,7 @@ def local_sources(dataset: DatasetConfig) -> list[Source]:
 
 
 def downloaded_sources(dataset: DatasetConfig, files: list[tuple[str, Path, str]]) -> list[Source]:
-    """The sources that were downloaded, from address, path and sha256 of each."""
+    """Make the sources of downloaded files, from the address, path and sha256 of each."""
     return _in_order(
         [
             Source(path, _format_of(dataset, file_name_of(url)), sha256=sha256)
@@ -114,7 +114,8 @@ def _folder(dataset: DatasetConfig, folder: Path) -> list[Source]:
         if kind is not None and path.is_file():
             found.append(Source(path, kind))
     data = [source for source in found if not _is_description(source)]
-    if data or dataset.format == "auto":  # else the setting says that these files are the data
+    # If the setting `format` is given and there is nothing else, the descriptions are the data.
+    if data or dataset.format == "auto":
         found = data
     formats = sorted({source.format for source in found})
     if len(formats) > 1:
@@ -132,12 +133,15 @@ def _folder(dataset: DatasetConfig, folder: Path) -> list[Source]:
 
 
 def _is_description(source: Source) -> bool:
-    """Whether the file may lie beside the data and only describe it: .json and .md files do."""
+    """Whether the file may only describe the data beside it, as .json and .md files often do."""
     return source.path.suffix in (".json", ".md") and source.format in ("jsonl", "text")
 
 
 def _in_order(sources: list[Source]) -> list[Source]:
-    """Validation last. Names of nanoGPT and llm.c tell it: val.bin, fineweb_val_000000.bin."""
+    """Put the validation files last.
+
+    They are recognised by their names in nanoGPT and llm.c: val.bin, fineweb_val_000000.bin.
+    """
     named = [
         replace(
             source,
@@ -150,7 +154,7 @@ def _in_order(sources: list[Source]) -> list[Source]:
 
 
 def _hugging_face_splits(folder: Path) -> list[Source]:
-    """A DatasetDict: one folder for each split."""
+    """List the files of a DatasetDict, which has one folder for each split."""
     splits = cast(list[str], _json(folder / "dataset_dict.json").get("splits", []))
     if "train" not in splits:
         raise FatalError(
@@ -164,7 +168,7 @@ def _hugging_face_splits(folder: Path) -> list[Source]:
 
 
 def _hugging_face_split(folder: Path, is_validation: bool) -> list[Source]:
-    """A Dataset: state.json lists its arrow files."""
+    """List the arrow files of a Dataset, which its state.json names."""
     files = cast(list[dict[str, str]], _json(folder / "state.json").get("_data_files", []))
     sources = [Source(folder / file["filename"], "arrow", is_validation) for file in files]
     for source in sources:

@@ -24,14 +24,14 @@ _COPIED_BYTES = 2**22
 
 @dataclass(frozen=True)
 class Cut:
-    """Where validation begins.
+    """Where the validation split begins.
 
     Args:
-        train_end: tokens of the stream that are training as they are.
-        val_start: first token of the stream that is validation as it is.
-        between: the text of the passage that lies between them, in which the cut falls; its two
-            parts are tokenised by themselves.
-        train_bytes, val_bytes: bytes of text in each part.
+        train_end: The number of tokens at the start of the stream that belong to training.
+        val_start: The first of the tokens at the end of the stream that belong to validation.
+        between: The two parts of the text between these tokens, if the cut falls into a passage.
+            Each part is tokenised by itself.
+        train_bytes, val_bytes: The bytes of text in each split.
     """
 
     train_end: int
@@ -44,15 +44,13 @@ class Cut:
 def find_cut(
     directory: Path, progress: Progress, dataset: DatasetConfig, sources: list[Source]
 ) -> Cut:
-    """Where the stream in `directory` is cut.
+    """Find where the stream in `directory` is cut.
 
-    A text of one file without documents is cut as nanoGPT does it: at that share of its characters.
+    If the publisher has a validation split, the cut is at its begin. If `dataset.val_tokens` is not
+    set, a text of one file without documents is cut as in nanoGPT, at a share of its characters.
     Otherwise validation begins with the first entry of the stream that leaves at most the wanted
-    tokens. Of several plain texts an entry is a passage, so that a long one can be in both parts;
-    of other data it is a document.
-
-    Raises:
-        FatalError: there is only one document.
+    tokens. In plain texts an entry is a passage, so that a long text can be in both splits. In
+    other data an entry is a document.
     """
     if not progress.entries:
         return Cut(0, 0, ("", ""), 0, 0)
@@ -62,7 +60,7 @@ def find_cut(
         return int(entries[entry - 1][what]) if entry else 0
 
     def first_that_reaches(target: int, what: str) -> int:
-        """The first entry that begins at `target` or after it."""
+        """Return the first entry that begins at `target` or after it."""
         return bisect.bisect_left(range(progress.entries), target, key=lambda e: before(e, what))
 
     def cut_at(entry: int) -> Cut:
@@ -79,7 +77,7 @@ def find_cut(
     entry = first_that_reaches(target, "characters")
     if entry < progress.entries and before(entry, "characters") == target:
         return cut_at(entry)
-    passage = entry - 1  # the cut falls into it
+    passage = entry - 1  # The cut falls into this passage.
     start, end = before(passage, "bytes"), int(entries[passage]["bytes"])
     with open_text(sources[0].path) as file:
         skip_bytes(file, start)
@@ -102,18 +100,18 @@ def is_one_text(dataset: DatasetConfig, sources: list[Source]) -> bool:
 
 
 def _inside(entry: int, progress: Progress) -> int:
-    """At least one document for validation and, where there are two, one for training."""
+    """Leave at least one entry for validation and, if there are two, one for training."""
     return max(min(1, progress.entries - 1), min(entry, progress.entries - 1))
 
 
 def write_split(directory: Path, result: Path, cut: Cut, tokenizer: Tokenizer) -> None:
     """Make `train.bin` and `val.bin` in `result` out of the stream in `directory`.
 
-    A kill leaves nothing from which the same call could not go on: validation is copied first, and
-    what is left of the stream then becomes `train.bin`.
+    After a kill, the same call can be repeated: validation is copied first, and then the rest of
+    the stream becomes `train.bin`.
 
     Raises:
-        FatalError: a part has fewer than two tokens.
+        FatalError: A split has fewer than two tokens.
     """
     dtype = token_dtype(tokenizer.vocab_size)
     left, right = (_encode(tokenizer, text, dtype) for text in cut.between)

@@ -1,11 +1,11 @@
-"""The tokens of all documents, one after the other, in a file that survives a kill.
+"""Writes the tokens of all documents, one after the other, to files that survive a kill.
 
 tokens.bin     the tokens
 entries.bin    for each document or passage: tokens, bytes and characters up to its end
-progress.json  how much of both counts, and where the next batch begins
+progress.json  how much of the first two files is valid, and where the next batch begins
 
-The first two are only appended to and are made durable before progress.json is replaced. What they
-hold beyond it after a kill is cut off.
+The first two files are only appended to, and are made durable before progress.json is replaced.
+After a kill, bytes beyond those that progress.json counts are cut off.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ COMMIT_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Progress:
-    """What is kept so far.
+    """How much of the stream is kept so far.
 
     Args:
-        source: number of the file that is being read.
-        offset, number: where its next batch begins (`Place`).
-        tokens, bytes, characters, entries: how many there are.
-        skipped: documents without text.
-        own_validation: entries before the publisher's validation split, where there is one.
-        is_complete: whether all files are read.
+        source: The number of the file that is being read, counted from 0.
+        offset, number: Where the next batch of this file begins (`Place`).
+        tokens, bytes, characters, entries: The numbers of each in the stream.
+        skipped: The number of documents without text.
+        own_validation: The number of entries before the publisher's validation split, if it has
+            one.
+        is_complete: Whether all files are read.
     """
 
     source: int = 0
@@ -61,7 +62,7 @@ class Progress:
 
 
 def read_progress(directory: Path) -> Progress:
-    """What `directory` holds; nothing where there is no progress.json."""
+    """Read the progress in `directory`. Without progress.json it is that of an empty stream."""
     try:
         return Progress(**json.loads((directory / PROGRESS).read_text()))
     except FileNotFoundError:
@@ -69,10 +70,18 @@ def read_progress(directory: Path) -> Progress:
 
 
 class TokenStream:
-    """Appends batches in their order."""
+    """Appends encoded batches to the stream, in the order of the calls."""
 
     def __init__(self, directory: Path, token_bytes: int):
-        """`token_bytes`: size of a token in the file."""
+        """Open the stream and cut off what a kill has left behind its valid bytes.
+
+        Args:
+            directory: The folder of the stream's three files.
+            token_bytes: The size of a token in the file.
+
+        Raises:
+            FatalError: A file is shorter than its valid bytes.
+        """
         self._directory, self._token_bytes = directory, token_bytes
         self.progress = read_progress(directory)
         sizes = (self.progress.tokens * token_bytes, self.progress.entries * ENTRY_BYTES)
@@ -83,7 +92,7 @@ class TokenStream:
         self._committed_at = time.monotonic()
 
     def append(self, encoded: Encoded, **position: Any) -> None:
-        """Add a batch; `position` are the fields of `Progress` that say where the next begins."""
+        """Add a batch. `position` has the fields of `Progress` for the begin of the next batch."""
         progress = self.progress
         before = np.array([progress.tokens, progress.bytes, progress.characters], np.int64)
         ends = before + np.cumsum(encoded.entries, axis=0)
@@ -103,13 +112,13 @@ class TokenStream:
             self.commit()
 
     def mark_validation(self) -> None:
-        """The publisher's validation split begins here."""
+        """Note that the publisher's validation split begins here, unless that is noted already."""
         if self.progress.own_validation is None:
             entries = self.progress.entries
             self.progress = dataclasses.replace(self.progress, own_validation=entries)
 
     def commit(self) -> None:
-        """Keep what was appended, also after a kill or a power cut."""
+        """Make everything that was appended survive a kill and a power cut."""
         for file in (self._tokens, self._entries):
             file.flush()
             os.fsync(file.fileno())
@@ -117,7 +126,7 @@ class TokenStream:
         self._committed_at = time.monotonic()
 
     def complete(self) -> None:
-        """All files are read."""
+        """Note that all files are read."""
         self.progress = dataclasses.replace(self.progress, is_complete=True)
         self.commit()
 
@@ -128,7 +137,7 @@ class TokenStream:
 
 
 def _open_cut(path: Path, size_bytes: int) -> IO[bytes]:
-    """`path` for appending, without what it holds beyond `size_bytes`."""
+    """Cut `path` to `size_bytes`, and open it for appending."""
     path.touch()
     there = path.stat().st_size
     if there < size_bytes:

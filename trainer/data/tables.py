@@ -1,4 +1,4 @@
-"""What pyarrow reads: parquet and arrow files, and zstd. It is imported when it is needed."""
+"""Reads parquet, arrow and zstd files with pyarrow, which is imported only when it is needed."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportMissingTypeStubs=false
@@ -13,20 +13,24 @@ from trainer.launch.exit_codes import FatalError
 
 
 def open_zstd(path: Path) -> IO[bytes]:
-    """The decompressed content of a .zst file, of any number of frames."""
+    """Open the decompressed content of a .zst file with any number of frames."""
     import pyarrow
 
     return pyarrow.input_stream(str(path), compression="zstd")
 
 
 def table_texts(source: Source, skipped: int, column: str) -> Iterator[list[str | None]]:
-    """The column's values, few rows at a time, without the first `skipped` rows."""
+    """Yield the values of a column, a few rows at a time, without the first `skipped` rows.
+
+    Raises:
+        FatalError: The file cannot be read, or `column` is missing or holds no text in UTF-8.
+    """
     import pyarrow
     import pyarrow.parquet
 
     try:
         if source.format == "parquet":
-            # A buffer: else a whole column of a row group would be read at once.
+            # Without a buffer size, a whole column of a row group would be read at once.
             file = pyarrow.parquet.ParquetFile(source.path, buffer_size=2**20, pre_buffer=False)
             _check_column(source, file.schema_arrow, column)
             groups = list(range(file.num_row_groups))
@@ -52,7 +56,10 @@ def table_texts(source: Source, skipped: int, column: str) -> Iterator[list[str 
 
 
 def _decoded(source: Source, row: bytes | None) -> str | None:
-    """The text of a row; a half of a surrogate pair stays in it. Nothing has checked its bytes."""
+    """Decode the bytes of a row, which nobody has checked before.
+
+    A single half of a surrogate pair stays in the text.
+    """
     if row is None:
         return None
     try:
@@ -65,7 +72,8 @@ def _decoded(source: Source, row: bytes | None) -> str | None:
 
 
 def _arrow_batches(source: Source, column: str) -> Iterator[Any]:
-    """The record batches of Arrow's stream format, which `datasets` writes, or file format."""
+    """Yield the record batches of an Arrow file in stream format, as `datasets` writes it, or in
+    file format."""
     import pyarrow
 
     with pyarrow.OSFile(str(source.path)) as file:

@@ -1,4 +1,4 @@
-"""Text to tokens and back: characters, GPT-2's byte-pair encoding, or any tokenizer.json."""
+"""Turns text into tokens and back: by characters, GPT-2's byte pairs, or any tokenizer.json."""
 
 from __future__ import annotations
 
@@ -15,45 +15,48 @@ END_OF_TEXT = "<|endoftext|>"
 
 
 class Tokenizer(Protocol):
-    """What preparation, training and sampling need."""
+    """The methods of a tokenizer that preparation, training and sampling use."""
 
     @property
     def vocab_size(self) -> int:
-        """Number of different tokens."""
+        """The number of different tokens."""
         ...
 
     @property
     def end_of_text(self) -> int | None:
-        """The token that ends a document; None where the vocabulary has none."""
+        """The token that ends a document, or None if the vocabulary has none."""
         ...
 
     def encode(self, text: str) -> Tokens:
-        """Tokens of `text`, shape (n,). Raises ValueError for text it cannot express."""
+        """Return the tokens of `text`, shape (n,). Raises ValueError for text without tokens."""
         ...
 
     def decode(self, tokens: list[int]) -> str:
-        """Text of `tokens`."""
+        """Return the text of `tokens`."""
         ...
 
     def token_bytes(self) -> NDArray[np.int64]:
-        """Length in bytes of the text of each token, shape (vocab_size,); 0 for special ones."""
+        """The length in bytes of each token's text, shape (vocab_size,); 0 for special tokens."""
         ...
 
     def to_json(self) -> dict[str, Any]:
-        """What `tokenizer_from_json` needs to build it again."""
+        """Return the values from which `tokenizer_from_json` makes the tokenizer again."""
         ...
 
 
 def token_dtype(vocab_size: int) -> np.dtype[Any]:
-    """Type of the tokens in files: the smallest of uint16 and uint32, little-endian, that fits."""
+    """Return the type of tokens in files: uint16 if all tokens fit, else uint32, little-endian."""
     return np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
 
 
 @dataclass(frozen=True)
 class CharTokenizer:
-    """One token per character; the vocabulary is the sorted set of a text's characters.
+    """A tokenizer with one token per character.
 
-    `has_end_of_text`: one more token after the characters ends each document.
+    Args:
+        characters: The vocabulary, the sorted set of a text's characters.
+        has_end_of_text: Whether there is one more token, after the characters, that ends each
+            document.
     """
 
     characters: str
@@ -67,16 +70,20 @@ class CharTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of different characters, and one for the end of a document."""
+        """The number of different characters, plus 1 if a token ends each document."""
         return len(self.characters) + self.has_end_of_text
 
     @property
     def end_of_text(self) -> int | None:
-        """The last token, where there are documents."""
+        """The last token if the data has documents, else None."""
         return len(self.characters) if self.has_end_of_text else None
 
     def encode(self, text: str) -> Tokens:
-        """Index of each character. Raises ValueError naming characters outside the vocabulary."""
+        """Return the index of each character.
+
+        Raises:
+            ValueError: The text has characters outside the vocabulary. The message names them.
+        """
         table: NDArray[np.int32] = self.__dict__["_table"]
         code_points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         is_inside = code_points < len(table)
@@ -92,17 +99,17 @@ class CharTokenizer:
         return indices.astype(token_dtype(self.vocab_size))
 
     def decode(self, tokens: list[int]) -> str:
-        """The characters at these indices; the end of a document is `<|endoftext|>`."""
+        """Return the characters at these indices. The end of a document becomes `<|endoftext|>`."""
         characters, end = self.characters, self.end_of_text
         return "".join(END_OF_TEXT if token == end else characters[token] for token in tokens)
 
     def token_bytes(self) -> NDArray[np.int64]:
-        """Bytes of each character in UTF-8."""
+        """The length in bytes of each character in UTF-8; 0 for the end of a document."""
         lengths = [len(character.encode()) for character in self.characters]
         return np.array([*lengths, *([0] if self.has_end_of_text else [])], np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Kind and vocabulary."""
+        """Return the kind and the vocabulary."""
         return {
             "kind": "char",
             "characters": self.characters,
@@ -111,9 +118,10 @@ class CharTokenizer:
 
 
 def tokenizer_from_json(saved: Mapping[str, Any], directory: Path | None = None) -> Tokenizer:
-    """The tokenizer that `to_json` described.
+    """Make the tokenizer that `to_json` described.
 
-    `directory`: the data set's, which holds its tokenizer.json.
+    `directory` is the folder that holds its tokenizer.json. Without it, the path in `saved` is
+    used.
     """
     if saved["kind"] == "char":
         return CharTokenizer(saved["characters"], bool(saved.get("has_end_of_text")))

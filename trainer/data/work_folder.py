@@ -1,4 +1,7 @@
-"""The folder beside a data set in which it is made: one process at a time, kept after a kill."""
+"""Manages the folder beside a data set in which one process at a time makes it.
+
+The folder is kept after a kill, so that the next start can continue.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,12 @@ _REQUEST, _LOCK, _REPLACED = "request.json", "lock", "replaced"
 
 @contextmanager
 def work_folder(directory: Path) -> Iterator[Path]:
-    """`.<name>.partial` beside `directory`, for this process alone; waits while another has it.
+    """Give `.<name>.partial` beside `directory` to this process alone.
 
-    After a kill or a full disk all of it stays, for the next start to go on. After a FatalError
-    only downloads stay, because the settings or the files have to change. It is removed where
-    nothing is in it that would save a later attempt some work.
+    While another process has the folder, this function waits. After a kill or a full disk the whole
+    folder stays, so that the next start can continue. After a FatalError only downloads stay,
+    because the settings or the files have to change. The folder is removed if it holds nothing that
+    a later start could use.
     """
     folder = directory.with_name(f".{directory.name}.partial")
     lock = _lock(folder)
@@ -43,7 +47,7 @@ def work_folder(directory: Path) -> Iterator[Path]:
 
 
 def begin(folder: Path, request: Mapping[str, Any]) -> None:
-    """Keep what an attempt with the same request has left in `folder`, else only downloads."""
+    """Keep the files of an earlier start in `folder` if its request is the same, else downloads."""
     try:
         left: object = json.loads((folder / _REQUEST).read_text())
     except (FileNotFoundError, ValueError):
@@ -59,12 +63,12 @@ def begin(folder: Path, request: Mapping[str, Any]) -> None:
         write_json(folder / _REQUEST, request)
     for name in (DOWNLOADS, RESULT):
         (folder / name).mkdir(exist_ok=True)
-    for unfinished in (folder / RESULT).glob(".*"):  # of a file that was being replaced
+    for unfinished in (folder / RESULT).glob(".*"):  # A kill interrupted the write of a file.
         unfinished.unlink()
 
 
 def put_in_place(folder: Path, directory: Path) -> None:
-    """Give the finished data set its name. One that is there already is replaced."""
+    """Give the finished data set its name. A data set with this name is replaced."""
     if directory.exists():
         directory.rename(folder / _REPLACED)
     (folder / RESULT).rename(directory)
@@ -73,7 +77,7 @@ def put_in_place(folder: Path, directory: Path) -> None:
 
 
 def remove_leftovers(directory: Path) -> None:
-    """Remove the folder of a start that was killed after the data set was in place."""
+    """Remove the work folder of a start that was killed after it had put the data set in place."""
     folder = directory.with_name(f".{directory.name}.partial")
     try:
         descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC)
@@ -83,13 +87,13 @@ def remove_leftovers(directory: Path) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.rmtree(folder)
     except BlockingIOError:
-        pass  # another process works in it, for other settings
+        pass  # Another process uses it, for other settings.
     finally:
         os.close(descriptor)
 
 
 def _clear(folder: Path) -> None:
-    """Remove all but downloads."""
+    """Remove everything except downloads and the lock."""
     for path in folder.iterdir():
         if path.is_dir() and path.name != DOWNLOADS:
             shutil.rmtree(path)
@@ -98,13 +102,13 @@ def _clear(folder: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """Make the folder and take its lock; returns the descriptor that holds it."""
+    """Make the folder, take its lock, and return the file descriptor that holds the lock."""
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / _LOCK
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except FileNotFoundError:  # the owner before has just finished and removed the folder
+        except FileNotFoundError:  # The previous owner has just removed the folder.
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -121,7 +125,7 @@ def _lock(folder: Path) -> int:
 
 
 def _is(path: Path, descriptor: int) -> bool:
-    """Whether `path` still is the file that was opened."""
+    """Whether `path` is still the file that `descriptor` has opened."""
     try:
         return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
