@@ -1,12 +1,12 @@
-"""The memory through which a checkpoint goes, so that training can go on while it is written.
+"""Holds a copy of the tensors in host memory, so that training continues while a save writes them.
 
-It is one block of exactly the bytes that this rank writes. On a CPU run the block stays empty as
-long as the weights do not change: the thread that writes takes them piece by piece through one
-small buffer, so that a rank needs little memory beside its shard. Where training wants to change
-the weights earlier, `let_weights_change` copies the rest into the block at once.
+The memory is one block of exactly the bytes that this rank writes. On a CPU run the block stays
+empty while the weights do not change: the writing thread takes the weights piece by piece through
+one small buffer, so that a rank needs little memory in addition to its shard. If training changes
+the weights before all pieces are taken, `let_weights_change` first copies the rest into the block.
 
-A GPU copies on a stream of its own into page-locked memory, beside the passes that only read the
-weights; the host never waits for that, except in the thread that writes.
+A GPU copies the tensors on a stream of its own into page-locked memory, at the same time as the
+passes that only read the weights. On the host only the writing thread waits for that copy.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -23,41 +23,48 @@ from typing import Any
 import numpy as np
 import torch
 
-KEPT_BYTES = 256 << 20  # a block of at most so many bytes keeps its memory between two saves
-PIECE_BYTES = 8 << 20  # a multiple of the size of a page
+KEPT_BYTES = 256 << 20  # A block of at most this size keeps its memory between two saves.
+PIECE_BYTES = 8 << 20  # This is a multiple of the page size.
 _POLL_SECONDS = 0.002
 
 
 class Arena:
-    """Host memory for one copy of this rank's tensors; used again for the next one."""
+    """Host memory for one copy of this rank's tensors. Each save uses the same memory."""
 
     def __init__(self, size_bytes: int, device: torch.device, kept_bytes: int = KEPT_BYTES):
-        """`device`: where the tensors are; no other one is ever touched."""
+        """Reserve the memory.
+
+        Args:
+            size_bytes: The size of the copy.
+            device: The device of the tensors. No other device is ever used.
+            kept_bytes: On a CPU, larger memory is given back to the system while it is written.
+        """
         self._size, self._device = size_bytes, device
         self._on_gpu = device.type == "cuda"
         self._keeps_memory = self._on_gpu or size_bytes <= kept_bytes
-        # Private: of shared memory, as it would be by default, the system takes nothing back.
+        # The default would be shared memory, of which madvise gives nothing back to the system.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         self._memory = mmap.mmap(-1, max(size_bytes, 1), flags=flags)
         self._bytes: np.ndarray[Any, Any] = np.frombuffer(self._memory, np.uint8)
         self._piece: np.ndarray[Any, Any] = np.zeros(min(PIECE_BYTES, size_bytes), np.uint8)
         self._lock = threading.Lock()
-        self._sources: list[tuple[int, np.ndarray[Any, Any]]] = []  # not taken yet, last first
-        self._taken = 0  # up to which byte they are
-        self._stream: Any = None  # torch.cuda.Stream; its types are incomplete
-        self._copied: Any = None  # torch.cuda.Event
+        self._sources: list[tuple[int, np.ndarray[Any, Any]]] = []  # to copy, last first
+        self._taken = 0  # Bytes before this one are copied.
+        self._stream: Any = None  # a torch.cuda.Stream, whose types are incomplete
+        self._copied: Any = None  # a torch.cuda.Event
         if self._on_gpu:
             address = self._bytes.ctypes.data
             _lock_pages(address, len(self._bytes))
-            # Before the memory is freed: whoever gets the same addresses could not lock them.
+            # This must run before the memory is freed: a new owner of the addresses could not
+            # lock them.
             unlock = weakref.finalize(self, _unlock_pages, self._memory, address)
-            unlock.atexit = False  # the end of the process does it, and CUDA may have ended by then
+            unlock.atexit = False  # The end of the process unlocks, and CUDA may end before it.
             self._stream = torch.cuda.Stream(device)
 
     def begin(self, sources: Sequence[tuple[int, torch.Tensor]]) -> None:
-        """Take a copy of these tensors, each with its first byte here, in ascending order.
+        """Begin to copy tensors. `sources` has each after its first byte in the copy, ascending.
 
-        Call it in the thread that trains. The tensors must not change until `let_weights_change`.
+        Call this in the training thread. The tensors must not change until `let_weights_change`.
         """
         if self._on_gpu:
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
@@ -75,14 +82,14 @@ class Arena:
 
     @property
     def is_filled(self) -> bool:
-        """Whether nothing has to be done before the weights may change."""
+        """Whether the weights may change without a call of `let_weights_change`."""
         return not self._sources and self._copied is None
 
     def let_weights_change(self) -> None:
-        """What training does from now on changes nothing in the copy.
+        """Make the copy independent of the weights, which may change after this call.
 
-        On a CPU this copies what is not written yet; a GPU is told to wait by itself, and the host
-        goes on.
+        On a CPU this copies the bytes that are not written yet. On a GPU the training stream is
+        told to wait for the copy, and the host continues at once.
         """
         if self._copied is not None:
             torch.cuda.current_stream(self._device).wait_event(self._copied)
@@ -90,13 +97,14 @@ class Arena:
             self._take(self._size, self._bytes, 0)
 
     def pieces(self, begin: int, end: int) -> Iterator[memoryview]:
-        """The bytes from `begin` to `end` in pieces, each good until the next one is asked for.
+        """Yield the bytes from `begin` to `end` in pieces.
 
-        For the thread that writes. Each byte can be had once.
+        A piece is valid until the next one is requested. Only the writing thread may call this, and
+        only once for each byte.
         """
         if self._copied is not None:
-            # Not by `synchronize`, which keeps a core busy, and Python's lock too where torch does
-            # not give it up: then the thread that trains could not start the next pass.
+            # `synchronize` is not used: it keeps a core busy, and Python's lock too if torch does
+            # not release it. Then the training thread could not start the next pass.
             while not self._copied.query():
                 time.sleep(_POLL_SECONDS)
         for here in range(begin, end, PIECE_BYTES):
@@ -104,7 +112,7 @@ class Arena:
             with self._lock:
                 is_direct = bool(self._sources)
                 if is_direct:
-                    self._piece.fill(0)  # between two tensors there may be a few unused bytes
+                    self._piece.fill(0)  # A few bytes between two tensors are unused.
                     self._take(stop, self._piece, here)
             block = self._piece.data if is_direct else memoryview(self._memory)[here:]
             yield block[: stop - here]
@@ -112,15 +120,15 @@ class Arena:
                 self._give_back(here, stop)
 
     def _take(self, end: int, into: np.ndarray[Any, Any], into_begin: int) -> None:
-        """Copy the sources up to the byte `end`; the first byte of `into` is byte `into_begin`.
+        """Copy the sources up to the byte `end`. The first byte of `into` is byte `into_begin`.
 
-        Whoever calls it holds the lock: the thread that writes and the one that trains may both.
+        The caller holds the lock, because the writing thread and the training thread both call it.
         """
         while self._sources:
             begin, source = self._sources[-1]
             here, stop = max(self._taken, begin), min(end, begin + len(source))
             if here < stop:
-                # By numpy: torch would share this with threads that wait for work by spinning.
+                # numpy copies here: torch would use threads that wait for work by spinning.
                 target = into[here - into_begin : stop - into_begin]
                 np.copyto(target, source[here - begin : stop - begin])
             if stop < begin + len(source):
@@ -140,9 +148,10 @@ def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _lock_pages(address: int, size_bytes: int) -> None:
-    """Make host memory such that a GPU copies into it by itself.
+    """Lock host memory, so that a GPU can copy into it without the CPU.
 
-    Not by `pin_memory`, whose allocator rounds up to a power of two: 18 GB would become 32.
+    `pin_memory` is not used, because its allocator rounds up to a power of two: 18 GB would become
+    32 GB.
     """
     cudart: Any = torch.cuda.cudart()
     code = cudart.cudaHostRegister(address, size_bytes, 0)
@@ -153,7 +162,10 @@ def _lock_pages(address: int, size_bytes: int) -> None:
 
 
 def _unlock_pages(memory: mmap.mmap, address: int) -> None:
-    """`memory` is what lies at `address`: it exists as long as this function can be called."""
+    """Unlock the memory at `address`.
+
+    It is the content of `memory`, which is an argument so that it exists until this call.
+    """
     cudart: Any = torch.cuda.cudart()
     code = int(cudart.cudaHostUnregister(address))
     assert code == 0, f"CUDA error {code} when {len(memory)} bytes were to be unlocked"

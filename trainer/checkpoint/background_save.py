@@ -1,4 +1,4 @@
-"""Checkpoints written while training goes on, at most one at a time."""
+"""Runs the writing of a checkpoint in a thread while training continues, one at a time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class BackgroundSave:
-    """Runs one piece of work after the other in a thread, which is kept: starting one takes long.
+    """Runs one piece of work after the other in one thread, because starting a thread takes long.
 
-    What this rank's work came to is told to all ranks, so it has to be a small JSON mapping.
+    The result of this rank's work is sent to all ranks, so it must be a small JSON mapping.
     """
 
     def __init__(self) -> None:
@@ -18,18 +18,19 @@ class BackgroundSave:
         self._work: futures.Future[dict[str, Any]] | None = None
 
     def start(self, work: Callable[[], dict[str, Any]]) -> None:
-        """Begin; what was before must have ended, and its result be taken."""
+        """Begin `work`. The work before it must have ended, and its result must have been taken."""
         assert self._work is None
         self._work = self._threads.submit(work)
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Wait at most so long; returns whether nothing is being done any more."""
+        """Wait at most `seconds`, or without limit. Returns whether no work is running any more."""
         return self._work is None or not futures.wait([self._work], seconds).not_done
 
     def result(self) -> dict[str, Any]:
-        """What the work has returned, {} where there was none.
+        """Take the result of the work, or {} if there was no work.
 
-        An OSError is a result too: {"errno", "error"}. Any other exception is raised here.
+        If the work raised an OSError, the result is {"errno", "error"}. Any other exception of the
+        work is raised here.
         """
         work, self._work = self._work, None
         try:

@@ -1,4 +1,4 @@
-"""Files that are either there in full or not there at all, also after a power cut."""
+"""Writes files so that even after a power cut they exist either completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 
 def fsync_directory(directory: Path) -> None:
-    """Make renames and new names inside `directory` durable, where the file system offers that.
+    """Make renames and new names inside `directory` durable, if the file system can do that.
 
-    Some (FUSE, SMB) have no fsync of a directory and answer EINVAL or ENOTSUP.
+    Some file systems (FUSE, SMB) cannot fsync a directory, and return EINVAL or ENOTSUP.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -33,23 +33,23 @@ def fsync_file(path: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file's content."""
+    """Return the sha256 of a file's content as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by a file that holds `text` in UTF-8, atomically."""
+    """Atomically replace `path` by a file that holds `text` in UTF-8."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` by a file that holds `content`, atomically."""
+    """Atomically replace `path` by a file that holds `content`."""
     write_lines(path, [content])
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Replace `path` by a file that holds `lines`, atomically; they may be read from `path`."""
+    """Atomically replace `path` by a file that holds `lines`, which may be read from `path`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
@@ -63,5 +63,5 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by `value` as JSON, atomically; NaN is refused (it is no JSON)."""
+    """Atomically replace `path` by `value` as JSON. Raises ValueError for NaN, which is no JSON."""
     write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")

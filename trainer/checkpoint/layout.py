@@ -1,9 +1,9 @@
-"""Which bytes of which file hold which part of which tensor.
+"""Describes which bytes of which file of a checkpoint hold which part of which tensor.
 
 `torch.distributed.checkpoint` (DCP) decides which rank writes which part, and which parts a rank
-has to read, however many ranks saved and whichever way they shared the model. The bytes lie in
-plain files, and the list of them is JSON, so that reading a checkpoint can never run code; DCP's
-own files are pickled.
+has to read. So a checkpoint can be read by any number of ranks, however they share the model. The
+bytes are in plain files, and their description is JSON, so that reading a checkpoint can never run
+code. DCP's own files are pickled, and could.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -27,12 +27,12 @@ _DTYPES = {
     for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 }
 _FILE_NAME = re.compile(r"[a-z]+-\d{5}\.bin")
-_ALIGNMENT_BYTES = 64  # enough for every type of element and for vector instructions
+_ALIGNMENT_BYTES = 64  # This suits every type of element, and vector instructions.
 
 
 @dataclass(frozen=True)
 class Part:
-    """A box of a tensor: where it begins in the tensor, its shape, and where its bytes are."""
+    """A box of a tensor: its begin in the tensor, its shape, and the place of its bytes."""
 
     offset: tuple[int, ...]
     shape: tuple[int, ...]
@@ -42,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class SavedTensor:
-    """A whole tensor, and the parts that it is saved in."""
+    """The type and shape of a whole tensor, and the parts in which it is saved."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -50,14 +50,14 @@ class SavedTensor:
 
 
 Layout = Mapping[str, SavedTensor]
-"""By the tensor's name: `model.<parameter>` or `optimizer.<parameter>.<kind>`."""
+"""The saved tensors by name: `model.<parameter>` or `optimizer.<parameter>.<kind>`."""
 
 
 @dataclass(frozen=True)
 class OwnFile:
-    """A file of one rank: the names of the tensors whose part it holds, each with its first byte.
+    """A file of one rank, with its size.
 
-    `size_bytes` is that of the file.
+    `begins` has the names of the tensors of which it holds a part, each with the part's first byte.
     """
 
     name: str
@@ -66,7 +66,10 @@ class OwnFile:
 
 
 def plan(tensors: Mapping[str, torch.Tensor]) -> Any:
-    """What this rank could write of `tensors`: DCP's local plan, to be gathered from all ranks."""
+    """Make DCP's local plan, the parts of `tensors` that this rank could write.
+
+    `agree` needs the plans of all ranks.
+    """
     from torch.distributed.checkpoint import DefaultSavePlanner
 
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
@@ -75,10 +78,10 @@ def plan(tensors: Mapping[str, torch.Tensor]) -> Any:
 
 
 def agree(plans: Sequence[Any]) -> tuple[Layout, list[list[OwnFile]]]:
-    """The layout that follows from the plans of all ranks, and the files of each rank.
+    """Make the layout of the checkpoint, and the files of each rank, from the plans of all ranks.
 
-    Where several ranks have the same tensor, the one with the least to write so far writes it.
-    Every rank computes the same result from the same plans.
+    If several ranks have the same tensor, the rank with the least to write so far writes it. Every
+    rank computes the same result from the same plans.
     """
     from torch.distributed.checkpoint import DefaultSavePlanner
 
@@ -94,7 +97,7 @@ def agree(plans: Sequence[Any]) -> tuple[Layout, list[list[OwnFile]]]:
             assert data is not None
             dtype, shape = data.properties.dtype, tuple(data.chunk.sizes)
             parts = found.setdefault(name, (dtype, tuple(data.size), []))[2]
-            if 0 in shape:  # this rank has nothing of a tensor that is shorter than the world
+            if 0 in shape:  # This rank has none of the tensor's few rows.
                 continue
             file = f"{name.partition('.')[0]}-{rank:05d}.bin"
             begin = -(-ends.get(file, 0) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
@@ -110,7 +113,7 @@ def agree(plans: Sequence[Any]) -> tuple[Layout, list[list[OwnFile]]]:
 
 
 def to_text(layout: Layout) -> str:
-    """JSON of a layout."""
+    """Return a layout as JSON."""
     values = {
         name: {
             "dtype": str(saved.dtype).removeprefix("torch."),
@@ -126,7 +129,7 @@ def from_text(text: str) -> Layout:
     """The inverse of `to_text`.
 
     Raises:
-        ValueError: it is not the JSON of a layout, or the parts do not make up the tensors.
+        ValueError: The text is not the JSON of a layout, or the parts do not fill the tensors.
     """
     try:
         return {
@@ -168,13 +171,13 @@ def _checked(name: str, saved: SavedTensor) -> SavedTensor:
 def read_into(directory: Path, layout: Layout, tensors: Mapping[str, torch.Tensor]) -> None:
     """Fill `tensors` (whole ones or shards, on any device) from a checkpoint's files.
 
-    Each part is mapped into memory for as long as it is copied: beside the tensors themselves a
-    rank needs the memory of one part. No rank waits for another here.
+    Each part is mapped into memory while it is copied. So a rank needs only the memory of one part
+    in addition to the tensors themselves. No rank waits for another one here.
 
     Raises:
-        OSError: a file cannot be read.
-        ValueError: a file is shorter than the layout says.
-        RuntimeError: the layout lacks a tensor, or it has another shape.
+        OSError: A file cannot be read.
+        ValueError: A file is shorter than the layout says.
+        RuntimeError: The layout lacks a tensor, or has another shape for it.
     """
     from torch.distributed.checkpoint import DefaultLoadPlanner
     from torch.distributed.checkpoint.metadata import (
@@ -204,9 +207,10 @@ def read_into(directory: Path, layout: Layout, tensors: Mapping[str, torch.Tenso
 
 
 def mapped_part(directory: Path, saved: SavedTensor, part: Part) -> torch.Tensor:
-    """A part as pages of its file, which are read when they are used.
+    """Map a part of a file into memory, so that its pages are read when they are used.
 
-    Changes of the tensor do not reach the file. Raises OSError, or ValueError if it is too short.
+    Changes of the tensor do not reach the file. Raises OSError, or ValueError if the file is too
+    short.
     """
     size_bytes = math.prod(part.shape) * saved.dtype.itemsize
     pages = np.memmap(
@@ -216,7 +220,7 @@ def mapped_part(directory: Path, saved: SavedTensor, part: Part) -> torch.Tensor
 
 
 def read_whole(directory: Path, layout: Layout, name: str) -> torch.Tensor:
-    """One whole tensor in host memory: pages of the file where it is saved in one part."""
+    """Read one whole tensor. It is only mapped into memory if it is saved in one part."""
     saved = layout[name]
     if len(saved.parts) == 1:
         return mapped_part(directory, saved, saved.parts[0])

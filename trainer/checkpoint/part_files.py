@@ -1,4 +1,4 @@
-"""Files of a checkpoint, with their checksums made while they are written."""
+"""Writes the files of a checkpoint, and computes their checksums while it writes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ _WRITE_BACK_BYTES = 64 << 20
 
 
 def write_file(path: Path, pieces: Iterable[bytes | memoryview]) -> dict[str, Any]:
-    """Write a new file and make it durable; returns its entry in the manifest.
+    """Write a new file, make it durable, and return its entry in the manifest.
 
-    The system is asked to write to the disk from the beginning on and to forget what is written:
-    otherwise it collects gigabytes first, and drops the pages of the data set for them.
-    Raises OSError.
+    After each 64 MiB the system is asked to write to the disk and to drop the written pages.
+    Otherwise it would first collect gigabytes, and drop the pages of the data set for them.
+
+    Raises:
+        OSError: The file cannot be written.
     """
     digest, size_bytes, asked_bytes = hashlib.sha256(), 0, 0
     with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1, "sha256") as threads:
         for piece in pieces:
-            hashed = threads.submit(digest.update, piece)  # while the same piece is written
+            hashed = threads.submit(digest.update, piece)  # while this piece is written
             rest = memoryview(piece)
             while rest:
                 rest = rest[file.write(rest) :]

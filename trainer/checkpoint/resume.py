@@ -1,6 +1,6 @@
-"""Which checkpoint a run continues from.
+"""Finds the checkpoint from which a run continues.
 
-A run starts at step 0 only where it has no checkpoint at all. Where it has some and none of them
+A run starts at step 0 only if it has no checkpoint at all. If it has checkpoints and none of them
 can be used, it ends with the reasons, unless `checkpoint.start_over` is set.
 """
 
@@ -24,15 +24,18 @@ from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR, METRICS_FILE
 
 STATE_FORMAT = 1
-"""Of state.json; a checkpoint with a higher number was saved by a later version."""
+"""The format of state.json. A later version of the trainer has saved a higher number."""
 _STATE_KEYS = {"identity", "data_sha256", "scaler", "world_size", "loss", "val_loss"}
 
 
 @dataclass(frozen=True)
 class Found:
-    """The checkpoint to continue from, the same on all ranks; `step` is None where there is none.
+    """The checkpoint to continue from, which is the same on all ranks.
 
-    `lowest_val_loss` is that of the best checkpoint, infinite where none was measured.
+    Args:
+        step: The step of the checkpoint, or None if there is none.
+        lowest_val_loss: The validation loss of the best checkpoint in nats per token. It is
+            infinite if none was measured.
     """
 
     step: int | None
@@ -41,9 +44,9 @@ class Found:
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a checkpoint cannot be used; the same on all ranks.
+    """Why a checkpoint cannot be used. All ranks have the same value.
 
-    `is_misfit`: its files are what was saved, and do not fit this run.
+    If `is_misfit`, its files are undamaged, but do not fit this run.
     """
 
     text: str
@@ -57,22 +60,23 @@ def find_checkpoint(
     lock: RunLock,
     say: Callable[[str], None],
 ) -> Found:
-    """Find the newest usable checkpoint; all ranks must call it.
+    """Find the newest usable checkpoint. All ranks must call this function.
 
-    Rank 0 takes `lock`. The ranks share the files among them and read every byte to verify, which
-    may take longer than `train.timeout_seconds`. Where all of them are damaged, the mirror is asked
-    for another one. Then rank 0 sets newer damaged ones aside.
+    Rank 0 takes `lock`. The ranks divide the files of a checkpoint among themselves and verify
+    every byte, which may take longer than `train.timeout_seconds`. If there is no usable checkpoint
+    here, one is fetched from the mirror, unless an undamaged one here does not fit this run. At the
+    end rank 0 renames the checkpoints that are newer than the chosen one.
 
     Args:
-        config: the run.
-        world: its ranks.
-        shapes: of the model's parameters, by name.
-        lock: the right to write below the run's directory; only rank 0 takes it.
-        say: prints a line of rank 0.
+        config: The settings of the run.
+        world: The ranks of the run.
+        shapes: The shapes of the model's parameters, by name.
+        lock: The right to write below the run's directory. Only rank 0 takes it.
+        say: Prints a line. Only rank 0 prints it.
 
     Raises:
-        FatalError: checkpoints are there and none can be used, or they may not be read.
-        RetryableError: another process writes this run, or the storage fails.
+        FatalError: There are checkpoints and none can be used, or this process may not read them.
+        RetryableError: Another process writes this run, or the storage fails.
     """
     root = config.run_dir / CHECKPOINTS_DIR
 
@@ -88,7 +92,7 @@ def find_checkpoint(
 
     skipped: list[_Problem] = []
     chosen = _first_usable(config, world, root, shapes, open_root, skipped, say)
-    # The mirror has copies: what does not fit here does not fit there, and what is here stays.
+    # The mirror has copies: if a checkpoint here does not fit, its copy there does not fit either.
     asks_mirror = config.checkpoint.mirror is not None and not any(p.is_misfit for p in skipped)
     if chosen is None and asks_mirror:
         chosen = _first_usable(config, world, root, shapes, fetch, skipped, say)
@@ -117,9 +121,9 @@ def _first_usable(
     skipped: list[_Problem],
     say: Callable[[str], None],
 ) -> int | None:
-    """The first of the steps that rank 0 gets from `look` which all ranks can use, or None.
+    """Return the first step in rank 0's list of `look` that all ranks can use, or None.
 
-    Says a line for each that cannot be used, and adds it to `skipped`.
+    Each checkpoint that cannot be used is reported in a line, and added to `skipped`.
     """
     steps = world.on_main_while_others_ask(look) or []
     steps = [*steps, *[0] * (int(world.broadcast(len(steps))) - len(steps))]
@@ -148,7 +152,7 @@ def _refuse_to_start_over(
 
 
 def _keep_metrics(run_dir: Path) -> None:
-    """Give the metrics of a run that starts over a name under which nothing replaces them."""
+    """Rename the metrics of a run that starts over, so that the new metrics do not replace them."""
     metrics = run_dir / METRICS_FILE
     if metrics.exists() and metrics.stat().st_size:
         names = [path.stem for path in run_dir.glob("metrics-before-*.jsonl")]
@@ -160,9 +164,10 @@ def _keep_metrics(run_dir: Path) -> None:
 def _agreed_problem(
     config: RunConfig, world: World, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
 ) -> _Problem | None:
-    """What the first rank that found something has against a checkpoint, None if none has.
+    """Return the problem of the first rank that has found one in a checkpoint, or None.
 
-    Raises FatalError and RetryableError on all ranks alike.
+    Raises:
+        FatalError, RetryableError: A rank could not read its files. All ranks raise the error.
     """
 
     def look() -> str:
@@ -193,9 +198,9 @@ def _agreed_problem(
 def _misfit(
     config: RunConfig, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
 ) -> str | None:
-    """Why a checkpoint with the right checksums can still not be loaded into this model.
+    """Say why a checkpoint with the right checksums cannot be loaded into this model, or None.
 
-    Raises OSError where a file cannot be read.
+    Raises OSError if a file cannot be read.
     """
     try:
         state = store.load_state(root, step)
@@ -207,7 +212,7 @@ def _misfit(
         if missing := _STATE_KEYS - state.keys():
             return f"{store.STATE_FILE} lacks {', '.join(sorted(missing))}"
         if with_defaults(state["identity"]) != identity(config):
-            return None  # another run's: said in full when it is loaded, and no reason to skip it
+            return None  # It is another run's: loading it raises an error that names the settings.
     except (ValueError, TypeError, AttributeError) as error:
         return f"{store.STATE_FILE} is damaged: {error!r}"
     try:

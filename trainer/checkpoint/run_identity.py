@@ -1,4 +1,4 @@
-"""What must stay the same for a run to be continued, and the marker of a finished run.
+"""Compares the settings that must stay the same in a run, and marks a run as finished.
 
 Another model or dataset does not fit the saved weights; another seed or global batch size would
 change the order of the samples. The number of ranks, the learning rate and the rest may change.
@@ -19,7 +19,7 @@ DONE_FILE = "done.json"
 
 
 def identity(config: RunConfig) -> dict[str, Any]:
-    """The settings that a continued run must share, by their full keys."""
+    """Return the settings that must not change when a run continues, by their full keys."""
     model = dataclasses.asdict(config.model)
     return {
         "seed": config.seed,
@@ -31,13 +31,13 @@ def identity(config: RunConfig) -> dict[str, Any]:
 
 
 def with_defaults(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """`saved`, completed: a model setting that did not exist then had its default."""
+    """Add to `saved` the defaults of model settings that did not exist when it was saved."""
     defaults = identity(RunConfig())
     return {**{k: v for k, v in defaults.items() if k.startswith("model.")}, **saved}
 
 
 def check_identity(saved: Mapping[str, Any], config: RunConfig, where: str) -> None:
-    """Raise FatalError that names every setting in which `config` is another run."""
+    """Raise a FatalError that names every setting in which `config` differs from `saved`."""
     wanted, saved = identity(config), with_defaults(saved)
     differing = [
         f"{key}: {wanted.get(key)!r} now, {saved.get(key)!r} in {where}"
@@ -52,16 +52,19 @@ def check_identity(saved: Mapping[str, Any], config: RunConfig, where: str) -> N
 
 
 def write_done_marker(config: RunConfig, result: Mapping[str, Any]) -> None:
-    """Record that the run reached `train.max_steps`."""
+    """Record, in a file of the run's folder, that the run has reached `train.max_steps`."""
     marker = {"max_steps": config.train.max_steps, **result, "identity": identity(config)}
     write_json(config.run_dir / DONE_FILE, marker)
 
 
 def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
-    """The marker, if the run is finished; None if not, or if `train.max_steps` was raised since.
+    """Return the marker of the finished run.
+
+    The result is None if the run is not finished, or if `train.max_steps` was raised since then.
 
     Raises:
-        FatalError: a run with other settings, or a program, is finished under this name.
+        FatalError: A run with other settings, or a user's own program, has finished under this
+            name, or the marker is damaged.
     """
     marker = read_marker(config)
     if marker is None:
@@ -76,10 +79,10 @@ def read_done_marker(config: RunConfig) -> dict[str, Any] | None:
 
 
 def read_marker(config: RunConfig) -> dict[str, Any] | None:
-    """What the marker of a finished run holds, of whatever kind; None if there is none.
+    """Return the marker of a finished run of any kind, or None if there is none.
 
     Raises:
-        FatalError: it is damaged.
+        FatalError: The marker is damaged.
     """
     path = config.run_dir / DONE_FILE
     try:

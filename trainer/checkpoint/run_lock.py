@@ -1,13 +1,13 @@
-"""Only one process at a time saves the checkpoints of a run.
+"""Ensures that only one process at a time saves the checkpoints of a run.
 
-Two stacks may use one run name by mistake, and a rank 0 that lost its network may still be writing
-while its successor already trains. The file `<run>/run.lock` is held by an advisory lock while a
-run is being trained (which ends with the process), and holds the name of its owner. The owner reads
-it again before each checkpoint is put in place, which also works where locks do not.
+Two stacks may use one run name by mistake, or a rank 0 that lost its network may still write while
+its successor already trains. A process holds an advisory lock on the file `<run>/run.lock` while it
+trains; the lock ends with the process. The file holds the name of its owner. The owner reads it
+again before it puts a checkpoint in place, which protects the run even if locks do not work.
 
-Where the file system has no locks, nothing keeps a second writer out: it becomes the owner. The one
-that it has displaced ends for good, because two that take the run from each other would never
-complete a checkpoint.
+If the file system has no locks, nothing keeps a second writer out, and it becomes the owner. Then
+the first writer ends for good: two writers that take the run from each other would never complete
+a checkpoint.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RunLock:
     """The right to write below one run directory."""
 
     def __init__(self, run_dir: Path, wait_seconds: float = _WAIT_SECONDS):
-        """`wait_seconds`: how long `acquire` waits for an owner that may be about to end."""
+        """`acquire` waits at most `wait_seconds` for an owner that may be about to end."""
         self._path, self._wait_seconds = run_dir / LOCK_FILE, wait_seconds
         self._owner = {
             "id": uuid.uuid4().hex,
@@ -48,11 +48,11 @@ class RunLock:
         self._has_locks = True
 
     def acquire(self, say: Callable[[str], None] = print) -> None:
-        """Become the owner; `say` is told if the file system has no locks.
+        """Become the owner. `say` prints a warning if the file system has no locks.
 
         Raises:
-            RetryableError: another process holds the lock.
-            FatalError: this process may not write into the run's directory.
+            RetryableError: Another process holds the lock.
+            FatalError: This process may not write into the run's directory.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,11 +84,12 @@ class RunLock:
         fsync_file(self._path)
 
     def check(self) -> None:
-        """Do nothing while this process is the owner.
+        """Check that this process is still the owner.
 
         Raises:
-            RetryableError: another process has become the owner since `acquire`.
-            FatalError: the same, where no lock would make this process wait for that one.
+            RetryableError: Another process has become the owner since `acquire`.
+            FatalError: The same, on a file system without locks, where a restart of this process
+                would not wait for the other one.
         """
         owner = self._read()
         if owner.get("id") == self._owner["id"]:
@@ -104,13 +105,13 @@ class RunLock:
         raise RetryableError(f"{text}; this process writes nothing more")
 
     def release(self) -> None:
-        """Let another process become the owner; does nothing where it was not acquired."""
+        """Let another process become the owner, if this process has become it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def _locked(self, descriptor: int) -> bool:
-        """Take the lock if it is free. A file system without locks counts as free."""
+        """Take the lock if it is free. On a file system without locks it is always free."""
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -122,13 +123,13 @@ class RunLock:
         return True
 
     def _read(self) -> dict[str, Any]:
-        """What the file holds, not what this machine remembers of it.
+        """Read the file from the storage, and not from this machine's cache.
 
-        An NFS client that comes back after its lease has ended finds its own old text in its cache.
+        After the lease of an NFS client has ended, its cache still holds its own old text.
         """
         try:
             with self._path.open("rb") as file:
-                if hasattr(os, "posix_fadvise"):  # not on macOS
+                if hasattr(os, "posix_fadvise"):  # macOS has no posix_fadvise.
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 return dict(json.loads(file.read()))
         except (FileNotFoundError, ValueError, TypeError):

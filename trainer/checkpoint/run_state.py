@@ -1,4 +1,4 @@
-"""Saves and restores model, optimizer and gradient scaler."""
+"""Saves model, optimizer and gradient scaler to checkpoints, and restores them."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -30,7 +30,7 @@ from trainer.run_folder import CHECKPOINTS_DIR
 
 
 class RunState:
-    """The model, its optimizer and gradient scaler, with the checkpoints they live in."""
+    """The model, its optimizer and gradient scaler, and the checkpoints that hold them."""
 
     def __init__(
         self,
@@ -47,34 +47,35 @@ class RunState:
         self._config, self._world, self._dataset, self._say = config, world, dataset, say
         self._model, self._optimizer, self._scaler = model, optimizer, scaler
         self._root, self._device = config.run_dir / CHECKPOINTS_DIR, compute.device
-        # Not a name that a process of an earlier start may still be writing to.
+        # A process of an earlier start may still be writing, so its folder names must differ.
         tag = int(world.broadcast(float(random.SystemRandom().getrandbits(48))))
         self._save = Save(config, world, compute.device, f"{tag:x}", lock, say)
         self._lowest_val_loss = math.inf
         self._lowest_before: tuple[int, float] | None = None
-        """While a best checkpoint is being saved: its step, and the lowest loss without it."""
+        """While a best checkpoint is being saved: its step, and the lowest loss before it."""
         self.loss = math.nan
-        """Of the newest checkpoint, complete or being written; nan where there is none."""
+        """The training loss of the newest checkpoint, complete or not yet; nan without one."""
         self.validated = False
-        """Whether that checkpoint holds the validation loss of its step, of the last step that on
-        all of the split."""
+        """Whether the newest checkpoint holds the validation loss of its step. At the last step
+        this must be the loss on the whole split."""
 
     @property
     def safe_step(self) -> int:
-        """Step of the newest checkpoint that is in its place; 0 where there is none."""
+        """The step of the newest complete checkpoint, or 0 if there is none."""
         return self._save.safe_step
 
     @property
     def own_save_seconds(self) -> float:
-        """How long training has waited for this rank's own part of checkpoints, so far."""
+        """The seconds that training has waited for this rank's own part of checkpoints."""
         return self._save.own_seconds
 
     def restore(self, found: Found) -> int:
-        """Load the checkpoint that was found; returns the number of updates already done.
+        """Load the checkpoint that was found, and return the number of updates already made.
 
         Raises:
-            FatalError: the checkpoint is of a run with other settings or data.
-            RetryableError: the storage fails.
+            FatalError: The checkpoint is of a run with other settings or data, or this process may
+                not read it.
+            RetryableError: The storage fails, or there is too little memory.
         """
         self._lowest_val_loss = found.lowest_val_loss
         if found.step is None:
@@ -130,7 +131,7 @@ class RunState:
             )
 
     def is_best(self, validation: Validation | None) -> bool:
-        """Whether this is the lowest validation loss so far, and its checkpoint is to be kept."""
+        """Whether this is the lowest validation loss so far, and `checkpoint.keep_best` is set."""
         keeps = self._config.checkpoint.keep_best
         if not keeps or validation is None:
             return False
@@ -138,7 +139,7 @@ class RunState:
         return validation.compared_loss < self._lowest_val_loss
 
     def _forget_lost_best(self) -> None:
-        """A save that was given up has left no checkpoint that later ones have to beat."""
+        """Undo the lowest loss of a save that was given up, because it has left no checkpoint."""
         if self._lowest_before is None or self._save.is_under_way:
             return
         step, lowest = self._lowest_before
@@ -149,14 +150,20 @@ class RunState:
     def save(
         self, step: int, loss: float, validation: Validation | None, is_last: bool = False
     ) -> float:
-        """Begin to save; returns the seconds that training was held up.
+        """Begin to save, and return the seconds that training was held up.
 
-        All ranks must call it. Waits until the save before has ended. The tensors may still be
-        copied when it returns: see `before_weights_change`. No other save follows one that
-        `is_last`, so it is tried again at once where the storage fails.
+        All ranks must call this. It waits until the previous save has ended. The tensors may still
+        be copied when it returns: see `before_weights_change`.
+
+        Args:
+            step: The number of updates already made.
+            loss: The training loss of the last update, in nats per token.
+            validation: The result of the evaluation after this step, if there was one.
+            is_last: Whether no other save follows. If so, the save is repeated at once if the
+                storage fails.
 
         Raises:
-            FatalError: a checkpoint could not be written; the complete ones are still there.
+            FatalError: A checkpoint could not be written. The complete ones still exist.
         """
         begin = time.perf_counter()
         self._save.wait()
@@ -193,9 +200,10 @@ class RunState:
         return time.perf_counter() - begin
 
     def before_weights_change(self) -> float:
-        """Complete the copy that a save began; returns the seconds that training was held up.
+        """Complete the copy that a save began, and return the seconds that training was held up.
 
-        It is made while the next forward and backward passes, which only read the weights, run.
+        Until this call, the copy is made while the next forward and backward passes run, because
+        these only read the weights.
         """
         if self._save.is_copied:
             return 0.0
@@ -204,20 +212,23 @@ class RunState:
         return time.perf_counter() - begin
 
     def before_update(self, step: int) -> float:
-        """Wait for the write in flight if a kill would cost more than `checkpoint.interval` steps
-        once another one is trained; returns the seconds that training was held up.
+        """Wait for the save under way if one more step would leave too many of them unsaved.
 
-        All ranks must call it, after the same `step`: it depends on nothing but steps.
+        These are more than `checkpoint.interval` steps, which a kill would then cost. All ranks
+        must call this after the same `step`, because only the step decides whether to wait.
+
+        Returns:
+            The seconds that training was held up.
 
         Raises:
-            FatalError: a checkpoint could not be written.
+            FatalError: A checkpoint could not be written.
         """
         interval = self._config.checkpoint.interval
         is_safe = not interval or step < self._save.safe_step + interval
         if is_safe or not self._save.is_under_way:
             return 0.0
         if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # its steps under way are not time lost
+            torch.cuda.synchronize(self._device)  # The wait for the GPU's own work is not counted.
         begin = time.perf_counter()
         self._save.wait()
         return time.perf_counter() - begin
@@ -225,13 +236,15 @@ class RunState:
     def after_update(
         self, stop_requested: bool, numbers: Sequence[float] = ()
     ) -> tuple[bool, list[float]]:
-        """Go on with a save whose part under way is done; returns whether any rank is to stop, and
-        the sums of `numbers` over all ranks.
+        """Begin the next part of the save under way, if all ranks have ended its current part.
 
-        All ranks must call it after every update, with equally many numbers.
+        All ranks must call this after every update, with equally many numbers.
+
+        Returns:
+            Whether any rank has to stop, and the sums of `numbers` over all ranks.
 
         Raises:
-            FatalError: a checkpoint could not be written.
+            FatalError: A checkpoint could not be written.
         """
         asked = [float(stop_requested), float(self._save.is_busy)]
         stops, busy, *sums = self._world.sum([*asked, *numbers])
@@ -243,24 +256,24 @@ class RunState:
         """Return when every rank knows that nothing is being written any more.
 
         Raises:
-            FatalError: a checkpoint could not be written.
+            FatalError: A checkpoint could not be written.
         """
         self._save.wait()
 
     def finish(self, step: int) -> None:
-        """Mark the run as finished after `step` updates; on rank 0."""
+        """Mark the run as finished after `step` updates. Only rank 0 may call this."""
         state = store.load_state(self._root, step)
         result = {"step": step, "loss": state["loss"], "val_loss": _full_val_loss(state)}
         write_done_marker(self._config, result)
 
     def drain(self) -> None:
-        """Before this process ends for whatever reason: do not cut off what it writes."""
+        """Wait until this process has written its files. Call this before it ends, always."""
         self._save.drain()
 
 
 def _full_val_loss(state: Mapping[str, Any]) -> float | None:
-    """The loss on all of the validation split; None where it was not measured.
+    """Return the loss on the whole validation split, or None if it was not measured.
 
-    Earlier versions kept one loss alone: after the last step it is that of all of the split.
+    Earlier versions kept only one loss. After the last step it is that of the whole split.
     """
     return state.get("full_val_loss", state["val_loss"])

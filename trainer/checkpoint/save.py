@@ -1,12 +1,12 @@
-"""One save at a time, from the copy of the tensors to the checkpoint in its place.
+"""Makes one save at a time, from the copy of the tensors to the complete checkpoint.
 
-    begin       every rank copies its part and writes it, in a thread       (train goes on)
-    go_on       all parts are written: rank 0 puts the checkpoint in place  (train goes on)
-    go_on       it is there, or was given up; all ranks know it
+    begin       every rank copies its part and writes it, in a thread       (training continues)
+    go_on       all parts are written: rank 0 puts the checkpoint in place  (training continues)
+    go_on       all ranks learn that the checkpoint is in place, or that it was given up
 
-The ranks never wait for each other in the threads: the threads that train ask, after each update,
-whether all are done. So a rank that died is missed there, and a write may take longer than a
-collective.
+The writing threads never wait for other ranks. Instead the training threads exchange, after each
+update, whether all ranks are done. So the training threads notice a rank that died, and a write may
+take longer than a collective.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -40,16 +40,16 @@ from trainer.run_folder import CHECKPOINTS_DIR
 from trainer.watch.beat import BEAT, Phase
 
 MOST_FAILURES_IN_A_ROW = 3
-# The disk is full or may not be written: trying again would fail the same way.
+# The disk is full or may not be written, so another attempt would fail the same way.
 LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
-_POLL_SECONDS = 1.0  # less than the least train.timeout_seconds
+_POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
 _PAUSE_SECONDS = 2.0
 _PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class _Job:
-    """The save under way; the same on all ranks."""
+    """The save under way. Its values agree on all ranks, except that each has its own tensors."""
 
     step: int
     tensors: Mapping[str, torch.Tensor]
@@ -62,7 +62,7 @@ class _Job:
 
 
 class Save:
-    """Writes the checkpoints of a run; all ranks must call its methods alike, except `drain`."""
+    """Writes the checkpoints of a run. All ranks must call its methods alike, except `drain`."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Save:
         lock: RunLock,
         say: Callable[[str], None],
     ):
-        """`tag`: the same on all ranks, another one at each start of the run."""
+        """`tag` is the same on all ranks, and differs at each start of the run."""
         self._keep, self._world, self._device = config.checkpoint, world, device
         self._root, self._tag, self._lock, self._say = (
             config.run_dir / CHECKPOINTS_DIR,
@@ -87,13 +87,13 @@ class Save:
         self._job: _Job | None = None
         self._begun = self._failures_in_a_row = 0
         self.own_seconds = 0.0
-        """How long training has waited for this rank's own part, so far."""
+        """The seconds that training has waited for this rank's own part of saves."""
         self.safe_step = 0
-        """Where the run would go on after a kill."""
+        """The step from which the run would continue after a kill."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a save has begun that has neither ended nor been given up."""
+        """Whether a save has begun, and has neither ended nor been given up."""
         return self._job is not None
 
     @property
@@ -112,11 +112,12 @@ class Save:
         """Begin to save `tensors`, which must not change until `let_weights_change`.
 
         Args:
-            step: number of updates that are done.
-            tensors: this rank's, whole ones or shards; always the same names and shapes.
-            state: JSON values, which `store.load_state` returns.
-            note: for the line that says that it is there.
-            is_last: whether no other save follows, so that this one is tried again if it fails.
+            step: The number of updates already made.
+            tensors: The tensors of this rank, whole ones or shards. Names and shapes must be the
+                same in every save.
+            state: JSON values, which `store.load_state` returns again.
+            note: The end of the log line that says that the checkpoint is saved.
+            is_last: Whether no other save follows. If so, this one is repeated if it fails.
         """
         if is_last:
             self._failures_in_a_row = 0
@@ -153,17 +154,17 @@ class Save:
         return self._arena is None or self._arena.is_filled
 
     def let_weights_change(self) -> None:
-        """Call it before an update: it changes nothing in what is being saved."""
+        """Make the save independent of the weights. Call this before each update."""
         if self._arena is not None:
             begin = time.perf_counter()
             self._arena.let_weights_change()
             self.own_seconds += time.perf_counter() - begin
 
     def go_on(self) -> None:
-        """Take the next step of the save under way, if there is one; no rank may be busy.
+        """Begin the next part of the save under way, if there is one. No rank may be busy.
 
         Raises:
-            FatalError: a checkpoint could not be written.
+            FatalError: A checkpoint could not be written.
         """
         if self._job is None:
             return
@@ -184,19 +185,19 @@ class Save:
     def wait(self) -> None:
         """Return when nothing is being saved any more.
 
-        The ranks ask each other again and again: a write may take longer than
-        `train.timeout_seconds`, a collective may not.
+        The ranks exchange again and again whether they are done. So a write may take longer than
+        `train.timeout_seconds`, which bounds each collective.
 
         Raises:
-            FatalError: a checkpoint could not be written.
+            FatalError: A checkpoint could not be written.
         """
         if self._job is not None:
             BEAT.phase(Phase.SAVE)
-        said = -1  # the step of which it was said that training waits
+        said = -1  # the step for which the log line about the wait was written
         while (job := self._job) is not None:
             begin = time.perf_counter()
             is_busy = not self._background.wait(_POLL_SECONDS)
-            if not job.is_committing:  # rank 0 alone does that
+            if not job.is_committing:  # Only rank 0 commits.
                 self.own_seconds += time.perf_counter() - begin
             if not self._world.any(is_busy):
                 self.go_on()
@@ -205,14 +206,17 @@ class Save:
                 self._say(words.waited_for(store.directory_of(self._root, said).name))
 
     def drain(self) -> None:
-        """Return when this rank writes no more; a rank that is alone completes its checkpoint."""
+        """Wait until this rank has written its files.
+
+        If it is the only rank, wait until the checkpoint is complete.
+        """
         if self._world.size == 1:
             self.wait()
         else:
             self._background.wait()
 
     def _write(self, job: _Job, arena: Arena) -> dict[str, Any]:
-        """In the writer's thread: this rank's files; returns their entries of the manifest."""
+        """Write this rank's files in the writing thread, and return their manifest entries."""
         entries: dict[str, Any] = {}
         with self._mark(self._world.size == 1):
             job.building.mkdir(parents=True, exist_ok=True)
@@ -231,9 +235,9 @@ class Save:
         return entries
 
     def _commit(self, job: _Job, files: Mapping[str, Any]) -> dict[str, Any]:
-        """In rank 0's writer's thread: put the checkpoint in place, then remove old ones.
+        """Put the checkpoint in place, then remove old ones. This runs in rank 0's writing thread.
 
-        The metrics, which were flushed before the save began, become durable before it.
+        The metrics were flushed before the save began. They become durable before the checkpoint.
         """
         with self._mark(True):
             sync_metrics(self._root.parent)
@@ -247,11 +251,18 @@ class Save:
         return {}
 
     def _mark(self, is_worth_waiting_for: bool) -> SavingMark | nullcontext[None]:
-        """Without its peers a rank cannot complete what it writes, but for the last act."""
+        """Mark this rank as saving, if the save is worth waiting for after other ranks have died.
+
+        That is so if this rank can complete the checkpoint without them.
+        """
         return SavingMark(self._world.local_rank) if is_worth_waiting_for else nullcontext()
 
     def _give_up(self, job: _Job, failures: Sequence[Mapping[str, Any]]) -> None:
-        """What a storage that fails for a while costs is a checkpoint and not the run."""
+        """Drop this checkpoint, so that a short failure of the storage does not end the run.
+
+        Raises:
+            FatalError: The failure is lasting, or the last saves have failed too.
+        """
         self._job = None
         self._failures_in_a_row += 1
         lasting = [failure for failure in failures if failure["errno"] in LASTING]
@@ -279,11 +290,11 @@ class Save:
 
 
 def _room(file: layout.OwnFile) -> int:
-    """How many bytes of the arena a file takes: it begins at a page."""
+    """Return the bytes that a file takes in the arena, in which each file begins at a page."""
     return -(-file.size_bytes // _PAGE_BYTES) * _PAGE_BYTES
 
 
 def _here(tensor: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that is on this rank."""
+    """Return the part of a tensor that is on this rank."""
     to_local: Callable[[], torch.Tensor] | None = getattr(tensor, "to_local", None)
     return tensor if to_local is None else to_local()

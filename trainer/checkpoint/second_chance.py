@@ -1,7 +1,8 @@
-"""Trouble that a restart from the last checkpoint may mend, and that is fatal the second time.
+"""Decides whether trouble is retryable (the first time) or fatal (the second time).
 
-A single bad GPU or a fragmented allocator leads to a loss that is not finite, or to too little
-memory. If the same happens again at the same place, it is the settings that have to change.
+A bad GPU or a fragmented allocator can cause a loss that is not finite, or too little memory. A
+restart from the last checkpoint may mend that. If the same trouble happens again at the same place,
+the settings have to change.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from trainer.parallel.world import World
 
 
 def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
-    """Whether this trouble was met at the same place by the start before; remembers it.
+    """Whether this rank's last recorded trouble is of the same kind and at the same place.
+
+    If it is not, this trouble is recorded instead.
 
     Args:
-        run_dir: directory of the run, where it is remembered.
-        rank: of the process that met it.
-        what: the kind of trouble.
-        where: the step, or the checkpoint that the run had continued from.
+        run_dir: The directory of the run, which holds the record.
+        rank: The rank of the process that met the trouble.
+        what: The kind of trouble.
+        where: The step of the trouble, or the checkpoint from which the run had continued.
     """
     path, trouble = run_dir / f"trouble-rank-{rank}.json", {"what": what, "where": where}
     try:
@@ -35,18 +38,18 @@ def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
 
 
 def raise_diverged(run_dir: Path, world: World, step: int, what: str, newest: int) -> NoReturn:
-    """End the training of all ranks, which call this together: a loss or a gradient is not finite.
+    """End the training, because a loss or a gradient is not finite. All ranks must call this.
 
     Args:
-        run_dir: directory of the run, where it is remembered.
-        world: all ranks.
-        step: the first one that was lost.
-        what: the numbers that show it, in words.
-        newest: step of the newest checkpoint; 0: there is none.
+        run_dir: The directory of the run, which holds the record of the trouble.
+        world: The ranks of the run.
+        step: The first step whose loss or gradient is not finite.
+        what: The numbers that show it, in words.
+        newest: The step of the newest checkpoint; 0 if there is none.
 
     Raises:
-        RetryableError: at the first time.
-        FatalError: it happens at the same step as at the start before.
+        RetryableError: It happens at this step for the first time.
+        FatalError: The last recorded trouble was the same, at the same step.
     """
     again = world.is_main and happened_before(run_dir, 0, "diverged", f"step {step}")
     where = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint yet"

@@ -1,15 +1,16 @@
-"""Each checkpoint is one directory. A reader takes it only if manifest.json matches every file.
+"""Manages the directories of a run's checkpoints: puts them in place, verifies and removes them.
 
-    checkpoints/step-00000100/    100 updates are done
-        model-00003.bin           what rank 3 wrote of the weights: raw bytes
-        optimizer-00003.bin       the same of the optimiser's state
+    checkpoints/step-00000100/    the checkpoint after 100 updates
+        model-00003.bin           the part of the weights that rank 3 wrote, as raw bytes
+        optimizer-00003.bin       the same for the state of the optimizer
         layout.json               which bytes are which part of which tensor
-        state.json                everything that is no tensor
+        state.json                all values that are no tensors
         manifest.json             size and sha256 of the files above
 
-A checkpoint is written under a temporary name, made durable and renamed. Nothing points to the
-latest one: it is found by verifying, newest first. Nothing in it can run code. A file that cannot
-be read is no damaged file: that is an error of its own.
+A checkpoint is used only if manifest.json matches every file. It is written under a temporary name,
+made durable and renamed. No file points to the latest checkpoint: it is found by verifying the
+directories, newest first. Reading a checkpoint cannot run code. A file that cannot be read is not
+taken for a damaged file, but leads to an error.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ _REPLACED_PREFIX = ".replaced-"
 
 
 def directory_of(root: Path, step: int) -> Path:
-    """The directory of the checkpoint after `step` updates."""
+    """Return the directory of the checkpoint after `step` updates."""
     return root / f"step-{step:08d}"
 
 
 def step_of(name: str) -> int | None:
-    """The step in the name of a checkpoint's directory; None: it is no such name."""
+    """Return the step in the name of a checkpoint's directory, or None for any other name."""
     match = _DIRECTORY.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def all_steps(root: Path) -> list[int]:
-    """Steps of the directories with a checkpoint's name, newest first, verified or not."""
+    """List the steps of all directories with a checkpoint's name, newest first, unverified."""
     if not root.is_dir():
         return []
     steps = [step_of(path.name) for path in root.iterdir() if path.is_dir()]
@@ -59,7 +60,7 @@ def all_steps(root: Path) -> list[int]:
 
 
 def building_directory(root: Path, step: int, tag: str) -> Path:
-    """Where all ranks write the checkpoint of `step`; `tag` makes the name a new one."""
+    """Return the directory into which all ranks write a checkpoint. `tag` makes its name new."""
     return root / f"{TEMPORARY_PREFIX}{directory_of(root, step).name}-{tag}"
 
 
@@ -69,18 +70,18 @@ def commit(
     files: Mapping[str, Mapping[str, Any]],
     before_rename: Callable[[], None] = lambda: None,
 ) -> None:
-    """Put the checkpoint of `step` in place, whose files are durable in `building`.
+    """Put the checkpoint of `step` in place. Its files are already durable in `building`.
 
-    One that is there for the same step stays until the new one is complete.
+    An earlier checkpoint of the same step stays until the new one is complete.
 
     Args:
-        building: its temporary directory, beside the other checkpoints of the run.
-        step: number of updates that are done.
-        files: the manifest's entry of each file: "bytes" and "sha256".
-        before_rename: raises where this process must not write beside `building` any more.
+        building: The temporary directory, beside the other checkpoints of the run.
+        step: The number of updates in the checkpoint.
+        files: The manifest's entry for each file: "bytes" and "sha256".
+        before_rename: Raises an error if this process must not write beside `building` any more.
 
     Raises:
-        OSError: the disk is full or fails; the earlier checkpoints are untouched.
+        OSError: The disk is full or fails. No earlier checkpoint is lost.
     """
     root, final = building.parent, directory_of(building.parent, step)
     try:
@@ -102,14 +103,15 @@ def prune(
     say: Callable[[str], None],
     held_step: int | None = None,
 ) -> None:
-    """Remove the complete checkpoints that need not stay; what cannot be removed is said.
+    """Remove the complete checkpoints that are no longer needed.
 
     Args:
-        root: directory of all checkpoints of the run.
-        keep_last: how many of the newest stay.
-        keep_best: whether the one with the lowest validation loss stays, however old.
-        say: told of a checkpoint that could not be removed; it is tried again at the next start.
-        held_step: one that stays although it need not, because it is being copied elsewhere.
+        root: The directory of all checkpoints of the run.
+        keep_last: How many of the newest checkpoints stay.
+        keep_best: Whether the checkpoint with the lowest validation loss stays, however old it is.
+        say: Prints a line about a checkpoint that could not be removed. Its removal is repeated
+            after the next save or at the next start.
+        held_step: The step of a checkpoint that stays because it is being copied to the mirror.
     """
     try:
         best = best_step(root) if keep_best else None
@@ -126,16 +128,16 @@ def prune(
 
 
 def best_step(root: Path) -> int | None:
-    """Step of the complete checkpoint with the lowest validation loss; None where none has one."""
+    """Return the step of the complete checkpoint with the lowest validation loss, or None."""
     losses = [(val_loss(root, step), step) for step in complete_steps(root)]
     measured = [(loss, step) for loss, step in losses if loss is not None]
     return min(measured)[1] if measured else None
 
 
 def val_loss(root: Path, step: int) -> float | None:
-    """The validation loss of a checkpoint, None where none was measured at that step.
+    """Return the validation loss of a checkpoint, or None if none was measured at its step.
 
-    Raises OSError where it cannot be read: nobody may take that for a checkpoint without one.
+    Raises OSError if it cannot be read, so that this is not taken for a checkpoint without a loss.
     """
     try:
         value = load_state(root, step).get("val_loss")
@@ -145,7 +147,10 @@ def val_loss(root: Path, step: int) -> float | None:
 
 
 def complete_steps(root: Path) -> list[int]:
-    """Steps of the checkpoints whose files have the right sizes, newest first. Raises OSError."""
+    """List the steps of checkpoints whose files have the right sizes, newest first.
+
+    Raises OSError.
+    """
     return [
         step
         for step in all_steps(root)
@@ -154,9 +159,12 @@ def complete_steps(root: Path) -> list[int]:
 
 
 def remove_leftovers(root: Path, say: Callable[[str], None]) -> None:
-    """Remove what an interrupted save left. Only for the process that saves, before it saves."""
+    """Remove the directories that an interrupted save has left.
+
+    Only the process that saves may call this, before its first save.
+    """
     for path in root.glob(f"{_REPLACED_PREFIX}*"):
-        # It is whole unless its successor is in place: only then it is removed.
+        # It may be incomplete only if its successor is in place. Only then it is removed.
         final = root / path.name.removeprefix(_REPLACED_PREFIX)
         if final.exists():
             _remove(path, say)
@@ -167,7 +175,7 @@ def remove_leftovers(root: Path, say: Callable[[str], None]) -> None:
 
 
 def _remove(directory: Path, say: Callable[[str], None]) -> None:
-    """Remove a directory; network storage refuses while a file of it is open somewhere."""
+    """Remove a directory. A network storage may refuse this while a file in it is open."""
     try:
         shutil.rmtree(directory)
     except OSError as error:
@@ -175,9 +183,9 @@ def _remove(directory: Path, say: Callable[[str], None]) -> None:
 
 
 def set_damaged_aside(root: Path, newest_good: int | None) -> None:
-    """Rename those after `newest_good`, so that they never count as one of those that stay.
+    """Rename the checkpoints after `newest_good` to damaged-step-<number>; they keep their files.
 
-    They keep their files, as damaged-step-<number>.
+    Otherwise `prune` could keep them in place of good ones.
     """
     for step in all_steps(root):
         if newest_good is None or step > newest_good:
@@ -187,23 +195,23 @@ def set_damaged_aside(root: Path, newest_good: int | None) -> None:
 
 
 def set_aside_names(root: Path) -> list[str]:
-    """Names of the directories that `set_damaged_aside` has renamed, sorted."""
+    """List the names of the directories that `set_damaged_aside` has renamed, sorted."""
     return sorted(path.name for path in root.glob(f"{_DAMAGED_PREFIX}*"))
 
 
 def latest_verified(root: Path, say: Callable[[str], None], kind: str = "") -> int | None:
-    """Step of the newest checkpoint whose files match the manifest, or None.
+    """Return the step of the newest checkpoint whose files match its manifest, or None.
 
-    Says one line for each newer one that had to be skipped, with the reason.
+    For each newer checkpoint that is skipped, a line with the reason is printed.
 
     Args:
-        root: directory of all checkpoints of the run.
-        say: prints a line.
-        kind: where it is "model", the bytes of the optimiser's files are not read.
+        root: The directory of all checkpoints of the run.
+        say: Prints a line.
+        kind: With "model", the bytes of the optimizer's files are not read.
 
     Raises:
-        FatalError: this process may not read a checkpoint.
-        RetryableError: the storage fails, or there is too little memory.
+        FatalError: This process may not read a checkpoint.
+        RetryableError: The storage fails, or there is too little memory.
     """
     with unreadable_is_no_damage(f"list in {root}"):
         steps = all_steps(root)
@@ -222,11 +230,11 @@ def latest_verified(root: Path, say: Callable[[str], None], kind: str = "") -> i
 
 @contextmanager
 def unreadable_is_no_damage(name: str) -> Iterator[None]:
-    """Say what an OSError or a MemoryError means while checkpoint `name` is read.
+    """Turn an OSError or a MemoryError while checkpoint `name` is read into an error with advice.
 
     Raises:
-        FatalError: this process may not read it.
-        RetryableError: the storage fails, or there is too little memory.
+        FatalError: This process may not read the checkpoint.
+        RetryableError: The storage fails, or there is too little memory.
     """
     try:
         yield
@@ -237,7 +245,7 @@ def unreadable_is_no_damage(name: str) -> Iterator[None]:
 
 
 def raise_unreadable(name: str, error: OSError) -> NoReturn:
-    """Say that a checkpoint cannot be read, which does not mean that it is damaged."""
+    """Raise an error that says that a checkpoint cannot be read, and not that it is damaged."""
     text = f"checkpoint {name} cannot be read ({error}); it was left as it is"
     if error.errno in (errno.EACCES, errno.EPERM):
         raise FatalError(
@@ -248,23 +256,23 @@ def raise_unreadable(name: str, error: OSError) -> NoReturn:
 
 
 def load_state(root: Path, step: int) -> dict[str, Any]:
-    """The JSON values that were saved with the checkpoint."""
+    """Return the JSON values that were saved with the checkpoint."""
     path = directory_of(root, step) / STATE_FILE
     return cast(dict[str, Any], json.loads(path.read_text()))
 
 
 def load_layout(root: Path, step: int) -> Layout:
-    """Where the tensors of the checkpoint are. Raises OSError, ValueError."""
-    from trainer.checkpoint.layout import from_text  # here, since it takes torch's seconds
+    """Return the places of the checkpoint's tensors. Raises OSError or ValueError."""
+    from trainer.checkpoint.layout import from_text  # It imports torch, which takes seconds.
 
     return from_text((directory_of(root, step) / LAYOUT_FILE).read_text())
 
 
 def problem(directory: Path, is_read: Callable[[str], bool] = lambda name: True) -> str | None:
-    """Why this is no complete checkpoint, or None. Raises OSError where a file cannot be read.
+    """Say why this is no complete checkpoint, or return None.
 
-    All files must be there with their sizes; those of which `is_read` is true are read and must
-    have their checksums.
+    All files must exist with the sizes in the manifest. The files for which `is_read` returns True
+    are read, and must have the checksums in the manifest. Raises OSError if a file cannot be read.
     """
     try:
         manifest = json.loads((directory / MANIFEST_FILE).read_text())
@@ -289,7 +297,7 @@ def problem(directory: Path, is_read: Callable[[str], bool] = lambda name: True)
 
 
 def files_of(root: Path, step: int) -> list[str]:
-    """The names in the manifest, sorted; [] where it cannot be understood. Raises OSError."""
+    """List the names in the manifest, sorted; [] if it is damaged or missing. Raises OSError."""
     try:
         manifest = json.loads((directory_of(root, step) / MANIFEST_FILE).read_text())
         return sorted(str(name) for name in manifest["files"])
@@ -298,16 +306,16 @@ def files_of(root: Path, step: int) -> list[str]:
 
 
 def _set_replaced_aside(directory: Path) -> Path:
-    """Make room for another checkpoint of the same step; returns where the old one is, if any."""
+    """Rename an earlier checkpoint of the same step, if there is one, and return its new path."""
     aside = directory.with_name(f"{_REPLACED_PREFIX}{directory.name}")
     if directory.exists():
-        shutil.rmtree(aside, ignore_errors=True)  # `directory` is its successor, and in place
+        shutil.rmtree(aside, ignore_errors=True)  # Its successor `directory` is in place.
         directory.rename(aside)
     return aside
 
 
 def _discard(directory: Path) -> None:
-    """Remove a checkpoint such that it never looks like a damaged one in between."""
+    """Remove a checkpoint, so that it never looks like a damaged one in the meantime."""
     if directory.exists():
         doomed = directory.with_name(f"{TEMPORARY_PREFIX}old-{directory.name}-{os.getpid()}")
         directory.rename(doomed)

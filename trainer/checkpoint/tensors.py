@@ -1,4 +1,4 @@
-"""The tensors that a checkpoint holds, by name."""
+"""Names the tensors of a model and its optimizer, as a checkpoint holds them."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -11,12 +11,12 @@ from torch import nn
 
 
 def model_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights as `model.<parameter>`: whole tensors or this rank's shards."""
+    """Return the weights as `model.<parameter>`: whole tensors or this rank's shards."""
     return {f"model.{name}": parameter for name, parameter in model.named_parameters()}
 
 
 def state_tensors(model: nn.Module, optimizer: torch.optim.AdamW) -> dict[str, torch.Tensor]:
-    """The weights, and AdamW's state as `optimizer.<parameter>.<kind>`."""
+    """Return the weights, and AdamW's state as `optimizer.<parameter>.<kind>`."""
     state = cast(dict[torch.Tensor, dict[str, torch.Tensor]], optimizer.state)
     tensors = model_tensors(model)
     for name, parameter in model.named_parameters():
@@ -26,7 +26,10 @@ def state_tensors(model: nn.Module, optimizer: torch.optim.AdamW) -> dict[str, t
 
 
 def give_memory(optimizer: torch.optim.AdamW) -> None:
-    """Make the tensors of a fused AdamW, which it makes at its first step, without values."""
+    """Make the state tensors of a fused AdamW, to be filled from a checkpoint.
+
+    Otherwise AdamW makes them at its first step.
+    """
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             optimizer.state[parameter] = {

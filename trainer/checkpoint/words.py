@@ -1,8 +1,8 @@
-"""What the log says of saves, and how `./disttrain status` reads it. Pure.
+"""Writes the log lines about saves, and reads them for `./disttrain status`. Pure.
 
 checkpoint step-00000050 is being written             the save begins; training goes on
-training waits for checkpoint step-00000050           it is still under way, and holds up training
-checkpoint step-00000050 saved in 3.21 s              it is in its place
+training waits for checkpoint step-00000050           the save is under way and holds up training
+checkpoint step-00000050 saved in 3.21 s              the checkpoint is complete
 [warning: ]the checkpoint of step 50 could not be written: ...
 """
 
@@ -26,14 +26,14 @@ _BEGINNINGS = {
 
 @dataclass(frozen=True)
 class SaveLine:
-    """What a line says: that the save of `step` is begun, waited for, saved or failed."""
+    """The content of such a line: the save of `step` is begun, waited for, saved or failed."""
 
     what: str
     step: int
 
 
 def read_line(text: str) -> SaveLine | None:
-    """What a line says of a save; None where it says nothing of one."""
+    """Read a line of the log. The result is None if the line is not about a save."""
     for what, pattern in _BEGINNINGS.items():
         if found := pattern.match(text):
             return SaveLine(what, int(found["step"]))
@@ -41,20 +41,20 @@ def read_line(text: str) -> SaveLine | None:
 
 
 def begun(name: str) -> str:
-    """The save of the checkpoint whose folder has this name begins."""
+    """Return the line: the save of the checkpoint folder `name` begins."""
     return _BEGUN.format(name)
 
 
 def waited_for(name: str) -> str:
-    """Training waits for it."""
+    """Return the line: training waits for the checkpoint folder `name`."""
     return _WAITED_FOR.format(name)
 
 
 def saved(name: str, seconds: float) -> str:
-    """Says that a checkpoint is in its place, `seconds` after it was begun."""
+    """Return the line: the checkpoint is complete, `seconds` after its save began."""
     return _SAVED.format(name, seconds)
 
 
 def failed(step: int) -> str:
-    """Says that a checkpoint could not be written."""
+    """Return the text: the checkpoint of `step` could not be written."""
     return _FAILED.format(step)
