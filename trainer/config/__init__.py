@@ -1,7 +1,7 @@
-"""The run configuration: what may be set, with which values, and how it is read.
+"""The configuration of a run: its options, their allowed values, and how it is read.
 
-One file for each section. Imports nothing heavy (no torch), so that the Pulumi program can check a
-run while it plans.
+Each section has a file. Nothing heavy such as torch is imported, so that the Pulumi program can
+check a run while it plans.
 """
 
 from trainer.config.checkpoint import CheckpointConfig

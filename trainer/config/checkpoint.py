@@ -9,7 +9,7 @@ from trainer.config.option import option
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """When a checkpoint is written and how many stay."""
+    """When checkpoints are written, how many of them stay, and where they are copied."""
 
     interval: int = option(
         250, "most updates that a kill can cost; 0: saved only at the end", at_least=0
@@ -37,15 +37,15 @@ class CheckpointConfig:
 
     @property
     def steps_between_saves(self) -> int:
-        """Updates between two checkpoints; 0: only at the end.
+        """The number of updates between two checkpoints; with 0 there is one only at the end.
 
-        Those written in the background come a fifth early: a kill during the write costs the
-        updates since the one before, so there has to be room for those made meanwhile.
+        Checkpoints that are written in the background come a fifth early. A kill during the write
+        costs all updates since the previous checkpoint, including those made during the write.
         """
         return self.interval - (self.interval // 5 if self.asynchronous else 0)
 
     def describe(self) -> str:
-        """When they are made and what a kill costs, for people."""
+        """Say for users when checkpoints are written, and how many updates a kill can cost."""
         if not self.interval:
             best = " and at each new lowest validation loss" if self.keep_best else ""
             return f"checkpoints only at the end{best}; a kill can cost all steps"

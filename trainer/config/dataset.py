@@ -9,7 +9,7 @@ from trainer.config.option import NAME_PATTERN, option
 
 @dataclass(frozen=True)
 class SourceUrl:
-    """One of several files that a data set is downloaded from."""
+    """One of several files from which a data set is downloaded."""
 
     url: str = option("", "http(s) address of the file", pattern=r"https?://\S+")
     sha256: str | None = option(None, "checksum of the file", pattern=r"[0-9a-f]{64}")

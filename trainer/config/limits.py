@@ -1,4 +1,4 @@
-"""What an option of a run accepts, and why a value is not among it. Pure."""
+"""Checks a value against the limits of an option, and describes what is allowed. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SIGNS = {"at_least": "at least", "above": "above", "at_most": "at most", "below
 
 
 def fault(value: Any, wanted: type[Any], metadata: Mapping[str, Any]) -> str:
-    """Why an option cannot have this value; empty: it can.
+    """Say why an option cannot have this value. The result is empty if it can.
 
     Args:
-        value: what is set.
-        wanted: int, float, bool or str.
-        metadata: of `option`.
+        value: The value that is set.
+        wanted: The type of the option: int, float, bool or str.
+        metadata: The metadata of the field that `option` made.
     """
     if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
         return f"it is not {_WORDS[wanted]}"
@@ -40,7 +40,7 @@ def fault(value: Any, wanted: type[Any], metadata: Mapping[str, Any]) -> str:
 
 
 def remedy(wanted: type[Any], metadata: Mapping[str, Any]) -> str:
-    """What an option accepts, as a sentence: `Set a whole number that is at least 1`."""
+    """Describe the allowed values in a sentence such as `Set a whole number that is at least 1`."""
     if metadata["choices"] is not None:
         return f"Set {either(metadata['choices'])}"
     limits = [

@@ -1,4 +1,4 @@
-"""Reads a run from a YAML file or a preset, with overrides of the command line."""
+"""Reads the configuration of a run from a YAML file or a preset, with command-line overrides."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PRESETS_DIR = Path(__file__).parents[1] / "presets"
 
 
 def preset_names() -> list[str]:
-    """Names that `preset_path` knows."""
+    """List the names of the presets."""
     return sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
 
 
 def preset_path(name: str) -> Path:
-    """The file of a preset. Raises ConfigError naming the closest ones."""
+    """Return the file of a preset. For another name, a ConfigError names the closest preset."""
     if name not in preset_names():
         hint = did_you_mean(difflib.get_close_matches(name, preset_names(), n=1))
         reason = f"there is no such preset{hint}"
@@ -35,7 +35,7 @@ def load_config(config: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
     """Read a YAML file (or a preset's name) and apply `--section.key=value` overrides.
 
     Raises:
-        ConfigError: the file cannot be read, an override is malformed, or a value is wrong.
+        ConfigError: The file cannot be read, an override is malformed, or a value is wrong.
     """
     mapping, problems = load_mapping(config), list[str]()
     for override in overrides:
@@ -68,7 +68,7 @@ def load_config(config: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
 
 def _section(mapping: dict[str, Any] | None, name: str) -> dict[str, Any] | None:
-    """The mapping at `name`, made where there is none; None where something else is there."""
+    """Return the mapping at `name`, which is made if it is missing, or None if it is no mapping."""
     if mapping is None:
         return None
     if mapping.get(name) is None:
@@ -78,7 +78,11 @@ def _section(mapping: dict[str, Any] | None, name: str) -> dict[str, Any] | None
 
 
 def load_mapping(config: str | Path) -> dict[str, Any]:
-    """The unchecked content of a YAML file, or of the preset with that name."""
+    """Read a YAML file, or the preset with that name, without a check of its options.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds no mapping.
+    """
     path = Path(config)
     preset = PRESETS_DIR / f"{config}.yaml"
     if not path.exists() and preset.exists():
@@ -104,5 +108,5 @@ def load_mapping(config: str | Path) -> dict[str, Any]:
 
 
 def dump_config(config: RunConfig) -> str:
-    """The configuration as YAML, as kept in the run's directory."""
+    """Return the configuration as YAML, in the form that the run's directory keeps."""
     return yaml.safe_dump(config.to_mapping(), sort_keys=False)

@@ -9,7 +9,7 @@ from trainer.config.option import option
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The shape of the GPT; the names are nanoGPT's."""
+    """The shape of the GPT. The names of the options are nanoGPT's."""
 
     n_layer: int = option(6, "transformer blocks", at_least=1)
     n_head: int = option(6, "attention heads; must divide n_embd", at_least=1)

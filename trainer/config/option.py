@@ -1,4 +1,4 @@
-"""How one option of a run is declared: its default, its meaning and its limits."""
+"""Declares one option of a run: its default, its meaning and its limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
-# A name that becomes a directory below <data_root>.
+# The pattern of a name that becomes a directory below <data_root>.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
@@ -22,9 +22,10 @@ def option(
     pattern: str | None = None,
     likely: Sequence[str] = (),
 ) -> Any:
-    """A dataclass field that carries its explanation, its limits and its allowed values.
+    """Make a dataclass field whose metadata hold its explanation, limits and allowed values.
 
-    `likely`: values that a mistyped one may have been meant for, where others are allowed too.
+    `likely` lists values of which a wrong value may be a misspelling, for an option that allows
+    other values too.
     """
     limits = {"at_least": at_least, "above": above, "at_most": at_most, "below": below}
     metadata = {

@@ -1,4 +1,4 @@
-"""How a value that cannot be used is described: its key, why, and what to do. Pure."""
+"""Describes a value that cannot be used: its key, the reason, and the remedy. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class ConfigError(ValueError):
-    """The run configuration is wrong; the message lists every problem at once."""
+    """The run configuration is wrong. The message lists all problems at once."""
 
     def __init__(self, problems: Sequence[str]):
         self.problems = tuple(problems)
@@ -14,23 +14,23 @@ class ConfigError(ValueError):
 
 
 def problem_text(key: str, value: object, reason: str, remedy: str) -> str:
-    """One problem.
+    """Describe one problem in a line.
 
     Args:
-        key: the option, as the user wrote it.
-        value: what is set.
-        reason: why it cannot be used; goes on after a colon, without a full stop.
-        remedy: what to do, as a sentence without its full stop.
+        key: The option, as the user wrote it.
+        value: The value that is set.
+        reason: Why the value cannot be used. It follows a colon, and has no full stop.
+        remedy: What the user should do, as a sentence without its full stop.
     """
     return f"{key}: {value!r} cannot be used: {reason}. {remedy}."
 
 
 def either(choices: Sequence[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
+    """Join texts with `or`: `a`, `a or b`, `a, b or c`."""
     *others, last = choices
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def did_you_mean(candidates: Sequence[str]) -> str:
-    """The end of a sentence that names `candidates`, or nothing where there are none."""
+    """Return the end of a sentence that names `candidates`, or an empty text without any."""
     return f" (did you mean {' or '.join(candidates)}?)" if candidates else ""

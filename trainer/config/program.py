@@ -1,4 +1,4 @@
-"""The section `program` of a run: a program of the user's own in place of our trainer."""
+"""The section `program` of a run: the user's own program, which replaces disttrain's trainer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from trainer.config.option import option
 from trainer.config.problem import problem_text
 
-# Of the section `train` those options that are about starting ranks, and not about our training.
+# The options of the section `train` that concern the start of ranks. The user's own program uses
+# only these.
 LAUNCH_OPTIONS = (
     "rendezvous_timeout_seconds",
     "volume_timeout_seconds",
@@ -25,7 +26,7 @@ LAUNCH_OPTIONS = (
 
 @dataclass(frozen=True)
 class ProgramConfig:
-    """What runs in place of our trainer; without a command our trainer does."""
+    """The program that replaces disttrain's trainer. Without a command, the trainer runs."""
 
     command: tuple[str, ...] = option((), "the program and its arguments, as a list of texts")
     image: str | None = option(
@@ -55,16 +56,16 @@ class ProgramConfig:
 
     @property
     def tells_steps(self) -> bool:
-        """Whether anybody is to see how far the program is."""
+        """Whether the settings say how to read the program's progress."""
         return self.progress is not None or self.progress_file is not None
 
 
 def program_problems(program: ProgramConfig, program_dir: Path) -> list[str]:
-    """What is wrong with values that are each of the right type.
+    """List the problems of values that have the right types.
 
     Args:
-        program: the section.
-        program_dir: the program's own folder in that of the run.
+        program: The section `program`.
+        program_dir: The program's own folder inside the run's folder.
     """
     return [
         *_image_problems(program.image),

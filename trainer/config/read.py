@@ -1,4 +1,4 @@
-"""Fills the sections of a run from nested mappings and collects every problem."""
+"""Fills the sections of a run from nested mappings, and collects all problems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, cast
 from trainer.config.limits import fault, remedy
 from trainer.config.problem import did_you_mean, problem_text
 
-# What nanoGPT calls our keys.
+# nanoGPT's names of options, and the names here.
 _NANOGPT_KEYS = {
     "max_iters": "train.max_steps",
     "batch_size": "train.global_batch_size",
@@ -35,8 +35,8 @@ def read_section(
 ) -> Any:
     """Fill dataclass `cls` from `mapping`, adding to `problems` instead of raising.
 
-    `prefix` is what stands before the names of its keys in messages; `root` is the dataclass of the
-    whole configuration, in which the hints look for keys that stand in the wrong section.
+    Messages put `prefix` before the names of its keys. `root` is the dataclass of the whole
+    configuration, in which hints look for keys that are in the wrong section.
     """
     if not isinstance(mapping, Mapping):
         name, reason = prefix.rstrip(".") or "run config", "it is not a mapping of keys"
@@ -68,7 +68,7 @@ def read_section(
 def _read_list(
     cls: type[Any], value: object, name: str, problems: list[str], root: type[Any]
 ) -> tuple[Any, ...]:
-    """A list of sections, such as `dataset.files`."""
+    """Read a list of sections, such as `dataset.files`, or of texts."""
     if value is None:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str):
@@ -86,7 +86,7 @@ def _read_list(
 
 
 def _texts(items: Sequence[object], name: str, problems: list[str]) -> tuple[str, ...]:
-    """A list of texts, such as `program.command`; a number stands for the text that it is."""
+    """Read a list of texts, such as `program.command`. Numbers become their texts."""
     for place, item in enumerate(items):
         if isinstance(item, bool) or not isinstance(item, (str, int, float)):
             what = "Write one text, in quotation marks"
@@ -118,7 +118,11 @@ def _keys(cls: type[Any]) -> str:
 
 
 def _closest_keys(prefix: str, key: str, siblings: Sequence[str], root: type[Any]) -> list[str]:
-    """Full names like `key`: in its section, else with the same name in another, else like it."""
+    """Find the full names of keys that `key` may be meant for.
+
+    These are a similar name in its section, else the same name elsewhere, else nanoGPT's name, else
+    a similar name elsewhere.
+    """
     if near := difflib.get_close_matches(key, siblings, n=1):
         return [prefix + near[0]]
     by_name: dict[str, list[str]] = {}
@@ -137,7 +141,7 @@ def _closest_keys(prefix: str, key: str, siblings: Sequence[str], root: type[Any
 
 
 def _closest_values(value: object, wanted: type[Any], metadata: Mapping[str, Any]) -> list[str]:
-    """What may have been meant by a value of the wrong type or outside the choices."""
+    """Find what a value of the wrong type, or outside the choices, may be meant for."""
     if known := cast(Sequence[str], metadata["choices"] or metadata["likely"]):
         text = str(value).lower()
         text = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(text, text)
@@ -155,7 +159,7 @@ def _closest_values(value: object, wanted: type[Any], metadata: Mapping[str, Any
 
 
 def _as_float(value: object) -> object:
-    """Whole numbers, and 1e-3, which YAML 1.1 reads as a string, are floats too."""
+    """Turn whole numbers, and texts such as 1e-3, into floats. YAML 1.1 reads 1e-3 as a text."""
     if isinstance(value, (int, str)) and not isinstance(value, bool):
         try:
             return float(value)

@@ -1,4 +1,4 @@
-"""A whole run: its sections, and the rules that hold between them."""
+"""The configuration of a whole run: its sections, and the rules between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainer.config.train import EvalConfig, LogConfig, TrainConfig
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that defines a run. Contains no machine-specific settings."""
+    """All settings of a run. None of them is specific to a machine."""
 
     run_name: str = option(
         "shakespeare-char", "directory below <data_root>/runs", pattern=NAME_PATTERN
@@ -40,7 +40,8 @@ class RunConfig:
         """Build a checked configuration from nested mappings, as YAML gives them.
 
         Raises:
-            ConfigError (a ValueError): lists every problem with key, value and what is allowed.
+            ConfigError (a ValueError): A value is wrong. The message lists every problem, with the
+                key, the value and what is allowed.
         """
         problems: list[str] = []
         config = cast(RunConfig, read_section(RunConfig, mapping, "", problems))
@@ -51,9 +52,10 @@ class RunConfig:
         return config
 
     def to_mapping(self) -> dict[str, Any]:
-        """Nested plain dicts, without unset options; `from_mapping` gives an equal config back.
+        """Return nested plain dicts without unset options.
 
-        A run of a program has only what is about starting it: it takes nothing else.
+        `from_mapping` makes an equal configuration of them. For a run of the user's own program
+        they hold only the options that concern its start.
         """
         everything = cast(dict[str, Any], _without_none(dataclasses.asdict(self)))
         if not self.has_program:
@@ -64,12 +66,12 @@ class RunConfig:
 
     @property
     def tokens_per_update(self) -> int:
-        """Tokens of the global batch, and so of all ranks together."""
+        """The number of tokens in the global batch, over all ranks."""
         return self.train.global_batch_size * self.model.block_size
 
     @property
     def has_program(self) -> bool:
-        """Whether a program of the user's own runs in place of our trainer."""
+        """Whether the user's own program replaces disttrain's trainer."""
         return bool(self.program.command)
 
     @property
@@ -84,12 +86,12 @@ class RunConfig:
 
     @property
     def program_dir(self) -> Path:
-        """`<run_dir>/program`: where a program of the user's own may keep its checkpoints."""
+        """`<run_dir>/program`, where the user's own program may keep its checkpoints."""
         return self.run_dir / "program"
 
 
 def _contradictions(config: RunConfig) -> list[str]:
-    """Problems between values that are each allowed."""
+    """List contradictions between values that are allowed by themselves."""
     if config.has_program:
         return program_problems(config.program, config.program_dir)
     found: list[str] = []
@@ -155,7 +157,7 @@ def _dataset_problems(dataset: DatasetConfig) -> list[str]:
 
 
 def _without_none(value: object) -> object:
-    """The value without unset options and empty lists."""
+    """Return the value without unset options and empty lists."""
     if isinstance(value, dict):
         items = cast(dict[str, object], value).items()
         return {key: _without_none(item) for key, item in items if item not in (None, ())}

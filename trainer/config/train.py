@@ -9,7 +9,7 @@ from trainer.config.option import option
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The optimisation, and how the processes run it."""
+    """The optimisation, and the processes that run it."""
 
     max_steps: int = option(5000, "optimiser updates of the whole run", at_least=1)
     global_batch_size: int = option(64, "sequences per update over all ranks", at_least=1)
@@ -102,7 +102,7 @@ class TrainConfig:
 
 @dataclass(frozen=True)
 class EvalConfig:
-    """The passes over the validation split."""
+    """The evaluations on the validation split."""
 
     interval: int = option(250, "updates between two passes; 0: only at the end", at_least=0)
     batch_size: int = option(64, "sequences of one forward pass", at_least=1)
