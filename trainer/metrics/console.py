@@ -1,4 +1,4 @@
-"""Rank 0's lines: plain ones in a log; on a terminal also a bar that changes in place."""
+"""Prints rank 0's lines and, on a terminal, also a progress bar that changes in place."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _WIDTH = 24
 
 
 class Console:
-    """Prints lines, and a progress bar below them where there is a terminal."""
+    """Prints lines and, if the output is a terminal, a progress bar below them."""
 
     def __init__(self, speaks: bool, stream: TextIO | None = None):
-        """`speaks`: whether this rank prints at all."""
+        """`speaks` says whether this rank prints at all. `stream` is standard output by default."""
         self._stream = stream or sys.stdout
         self._speaks = speaks
         self.has_bar = speaks and self._stream.isatty()
-        self._lock = threading.Lock()  # checkpoints report from their own thread
+        self._lock = threading.Lock()  # The thread that writes checkpoints prints too.
         self._bar, self._drawn_at = "", 0.0
 
     def say(self, text: str) -> None:
@@ -32,7 +32,7 @@ class Console:
                 print(self._bar, end="", file=self._stream, flush=True)
 
     def progress(self, step: int, max_steps: int, text: str) -> None:
-        """Redraw the bar, at most ten times a second; nothing without a terminal."""
+        """Redraw the bar, at most ten times per second. Without a terminal nothing is done."""
         now = time.monotonic()
         if not self.has_bar or (now - self._drawn_at < _SECONDS_BETWEEN_BARS and step < max_steps):
             return
@@ -42,7 +42,7 @@ class Console:
             print(self._bar, end="", file=self._stream, flush=True)
 
     def end(self) -> None:
-        """Leave the bar as a line."""
+        """Leave the last bar as a line, so that other output begins below it."""
         if self._bar:
             with self._lock:
                 self._bar = ""
@@ -50,13 +50,13 @@ class Console:
 
 
 def bar(step: int, max_steps: int) -> str:
-    """`[######------] 50% 5/10`."""
+    """Return a bar such as `[######------] 50% 5/10`."""
     done = _WIDTH * step // max_steps
     return f"[{'#' * done}{'-' * (_WIDTH - done)}] {step / max_steps:.0%} {step}/{max_steps}"
 
 
 def duration(seconds: float | None) -> str:
-    """`4.2s`, `3m05s` or `2h07m`; `-` where it is not known."""
+    """Format a duration as `4.2s`, `3m05s` or `2h07m`, or as `-` if it is not known."""
     if seconds is None:
         return "-"
     if seconds < 60:

@@ -11,40 +11,41 @@ MOST_SKIPPED_IN_A_ROW = 50
 
 
 def finite_or_none(value: float) -> float | None:
-    """The value as JSON can hold it: None where it is not finite."""
+    """Return the value, or None if it is not finite, which JSON cannot hold."""
     return value if math.isfinite(value) else None
 
 
 class FiniteCheck:
-    """Sees the gradient norm of every update; asked only where a step is logged or saved.
+    """Counts the updates whose gradient norm is not finite.
 
-    float16's gradient scaler skips an update whose gradients overflow, which is part of its work;
-    50 in a row are not. In any other arithmetic one such update is the end of the training.
+    The counts are read only when a step is logged or saved, because that waits for the GPU.
+    float16's gradient scaler skips an update whose gradients overflow, which is normal, but 50
+    skipped updates in a row are not. In any other arithmetic one such update ends the training.
     """
 
     def __init__(self, device: torch.device, skips_updates: bool):
-        """`skips_updates`: whether a gradient scaler skips updates that are not finite."""
+        """`skips_updates` says whether a gradient scaler skips updates that are not finite."""
         self._skips_updates = skips_updates
         self._limit = MOST_SKIPPED_IN_A_ROW if skips_updates else 1
         self._in_a_row = torch.zeros((), dtype=torch.int64, device=device)
         self._skipped = torch.zeros((), dtype=torch.int64, device=device)
 
     def note(self, grad_norm: torch.Tensor) -> None:
-        """Call it after every update."""
+        """Note the gradient norm of an update. Call this after every update."""
         is_bad = (~torch.isfinite(grad_norm)).to(self._in_a_row)
         self._in_a_row = (self._in_a_row + 1) * is_bad
         self._skipped = self._skipped + is_bad
 
     def skipped(self) -> int:
-        """Updates since the start of this process whose gradients were not finite."""
+        """The number of updates since the start of this process whose gradients were not finite."""
         return int(self._skipped)
 
     def first_bad_step(self, step: int, loss: float) -> int | None:
-        """The step at which the training was lost, None while it is not.
+        """Return the first step from which on training has diverged, or None if it has not.
 
         Args:
-            step: the last one.
-            loss: of that step.
+            step: The last step.
+            loss: The loss of the last step, in nats per token.
         """
         in_a_row = int(self._in_a_row)
         if in_a_row >= self._limit:

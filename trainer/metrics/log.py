@@ -1,4 +1,4 @@
-"""Writes what a run measures to the log, metrics.jsonl and TensorBoard; only rank 0 does so."""
+"""Writes the metrics of a run as log lines, to metrics.jsonl and to TensorBoard, on rank 0."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
@@ -24,40 +24,41 @@ NO_CURVES = ("step", "unix_time", "world_size", "slow_rank", "slow_cause")
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """One record. Losses in nats per token, mean over the global batch; None: not measured.
+    """One record of the metrics.
 
-    `grad_norm` is None for the updates that float16's gradient scaler skips.
+    Losses are in nats per token. `loss` is the mean over the global batch. None stands for a value
+    that was not measured. `grad_norm` is None for an update that float16's gradient scaler skips.
     """
 
     step: int
     loss: float | None
-    """None where it overflowed in float16 and the update was skipped."""
+    """It is None if it overflowed in float16 and the update was skipped."""
     val_loss: float | None
     val_bits_per_byte: float | None
     lr: float
     grad_norm: float | None
     skipped_updates: int
-    """Updates since the start of the process that float16's gradient scaler skipped."""
+    """The updates since the start of the process that float16's gradient scaler skipped."""
     tokens_per_second: float
-    """Of all ranks together, without evaluations and saves."""
+    """The throughput of all ranks together, without evaluations and saves."""
     tokens_per_second_per_rank: float
     step_seconds: float
     step_seconds_p50: float
     step_seconds_p95: float
     mfu: float | None
     data_wait_share: float
-    """Share of the step time in which the slowest rank put its batch together."""
+    """The share of the step time in which the slowest rank waited for its batches."""
     peak_memory_bytes: int
-    """Of the rank that needs most: on a GPU its tensors, on a CPU the whole process."""
+    """The memory of the rank that needs most: of its tensors on a GPU, else of its process."""
     checkpoint_seconds: float | None
-    """How long saves since the last record held up training."""
+    """How long saves have held up training since the previous record."""
     eta_seconds: float | None
     slow_rank: int | None
-    """The rank that holds the others up (trainer/watch); None: nobody, or no single one."""
+    """The rank that holds the others up (trainer/watch), or None if no single rank does."""
     slow_cause: str | None
-    """What is slow; None while nothing is."""
+    """The cause of the slowness, or None if nothing is slow."""
     slow_factor: float | None
-    """How many times as long as usual that takes."""
+    """How many times as long as usual the slow part takes."""
     tokens: int
     world_size: int
     unix_time: float
@@ -72,9 +73,10 @@ class StepMetrics:
         world_size: int,
         **others: Any,
     ) -> StepMetrics:
-        """The record of a step that was just made; `others` are taken as they are.
+        """Make the record of a step that was just made.
 
-        `data_seconds`: what the slowest rank needed per step to put its batches together.
+        `data_seconds` is the time per step that the slowest rank waited for its batches. `others`
+        are the remaining fields, which are not changed.
         """
         return StepMetrics(
             loss=finite_or_none(loss),
@@ -92,11 +94,11 @@ class StepMetrics:
         )
 
     def line(self, max_steps: int) -> str:
-        """The record for people."""
+        """Return the record as a line for the log."""
         return f"step {self.step}/{max_steps} {self.summary()}"
 
     def summary(self) -> str:
-        """The record for people, without the step."""
+        """Return the record as a text for users, without the step."""
         loss = "-" if self.loss is None else f"{self.loss:.4f}"
         val = "-" if self.val_loss is None else f"{self.val_loss:.4f}"
         grad_norm = "-" if self.grad_norm is None else f"{self.grad_norm:.3f}"
@@ -111,16 +113,19 @@ class StepMetrics:
 
 
 class MetricsLog:
-    """Appends records; after a resume, what was recorded past the checkpoint is dropped."""
+    """Appends records to metrics.jsonl and TensorBoard.
+
+    When a run resumes, the records of steps after its checkpoint are dropped.
+    """
 
     def __init__(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]):
-        """`say` is told of lines that are damaged; they are left out."""
+        """Open the files. Damaged lines are dropped, and `say` prints a warning about them."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._path = run_dir / METRICS_FILE
         damaged = 0
 
-        def kept() -> Iterator[bytes]:  # never all at once: a long run has millions
+        def kept() -> Iterator[bytes]:  # one at a time: a long run has millions
             nonlocal damaged
             for line, record in _lines(self._path):
                 damaged += record is None
@@ -147,7 +152,10 @@ class MetricsLog:
     def add_validation(
         self, step: int, val_loss: float | None, val_bits_per_byte: float | None
     ) -> None:
-        """Complete the record of `step`, whose evaluation was cut off; None: it overflowed."""
+        """Add the losses to the record of `step`, whose evaluation was cut off by a stop.
+
+        None stands for a loss that overflowed.
+        """
         values = {"val_loss": val_loss, "val_bits_per_byte": val_bits_per_byte}
 
         def completed() -> Iterator[bytes]:
@@ -165,29 +173,29 @@ class MetricsLog:
                 self._tensorboard.add_scalar(name, value, step)
 
     def flush(self) -> None:
-        """Hand everything to the system, from where `sync_metrics` brings it to the disk."""
+        """Write everything to the files. `sync_metrics` then brings it to the disk."""
         self._file.flush()
         self._tensorboard.flush()
 
     def close(self) -> None:
-        """Write out everything."""
+        """Write everything to the files, and close them."""
         self._file.close()
         self._tensorboard.close()
 
 
 def sync_metrics(run_dir: Path) -> None:
-    """Make durable what a `MetricsLog` has flushed, so that no checkpoint outlives its metrics.
+    """Make everything durable that a `MetricsLog` has flushed. Any thread may call this.
 
-    Without this a machine that is lost right after a save would leave a gap in the curves: the run
-    continues after the checkpoint. Any thread may call it.
+    Without this, the curves would have a gap after a machine is lost right after a save, because
+    the run continues after the checkpoint.
 
     Args:
-        run_dir: the folder of the run; of TensorBoard's files only the newest one is written.
+        run_dir: The folder of the run. Only the newest of TensorBoard's files is made durable.
 
     Raises:
-        OSError: a file could not be written to the disk.
+        OSError: A file could not be written to the disk.
     """
-    with suppress(FileNotFoundError):  # somebody may have removed a file
+    with suppress(FileNotFoundError):  # A user may have removed a file.
         fsync_file(run_dir / METRICS_FILE)
     curves = run_dir / TENSORBOARD_DIR
     with suppress(FileNotFoundError):
@@ -198,9 +206,9 @@ def sync_metrics(run_dir: Path) -> None:
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The records of a metrics file, and how many lines inside it are damaged.
+    """Read the records of a metrics file, and count its damaged lines.
 
-    A crash may have cut the last line, which counts as not written.
+    A last line without an end, which a crash may leave, is ignored and not counted.
     """
     records = [record for _, record in _lines(path)]
     whole = [record for record in records if record is not None]
@@ -208,7 +216,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:
 
 
 def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
-    """The lines of a metrics file with their records; None: the line is damaged."""
+    """Yield the lines of a metrics file, each with its record, or None if it is damaged."""
     with suppress(FileNotFoundError), path.open("rb") as lines:
         for line in lines:
             if not line.endswith(b"\n") or line == b"\n":

@@ -1,13 +1,14 @@
-"""Peak FLOP/s of GPUs, from which the share that a run uses (MFU) is computed.
+"""The peak FLOP/s of GPUs, from which the share that a run uses (MFU) is computed.
 
-Dense FP16/BF16 tensor TFLOP/s with FP32 accumulation, half of the figure where NVIDIA counts
-sparsity. Sources, all NVIDIA's: the data sheets of A10, A30, A100, L4, L40, L40S, T4, H100 and
-H200, the A10G's figures for AWS (70, 140 sparse); the white papers GA102 v2 (A40, RTX A6000,
-RTX 3090), Ada (RTX 3090 Ti, 4080, 4090) and RTX Blackwell (RTX 5090), each in the row "with FP32
-Accumulate": GeForce cards do that at half the rate that advertisements name.
+The numbers are dense FP16/BF16 tensor TFLOP/s with FP32 accumulation. They are half of NVIDIA's
+figures that count sparsity. All sources are NVIDIA's: the data sheets of A10, A30, A100, L4, L40,
+L40S, T4, H100 and H200; the A10G's figures for AWS (70, 140 sparse); the white papers GA102 v2
+(A40, RTX A6000, RTX 3090), Ada (RTX 3090 Ti, 4080, 4090) and RTX Blackwell (RTX 5090), each in the
+row "with FP32 Accumulate". GeForce cards accumulate in FP32 at half the advertised rate.
 
-Not in the table, because a wrong number would follow: RTX 3080 (two cards of that name, 59.5 and
-61.3), RTX A4000, A5000 and 6000 Ada (data sheets without the kind of accumulation), H200 NVL.
+Some GPUs are not in the table, because their number would be uncertain: RTX 3080 (there are two
+cards of that name, 59.5 and 61.3), RTX A4000, A5000 and 6000 Ada (the data sheets do not name the
+kind of accumulation), H200 NVL.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ import re
 
 import torch
 
-# The whole name must match: laptop parts, MIG slices, vGPUs and parts for single markets have
-# names of their own and other peaks.
+# A pattern must match the whole name, because laptop GPUs, MIG slices, vGPUs and GPUs for single
+# markets have longer names and other peaks.
 _PEAK_TFLOPS = {
     r"A10": 125.0,
     r"A10G": 70.0,
@@ -43,9 +44,9 @@ _BRAND = r"(NVIDIA |Tesla |GeForce )*"
 
 
 def peak_flops(device_name: str, dtype: torch.dtype) -> float | None:
-    """Peak FLOP/s of a GPU by the name that CUDA gives it; None where it is not known.
+    """Return the peak FLOP/s of a GPU by the name that CUDA gives it, or None if it is not known.
 
-    It is known for float16 and bfloat16 only.
+    It is known only for float16 and bfloat16.
     """
     if dtype == torch.float32:
         return None

@@ -1,4 +1,4 @@
-"""Draws the loss and the throughput of a run, or the losses of several."""
+"""Draws the loss and the throughput of a run, or the losses of several runs."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
@@ -22,14 +22,16 @@ _TRAIN, _VAL, _SPEED = "#9db8d2", "#c0392b", "#2c7a4b"
 def plot(run_dir: Path, output: Path | None = None) -> Path:
     """Draw metrics.jsonl of `run_dir` into `output` (default `<run_dir>/plot.png`).
 
-    That of a user's own program has steps and losses alone, and so no part for the throughput.
+    The metrics of a user's own program hold only steps and losses, so its picture has no part for
+    the throughput.
 
     Raises:
-        FatalError: there are no metrics, or the picture cannot be written.
+        FatalError: There are no metrics, or the picture cannot be written.
     """
     records = _read_records(run_dir)
     target = output or run_dir / PLOT_FILE
-    # Late, and by its object interface: only this command needs it, and it needs no display.
+    # The import is here because only this command needs matplotlib. Its object interface needs no
+    # display.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -64,22 +66,22 @@ def plot(run_dir: Path, output: Path | None = None) -> Path:
 
 
 def plot_losses(run_dirs: Sequence[Path], output: Path) -> Path:
-    """Draw the losses of several runs over each other, as SVG; returns `output`.
+    """Draw the losses of several runs into one SVG picture, and return `output`.
 
     Args:
-        run_dirs: their folders; the name of each is its label.
-        output: where the picture goes; `-` is standard output.
+        run_dirs: The folders of the runs. The name of each folder is its label.
+        output: The file for the picture, or `-` for standard output.
 
     Raises:
-        FatalError: a run has no metrics, or the picture cannot be written.
+        FatalError: A run has no metrics, or the picture cannot be written.
     """
     series = [(run_dir.resolve().name, _read_records(run_dir)) for run_dir in run_dirs]
     from matplotlib import rcParams
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    rcParams["svg.fonttype"] = "none"  # letters stay letters, which makes small files
-    rcParams["svg.hashsalt"] = "disttrain"  # the same runs give the same bytes
+    rcParams["svg.fonttype"] = "none"  # Text stays text, which makes small files.
+    rcParams["svg.hashsalt"] = "disttrain"  # The same runs give the same bytes.
     figure = Figure(figsize=(9, 5), layout="constrained")
     FigureCanvasSVG(figure)
     axes = figure.subplots()
@@ -112,7 +114,7 @@ def _save(figure: Any, target: Path, kind: str) -> None:
 
 
 def _series(records: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the records in which `name` was measured."""
+    """Return the steps and values of the records in which `name` was measured."""
     found = [(r["step"], r[name]) for r in records if r.get(name) is not None]
     return [step for step, _ in found], [value for _, value in found]
 
@@ -126,7 +128,7 @@ def _read_records(run_dir: Path) -> list[dict[str, Any]]:
         raise FatalError(f"{run_dir}: no metrics: {path} cannot be read: {error}") from error
     if damaged and not records:
         raise FatalError(f"{path}: damaged: none of its lines can be read. Name another run")
-    if damaged:  # as the trainer does when it continues
+    if damaged:  # The trainer does the same when it continues.
         print(f"{path} has {damaged} damaged line(s), which are left out", file=sys.stderr)
     if not records:
         raise FatalError(f"{path}: no record yet; the first comes after step 1")

@@ -1,4 +1,4 @@
-"""Measures throughput, step times, the wait for data, and how long a run will still take."""
+"""Measures throughput, step times and the wait for data, and estimates the remaining time."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 from __future__ import annotations
@@ -21,10 +21,12 @@ _STEPS_FOR_PERCENTILES = 200
 
 @dataclass(frozen=True)
 class Speed:
-    """Throughput of all ranks together; `mfu` is the share of the GPUs' peak, None if unknown.
+    """The speed of training, as this rank has measured it.
 
-    `data_seconds` is what this rank needed per step to put its batches together. The percentiles
-    are of the last 200 steps of this rank, without the first one of the process.
+    `tokens_per_second` is the throughput of all ranks together. `mfu` is the share of the GPUs'
+    peak, or None if the peak is not known. `data_seconds` is the time per step that this rank
+    waited for its batches. The percentiles are of the last 200 steps of this rank, without the
+    first step of the process.
     """
 
     tokens_per_second: float
@@ -34,12 +36,12 @@ class Speed:
     step_seconds_p50: float
     step_seconds_p95: float
     step_seconds_longest: float
-    """Since `Speedometer.start`, without the first step of the process; or what came after the last
-    step, if that took longer."""
+    """The longest step since `Speedometer.start`, without the first step of the process. If the
+    time after the last step is longer, it is that time."""
 
 
 class Speedometer:
-    """Measures the time of training steps, without what happens between `stop` and `start`."""
+    """Measures the time of training steps, without the time between `stop` and `start`."""
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class Speedometer:
         self._first_end: tuple[int, float] | None = None
 
     def start(self, step: int) -> None:
-        """Begin to measure, after `step` steps."""
+        """Begin to measure. `step` is the number of steps made so far."""
         self._step, self._begin, self._data_seconds = step, time.perf_counter(), 0.0
         self._clock.restart()
 
@@ -70,18 +72,18 @@ class Speedometer:
         self._data_seconds += time.perf_counter() - begin
 
     def leave_out(self, seconds: float) -> None:
-        """Leave out the time since the last step; the GPU must have ended its work."""
+        """Do not count `seconds` since the last step. The GPU must have ended its work."""
         self._begin += seconds
         self._clock.leave_out()
 
     def step_done(self, step: int) -> None:
-        """Call it after every step."""
+        """Note the end of a step. Call this after every step."""
         self._clock.mark()
         if self._first_end is None:
             self._first_end = (step, time.perf_counter())
 
     def stop(self, step: int) -> Speed:
-        """The mean speed since `start`; the GPU must have ended its work."""
+        """Return the mean speed since `start`. The GPU must have ended its work."""
         steps = step - self._step
         assert steps > 0
         all_seconds = time.perf_counter() - self._begin
@@ -99,7 +101,10 @@ class Speedometer:
         return Speed(tokens_per_second, seconds, mfu, data_seconds, p50, p95, longest)
 
     def seconds_left(self, step: int, max_steps: int) -> float | None:
-        """Seconds until `max_steps` at the speed so far, evaluations and saves included."""
+        """Estimate the seconds until `max_steps`, at the speed so far with evaluations and saves.
+
+        The result is None before the second step of the process.
+        """
         if self._first_end is None or step == self._first_end[0]:
             return 0.0 if step == max_steps else None
         first_step, first_time = self._first_end
@@ -107,10 +112,10 @@ class Speedometer:
 
 
 class _CpuClock:
-    """Seconds between marks."""
+    """Measures the seconds between marks on the CPU."""
 
     def __init__(self) -> None:
-        self._times: list[list[float]] = []  # without what was left out between two lists
+        self._times: list[list[float]] = []  # The time between two lists is left out.
 
     def restart(self) -> None:
         self._times = [[time.perf_counter()]]
@@ -126,7 +131,7 @@ class _CpuClock:
 
 
 class _CudaClock:
-    """Seconds between marks on the GPU's time line: the host may be many steps ahead of it."""
+    """Measures the seconds between marks on the GPU, because the host may be many steps ahead."""
 
     def __init__(self) -> None:
         self._events: list[list[Any]] = []
@@ -154,7 +159,7 @@ class _CudaClock:
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory in use so far: of the GPU by tensors, else of this process."""
+    """Return the peak memory so far: that of the tensors on a GPU, else that of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
