@@ -1,4 +1,4 @@
-"""How long the nodes' writes to their volume took, and how that is said. Pure."""
+"""Formats the measured times of the nodes' writes to their volume for the log. Pure."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 SHARED = "volume: "
-"""The line of node 0 begins so; `./disttrain status` and `pulumi up` look for it."""
+"""The begin of node 0's line, for which `./disttrain status` and `pulumi up` search the log."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one node has measured.
+    """The measurements of one node.
 
     Args:
-        write_seconds: for a new small file and its fsync.
-        rename_seconds: for its rename and the fsync of the folder.
-        visible_seconds: until it saw the files of all other nodes, after all had written them.
-        file_system: on which its folder is; empty where that is not known.
+        write_seconds: The time to write a new small file and fsync it.
+        rename_seconds: The time to rename it and fsync the folder.
+        visible_seconds: The time until the node saw the files of the other nodes, after all had
+            written them.
+        file_system: The file system of the folder; empty if it is not known.
     """
 
     write_seconds: float
@@ -27,7 +28,7 @@ class Figures:
 
 
 def figures_line(nodes: Mapping[int, Figures]) -> str:
-    """One line for the log, with the slowest node of each figure."""
+    """Make one line for the log, with the slowest node for each figure."""
 
     def slowest(what: str, seconds: Mapping[int, float]) -> str:
         node = max(seconds, key=lambda each: seconds[each])

@@ -1,4 +1,4 @@
-"""The small file by which a node shows that it can write, and by which the others see that."""
+"""Writes and finds the small files by which nodes check that they share a writable volume."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pathlib import Path
 from trainer.checkpoint.durable import fsync_directory
 
 OTHER_CONTENT = 0
-"""In place of an errno: the file is there, and holds something else."""
+"""It stands for an errno, and means that the file exists with other content."""
 _PREFIX = ".volume-proof-"
 
 
 class WriteError(Exception):
-    """The volume has refused one act of a write; `act` says which, `number` is the errno."""
+    """The volume has refused a part of a write. `act` names the part, and `number` is the errno."""
 
     def __init__(self, act: str, error: OSError):
         super().__init__(f"{act} failed ({error.strerror or error})")
@@ -30,8 +30,8 @@ class Written:
     """How long a node's write took.
 
     Args:
-        write_seconds: until the new file was written and made durable (fsync).
-        rename_seconds: until it had its name and the folder was durable, too.
+        write_seconds: The time to write the new file and make it durable (fsync).
+        rename_seconds: The time to rename it and make the folder durable.
     """
 
     write_seconds: float
@@ -39,21 +39,24 @@ class Written:
 
 
 def proof_file(folder: Path, node: int, token: str) -> Path:
-    """Where a node's file is. Each attempt has another token, so that no client of a file server
-    answers from what it knew of an earlier file."""
+    """Return the path of a node's file.
+
+    Each attempt has another token, so that no client of a file server answers from its cache of an
+    earlier file.
+    """
     return folder / f"{_PREFIX}{node:05d}-{token}"
 
 
 def write_proof(folder: Path, node: int, token: str) -> Written:
-    """Do what each save of a checkpoint does: write a new file, fsync, rename, fsync the folder.
+    """Write a node's file as a save writes a checkpoint: write, fsync, rename, fsync the folder.
 
     Args:
-        folder: of the run, on the volume.
-        node: rank of this node.
-        token: of this attempt.
+        folder: The folder of the run, on the volume.
+        node: The rank of this node.
+        token: The token of this attempt.
 
     Raises:
-        WriteError: one of these acts failed; nothing is left then.
+        WriteError: One of these parts failed. The files are then removed, if that is possible.
     """
     path = proof_file(folder, node, token)
     temporary = path.with_name(f"{path.name}.tmp")
@@ -73,7 +76,7 @@ def write_proof(folder: Path, node: int, token: str) -> Written:
         fsync_directory(folder)
     except OSError as error:
         for left in (temporary, path):
-            with contextlib.suppress(OSError):  # what is said is why the write failed
+            with contextlib.suppress(OSError):  # Only the error of the write is reported.
                 left.unlink(missing_ok=True)
         raise WriteError(act, error) from error
     return Written(written - begin, time.monotonic() - written)
@@ -82,15 +85,16 @@ def write_proof(folder: Path, node: int, token: str) -> Written:
 def look_for(
     folder: Path, tokens: Mapping[int, str], goes_on: Callable[[], bool]
 ) -> dict[int, int]:
-    """Look for the files of nodes until all are seen with what they have to hold.
+    """Read the files of nodes again and again, until all of them have the right content.
 
     Args:
-        folder: of the run, on the volume.
-        tokens: by the nodes' ranks.
-        goes_on: called before each further look; it waits a moment, and says whether to look again.
+        folder: The folder of the run, on the volume.
+        tokens: The tokens of the nodes, by their ranks.
+        goes_on: Is called before each further attempt. It waits a moment, and returns whether to
+            try again.
 
     Returns:
-        For each node whose file was not seen the errno of the last look, or OTHER_CONTENT.
+        For each node whose file was not found, the errno of the last attempt, or OTHER_CONTENT.
     """
     missing = dict.fromkeys(tokens, errno.ENOENT)
     while True:
@@ -106,19 +110,19 @@ def look_for(
                 missing[node] = OTHER_CONTENT
         if not missing or not goes_on():
             return missing
-        # A client of NFS asks the server for a folder that is opened anew, and without that it may
-        # go on answering that there is no such file.
+        # The folder is opened anew, because this makes an NFS client ask the server. Otherwise it
+        # may continue to answer from its cache that there is no such file.
         with contextlib.suppress(OSError):
             next(folder.iterdir(), None)
 
 
 def remove_proof(folder: Path, node: int, token: str) -> None:
-    """Remove the file of a node, if it is there. Raises OSError: the volume refuses that."""
+    """Remove the file of a node if it exists. Raises OSError if the volume refuses that."""
     proof_file(folder, node, token).unlink(missing_ok=True)
 
 
 def remove_others(folder: Path, node: int, token: str) -> None:
-    """Remove what earlier attempts of the same node have left when they were killed."""
+    """Remove the files of the same node's earlier attempts, which were killed."""
     own = proof_file(folder, node, token)
     for path in folder.glob(f"{_PREFIX}{node:05d}-*"):
         if path != own:
@@ -126,7 +130,7 @@ def remove_others(folder: Path, node: int, token: str) -> None:
 
 
 def remove_all(folder: Path) -> None:
-    """Remove the files of all nodes, when the run is finished."""
+    """Remove the files of all nodes. Call this when the run is finished."""
     for path in folder.glob(f"{_PREFIX}*"):
         path.unlink(missing_ok=True)
 

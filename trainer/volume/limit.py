@@ -1,4 +1,4 @@
-"""Waits for an act on a volume that may never answer."""
+"""Waits, for a limited time, for an operation on a volume that may never answer."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _POLL_SECONDS = 0.05
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing is wrong
-    """Raised where the caller has something more urgent to do."""
+    """Ends a wait because the caller has something more urgent to do."""
 
 
 def within(seconds: float, act: Callable[[], _T], interrupts: Callable[[], bool]) -> _T:
-    """The result of `act`, which runs in a thread of its own.
+    """Run `act` in a thread of its own, and return its result.
 
-    A system call on a file server that is away cannot be ended: the thread then stays behind, and
+    A system call on an unreachable file server cannot be ended. Then the thread stays behind, and
     ends with the process at the latest.
 
     Args:
-        seconds: longest wait.
-        act: what is done.
-        interrupts: asked several times a second whether the wait is to end.
+        seconds: The longest wait.
+        act: The operation on the volume.
+        interrupts: Is called several times per second. If it returns True, the wait ends.
 
     Raises:
-        TimeoutError: it took longer.
-        Interrupted: `interrupts` has said so.
-        Exception: what `act` raises.
+        TimeoutError: The operation took longer than `seconds`.
+        Interrupted: `interrupts` returned True.
+        Exception: The error that `act` raised.
     """
     future: Future[_T] = Future()
 
     def run() -> None:
         try:
             future.set_result(act())
-        except BaseException as error:  # it is raised where the result is waited for
+        except BaseException as error:  # The waiting thread raises it.
             future.set_exception(error)
 
     threading.Thread(target=run, name="volume", daemon=True).start()
@@ -47,7 +47,7 @@ def within(seconds: float, act: Callable[[], _T], interrupts: Callable[[], bool]
             return future.result(_POLL_SECONDS)
         except TimeoutError:
             if future.done():
-                raise  # of the act itself
+                raise  # The act itself has raised a TimeoutError.
         if interrupts():
             raise Interrupted
         if monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Which file system a folder is on, as Linux tells a process. Pure but for `mount_here`."""
+"""Finds the file system of a folder in Linux's table of mounts. All but `mount_here` is pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def mount_here(folder: Path) -> str:
-    """`nfs4 from server:/exports`, for this process; empty where it is not known."""
+    """Return the mount of a folder, e.g. `nfs4 from server:/exports`; empty if it is not known."""
     try:
         return mount_of(str(folder.absolute()), _TABLE.read_text())
-    except OSError:  # not Linux
+    except OSError:  # This is not Linux.
         return ""
 
 
 def mount_of(folder: str, table: str) -> str:
-    """What `mount_here` says, from the text of /proc/self/mountinfo (proc(5)).
+    """Find the mount of a folder in the text of /proc/self/mountinfo (proc(5)).
 
     Args:
-        folder: an absolute path.
-        table: of the mounts; a later one covers an earlier one at the same place.
+        folder: An absolute path.
+        table: The table of mounts. A later mount covers an earlier one at the same place.
     """
     found, longest = "", -1
     for line in table.splitlines():

@@ -1,11 +1,12 @@
-"""Before each start of the ranks every node shows that all share one volume that can be written.
+"""Checks, before each start of the ranks, that all nodes share one volume and can write to it.
 
-A node writes its file before it joins the others (files.py), and its Hello names the file. The
-round begins when all have joined, so by then all files have to be there: node 0's Start names them,
-and each node looks for those of the others before it starts its ranks. What it has measured it
-tells node 0, which removes the files once all nodes have seen them, and keeps the figures.
+A node writes a file (files.py) before it joins the others, and its message Hello names the file.
+The round begins when all nodes have joined, so by then all files must exist. Node 0's message Start
+names them, and each node looks for the files of the others before it starts its ranks. Then it
+sends its measurements to node 0. When all nodes have seen the files, node 0 removes them, and keeps
+the measurements.
 
-A node that fails here ends the round as a failed rank does, and so all others hear why.
+A node whose check fails ends the round as a failed rank does, and all others receive the reason.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from trainer.volume.mount import mount_here
 
 FILE = "volume-check.json"
 MOST_LOOKED_FOR = 64
-_GRACE_SECONDS = 5.0  # beyond the limit: for the last look
+_GRACE_SECONDS = 5.0  # the time after the limit for the last look
 _PAUSE_SECONDS = 0.05
 _TOKEN_BYTES = 4
 
 
 class VolumeProof:
-    """The part of one node."""
+    """One node's part of the check."""
 
     def __init__(
         self,
@@ -54,13 +55,13 @@ class VolumeProof:
     ):
         """
         Args:
-            run_dir: folder of the run, on the volume.
-            node: rank of this node.
-            limit_seconds: longest wait for a write, and for the files of the others; 0: nothing is
-                checked.
-            say: prints a line.
-            events: of this node.
-            stop: ends a wait.
+            run_dir: The folder of the run, on the volume.
+            node: The rank of this node.
+            limit_seconds: The longest wait for a write, and for the files of the other nodes. With
+                0 nothing is checked.
+            say: Prints a line.
+            events: The log of this node's events.
+            stop: The request to stop, which ends a wait.
         """
         self._folder, self._node, self._limit = run_dir, node, limit_seconds
         self._say, self._events, self._stop = say, events, stop
@@ -70,10 +71,10 @@ class VolumeProof:
         self._tokens: Mapping[int, str] = {}
 
     def write(self) -> str:
-        """Write this node's file for the next round; returns its token.
+        """Write this node's file for the next round, and return its token.
 
-        Where that fails the token is empty: the node joins the others all the same, so that all
-        hear the reason, and `prove` returns it.
+        If the write fails, the token is empty. The node joins the others nevertheless. Then `prove`
+        returns the reason, so that all nodes receive it.
         """
         if not self._limit:
             return ""
@@ -94,20 +95,21 @@ class VolumeProof:
         return ""
 
     def prove(self, member: RoundMember, tokens: Mapping[int, str]) -> ExitReport | None:
-        """Look for the files of the round's other nodes, and tell node 0 the figures.
+        """Look for the files of the round's other nodes, and send the measurements to node 0.
 
         Args:
-            member: this node in the round.
-            tokens: of all nodes of the round; empty texts where a node could not write.
+            member: This node's membership in the round.
+            tokens: The tokens of all nodes of the round, by rank. The token of a node that could
+                not write is empty.
 
         Returns:
-            Why this node ends the round, or None where its ranks may start.
+            Why this node ends the round, or None if its ranks may start.
         """
         if not self._limit:
             return None
         if self._failed is not None:
             return self._failed
-        # They are parts of paths, and come from other machines.
+        # The tokens come from other machines and become parts of paths, so they are checked.
         self._tokens = {node: token if token.isalnum() else "" for node, token in tokens.items()}
         lost: ExitReport | None = None
 
@@ -132,7 +134,7 @@ class VolumeProof:
             reason = f"the volume cannot be read: {self._folder}: {error}"
             return ExitReport(ExitCode.RETRYABLE, reason)
         finally:
-            over.set()  # a look that nobody waits for any more ends, too
+            over.set()  # This also ends a look whose result is no longer needed.
         if self._node in missing:
             return _report(words.own_file_gone(self._folder, self._mount))
         if missing:
@@ -153,7 +155,10 @@ class VolumeProof:
         return None
 
     def all_proven(self, told: Mapping[int, Proven]) -> None:
-        """On node 0: all nodes of the round have seen each other's files."""
+        """Remove the files and keep the measurements, once all nodes have seen the files.
+
+        Only node 0 calls this.
+        """
         nodes = {node: _figures(message) for node, message in sorted(told.items())}
         rows = [
             {"node": node, **{name: _rounded(value) for name, value in asdict(each).items()}}
@@ -162,31 +167,34 @@ class VolumeProof:
         try:
             for node, token in self._tokens.items():
                 files.remove_proof(self._folder, node, token)
-            if len(nodes) > 1:  # alone, as train.nodes_min allows, it has nothing to compare
+            if len(nodes) > 1:  # With train.nodes_min there may be only one node.
                 self._say(figures_line(nodes))
                 write_json(self._folder / FILE, {"at": round(time.time(), 3), "nodes": rows})
         except OSError as error:
             self._say(f"warning: the figures of the volume cannot be kept: {error}")
 
     def withdraw(self) -> None:
-        """Remove this node's file, when the round is over or has not come."""
+        """Remove this node's file. Call this when the round is over, or if it has not begun."""
         if self._token:
-            with contextlib.suppress(OSError):  # the next attempt removes it
+            with contextlib.suppress(OSError):  # The next attempt removes it.
                 files.remove_proof(self._folder, self._node, self._token)
 
     def run_is_finished(self) -> None:
-        """Remove what any node has left."""
+        """Remove the files that any node has left. Call this when the run is finished."""
         if self._limit:
-            with contextlib.suppress(OSError):  # the run is finished all the same
+            with contextlib.suppress(OSError):  # The run is finished nevertheless.
                 files.remove_all(self._folder)
 
     def _look(self, goes_on: Callable[[], bool]) -> dict[int, int]:
-        """Whose files are missing. This node's own comes first, and is not waited for."""
+        """Return the nodes whose files are missing, each with its error.
+
+        This node's own file is checked first, without a wait.
+        """
         own = {self._node: self._token}
         files.remove_others(self._folder, self._node, self._token)
         if gone := files.look_for(self._folder, own, lambda: False):
             return gone
-        # One that could not write has no token, and its reason ends this look.
+        # A node that could not write has no token. The reason that it sends ends this look.
         others = {node: self._tokens[node] for node in looked_for(self._node, [*self._tokens])}
         return files.look_for(self._folder, others, goes_on)
 
@@ -195,11 +203,12 @@ class VolumeProof:
 
 
 def looked_for(node: int, nodes: Sequence[int]) -> list[int]:
-    """The nodes whose files `node` looks for: all others, or in a large run enough of them.
+    """Return the nodes whose files `node` looks for: all others, or in a large run some of them.
 
-    With a thousand nodes a million looks would keep a file server busy for minutes. So a node looks
-    for those that come after it, around the circle, and for the first one. Whoever sees the first
-    one's file, and whose file is seen by its neighbours, shares one folder with all.
+    With 1,000 nodes, a million looks would keep a file server busy for minutes. So a node looks for
+    the files of the nodes that follow it, around the circle, and for that of the first node. If a
+    node sees the first node's file, and its neighbours see its own file, it shares one folder with
+    all.
     """
     place = nodes.index(node)
     after = [*nodes[place + 1 :], *nodes[:place]]

@@ -1,4 +1,4 @@
-"""What is said where the nodes do not share a volume that can be written, and what to do. Pure."""
+"""Error texts, with remedies, for nodes that do not share one writable volume. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_failed(folder: Path, mount: str, error: WriteError) -> tuple[ExitCode, str]:
-    """How the run ends where a node cannot write, and the reason."""
+    """Return the exit code and the reason for a node that cannot write."""
     if error.number == errno.EROFS:
         remedy = "It is mounted read-only: let the pods of every node mount it for writing"
     elif error.number in (errno.EACCES, errno.EPERM):
@@ -39,7 +39,7 @@ def write_failed(folder: Path, mount: str, error: WriteError) -> tuple[ExitCode,
 
 
 def no_answer(folder: Path, mount: str, act: str, seconds: float) -> tuple[ExitCode, str]:
-    """How the run ends where the volume gives no answer at all, and the reason."""
+    """Return the exit code and the reason for a volume that does not answer at all."""
     return ExitCode.RETRYABLE, (
         f"the volume does not answer: {act} in {_place(folder, mount)} was not over after "
         f"{seconds:g} s ({_SETTING}). Look whether this node reaches the file server"
@@ -47,7 +47,7 @@ def no_answer(folder: Path, mount: str, act: str, seconds: float) -> tuple[ExitC
 
 
 def own_file_gone(folder: Path, mount: str) -> tuple[ExitCode, str]:
-    """How the run ends where a node's own file is gone when the round begins, and the reason."""
+    """Return the exit code and the reason for a node whose own file is gone in the round."""
     return ExitCode.RETRYABLE, (
         f"the file that this node has just written to {_place(folder, mount)} is gone again: "
         "another pod with the same rank may have removed it, or the volume loses files"
@@ -57,13 +57,13 @@ def own_file_gone(folder: Path, mount: str) -> tuple[ExitCode, str]:
 def not_seen(
     folder: Path, mount: str, missing: Mapping[int, int], seconds: float
 ) -> tuple[ExitCode, str]:
-    """How the run ends where a node does not see what others have written, and the reason.
+    """Return the exit code and the reason for a node that does not see the others' files.
 
     Args:
-        folder: of the run.
-        mount: the file system on which it is on this node.
-        missing: errno of the last look for each of their files, see `look_for`.
-        seconds: how long was looked for them.
+        folder: The folder of the run.
+        mount: The file system of this folder on this node.
+        missing: The errno of the last attempt to read each file, by node; see `look_for`.
+        seconds: How long the node has looked for the files.
     """
     nodes, place = ", ".join(map(str, sorted(missing))), _place(folder, mount)
     how = ", ".join(sorted({_problem(number) for number in missing.values()}))
