@@ -60,7 +60,7 @@ def evaluate(
     mode. All ranks must call this function.
 
     Args:
-        model: The model, in eager mode.
+        model: The model. It computes the batches that `compiled` does not.
         dataset: The data set with the validation split.
         batch_size: The number of windows in one forward pass.
         world: The ranks of the run.

@@ -63,9 +63,9 @@ def find_checkpoint(
     """Find the newest usable checkpoint. All ranks must call this function.
 
     Rank 0 takes `lock`. The ranks divide the files of a checkpoint among themselves and verify
-    every byte, which may take longer than `train.timeout_seconds`. If there is no usable checkpoint
-    here, one is fetched from the mirror, unless an undamaged one here does not fit this run. At the
-    end rank 0 renames the checkpoints that are newer than the chosen one.
+    every byte, which may take longer than `train.timeout_seconds`. If no checkpoint here is usable,
+    one is fetched from `checkpoint.mirror`, unless an undamaged one here does not fit this run. At
+    the end rank 0 renames the checkpoints that are newer than the chosen one.
 
     Args:
         config: The settings of the run.

@@ -49,7 +49,7 @@ _PAGE_BYTES = 4096
 
 @dataclass(frozen=True)
 class _Job:
-    """The save under way. Its values agree on all ranks, except that each has its own tensors."""
+    """The save under way. At any time all ranks have one of the same step, or none."""
 
     step: int
     tensors: Mapping[str, torch.Tensor]

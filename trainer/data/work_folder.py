@@ -47,7 +47,7 @@ def work_folder(directory: Path) -> Iterator[Path]:
 
 
 def begin(folder: Path, request: Mapping[str, Any]) -> None:
-    """Keep the files of an earlier start in `folder` if its request is the same, else downloads."""
+    """Keep the files of an earlier start with the same request; of others keep only downloads."""
     try:
         left: object = json.loads((folder / _REQUEST).read_text())
     except (FileNotFoundError, ValueError):
