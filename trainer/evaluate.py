@@ -59,23 +59,14 @@ def evaluate(
     than a window, is evaluated too. No random numbers are used, and the model is left in training
     mode. All ranks must call this function.
 
-    Args:
-        model: The model. It computes the batches that `compiled` does not.
-        dataset: The data set with the validation split.
-        batch_size: The number of windows in one forward pass.
-        world: The ranks of the run.
-        device: The device of this rank.
-        autocast: Makes the context in which the forward passes run.
-        should_stop: Is called before every batch, equally often on all ranks. If it returns True,
-            the evaluation ends and the result is None.
-        forward_is_collective: Whether every forward pass needs all ranks. If so, a rank without a
-            window runs a pass that does not count.
-        compiled: The same model, compiled. It is used for batches of the full size only, because
-            only these always have the same shape.
-        max_tokens: If the split has more tokens, only as many windows as fit into this number are
-            evaluated, but at least one. They are always the same windows, evenly spread over the
-            split. The bytes of their text are then taken to be the same share of all bytes as their
-            tokens are of all tokens.
+    `should_stop` is called before every batch, equally often on all ranks. If it returns True, the
+    evaluation ends with the result None. `forward_is_collective` says that every forward pass needs
+    all ranks; then a rank without a window runs a pass that does not count. `compiled` is the same
+    model, compiled, for batches of the full size, because only these always have the same shape.
+
+    If the split has more than `max_tokens` tokens, only as many windows as fit into this number are
+    evaluated, but at least one. They are always the same windows, evenly spread over the split.
+    Their bytes of text are then taken to be the same share of all bytes as their tokens are.
     """
     length, targets = model.config.block_size, len(dataset.val) - 1
     passes, predicted = _passes(targets, length, batch_size, world, max_tokens)
