@@ -16,11 +16,12 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its help text, its module, and the words after `./disttrain` of an example.
+    """A subcommand: its help text, the name of its module, and an example of its use.
 
-    The module has `add_arguments`, which takes the parser, and `run`, which takes the arguments and
-    returns the exit status. It is imported when its command is asked for: all of them together take
-    half a second, and `pulumi up` starts the doctor once for each machine.
+    The example is what follows `./disttrain` on the command line. The module has `add_arguments`,
+    which takes the parser, and `run`, which takes the arguments and returns the exit status. Only
+    the module of the command that the user has typed is imported: to import all of them takes half
+    a second, and `pulumi up` starts the doctor once for each machine.
     """
 
     help: str
@@ -32,17 +33,17 @@ class Command:
         importlib.import_module(self.module).add_arguments(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it; returns the exit status."""
+        """Run this command and return its exit status."""
         return importlib.import_module(self.module).run(arguments)
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Breaks no line at a hyphen, which may be that of an option, and leaves examples whole."""
+    """Keeps examples as they are written, and never breaks a line at the hyphen of an option."""
 
     def add_argument(self, action: argparse.Action) -> None:
-        """Measure the names of commands as they are shown: argparse forgets that it indents them.
+        """Measure the names of the subcommands with their indentation, which argparse forgets.
 
-        A long name had its text in the next line.
+        Without this, the help text of a subcommand with a long name starts on the next line.
         """
         super().add_argument(action)
         if action.nargs == argparse.PARSER:
@@ -137,7 +138,7 @@ What to do when something is wrong: docs/operations.md"""
 
 
 def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
-    """The parser of all subcommands, with the options of those that are wanted."""
+    """Return the parser of all subcommands, with the options of the `wanted` ones only."""
     parser = argparse.ArgumentParser(
         prog="./disttrain", description=__doc__, epilog=EPILOG, formatter_class=HelpFormatter
     )
@@ -158,18 +159,21 @@ def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command that `words` name; returns the exit status.
+    """Run the subcommand in `words`, which are the words of the command line; return its status.
 
-    A command raises ValueError for what its user can mend, and lets the cluster's errors through.
+    A command raises ValueError for a mistake that its user can correct, and lets errors of the
+    cluster (ApiError, TaskError, UnreachableError) through. Each of them is printed here.
     """
-    # A sign that the terminal's encoding lacks is shown by its escape, and is no error.
+    # A character that the terminal's encoding lacks is printed as an escape instead of an error.
     if getattr(sys.stdout, "errors", "") == "strict":
         cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     try:
         try:
             return _answer(words)
-        finally:  # what is left is written here, as Python itself would complain of a closed pipe
-            if sys.stdout:  # None where there is none
+        # The rest of the output is written here: at its exit Python would print an error about a
+        # closed pipe.
+        finally:
+            if sys.stdout:  # None, if this process was started without a standard output
                 sys.stdout.flush()
     except BrokenPipeError:
         close_output()
@@ -177,7 +181,10 @@ def main(words: Sequence[str]) -> int:
 
 
 def _answer(words: Sequence[str]) -> int:
-    """Run a command; raises BrokenPipeError where nobody reads the standard output any more."""
+    """Parse the command line, run the command and return its exit status.
+
+    Raises BrokenPipeError if nobody reads the standard output any more.
+    """
     parser = parser_of(words[:1])
     if not words:
         parser.print_help(sys.stderr)

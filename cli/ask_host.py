@@ -1,4 +1,4 @@
-"""Runs shell text on the host, by SSH or on this machine, and reads the facts that it prints."""
+"""Runs a shell program on the host, over SSH or on this machine, and reads the facts it prints."""
 
 import subprocess
 import tempfile
@@ -12,9 +12,9 @@ from infra.node.ssh_files import ssh_command
 
 SCRIPTS = Path(__file__).parent / "scripts"
 HOST_SECONDS = 30 + 2 * SMI_SECONDS
-"""For all questions together: each has PROBE_SECONDS, and nvidia-smi is asked twice in a row."""
-SSH_FAILED = 255  # exit status of ssh itself; other statuses are the remote command's
-# Words in the message of ssh, and the fix for each.
+"""Time limit of a whole program. Its probes run side by side, except for two runs of nvidia-smi."""
+SSH_FAILED = 255  # ssh itself has failed; any other exit status is the remote command's
+# Words that occur in error messages of ssh, and the fix for each.
 SSH_FIXES = {
     "Host key verification failed": (
         "compare `ssh-keyscan HOST` with /etc/ssh/ssh_host_*_key.pub on the host; change "
@@ -28,7 +28,7 @@ SSH_FIXES = {
 
 
 class UnreachableError(Exception):
-    """The host could not be examined; has the evidence and the fix."""
+    """The host could not be examined; the attributes give the evidence and the fix."""
 
     def __init__(self, evidence: str, fix: str) -> None:
         super().__init__(evidence)
@@ -37,7 +37,12 @@ class UnreachableError(Exception):
 
 
 def ask_host(plan: Plan, program: str, done: str) -> Facts:
-    """Run shell text on the host; `done` is the fact that it prints last.
+    """Run a shell program on the host, and return the facts that it prints.
+
+    Args:
+        plan: says how the host is reached.
+        program: the text of the shell program.
+        done: the name of the fact that the program prints last, with the value `yes`.
 
     Raises:
         UnreachableError: the host was not reached, or its answer is not complete.
@@ -46,7 +51,10 @@ def ask_host(plan: Plan, program: str, done: str) -> Facts:
 
 
 def answer_of_host(plan: Plan, program: str, done: str) -> list[str]:
-    """The lines that shell text prints on the host; see `ask_host`."""
+    """Run a shell program on the host, and return the lines that it prints.
+
+    The arguments and the errors are those of `ask_host`.
+    """
     with tempfile.TemporaryDirectory(prefix="disttrain-") as scratch:
         way = ssh_command(asdict(plan.ssh), Path(scratch), "-T") if plan.ssh else []
         command = [*way, "sh -s"] if way else ["sh", "-s"]
@@ -63,7 +71,12 @@ def answer_of_host(plan: Plan, program: str, done: str) -> list[str]:
 
 
 def run_program(command: list[str], program: str, plan: Plan) -> tuple[list[str], str, int]:
-    """Run a command with shell text as its standard input.
+    """Run a command of this machine, with a shell program as its standard input.
+
+    Args:
+        command: the command and its arguments.
+        program: the text of the shell program.
+        plan: gives the host's name for the error text.
 
     Returns:
         The lines that it printed, its standard error, and its exit status.
@@ -95,7 +108,7 @@ def run_program(command: list[str], program: str, plan: Plan) -> tuple[list[str]
 
 
 def why_unreachable(target: SshTarget, stderr: str) -> UnreachableError:
-    """The last line that ssh printed, with the fix for it."""
+    """Return an error with the last line that ssh printed, and with a fix for it."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip(" @\r")]
     evidence = f"{target.name}: {lines[-1] if lines else 'ssh ended without a message'}"
     if "IDENTIFICATION HAS CHANGED" in stderr:

@@ -1,4 +1,7 @@
-"""A check: a pure judgement over facts, with an id, evidence and a fix of one line."""
+"""The checks of the doctor: each is a pure function over facts, and finds at most one fault.
+
+A fault has evidence (what was seen) and a fix (one line that says how to correct it).
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,15 +14,15 @@ Severity: TypeAlias = Literal["error", "warning"]
 Status: TypeAlias = Literal["ok", "error", "warning", "not applicable", "not checked"]
 
 PROBE_SECONDS = 3
-"""Time limit of each question that a gather script asks. The questions are asked in parallel."""
+"""Time limit of each probe in a script that gathers facts. The probes run side by side."""
 SMI_SECONDS = 30
-"""The same of a question to nvidia-smi. Without persistence mode the driver starts each GPU anew
-for it, which takes 1 to 3 s for each of them."""
+"""Time limit of a run of nvidia-smi. Without persistence mode the driver starts every GPU anew for
+each run, which takes 1 to 3 s for each GPU."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something is wrong: what was seen, and one line that says how to mend it."""
+    """Something that is wrong: what was seen, and one line that says how to correct it."""
 
     severity: Severity
     evidence: str
@@ -27,21 +30,23 @@ class Fault:
 
 
 class NotApplicable(Exception):  # noqa: N818 - this is an outcome of a check and not an error
-    """The check does not matter for this host or these settings; the text gives the reason."""
+    """The check is of no use for this host or for these settings; the text gives the reason."""
 
 
 Judge: TypeAlias = Callable[[Facts, Expectations], "Fault | str"]
-"""Returns a fault, or a short text of what was seen when nothing is wrong.
+"""A function that returns a fault, or a short text of what was seen if nothing is wrong.
 
-It may raise NotSeenError or NotApplicable. The first line of its docstring says what it checks.
+It may raise NotSeenError or NotApplicable. The first line of its docstring says what is checked;
+docs/operations.md has the same text.
 """
 
 
 @dataclass(frozen=True)
 class Check:
-    """An id, which never changes its meaning, and the judgement.
+    """A check: an id, whose meaning never changes, and the function that judges the facts.
 
-    `about` says in a sentence what is checked; when it is empty, the judgement's docstring does.
+    `about` is a sentence that says what is checked. If it is empty, the first line of the
+    function's docstring is that sentence.
     """
 
     id: str
@@ -65,7 +70,7 @@ class Result:
     fix: str
     limit_seconds: int
     place: str = ""
-    """The machine, or the two machines, where several are examined."""
+    """If several machines are examined: the name of the machine, or of the two machines."""
 
     @property
     def is_finding(self) -> bool:
@@ -74,14 +79,14 @@ class Result:
 
     @classmethod
     def of(cls, id: str, outcome: Fault | str, limit_seconds: int, place: str = "") -> "Result":
-        """A fault, or what was seen where nothing is wrong."""
+        """Make the result from what a judgement returned: a fault, or a text if all is well."""
         if isinstance(outcome, Fault):
             return cls(id, outcome.severity, outcome.evidence, outcome.fix, limit_seconds, place)
         return cls(id, "ok", outcome, "", limit_seconds, place)
 
 
 def run_check(check: Check, facts: Facts, expect: Expectations) -> Result:
-    """Run one check. It always gives a result, also when a fact is missing."""
+    """Run one check. There always is a result, even if a fact is missing."""
     try:
         outcome = check.judge(facts, expect)
     except NotApplicable as reason:
@@ -97,12 +102,12 @@ def run_checks(checks: Iterable[Check], facts: Facts, expect: Expectations) -> l
 
 
 def error(evidence: str, fix: str) -> Fault:
-    """A fault that keeps the training from working."""
+    """Return a fault that keeps the training from working."""
     return Fault("error", evidence, fix)
 
 
 def warning(evidence: str, fix: str) -> Fault:
-    """A fault that may be harmless now and is likely to cause trouble later."""
+    """Return a fault that may be harmless now, and is likely to cause trouble later."""
     return Fault("warning", evidence, fix)
 
 
@@ -117,10 +122,10 @@ def skip_unless(condition: object, reason: str) -> None:
 
 
 def only_for_own_k3s(expect: Expectations) -> None:
-    """End the check as not applicable where this program does not install k3s itself.
+    """End the check as not applicable unless disttrain itself installs k3s on the host.
 
     Raises:
-        NotApplicable: an existing cluster is used, whose owner looks after its host.
+        NotApplicable: an existing cluster is used; the cluster's owner looks after its host.
     """
     skip_unless(expect.provision, "an existing cluster is used; its owner looks after its host")
 

@@ -10,25 +10,29 @@ autoload -U +X compinit bashcompinit
 (( $+functions[compdef] )) || compinit -D
 bashcompinit
 """
-"""With it zsh completes as bash does; a fresh zsh does not complete at all."""
+"""These lines load zsh's emulation of bash's completion. A fresh zsh completes nothing."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The one argument of `disttrain completion`."""
+    """Add the one argument of `disttrain completion`."""
     parser.add_argument("shell", choices=SHELLS, help="your shell")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0."""
-    from cli.__main__ import COMMANDS, parser_of  # which imports this file when it is asked for
+    """Print the script; the exit status is 0."""
+    # Not at the top of the file, because cli.__main__ imports this module.
+    from cli.__main__ import COMMANDS, parser_of
 
     print(script(arguments.shell, options_of(parser_of(COMMANDS))), end="")
     return 0
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, list[str]]:
-    """The words that each subcommand takes: its long options, its choices, and the words of its own
-    commands, such as those of `runs delete`. Pure."""
+    """Return the words that each subcommand takes. This function is pure.
+
+    They are its long options, the choices of its arguments, and the words of its own subcommands,
+    such as those of `runs delete`.
+    """
     (found,) = [a for a in _actions(parser) if a.dest == "subcommand"]
     subcommands = cast(dict[str, argparse.ArgumentParser], found.choices)
     return {name: _words(inner) for name, inner in subcommands.items()}
@@ -45,16 +49,16 @@ def _words(parser: argparse.ArgumentParser) -> list[str]:
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[Any]:
-    """argparse has no public name for them."""
+    """Return the actions of a parser, for which argparse has no public name."""
     return list(cast(Any, parser)._actions)
 
 
 def script(shell: str, options: Mapping[str, Sequence[str]]) -> str:
-    """The script. Pure.
+    """Return the script for a shell. This function is pure.
 
     Args:
         shell: bash, zsh or fish.
-        options: words that may follow each subcommand.
+        options: for each subcommand the words that may follow it.
     """
     if shell == "fish":
         lines = [f"complete -c disttrain -f -n __fish_use_subcommand -a '{' '.join(options)}'"]

@@ -1,23 +1,26 @@
-"""Lets a command end in order, whatever ends it: Ctrl-C, SIGTERM, a closed terminal or pipe."""
+"""Lets a command clean up after itself if Ctrl-C, SIGTERM or a closed terminal or pipe ends it."""
 
 import os
 import signal
 import sys
 from types import FrameType
 
-BROKEN_PIPE = 141  # exit status, 128 + SIGPIPE, as of a shell's command
+BROKEN_PIPE = 141  # the exit status that a shell reports for SIGPIPE: 128 + 13
 
 
 def end_in_order() -> None:
-    """Turn signals into SystemExit, so that `finally` runs; a second signal ends at once."""
+    """Turn signals into SystemExit, so that `finally` blocks run.
+
+    A second signal of the same number ends the program at once.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
 
 
 def close_output() -> None:
-    """Give standard output up after a broken pipe.
+    """Replace standard output by /dev/null after a broken pipe.
 
-    Otherwise Python's own flush at the end would complain of the pipe once more.
+    Otherwise Python's own flush at its exit would print another error about the pipe.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

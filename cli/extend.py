@@ -1,4 +1,4 @@
-"""`disttrain extend`: a run trains for more steps, whether it trains now or is finished."""
+"""`disttrain extend`: makes a run train for more steps, whether it trains now or is finished."""
 
 import argparse
 import shlex
@@ -14,7 +14,7 @@ SETTING = "run.train.max_steps"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain extend`."""
+    """Add the options of `disttrain extend`."""
     add = parser.add_argument
     add("--steps", type=int, required=True, help="new number of steps of the whole run")
     add("--stack", default="", help="whose run (default: the selected stack)")
@@ -27,10 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: that of `pulumi up`.
+    """Set the new number of steps and run `pulumi up`; return the exit status of pulumi.
 
     Raises:
-        ValueError: the stack has no run, or the run is as long already; nothing was changed.
+        ValueError: the stack has no run, the run already has that many steps, or there is no such
+            settings file; nothing was changed.
     """
     before = run_length(arguments.stack)
     if arguments.steps <= before:
@@ -55,9 +56,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _config_file(given: str) -> str:
-    """The path as pulumi sees it, which runs in the project's folder; empty: none is given.
+    """Return the absolute path of the settings file; empty if none is given.
 
-    Raises ValueError: there is no such file.
+    The path has to be absolute because pulumi runs in the project's folder.
+    Raises ValueError if there is no such file.
     """
     path = Path(given).expanduser()
     if given and not path.is_file():
@@ -69,26 +71,29 @@ def _config_file(given: str) -> str:
 
 
 def _run(command: list[str]) -> int:
-    """Show a command and run it; returns its exit status.
+    """Print a command, run it and return its exit status.
 
-    Ctrl-C reaches pulumi too, which then ends in its own time. Python alone would kill it a moment
-    later, and the stack would stay locked.
+    Ctrl-C reaches pulumi too, which then needs some time to end. Without a signal handler, Python
+    would kill pulumi a moment later, and the stack would stay locked.
     """
     print(f"$ {shlex.join(command)}", flush=True)
-    before = signal.signal(signal.SIGINT, _wait_on)  # the command itself is not affected
+    before = signal.signal(signal.SIGINT, _wait_on)  # pulumi itself still gets the signal
     try:
         status = subprocess.run(command, cwd=PROJECT, check=False).returncode
     finally:
         signal.signal(signal.SIGINT, before)
-    return status if status >= 0 else 128 - status  # as of a shell's command
+    return status if status >= 0 else 128 - status  # as a shell reports the end by a signal
 
 
 def _wait_on(_number: int, _frame: FrameType | None) -> None:
-    """Do nothing: the command hears the signal too, and this program waits for its end."""
+    """Do nothing: the command gets the signal too, and this program waits for the command's end."""
 
 
 def commands(steps: int, stack: str, config_file: str, *, yes: bool) -> list[list[str]]:
-    """What a user would type: the new setting, then the update. Pure."""
+    """Return the two commands that a user would type: set the number of steps, then update.
+
+    This function is pure.
+    """
     where = ["--stack", stack] if stack else []
     where += ["--config-file", config_file] if config_file else []
     return [

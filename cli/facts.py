@@ -1,4 +1,7 @@
-"""Facts that the gather scripts print, one a line: `name=value`, or `name?reason` if unseen."""
+"""The facts that the scripts in cli/scripts print, one on each line.
+
+A line is `name=value`, or `name?reason` for a fact that the script could not find out.
+"""
 
 import re
 from collections.abc import Iterable
@@ -8,21 +11,24 @@ _LINE = re.compile(r"([A-Za-z_][\w.:-]*)([=?])(.*)")
 
 
 class NotSeenError(Exception):
-    """A fact that a check needs could not be seen; the text says why."""
+    """A fact that a check needs could not be found out; the text says why."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The values of each fact in the order printed, and for unseen facts the reason."""
+    """The values of each fact in the order in which they were printed.
+
+    `unseen` has the reason for each fact that could not be found out.
+    """
 
     values: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     unseen: dict[str, str] = field(default_factory=dict[str, str])
 
     def all(self, name: str) -> list[str]:
-        """All values of a fact that can have none or several.
+        """All values of a fact that can have none, one or several.
 
         Raises:
-            NotSeenError: the script could not look for it.
+            NotSeenError: the script could not find the fact out.
         """
         if name in self.unseen:
             raise NotSeenError(self.unseen[name])
@@ -56,7 +62,11 @@ class Facts:
         return found[-1] if found else default
 
     def rows(self, name: str, columns: int) -> list[list[str]]:
-        """All values of a fact, each split at `|` and filled or cut to this number of columns."""
+        """All values of a fact, each split at `|` into exactly this number of columns.
+
+        Missing columns are filled with empty texts, and further ones are left out. Raises
+        NotSeenError if the script could not find the fact out.
+        """
         rows = [value.split("|") for value in self.all(name)]
         return [[*row, *[""] * columns][:columns] for row in rows]
 

@@ -1,4 +1,4 @@
-"""A pod's log from its begin to its end, over connections that are cut."""
+"""Reads a pod's log from its beginning to its end, even if connections are cut meanwhile."""
 
 import math
 import time
@@ -10,23 +10,27 @@ from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.paths import log_path
 from infra.kube.say import shorten
 
-AWAY_SECONDS = 60.0  # so long the API server may be away while the pod writes
+AWAY_SECONDS = 60.0  # how long the API server may be out of reach before reading is given up
 BLOCK_BYTES = 65536
 
 
 def followed_log(api: Api, path: str, container: str) -> Iterator[bytes]:
     """Yield what the pod prints as it comes, each byte once, until the pod has ended.
 
+    After a cut connection the log is read again from its beginning, and the bytes that were
+    yielded already are left out.
+
     Args:
         api: the cluster.
-        path: of the pod.
-        container: of the pod; a cluster may add others.
+        path: the path of the pod in the API.
+        container: the name of the container; a cluster may add containers of its own to a pod.
 
     Raises:
-        ApiError: the API server has no such log any more.
-        UnreachableError: the connection was cut, and the API server stays away.
+        ApiError: the API server refuses the log, or has it no more.
+        UnreachableError: the connection was cut, and the API server stays out of reach for
+            AWAY_SECONDS.
     """
-    from urllib3.exceptions import HTTPError  # here, as the import takes its time
+    from urllib3.exceptions import HTTPError  # not at the top of the file: the import is slow
 
     known, end = 0, math.inf
     while True:
@@ -49,7 +53,10 @@ def followed_log(api: Api, path: str, container: str) -> Iterator[bytes]:
 
 
 def _blocks(api: Api, path: str, container: str) -> Iterator[bytes]:
-    """The log from its begin, over one connection. Raises HTTPError, ApiError, UnreachableError."""
+    """Yield the log from its beginning, over one connection.
+
+    Raises HTTPError, ApiError or UnreachableError.
+    """
     response = api.stream(log_path(path), {"container": container, "follow": "true"})
     try:
         if response.status >= 300:

@@ -1,4 +1,4 @@
-"""`disttrain monitoring`: the dashboard and the alert rules, for a monitoring of one's own."""
+"""`disttrain monitoring`: prints the dashboard or the alert rules for the user's own monitoring."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ _PARTS = {"dashboard": dashboard, "rules": rule_file}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain monitoring`."""
+    """Add the options of `disttrain monitoring`."""
     parser.add_argument(
         "part",
         choices=_PARTS,
@@ -19,6 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0."""
+    """Print the part as JSON; the exit status is 0."""
     print(json.dumps(_PARTS[arguments.part](), indent=1), flush=True)
     return 0

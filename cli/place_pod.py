@@ -1,4 +1,7 @@
-"""The pod of a command: on the volume of a stack, with its image, where its training may run."""
+"""Describes the pod that a command starts: with the image and the volume of a stack.
+
+The pod runs where the training pods of the stack may run.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,15 +18,17 @@ def place_pod(
     read_only: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> TaskPod:
-    """What the pod is made of. Pure.
+    """Return the description of the pod. This function is pure.
 
     Args:
-        place: of the volume.
-        task: a word for the pod's name, its label and its container.
-        command: what it runs; without one it waits to be given commands.
-        deadline_seconds: after that it ends, whatever became of the program that started it.
-        read_only: whether it can change the volume.
-        environment: its variables.
+        place: the place of the volume.
+        task: a word for the pod's name, its label and the name of its container.
+        command: the command that the pod runs. Without one, the pod only waits, so that commands
+            can be run in it.
+        deadline_seconds: the longest time that the pod runs. It ends the pod even if the program
+            that started the pod was killed.
+        read_only: True if the pod cannot change the volume.
+        environment: the environment variables of the pod.
     """
     waiting = ("python3", "-c", f"import time; time.sleep({deadline_seconds})")
     return TaskPod(

@@ -1,4 +1,4 @@
-"""What a program of ours says in a pod: the JSON object that is its last line."""
+"""Runs a program of this project in a pod, and reads the JSON object that it prints."""
 
 import json
 from typing import Any
@@ -15,15 +15,16 @@ from infra.kube.paths import pod_path
 def ask_in_pod(
     api: Api, namespace: str, pod: Json, program: str, *words: str, failed: str
 ) -> dict[str, Any]:
-    """Run a Python program in a pod that runs.
+    """Run a Python program in a pod that is running, and return the JSON object that it prints.
 
     Args:
         api: the cluster.
-        namespace: of the pod.
-        pod: the pod.
-        program: its text.
-        words: its arguments.
-        failed: what to say before the program's last words.
+        namespace: the namespace of the pod.
+        pod: the pod, as the API server returned it.
+        program: the text of the Python program.
+        words: the arguments of the program.
+        failed: the beginning of the error text. The last line of the program's standard error
+            follows it.
 
     Raises:
         TaskError: the program failed.
@@ -41,20 +42,21 @@ def ask_in_pod(
 def ask_by_pod(
     api: Api, pod: TaskPod, *, failed: str, start_seconds: float = START_SECONDS, name: str = ""
 ) -> tuple[dict[str, Any], str]:
-    """Run a pod to its end.
+    """Run a pod to its end, and read the JSON object in the last line of its log.
 
     Args:
         api: the cluster.
-        pod: what it is made of.
-        failed: what to say before the pod's last words.
-        start_seconds: how long it may take to start.
-        name: of the pod, if the caller has to know it; empty: a new one.
+        pod: the description of the pod.
+        failed: the beginning of the text that says why there is no answer.
+        start_seconds: the longest time that the pod may take to start.
+        name: the name of the pod, if the caller has to know it. With an empty text the pod gets a
+            new name.
 
     Returns:
-        The answer and an empty text; or nothing, and why the pod gave none.
+        The JSON object and an empty text; or an empty object, and why the pod gave no answer.
 
     Raises:
-        TaskError: it does not start.
+        TaskError: the pod does not start.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     with running(api, pod, start_seconds=start_seconds, name=name) as path:

@@ -1,15 +1,18 @@
-"""What the pods of a run were told about it, by the variables of infra/workloads/pod.py. Pure."""
+"""Reads the environment variables that infra/workloads/pod.py gives to the pods of a run.
+
+This module is pure.
+"""
 
 from infra.kube.objects import Json, part, parts
 
 NODES = "PET_NNODES"
-"""How many pods the run has."""
+"""The variable with the number of pods of the run."""
 RANKS = "PET_NPROC_PER_NODE"
-"""How many ranks each of them has."""
+"""The variable with the number of ranks in each pod."""
 
 
 def number_told(pod: Json, variable: str) -> int | None:
-    """The number in a variable of a pod's containers; None where no such variable is there."""
+    """Return the number in a variable of a pod's containers; None if no container has it."""
     for container in parts(part(pod, "spec"), "containers"):
         for each in parts(container, "env"):
             if each.get("name") == variable and str(each.get("value")).isdecimal():

@@ -1,4 +1,4 @@
-"""The option `--port` of commands that show a page of this machine."""
+"""The option `--port` of the commands that serve a page on this machine."""
 
 import argparse
 import socket
@@ -10,7 +10,7 @@ from infra.kube.api_server.port_forward import HERE
 
 
 def add_port(parser: argparse.ArgumentParser, default: int) -> None:
-    """Add the option."""
+    """Add the option `--port`."""
     parser.add_argument(
         "--port",
         type=int,
@@ -21,7 +21,7 @@ def add_port(parser: argparse.ArgumentParser, default: int) -> None:
 
 @contextmanager
 def port_to_have(port: int) -> Iterator[None]:
-    """Raises ValueError, which names the port: the block could not listen there."""
+    """Turn the error of a block that cannot listen on the port into a ValueError that names it."""
     try:
         yield
     except (OSError, OverflowError) as reason:
@@ -34,8 +34,12 @@ def port_to_have(port: int) -> Iterator[None]:
 
 
 def check_port(port: int) -> None:
-    """Raises ValueError: nobody can listen there now."""
+    """Check that a server of this machine can listen on the port.
+
+    Raises:
+        ValueError: it cannot now, for instance because another program listens there.
+    """
     with port_to_have(port), socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers here have it
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers set it
         probe.bind((HERE, port))
-        probe.listen(1)  # two may bind a port with that option, but only one may listen
+        probe.listen(1)  # with that option two sockets may bind a port, but only one may listen

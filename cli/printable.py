@@ -1,8 +1,8 @@
-"""Texts that others have chosen, as a terminal may be given them. Pure."""
+"""Makes names that others have chosen safe to print on a terminal. This module is pure."""
 
 
 def is_text(name: str) -> bool:
-    """Whether the name of a file is text in UTF-8; others have surrogates for their bytes."""
+    """Whether the name of a file is valid UTF-8. Python gives other names with surrogates."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -11,9 +11,10 @@ def is_text(name: str) -> bool:
 
 
 def printable(name: str) -> str:
-    """The name itself, but with escapes for signs that would steer the terminal.
+    """Return the name with an escape for each character that cannot be printed.
 
-    Such as a line break, a colour, or bytes that are no text.
+    Such characters are a line break, a terminal's control sequence for a colour, or bytes that are
+    no text.
     """
     if name.isprintable():
         return name

@@ -1,4 +1,4 @@
-"""The results of the doctor or of `verify`, as text for people and as JSON."""
+"""Shows the results of the doctor or of `verify`, as text for people or as JSON."""
 
 import json
 from collections import Counter
@@ -10,12 +10,12 @@ from infra.command_line import without_passwords
 
 NO_FINDINGS, FINDINGS, COULD_NOT_CHECK = 0, 1, 2
 FAIL_ON = {"warning": ("error", "warning"), "error": ("error",), "none": ()}
-WIDTH = 200  # longer lines make Pulumi's command provider stop reading
+WIDTH = 200  # longer texts are cut: Pulumi's command provider stops reading at very long lines
 
 
 @dataclass(frozen=True)
 class Report:
-    """The results of one run; `reached` is false if the host could not be examined."""
+    """The results of one examination; `reached` is false if the host could not be examined."""
 
     host: str
     results: Sequence[Result]
@@ -26,8 +26,8 @@ class Report:
     def exit_code(self, fail_on: str = "warning") -> int:
         """The exit status: 0 for no findings, 1 for findings, 2 if something could not be checked.
 
-        Checks that could not be made count only with `fail_on` set to `warning`, so that they do
-        not stop `pulumi up`.
+        Checks that could not be made count only if `fail_on` is `warning`. The default of the
+        setting `doctor` is `error`, so they do not stop `pulumi up`.
         """
         if not self.reached:
             return COULD_NOT_CHECK
@@ -38,7 +38,10 @@ class Report:
         return NO_FINDINGS
 
     def text(self, *, everything: bool = False) -> str:
-        """Findings with their fixes, errors first; `everything` adds all other results."""
+        """The findings with their fixes, and the checks that could not be made; errors come first.
+
+        With `everything` the text also has all other results.
+        """
         shown = [result for result in self.results if everything or result.is_finding]
         shown += [r for r in self.results if r.status == "not checked" and r not in shown]
         order = ("error", "warning", "not checked", "ok", "not applicable")

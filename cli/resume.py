@@ -1,4 +1,4 @@
-"""`disttrain resume`: a stopped or replaced run goes on from what it has saved."""
+"""`disttrain resume`: a stopped or replaced run continues from its saved checkpoint."""
 
 import argparse
 
@@ -12,7 +12,7 @@ WAIT_SECONDS = 24 * 3600
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain resume`."""
+    """Add the options of `disttrain resume`."""
     add = parser.add_argument
     add("--stack", default="", help="whose run (default: the selected stack)")
     add(
@@ -25,11 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0, the pods of the run come back.
+    """Resume the run. The exit status is 0: the pods come back, or there was nothing to do.
 
     Raises:
         ValueError: the stack has no run.
-        TaskError: its workload is gone, or another run is in the way.
+        TaskError: the workload of the run is gone, or another run is in the way.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()

@@ -1,4 +1,4 @@
-"""`disttrain sample`: writes text with the newest checkpoint, in a pod that ends with it."""
+"""`disttrain sample`: generates text with the newest checkpoint of a run, in a short-lived pod."""
 
 import argparse
 import sys
@@ -19,12 +19,12 @@ from infra.kube.pods.report import FATAL_EXIT_CODE
 TASK = "sample"
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30
-OWN_END = "Error"  # Kubernetes' reason for a container that has ended by itself, but not with 0
+OWN_END = "Error"  # Kubernetes' reason for a container that ended by itself with another status
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain sample`."""
+    """Add the options of `disttrain sample`."""
     add = parser.add_argument
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
     add(
@@ -38,10 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: that of the trainer's command.
+    """Generate the text; the exit status is that of the trainer's command `sample`.
 
     Raises:
-        ValueError: the stack has no run, or one of the user's own program; or RUN is no name.
+        ValueError: the stack has no run, its run is of the user's own program, or RUN is not a
+            valid name of a run.
         TaskError: the pod does not start.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
@@ -59,9 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def split(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The name of a run, empty where none is given, and the trainer's options. Pure.
+    """Split the words into the name of a run and the options of the trainer.
 
-    Raises ValueError: that is no name of a run, or options follow it without --.
+    The name is empty if none is given. This function is pure.
+    Raises ValueError if the name is not valid, or if options follow it without `--`.
     """
     has_name = bool(words) and not words[0].startswith("-")
     if has_name and len(words) > 1 and words[1] != "--":
@@ -75,15 +77,16 @@ def split(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def sample(api: Api, place: RunPlace | VolumePlace, run_path: str, options: Sequence[str]) -> int:
-    """Run the pod, show what it writes, remove it.
+    """Run the pod, print what it writes, remove it, and return the exit code of its container.
 
     Args:
         api: the cluster.
-        place: of the volume.
+        place: the place of the volume.
         run_path: the run's folder, as pods see it.
-        options: of the trainer's command.
+        options: the options of the trainer's command `sample`.
     """
-    # GPT-2's BPE merge table from an air-gap bundle, which tiktoken would download otherwise.
+    # The file with GPT-2's BPE merge table comes from an air-gap bundle. Without it, tiktoken
+    # downloads the table.
     bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
     pod = place_pod(
         place,
@@ -93,7 +96,7 @@ def sample(api: Api, place: RunPlace | VolumePlace, run_path: str, options: Sequ
         environment={"HOME": "/tmp", **bpe},
     )
     with ExitStack() as stack:
-        with redirect_stdout(sys.stderr):  # what it waits for is no part of the text
+        with redirect_stdout(sys.stderr):  # messages about the start are no part of the text
             path = stack.enter_context(running(api, pod))
         show_log(api, path)
         return exit_code(api, path)
@@ -112,11 +115,12 @@ def show_log(api: Api, path: str) -> None:
 
 
 def exit_code(api: Api, path: str) -> int:
-    """The exit code of the pod's container, once it is known; 1 where the pod was lost.
+    """Return the exit code of the pod's container; 1 if the pod was lost.
 
-    Also says what ended it from outside, of which its own lines can say nothing.
+    If something else ended the container, such as a lack of memory or the deadline, this function
+    prints what it was, because the pod's log cannot say it.
     """
-    end = time.monotonic() + STATUS_SECONDS  # the log ends a moment before the status says so
+    end = time.monotonic() + STATUS_SECONDS  # the status follows a moment after the log's end
     words = "its end was not seen"
     while time.monotonic() < end:
         item = api.get(path)

@@ -1,8 +1,11 @@
-"""A span of time in words. Pure."""
+"""Writes a span of time in words. This module is pure."""
 
 
 def span_of_seconds(exact: float) -> str:
-    """`12 s`, `7 min`, `3 h`, `2 d`; `0 s` for less than nothing, as of clocks that differ."""
+    """Return a text such as `12 s`, `7 min`, `3 h` or `2 d`.
+
+    A negative span, which clocks that differ may give, is `0 s`.
+    """
     seconds = max(0, round(exact))
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

@@ -1,4 +1,4 @@
-"""The outputs of a stack: where its run is and how to get there."""
+"""Reads the outputs of a stack: where its run, its volume and its cluster are."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ RUN_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "runPath", "workload", "claim")
 
 @dataclass(frozen=True)
 class RunPlace:
-    """What the commands about a run need."""
+    """The outputs that the commands about a run need."""
 
     access: Access
     namespace: str
@@ -32,11 +32,11 @@ class RunPlace:
     claim: str
     bpe_file: str = ""
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Fields of the spec of a pod that decide where it may run, as the training pods have them."""
+    """The fields of a pod's spec that decide where it may run, as the training pods have them."""
     world_size: int = 1
-    """How many ranks the run has."""
+    """The number of ranks of the run."""
     program: str = ""
-    """The command of the user's own program; empty: disttrain's trainer runs."""
+    """The command of the user's own program; empty if disttrain's trainer runs."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,11 @@ class VolumePlace:
 
     Args:
         runs_path: the folder of all runs, as pods see it.
-        run_name: of the stack's own run; empty where it has none.
-        placement: fields of a pod's spec that decide where it may run.
-        runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
-        bpe_file: GPT-2's merge table, as pods see it; empty: it is loaded when it is needed.
+        run_name: the name of the stack's own run; empty if the stack has none.
+        placement: the fields of a pod's spec that decide where it may run.
+        runtime_class: the RuntimeClass of pods with GPUs; empty for the cluster's default.
+        bpe_file: the file with GPT-2's merge table, as pods see it. If it is empty, the table is
+            downloaded when it is needed.
     """
 
     access: Access
@@ -81,7 +82,10 @@ def volume_place(stack: str) -> VolumePlace:
 
 
 def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
-    """Pure. Raises ValueError: an output is missing, so the stack is not up."""
+    """Read the place of the volume from a stack's outputs. This function is pure.
+
+    Raises ValueError if an output is missing, so that the stack is not up.
+    """
     _require(given, VOLUME_NEEDED, stack, "is not up")
     run_path = str(given.get("runPath") or "")
     runs = str(PurePosixPath(run_path).parent) if run_path else f"{given.get('dataPath')}/runs"
@@ -123,7 +127,16 @@ def cluster_place(stack: str) -> ClusterPlace:
 
 
 def refuse_program(program: str, command: str, what_it_does: str) -> None:
-    """Raises ValueError where a program of the user's own runs, for a command that needs ours."""
+    """Refuse a command that works only with disttrain's own trainer.
+
+    Args:
+        program: the command of the user's own program; empty if the run has none.
+        command: the name of the command that cannot be used.
+        what_it_does: what the command needs or does, in words that can follow its name.
+
+    Raises:
+        ValueError: the run is of the user's own program.
+    """
     if program:
         raise ValueError(
             f"{command}: it cannot be used for this run, whose program is `{program}`: {command} "
@@ -153,15 +166,17 @@ def selected_stack() -> str:
 
 
 def _outputs(stack: str, wanted: Sequence[str], *, about_run: bool = False) -> dict[str, Any]:
-    """Ask pulumi for the outputs, and for the early ones where they are newer.
+    """Ask pulumi for the stack's outputs, and use its early outputs if they are newer.
 
-    The engine notes the outputs of an `up` that has ended well. While the next one goes on, and
-    after it has failed, they may be about the run that it has replaced.
+    Pulumi stores the outputs of an `up` only when it has succeeded. While the next `up` is under
+    way, and after it has failed, the stored outputs may be about the run that it has replaced. The
+    resource EarlyOutputs knows the new run earlier.
 
     Args:
-        stack: its name; empty: the selected one.
-        wanted: names of outputs. Where one is missing, the early ones count.
-        about_run: the early ones also count where their run has taken its place.
+        stack: the name of the stack; an empty text means the selected stack.
+        wanted: the names of the outputs that are needed. If one of them is missing, the early
+            outputs are used.
+        about_run: use the early outputs also if the hand-over to their run has succeeded.
     """
     chosen = ["--stack", stack] if stack else []
     given = json.loads(ask_pulumi(["stack", "output", "--json", "--show-secrets", *chosen]))
@@ -174,7 +189,10 @@ def _outputs(stack: str, wanted: Sequence[str], *, about_run: bool = False) -> d
 
 
 def _has_taken_place(state: Mapping[str, Any], early: Mapping[str, Any]) -> bool:
-    """Whether the last hand-over that has ended well was that of this run. Pure."""
+    """Whether the last hand-over that succeeded was to the run of the early outputs.
+
+    This function is pure.
+    """
     for resource in _resources(state):
         inputs = cast(Mapping[str, Any], resource.get("inputs") or {})
         if str(inputs.get("create") or "").endswith(" hand-over create"):
@@ -189,10 +207,12 @@ def _resources(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def early_outputs(state: Mapping[str, Any]) -> dict[str, Any]:
-    """What an `up` that goes on, or has failed, knows of its run; empty: nothing yet. Pure.
+    """Return what an `up` that is under way, or has failed, knows about its run.
+
+    The result is empty if it knows nothing yet. This function is pure.
 
     Args:
-        state: of the stack, as `pulumi stack export --show-secrets` prints it.
+        state: the state of the stack, as `pulumi stack export --show-secrets` prints it.
     """
     found: dict[str, Any] = {}
     for resource in _resources(state):
@@ -203,16 +223,19 @@ def early_outputs(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_secret_mark(value: object) -> object:
-    """Pulumi writes a secret as an object that holds its JSON text."""
+    """Return the value of a secret, which Pulumi exports as an object with the value's JSON text.
+
+    Any other value is returned as it is.
+    """
     if isinstance(value, dict) and "plaintext" in value:
         return json.loads(cast(Mapping[str, str], value)["plaintext"])
     return cast(object, value)
 
 
 def ask_pulumi(words: list[str]) -> str:
-    """What it prints in the project's folder.
+    """Run pulumi in the project's folder, and return what it prints.
 
-    Raises ValueError: there is no pulumi, it fails, or it gives no answer in PULUMI_SECONDS.
+    Raises ValueError if there is no pulumi, if it fails, or if it takes longer than PULUMI_SECONDS.
     """
     command = ["pulumi", *words]
     try:
@@ -241,7 +264,7 @@ def ask_pulumi(words: list[str]) -> str:
 
 
 def _why_pulumi_failed(command: list[str], said: str) -> str:
-    """What is told to the user. Pure."""
+    """Return the error text for the user. This function is pure."""
     if "no stack selected" in said:
         return (
             "no stack is selected. Name one by --stack, or select one by `pulumi stack select "
@@ -257,7 +280,10 @@ def _why_pulumi_failed(command: list[str], said: str) -> str:
 
 
 def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
-    """Pure. Raises ValueError: an output is missing, so the stack is not up."""
+    """Read the place of the run from a stack's outputs. This function is pure.
+
+    Raises ValueError if an output is missing, so that the stack has no run.
+    """
     _require(given, RUN_NEEDED, stack, "has no run")
     _, namespace, owner, image, run_path, workload, claim = (
         str(given[name]) for name in RUN_NEEDED
@@ -296,7 +322,7 @@ def _access(given: dict[str, Any]) -> Access:
     context = str(given.get("kubeContext") or "")
     return Access(
         kubeconfig if is_text else "",
-        # the setting may be a path that is seen from the project's folder
+        # The path may be relative to the project's folder.
         "" if is_text else str(PROJECT / Path(kubeconfig).expanduser()),
         context,
     )

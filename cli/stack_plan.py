@@ -1,4 +1,4 @@
-"""The doctor's plan for a stack, from its settings as `pulumi up` would read them."""
+"""Makes the doctor's plan for a stack from its settings, read as `pulumi up` would read them."""
 
 import json
 from dataclasses import replace
@@ -16,15 +16,17 @@ from infra.settings.project import own_values, raw_settings, stack_file
 
 
 def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
-    """Defaults of Pulumi.yaml, then the stack's file; secrets are asked of `pulumi config`.
+    """Make the plan from the defaults in Pulumi.yaml and from the stack's settings file.
+
+    If the file has encrypted settings, `pulumi config` is asked for their values.
 
     Args:
-        stack: its name.
-        asks_cluster: where not, the plan is good for the hosts alone, and its kubeconfig may be
-            gone.
+        stack: the name of the stack.
+        asks_cluster: False if the plan is used only for the hosts. Then the file of the setting
+            `kubeconfig` need not exist.
 
     Raises:
-        ValueError: no such stack, its settings are wrong, or its secrets cannot be read.
+        ValueError: there is no such stack, its settings are wrong, or its secrets cannot be read.
     """
     try:
         raw, encrypted = raw_settings(stack_file(stack))
@@ -43,10 +45,10 @@ def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
 
 
 def shown_settings(stack: str) -> dict[str, str]:
-    """The stack's own settings with its secrets in plain text, as `pulumi config` shows them.
+    """Return the stack's own settings, with its secrets in plain text, as `pulumi config` does.
 
     Raises:
-        ValueError: there is no pulumi, or it cannot show them, as without the passphrase.
+        ValueError: there is no pulumi, or it cannot show them, for instance without the passphrase.
     """
     text = ask_pulumi(["config", "--show-secrets", "--json", "--stack", stack])
     values = own_values(cast(dict[str, dict[str, str]], json.loads(text)))

@@ -1,4 +1,4 @@
-"""`disttrain stop`: a run saves, and its pods go until it is resumed."""
+"""`disttrain stop`: a run saves a checkpoint, and its pods are removed until it is resumed."""
 
 import argparse
 import threading
@@ -15,21 +15,21 @@ from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.record import Record
 from infra.kube.runs.steer import find_record, note_saved_step, stop
 
-LINES = 100  # of the pod's past: the last checkpoint before the stop is among them, as a rule
-LOG_SECONDS = 5  # the log of a pod that has ended is read to its end
+LINES = 100  # how many earlier log lines are read; usually one names the last checkpoint
+LOG_SECONDS = 5  # the longest wait for the log to begin, or for its rest once the pod has ended
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain stop`."""
+    """Add the options of `disttrain stop`."""
     parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0, the run is stopped.
+    """Stop the run. The exit status is 0: the run is stopped, or there was nothing to stop.
 
     Raises:
         ValueError: the stack has no run.
-        TaskError: its workload is gone, or its pods do not end.
+        TaskError: the workload of the run is gone, or its pods do not end.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
@@ -43,14 +43,18 @@ def run(arguments: argparse.Namespace) -> int:
         print(nothing_to_do)
         return 0
     progress = last.progress()
-    print(stopped(record, progress), flush=True)  # first: it holds also where the note fails
+    # Printed before the note is written: the run is stopped even if the note fails.
+    print(stopped(record, progress), flush=True)
     if progress.saved_step is not None:
         note_saved_step(api, record, progress.saved_step)
     return 0
 
 
 def stopped(record: Record, progress: Progress) -> str:
-    """What to tell, from the last lines that were seen. Pure."""
+    """Return the text for the user, from the progress that the log has shown.
+
+    This function is pure.
+    """
     saved, step = progress.saved_step, progress.step
     if saved is None:
         what = "what it has saved was not seen"
@@ -65,9 +69,9 @@ def stopped(record: Record, progress: Progress) -> str:
 
 
 class LastLines:
-    """Follows the log of the run's first pod, which is deleted once it has ended.
+    """Follows the log of the run's first pod in a thread, because an ended pod is deleted.
 
-    Where the connection is cut, it is read again.
+    If the connection is cut, the last lines are read again.
     """
 
     def __init__(self, api: Api, record: Record) -> None:
@@ -83,11 +87,14 @@ class LastLines:
         self._thread.start()
 
     def wait_until_followed(self, seconds: float = LOG_SECONDS) -> None:
-        """Wait at most so long for the log: a pod may be gone a moment after it was told to end."""
+        """Wait until the log is being read, at most this long.
+
+        A pod may be gone a moment after it was told to end, so the stop has to wait for this.
+        """
         self._is_followed.wait(seconds)
 
     def progress(self, seconds: float = LOG_SECONDS) -> Progress:
-        """How far the run was, once the pod has ended; waits at most so long for the last lines."""
+        """Wait at most this long for the rest of the log, and return how far the run was."""
         self._thread.join(seconds)
         return read_progress(bytes(self._text).decode(errors="replace"))
 
@@ -95,17 +102,17 @@ class LastLines:
         try:
             self._read()
         finally:
-            self._is_followed.set()  # nothing more comes
+            self._is_followed.set()  # also after an error, so that nobody waits in vain
 
     def _read(self) -> None:
-        from urllib3.exceptions import HTTPError  # here, as the import takes its time
+        from urllib3.exceptions import HTTPError  # not at the top of the file: the import is slow
 
         if not self._path:
             return
         api, end = Api(self._access), time.monotonic() + AWAY_SECONDS
         query = {"container": self._container, "follow": "true", "tailLines": str(LINES)}
         query["timestamps"] = "true"
-        # Without these lines the answer is that nothing was seen, and the run is stopped anyway.
+        # Without the log, the command says that no saved step was seen. The run is stopped anyway.
         while time.monotonic() < end:
             try:
                 response = api.stream(log_path(self._path), query)
@@ -120,7 +127,7 @@ class LastLines:
                     end = time.monotonic() + AWAY_SECONDS
                 return
             except (OSError, HTTPError):
-                self._text.extend(b"\n")  # a line may be cut off
-            except ValueError:  # the kubeconfig cannot be used any more
+                self._text.extend(b"\n")  # the last line may be incomplete
+            except ValueError:  # the kubeconfig can no longer be used
                 return
             time.sleep(1)

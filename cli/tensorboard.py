@@ -1,4 +1,4 @@
-"""`disttrain tensorboard`: TensorBoard of all runs on the volume, in a browser of this machine."""
+"""`disttrain tensorboard`: shows TensorBoard of all runs on the volume in a local browser."""
 
 import argparse
 import time
@@ -17,23 +17,23 @@ from infra.kube.files.task_pod import TaskPod, running
 from infra.kube.objects import part
 
 PORT = 6006
-LIMIT_SECONDS = 12 * 3600  # then the pod ends, also where this program was killed
+LIMIT_SECONDS = 12 * 3600  # the pod ends after this time, even if this program was killed
 START_SECONDS = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain tensorboard`."""
+    """Add the options of `disttrain tensorboard`."""
     text = "a stack on the platform (default: the selected stack)"
     parser.add_argument("--stack", default="", help=text)
     add_port(parser, PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: only Ctrl-C ends it.
+    """Show TensorBoard until Ctrl-C or another signal ends the command.
 
     Raises:
         ValueError: the stack is not up, or the port is taken.
-        TaskError: the pod does not start, or has ended.
+        TaskError: the pod does not start, does not answer, or has ended.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def board_pod(place: VolumePlace) -> TaskPod:
-    """The pod that serves TensorBoard; it can change nothing on the volume."""
+    """Describe the pod that serves TensorBoard; it can change nothing on the volume."""
     options = ("--logdir", place.runs_path, "--port", str(PORT), "--host", "0.0.0.0")
     return place_pod(
         place,
@@ -55,7 +55,10 @@ def board_pod(place: VolumePlace) -> TaskPod:
 
 
 def serve(api: Api, place: VolumePlace, local_port: int) -> int:
-    """Start the pod, forward the port, and wait until this program is ended."""
+    """Start the pod, forward the port, and wait.
+
+    Raises TaskError once the pod has ended.
+    """
     with ExitStack() as stack:
         path = stack.enter_context(running(api, board_pod(place)))
         check_right(api, path, PORT)
@@ -70,7 +73,10 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
 
 
 def wait_until_it_answers(api: Api, path: str, address: str) -> None:
-    """Raises TaskError: it has ended, or does not answer in START_SECONDS."""
+    """Wait until TensorBoard answers.
+
+    Raises TaskError if the pod has ended, or if TensorBoard does not answer in START_SECONDS.
+    """
     end = time.monotonic() + START_SECONDS
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
@@ -88,6 +94,6 @@ def wait_until_it_answers(api: Api, path: str, address: str) -> None:
 
 
 def is_running(api: Api, path: str) -> bool:
-    """Whether the pod is there and has not ended."""
+    """Whether the pod exists and its phase is Running."""
     item = api.get(path)
     return item is not None and part(item, "status").get("phase") == "Running"

@@ -1,4 +1,4 @@
-"""A short-lived pod on the volume, and a program of ours that is run in it."""
+"""Starts a short-lived pod that mounts the volume, and runs a program of this project in it."""
 
 import json
 import sys
@@ -19,17 +19,17 @@ POD_SECONDS = 6 * 3600
 ASK_SECONDS = 3600.0
 SEND_SECONDS = 1800.0
 MOST_CUTS = 8
-KILLED = (137, 143)  # the pod was ended, or its machine had no memory left
+KILLED = (137, 143)  # exit statuses: the pod was ended, or its memory was used up
 
 
 class VolumePod:
-    """The pod. Not for several threads: each has its own, see `again`.
+    """A pod in which a program can be run. Each thread needs its own object, which `again` makes.
 
     Args:
         api: the cluster.
-        path: the pod's.
-        container: of the pod.
-        program: the text of a Python program, which has only the standard library there.
+        path: the path of the pod in the API.
+        container: the name of the pod's container.
+        program: the text of a Python program; it can use only the standard library.
     """
 
     def __init__(self, api: Api, path: str, container: str, program: str) -> None:
@@ -37,17 +37,27 @@ class VolumePod:
         self._program = program
 
     def again(self, program: str = "") -> "VolumePod":
-        """The same pod, with connections of its own; by default with the same program."""
+        """Return an object for the same pod with its own connections to the cluster.
+
+        Without an argument it runs the same program.
+        """
         text = program or self._program
         return VolumePod(Api(self.api.access), self.path, self.container, text)
 
     def run(self, words: Sequence[str], sink: Sink, limit_seconds: float = SEND_SECONDS) -> int:
-        """Run the program; returns its exit status if the program chose it (40 to 49) or 0.
+        """Run the program and return its exit status, which is 0 or from 40 to 49.
+
+        The statuses from 40 to 49 are answers of the program; each other one is a failure.
+
+        Args:
+            words: the arguments of the program.
+            sink: a function that takes each block of the program's standard output.
+            limit_seconds: the longest time that the program may take.
 
         Raises:
             ApiError: these credentials may not run commands in the pod.
-            UnreachableError: the connection was cut.
-            TaskError: it failed, with its last words.
+            UnreachableError: the connection was cut, the program was killed, or it took too long.
+            TaskError: the program failed; the text has the last line of its standard error.
         """
         command = ["python3", "-c", self._program, *words]
         ended = stream(
@@ -61,11 +71,13 @@ class VolumePod:
         return ended.exit_code
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """The JSON object that the program prints; asked again where the connection is cut.
+        """Run the program and return the JSON object that it prints.
+
+        If the connection is cut, the program is run again.
 
         Raises:
             ApiError: these credentials may not run commands in the pod.
-            TaskError: it failed, or the connection is cut again and again.
+            TaskError: the program failed, or the connection was cut more than MOST_CUTS times.
         """
         cuts = 0
         while True:
@@ -93,21 +105,22 @@ def volume_pod(
     environment: Mapping[str, str] | None = None,
     start_seconds: float = START_SECONDS,
 ) -> Iterator[VolumePod]:
-    """Start a pod on the volume; it is removed whatever happens.
+    """Start a pod that mounts the volume, and remove it after the block, whatever happens.
 
-    What is printed meanwhile goes to standard error, since it is no result.
+    While the block runs, all that is printed to standard output goes to standard error, since it is
+    not a result of the command.
 
     Args:
-        place: of the volume.
+        place: the place of the volume.
         task: a word for the pod's name and label.
-        program: see VolumePod.
-        read_only: whether the volume can be changed from there.
-        deadline_seconds: after that it ends, whatever became of this program.
-        environment: variables of the pod.
-        start_seconds: how long it may take to start.
+        program: the text of the program, as for VolumePod.
+        read_only: True if the pod cannot change the volume.
+        deadline_seconds: the longest time that the pod runs, even if this program was killed.
+        environment: the environment variables of the pod.
+        start_seconds: the longest time that the pod may take to start.
 
     Raises:
-        TaskError: it does not start.
+        TaskError: the pod does not start.
     """
     pod = place_pod(
         place,

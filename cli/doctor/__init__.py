@@ -1,1 +1,1 @@
-"""The doctor: gathers facts of hosts and of the cluster, and judges them by checks."""
+"""The doctor: gathers facts about hosts and about the cluster, and runs checks over them."""

@@ -1,4 +1,4 @@
-"""Which builder of container images works, if this machine is to build the trainer image."""
+"""Finds out which builder of container images works, if this machine builds the trainer image."""
 
 import subprocess
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from infra.node.expectations import Expectations
 
 
 def build_lines(expect: Expectations) -> list[str]:
-    """The fact `image_builder` of this machine; nothing if it does not build the image."""
+    """Return the fact `image_builder` as a line; no line if this machine builds no image."""
     if not expect.image_builder or expect.image_build_on != "here":
         return []
     if expect.image_deps and dependencies_are_built(expect.image_deps, cache_folder()):
@@ -44,7 +44,7 @@ def build_lines(expect: Expectations) -> list[str]:
 
 
 def builders_on_node(expect: Expectations) -> Sequence[str]:
-    """The builders to look for on the node; none if the node does not build the image."""
+    """Return the builders to look for on the node; none if the node does not build the image."""
     if expect.image_build_on != "node":
         return []
     if expect.image_builder == "auto":

@@ -1,4 +1,4 @@
-"""Checks of the cluster: kubeconfig, API server, nodes, and objects that are stuck."""
+"""Checks of the cluster: its kubeconfig, API server and nodes, and objects that are stuck."""
 
 from datetime import UTC, datetime
 

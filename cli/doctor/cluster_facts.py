@@ -8,9 +8,12 @@ from cli.facts import Facts, NotSeenError
 
 @dataclass(frozen=True)
 class Node:
-    """A node. `gpus_offered` is what pods can ask for; the other GPU fields are node labels.
+    """A node of the cluster.
 
-    `is_selected` says whether the node has the labels of the setting `nodeSelector`.
+    `conditions` are texts such as `Ready:True`, and `taints` are texts `key:effect`. `gpus_offered`
+    is how many `nvidia.com/gpu` pods can ask for; the other fields about GPUs, and `mig_strategy`,
+    are labels that the GPU Operator gives to the node. `is_selected` says whether the node has the
+    labels of the setting `nodeSelector`.
     """
 
     name: str
@@ -37,13 +40,17 @@ class Node:
         return ""
 
     def takes_pods(self, tolerated: tuple[str, ...]) -> bool:
-        """Whether the scheduler would place our pods here."""
+        """Whether the scheduler places pods with these tolerations on the node."""
         return self.is_selected and not self.cordoned and not self.blocking_taint(tolerated)
 
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod; `waiting` are the reasons of containers that wait, `unscheduled` the scheduler's."""
+    """A pod of the cluster.
+
+    `waiting` has the reason of each container that waits. `unscheduled` is the scheduler's message
+    if it has found no node for the pod. `k8s_app` is the pod's label `k8s-app`.
+    """
 
     namespace: str
     name: str
@@ -58,14 +65,14 @@ def require_api(facts: Facts) -> None:
     """Make sure that the API server has answered.
 
     Raises:
-        NotSeenError: it has not, so nothing is known about objects in the cluster.
+        NotSeenError: it has not answered, so nothing is known about objects in the cluster.
     """
     if facts.one("api") != "ok":
         raise NotSeenError("the API server does not answer; see api-server")
 
 
 def nodes_of(facts: Facts, selector: Collection[str] = ()) -> list[Node]:
-    """All nodes of the cluster; there is at least one.
+    """Return all nodes of the cluster; there is at least one.
 
     Args:
         facts: the facts of the cluster.
@@ -99,10 +106,10 @@ def nodes_of(facts: Facts, selector: Collection[str] = ()) -> list[Node]:
 
 
 def pods_of(facts: Facts) -> list[Pod]:
-    """The pods of our namespace, of the GPU Operator and of the cluster's DNS.
+    """Return the pods of disttrain's namespace, of the GPU Operator and of the cluster's DNS.
 
     Raises:
-        NotSeenError: they could not be listed.
+        NotSeenError: the pods could not be listed.
     """
     require_api(facts)
     for listing in ("pods", "operator_pods", "dns_pods"):

@@ -1,4 +1,4 @@
-"""Checks of the GPUs that the cluster offers to pods, and of NVIDIA's GPU Operator in it."""
+"""Checks of the GPUs that the cluster offers to pods, and of its GPU Operator by NVIDIA."""
 
 from cli.check import Check, Fault, error, skip_unless, warning
 from cli.doctor.cluster_facts import Pod, nodes_of, pods_of

@@ -44,7 +44,7 @@ CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain doctor`."""
+    """Add the options of `disttrain doctor`."""
     add = parser.add_argument
     add("--stack", help="use the host, the cluster and the expectations of this stack's settings")
     add("--host", default="local", help="local, or ssh://user@host:port (default: %(default)s)")
@@ -88,7 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the doctor; the exit status is 0 for no findings, 1 for findings, 2 for unchecked.
+    """Run the doctor and print its report.
+
+    The exit status is 0 for no findings, 1 for findings, and 2 if something could not be checked.
 
     Raises:
         ValueError: an option has a value that cannot be used.
@@ -103,7 +105,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def examine(plan: Plan) -> Report:
-    """Gather the facts and judge them; an unreachable host gives a report with that finding."""
+    """Gather the facts and run the checks.
+
+    If the host cannot be reached, the report has only that finding.
+    """
     if plan.machines:
         return _examine_machines(plan)
     try:
@@ -125,7 +130,8 @@ def _examine_machines(plan: Plan) -> Report:
             results += [replace(result, place=each.name) for result in own]
             results += [each.fault] if each.fault else []
     pairs = look_at_pairs(looked, plan.expect.node_address)
-    # The GPUs of all machines can be counted only where all are looked at, and have answered.
+    # The sum of the GPUs is known only if all machines are examined and all have answered.
+    # Otherwise 0 expected GPUs switch that check off.
     counted = not plan.only and len(pairs) == len(looked)
     expect = plan.expect if counted else replace(plan.expect, gpus=0)
     results += run_pair_checks(pairs, expect)
@@ -134,7 +140,7 @@ def _examine_machines(plan: Plan) -> Report:
 
 
 def judge(plan: Plan, facts: Facts) -> list[Result]:
-    """Run all checks on these facts; those outside the plan's scope are not applicable."""
+    """Run all checks on these facts; checks outside the plan's scope are not applicable."""
     results = run_checks(ON_HOST, facts, plan.expect)
     reason = _why_no_cluster(plan, facts)
     if reason:
@@ -148,7 +154,7 @@ def judge(plan: Plan, facts: Facts) -> list[Result]:
 
 
 def _why_no_cluster(plan: Plan, facts: Facts) -> str:
-    """Why the cluster is not examined; empty if it is."""
+    """Return the reason why the cluster is not examined; empty if it is examined."""
     if plan.scope == "host":
         return "only the host is examined"
     if plan.expect.provision and facts.get("k3s_binary") != "yes":
@@ -162,7 +168,8 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
     """Make the plan from standard input, from a stack, or from the options.
 
     Raises:
-        ValueError: the text names the option, its value, why it cannot be used, and what to do.
+        ValueError: an option cannot be used; the text names it and its value, why it cannot be
+            used, and what to do.
     """
     if arguments.plan:
         return Plan.from_json(sys.stdin.read())
@@ -188,7 +195,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
 
 
 def _check_options(arguments: argparse.Namespace) -> None:
-    """Raises ValueError: see `make_plan`."""
+    """Check the options that argparse has not checked; raise ValueError as `make_plan` does."""
     if arguments.gpus < 0:
         raise ValueError(
             f"--gpus: {arguments.gpus} cannot be used: it is below 0. Give the number of GPUs."
@@ -206,7 +213,7 @@ def _check_options(arguments: argparse.Namespace) -> None:
 
 
 def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expectations:
-    """What the options say that the machine is to be, and the proxies of this shell."""
+    """Return what the options say about the machine, and the proxies of the user's environment."""
     return Expectations(
         provision=not arguments.kubeconfig,
         data_root=arguments.data_root,
@@ -223,7 +230,10 @@ def _expectations(arguments: argparse.Namespace, env: Mapping[str, str]) -> Expe
 
 
 def _kubectl(command: str, kubeconfig: str) -> str:
-    """The kubectl command with its kubeconfig, as shell text."""
+    """Return the kubectl command with its kubeconfig, quoted for a shell.
+
+    Raises ValueError if the command cannot be split into words, or is empty.
+    """
     try:
         words = shlex.split(command)
     except ValueError as problem:
@@ -236,7 +246,7 @@ def _kubectl(command: str, kubeconfig: str) -> str:
 
 
 def parse_host(text: str) -> SshTarget | None:
-    """The host that an option names; None for this machine.
+    """Return the host that the option `--host` names; None for this machine.
 
     Raises:
         ValueError: the text is neither `local` nor an SSH address.

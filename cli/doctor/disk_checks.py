@@ -1,15 +1,15 @@
-"""Checks of the host's disks: room, inodes, rights, and the data folder."""
+"""Checks of the host's disks: free space, inodes, read-only mounts, and the data folder."""
 
 from cli.check import Check, Fault, error, only_for_own_k3s, warning
 from cli.facts import Facts, NotSeenError
 from infra.node.expectations import GIB, Expectations
 
-# What is wanted, and the least, below which it is an error. The image of 6 GB is there packed and
-# unpacked.
+# The free space that is wanted, and the least, below which it is an error instead of a warning. The
+# disk of containerd holds the image of 6 GB packed and unpacked.
 IMAGE_GIB, LEAST_IMAGE_GIB = 30, 15
 DATA_GIB, LEAST_DATA_GIB = 10, 1
 TMP_GIB, LEAST_TMP_GIB = 1, 0.2
-PROGRAMS_MIB = 512  # what k3s-install.sh wants: during an upgrade two binaries lie side by side
+PROGRAMS_MIB = 512  # k3s-install.sh needs it: during an upgrade there are two binaries of k3s
 SETTINGS_MIB = 1
 LEAST_INODES = 50_000
 

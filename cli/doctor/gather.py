@@ -1,4 +1,8 @@
-"""Runs the gather scripts: one program for the host, sent over one connection, and others here."""
+"""Runs the scripts that gather facts.
+
+One program runs on the host, over one connection. The facts about a cluster with a kubeconfig of
+its own, about the image builder and about the SSH agent are gathered on this machine.
+"""
 
 import shlex
 import time
@@ -20,14 +24,14 @@ CLOCK_SLACK_SECONDS = 1
 
 @dataclass(frozen=True)
 class Gathered:
-    """The facts, and the seconds that it took to gather them."""
+    """The facts, and how many seconds it took to gather them."""
 
     facts: Facts
     seconds: float
 
 
 def gather(plan: Plan) -> Gathered:
-    """Gather the facts of the host, of the cluster if the plan has one, and of the image build.
+    """Gather the facts about the host, the image build, and the cluster if the plan has one.
 
     Raises:
         UnreachableError: the host was not reached, or its answer is not complete.
@@ -43,7 +47,10 @@ def gather(plan: Plan) -> Gathered:
 
 
 def host_program(plan: Plan) -> str:
-    """The shell text for the host: variables, the script, and the cluster's part with k3s."""
+    """Return the shell program for the host: the variables, then the script facts-host.sh.
+
+    If disttrain installs k3s, the program goes on with facts-cluster.sh where k3s is there.
+    """
     text = (SCRIPTS / "facts-host.sh").read_text()
     if plan.scope == "all" and plan.expect.provision:
         cluster = (SCRIPTS / "facts-cluster.sh").read_text()
@@ -52,7 +59,7 @@ def host_program(plan: Plan) -> str:
 
 
 def host_variables(plan: Plan) -> Mapping[str, str]:
-    """The variables of facts-host.sh and, with k3s, of facts-cluster.sh."""
+    """Return the variables of facts-host.sh and of facts-cluster.sh, which uses k3s' kubectl."""
     expect = plan.expect
     fetches = expect.provision and expect.internet
     names = {urlsplit(expect.https_probe).hostname or ""} if fetches else set[str]()
@@ -79,7 +86,13 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
 
 
 def clock_skew(before: float, remote: int, after: float) -> int:
-    """Seconds by which the other clock differs at least, when read between two readings of ours."""
+    """Return by how many seconds at least the clock of another machine differs from ours.
+
+    Args:
+        before: our clock in seconds, before the other clock was read.
+        remote: the other clock, in whole seconds.
+        after: our clock in seconds, after the other clock was read.
+    """
     early, late = before - CLOCK_SLACK_SECONDS - remote, remote - after - CLOCK_SLACK_SECONDS
     return round(max(early, late, 0))
 

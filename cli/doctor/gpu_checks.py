@@ -8,18 +8,18 @@ from cli.facts import Facts, NotSeenError
 from infra.in_cluster.xids import OF_THE_GPU, meaning_of
 from infra.node.expectations import Expectations
 
-# The oldest driver for each major version of CUDA. A build for a later minor version runs on it
-# too (minor version compatibility): https://docs.nvidia.com/deploy/cuda-compatibility/
+# The oldest driver for each major version of CUDA. It also runs programs that are built for a later
+# minor version (minor version compatibility): https://docs.nvidia.com/deploy/cuda-compatibility/
 OLDEST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 0)}
 # Blackwell has PCI device ids from 0x2900 on (B200 is 0x2901), and no earlier GPU has. Its first
 # driver is 570, and torch has code for it only in builds for CUDA 12.8 and later (docs/image.md).
 BLACKWELL_FIRST_ID = 0x2900
 BLACKWELL_DRIVER = (570, 0)
 BLACKWELL_CUDA = (12, 8)
-INFO_ROM = 14  # exit status of nvidia-smi: the infoROM is corrupted
-ENDED_BY_LIMIT = ("124", "137")  # exit status of `timeout`; 137 if it had to kill
-# Families of systems for which NVIDIA publishes a driver container (the GPU Operator's page
-# "Platform Support").
+INFO_ROM = 14  # nvidia-smi's exit status if the infoROM of a GPU is corrupted
+ENDED_BY_LIMIT = ("124", "137")  # exit statuses of `timeout`: after SIGTERM, and after SIGKILL
+# Families of systems for which NVIDIA publishes a driver container, as the page "Platform Support"
+# of the GPU Operator says.
 DRIVER_CONTAINER = ("Debian", "RHEL")
 
 
@@ -207,7 +207,7 @@ def operator_system(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def gpus_wanted(expect: Expectations) -> None:
-    """Leave a check out where the training uses no GPU."""
+    """End the check as not applicable if the training uses no GPU."""
     skip_unless(expect.gpus, "the training uses no GPU")
 
 

@@ -1,10 +1,10 @@
-"""Checks of the host's system: distribution, kernel, rights, memory, security modules, clock."""
+"""Checks of the host's system: distribution, kernel, rights, memory, security modules and clock."""
 
 from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, version_tuple, warning
 from cli.facts import Facts, NotSeenError
 from infra.node.expectations import GIB, OTHER, Expectations
 
-FAMILIES = {  # ID or ID_LIKE of os-release -> family
+FAMILIES = {  # the family for each ID or ID_LIKE in os-release
     "debian": "Debian",
     "ubuntu": "Debian",
     "suse": "SUSE",
@@ -17,9 +17,9 @@ FAMILIES = {  # ID or ID_LIKE of os-release -> family
     "almalinux": "RHEL",
 }
 CONTROLLERS: tuple[str, ...] = ("cpu", "cpuset", "memory", "pids")
-OLDEST_KERNEL = (4, 18)  # of RHEL 8, the oldest system that NVIDIA and k3s support
+OLDEST_KERNEL = (4, 18)  # the kernel of RHEL 8, the oldest system that NVIDIA and k3s support
 MEMORY_GIB, LEAST_MEMORY_GIB = 8, 2
-CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 5, 60  # a warning from the first on, an error from the second
+CLOCK_SECONDS, CLOCK_ERROR_SECONDS = 5, 60  # a larger difference is a warning, or an error
 
 
 def os_family(facts: Facts, _: Expectations) -> Fault | str:
@@ -98,7 +98,7 @@ def cgroup(facts: Facts, expect: Expectations) -> Fault | str:
 def memory(facts: Facts, _: Expectations) -> Fault | str:
     """There is enough memory for k3s, the GPU Operator and the trainer's processes."""
     gib = facts.number("MemTotal_kib") / GIB
-    if gib < MEMORY_GIB * 0.9:  # firmware keeps a part
+    if gib < MEMORY_GIB * 0.9:  # the firmware reserves a part of the memory
         level = error if gib < LEAST_MEMORY_GIB else warning
         return level(f"{gib:.1f} GiB of memory", f"use a machine with {MEMORY_GIB} GiB or more")
     return f"{gib:.1f} GiB"
@@ -149,7 +149,7 @@ def apparmor(facts: Facts, expect: Expectations) -> Fault | str:
 
 
 def module(name: str) -> Check:
-    """The check of a kernel module that pods need."""
+    """Make the check of a kernel module that pods need."""
 
     def judge(facts: Facts, _: Expectations) -> Fault | str:
         state = facts.one(f"module.{name}")
@@ -174,14 +174,14 @@ def clock(facts: Facts, _: Expectations) -> Fault | str:
     try:
         synchronised = facts.one("clock_synchronised") != "no"
     except NotSeenError:
-        synchronised = True  # without systemd it is not known; that alone is no fault
+        synchronised = True  # it is not known, for instance without systemd; that is no fault
     return f"within {skew} s" if synchronised else warning("the clock is not synchronised", fix)
 
 
 def nfs_client(facts: Facts, expect: Expectations) -> Fault | str:
     """The host can mount the data from the NFS server; the kubelet uses mount.nfs for that."""
     only_for_own_k3s(expect)
-    # That of nfs-first-node comes with `up`.
+    # With nfs-first-node, `pulumi up` installs the NFS client.
     skip_unless(expect.nfs == OTHER, "the data do not come from an NFS server of others")
     if facts.one("mount_nfs") != "yes":
         return error(

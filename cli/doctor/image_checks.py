@@ -1,11 +1,11 @@
-"""Checks of the machine that builds the trainer image: this one, or the node."""
+"""The check of the machine that builds the trainer image: this machine, or the node."""
 
 from cli.check import Check, Fault, error, skip_unless, warning
 from cli.facts import Facts
 from infra.node.expectations import Expectations
 
 CACHED = "cached"
-"""Value of the fact `image_builder` where the build's result is in this machine's cache."""
+"""The value of the fact `image_builder` if the result of the build is in this machine's cache."""
 
 
 def image_builder(facts: Facts, expect: Expectations) -> Fault | str:
@@ -24,7 +24,7 @@ def image_builder(facts: Facts, expect: Expectations) -> Fault | str:
     other = "here" if expect.image_build_on == "node" else "node"
     fix = f"install {name} there (Debian: apt-get install buildah), or set imageBuildOn: {other}"
     if expect.provision and facts.get("k3s_binary") == "yes" and not facts.get("image"):
-        # Nobody has asked containerd, and the image may be there from an earlier `up`.
+        # Containerd was not asked for the image, and may have it from an earlier `up`.
         return warning(evidence, fix)
     return error(evidence, fix)
 

@@ -1,4 +1,7 @@
-"""Checks of the Kubernetes that is on the host already: ours, an incomplete one, or another's."""
+"""Checks of a Kubernetes that is already on the host.
+
+It may be disttrain's own k3s, a k3s that is installed incompletely, or another Kubernetes.
+"""
 
 from cli.check import Check, Fault, error, only_for_own_k3s, skip_unless, warning
 from cli.facts import Facts
@@ -14,7 +17,7 @@ def k3s_complete(facts: Facts, expect: Expectations) -> Fault | str:
     there = [name for name, is_there in parts.items() if is_there]
     if not there:
         return "not installed yet"
-    # The data may be absent: an installation can be killed between the unit and the first start.
+    # The data may be absent: the installation may have been killed before the first start of k3s.
     missing = [name for name in ("binary", "unit") if not parts[name]]
     if missing:
         evidence = f"k3s is half installed: {', '.join(there)} there, {', '.join(missing)} missing"

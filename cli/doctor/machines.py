@@ -1,4 +1,4 @@
-"""The facts of several machines: of each by itself, and then what each sees of the others."""
+"""Gathers facts about several machines: about each one, and about what each sees of the others."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ AGENT_SERVICE, SERVER_SERVICE = "k3s-agent", "k3s"
 
 @dataclass(frozen=True)
 class Looked:
-    """A machine with its own plan, and its facts or why there are none."""
+    """A machine with its own plan, and with its facts or the reason why there are none."""
 
     name: str
     plan: Plan
@@ -38,7 +38,12 @@ def look_at_machines(plan: Plan) -> list[Looked]:
 
 
 def look_at_pairs(looked: list[Looked], expect_address: str) -> list[Machine]:
-    """What the machines that answered see of each other; `expect_address` is the first one's."""
+    """Gather what the machines that have answered see of each other.
+
+    Args:
+        looked: the machines, the first one first.
+        expect_address: the address of the first machine in the settings; empty if it is not set.
+    """
     known = {each.name: each for each in looked if each.facts is not None}
     first = looked[0].name
     addresses = {
@@ -60,12 +65,13 @@ def look_at_pairs(looked: list[Looked], expect_address: str) -> list[Machine]:
 
 
 def first_name(plan: Plan) -> str:
-    """What the host of the server is called beside the names of the further machines."""
+    """Return the name of the first machine in reports; the settings name only the further ones."""
     return plan.ssh.host if plan.ssh else "this machine"
 
 
 def _further(plan: Plan) -> dict[str, Plan]:
-    # The image is built for the first machine, and its address is that of the cluster.
+    # These settings are about the first machine only: it may build the image, and its address is
+    # the cluster's.
     expect = replace(
         plan.expect,
         node_address="",
@@ -97,7 +103,10 @@ def _look(name: str, plan: Plan, is_server: bool) -> Looked:
 
 
 def _address(looked: Looked, given: str) -> str:
-    """Where other machines reach it: the address that k3s takes for the node's own."""
+    """Return where other machines reach this one: at the address that k3s takes for the node.
+
+    It is the given address, or the one that the machine reports, or its address for SSH.
+    """
     facts = looked.facts or Facts()
     ssh = looked.plan.ssh
     return given or facts.get("node_ip") or (ssh.host if ssh else "")

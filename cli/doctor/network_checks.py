@@ -9,7 +9,7 @@ from infra.node.expectations import Expectations
 
 
 def port(number: int) -> Check:
-    """The check that a port is free for k3s, or is used by it."""
+    """Make the check that a port is free for k3s, or is used by k3s."""
 
     def judge(facts: Facts, expect: Expectations) -> Fault | str:
         only_for_own_k3s(expect)
@@ -84,7 +84,7 @@ def cidr_overlap(facts: Facts, expect: Expectations) -> Fault | str:
         try:
             network = ipaddress.ip_network(target, strict=False)
         except ValueError:
-            continue  # a route such as `blackhole`, which names no network
+            continue  # the first word of the route is no network, as in `blackhole 10.0.0.0/8`
         for own in ours:
             if own.version == network.version and own.overlaps(network):
                 return error(
@@ -188,8 +188,8 @@ def dns(facts: Facts, expect: Expectations) -> Fault | str:
 def ssh_agent(facts: Facts, _: Expectations) -> Fault | str:
     """An SSH agent that SSH_AUTH_SOCK names answers; the commands of `up` connect to it first.
 
-    The command plugin does so even where it has a private key, and gives up if nobody answers:
-    tests/sandbox/test_command_over_ssh.py.
+    Pulumi's command plugin connects to the agent even if it has a private key, and gives up if
+    nobody answers (tests/sandbox/test_command_over_ssh.py).
     """
     state = facts.one("ssh_agent")
     skip_unless(state != NOT_NEEDED, "the host is this machine and is not reached over SSH")

@@ -1,4 +1,4 @@
-"""Several machines side by side: what is known of each, and what a check of them is."""
+"""Types and helpers for the checks of several machines: a machine's facts, and such a check."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,10 @@ from infra.node.expectations import Expectations
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that has answered; `sees` is what it reports of the others, by their names."""
+    """A machine that has answered.
+
+    `sees` has, by the names of the other machines, the facts that this one reports about them.
+    """
 
     name: str
     facts: Facts
@@ -21,12 +24,16 @@ class Machine:
 
 
 Found: TypeAlias = Iterator[tuple[str, Fault | str]]
-"""Where (`a`, or `a -> b`), and a fault or what was seen there."""
+"""Pairs of a place (such as `a`, `a, b` or `a -> b`), and of a fault or what was seen there."""
 
 
 @dataclass(frozen=True)
 class PairCheck:
-    """An id, which never changes its meaning, and the judgement of all machines."""
+    """A check: an id, whose meaning never changes, and the function that judges all machines.
+
+    The first line of the function's docstring says what is checked; docs/operations.md has the same
+    text.
+    """
 
     id: str
     judge: Callable[[list[Machine], Expectations], Found]
@@ -38,26 +45,26 @@ class PairCheck:
 
 
 def identified(machines: list[Machine]) -> Iterator[tuple[Machine, Machine]]:
-    """Each two machines whose machine-id is known."""
+    """Yield each pair of machines whose machine-ids are known."""
     known = [machine for machine in machines if machine.facts.get("machine_id")]
     yield from combinations(known, 2)
 
 
 def same(one: Machine, two: Machine, fact: str) -> bool:
-    """Whether both have reported the same."""
+    """Whether both machines have reported the same value of a fact."""
     return one.facts.get(fact) == two.facts.get(fact)
 
 
 def one_machine(one: Machine, two: Machine) -> bool:
-    """Whether two names seem to lead to one machine."""
+    """Whether two names seem to lead to the same machine."""
     return same(one, two, "machine_id") and same(one, two, "node_ip")
 
 
 def between(one: Machine, two: Machine) -> str:
-    """The place of what two machines have or have not in common."""
+    """Return the place of a result about two machines, without a direction: `a, b`."""
     return f"{one.name}, {two.name}"
 
 
 def way(source: Machine, target: Machine) -> str:
-    """The place of what one machine sees of another."""
+    """Return the place of a result about what one machine sees of another: `a -> b`."""
     return f"{source.name} -> {target.name}"

@@ -1,4 +1,4 @@
-"""All checks of several machines with each other."""
+"""Lists and runs all checks that compare several machines or the network between them."""
 
 from cli.check import PROBE_SECONDS, Result
 from cli.doctor.pair import Machine
@@ -10,7 +10,7 @@ PAIR_CHECKS = (*SAME_CHECKS, *WAY_CHECKS)
 
 
 def run_pair_checks(machines: list[Machine], expect: Expectations) -> list[Result]:
-    """Run all checks; one that has nothing to look at gives no result."""
+    """Run all checks. A check that has nothing to look at gives no result."""
     return [
         Result.of(check.id, outcome, PROBE_SECONDS, place)
         for check in PAIR_CHECKS

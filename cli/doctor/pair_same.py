@@ -1,4 +1,4 @@
-"""Checks of what machines have in common, and of what must differ: pure judgements over facts."""
+"""Checks of what must be equal on all machines, and of what must differ. They are pure."""
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
@@ -8,7 +8,7 @@ from cli.doctor.host_checks import CLOCK_ERROR_SECONDS, CLOCK_SECONDS
 from cli.doctor.pair import Found, Machine, PairCheck, between, identified, one_machine, same
 from infra.node.expectations import Expectations
 
-# File systems that lie on a disk of one machine, as `stat -f -c %T` names them.
+# File systems that are on a disk or in the memory of one machine, as `stat -f -c %T` names them.
 OF_ONE_MACHINE = ("ext2/ext3", "xfs", "btrfs", "zfs", "tmpfs", "overlayfs", "f2fs")
 
 
@@ -133,7 +133,7 @@ def same_name(machines: list[Machine], expect: Expectations) -> Found:
                 ),
             )
         elif same(one, two, "hostname"):
-            # The server of NFS 4 knows a client by its host name, and gives its locks to it.
+            # An NFS 4 server identifies a client by its host name, and assigns locks to that name.
             level = error if expect.nfs else warning
             why = "NFS takes them for one client" if expect.nfs else "logs do not tell them apart"
             yield (
@@ -207,7 +207,7 @@ def same_gpu(machines: list[Machine], _: Expectations) -> Found:
 def same_gpu_count(machines: list[Machine], expect: Expectations) -> Found:
     """Machines with GPUs have the same number; otherwise a lost GPU is noticed late."""
     if any(isinstance(found, Fault) for _, found in gpus_of_all(machines, expect)):
-        return  # which says how many each of them has
+        return  # the fault of gpus-of-all already says how many GPUs each machine has
     yield from _unlike(
         machines,
         lambda machine: str(len(machine.facts.all("gpu_pci")) or ""),
@@ -220,7 +220,7 @@ def same_speed(machines: list[Machine], _: Expectations) -> Found:
     """The links of all machines have one speed; an all-reduce is as fast as the slowest."""
 
     def speed(machine: Machine) -> str:
-        found = machine.facts.get("link_speed")  # -1 where the device does not know it
+        found = machine.facts.get("link_speed")  # -1 if the device does not know its speed
         return f"{found} Mb/s" if found.isdigit() and int(found) else ""
 
     yield from _unlike(
@@ -241,7 +241,14 @@ def _models(machine: Machine) -> str:
 def _unlike(
     machines: list[Machine], what: Callable[[Machine], str], words: str, fix: str
 ) -> Iterator[tuple[str, Fault]]:
-    """A warning for each machine that is unlike the first one of which `what` is known."""
+    """Yield a warning for each machine that differs from the first one.
+
+    Args:
+        machines: the machines. Those of which nothing is known are left out.
+        what: returns what is compared of a machine; an empty text if it is not known.
+        words: the name of what is compared, for the evidence.
+        fix: what to do about a difference.
+    """
     known = [(machine, found) for machine in machines if (found := what(machine))]
     for other, found in known[1:]:
         first, wanted = known[0]

@@ -1,6 +1,6 @@
-"""Checks of the ways between machines: pure judgements over what each of them has seen.
+"""Checks of the network between machines: ports, MTU, latency, names and routes. They are pure.
 
-What one machine sees of another comes from facts-pairs.sh.
+The facts about what one machine sees of another come from facts-pairs.sh.
 """
 
 import ipaddress
@@ -12,20 +12,23 @@ from infra.node.expectations import FIRST_NODE, Expectations
 
 API_PORT, KUBELET_PORT, FLANNEL_PORT, SHARING_PORT = 6443, 10250, 8472, 5001
 NFS_PORT = 2049
-ETCD_PORTS = (2379, 2380)  # for its clients, and for its members among each other
-MOST_MILLISECONDS = 5.0  # in one rack it is a tenth of one, and each all-reduce takes several ways
+ETCD_PORTS = (2379, 2380)  # for clients of etcd, and between the members of etcd
+# The highest latency without a warning. In one rack it is 0.1 ms, and each all-reduce needs several
+# transfers one after the other.
+MOST_MILLISECONDS = 5.0
 
 
 def questions(
     *, from_server: bool, to_server: bool, share_images: bool = False, to_data: bool = False
 ) -> list[str]:
-    """What one machine has to reach on another, as `protocol.port`.
+    """Return the ports that one machine has to reach on another, as `protocol.port`.
 
     Args:
-        from_server: the one is the server.
-        to_server: the other one is.
-        share_images: k3s' embedded registry is on, for which each node listens at two ports.
-        to_data: the other one serves the data by NFS.
+        from_server: whether the first machine is a server of k3s.
+        to_server: whether the other machine is a server of k3s.
+        share_images: whether k3s' embedded registry is on, for which each node listens at two
+            ports.
+        to_data: whether the other machine serves the data by NFS.
     """
     asked = [f"udp.{FLANNEL_PORT}"]
     if share_images:
@@ -62,7 +65,7 @@ def flannel_port(machines: list[Machine], expect: Expectations) -> Found:
     for source, target, seen in _seen(machines, expect, f"udp.{FLANNEL_PORT}"):
         fix = f"on {target.name}, allow UDP {FLANNEL_PORT} from {source.name}"
         if has_flannel(source) or has_flannel(target):
-            continue  # it takes such packets, and answers none
+            continue  # flannel uses the port then, and answers no packets of the doctor
         yield (
             way(source, target),
             warning(f"UDP packets to port {FLANNEL_PORT} are lost", fix)
@@ -77,7 +80,8 @@ def sharing_ports(machines: list[Machine], expect: Expectations) -> Found:
         return
     for port in (SHARING_PORT, API_PORT):
         for source, target, seen in _seen(machines, expect, f"tcp.{port}"):
-            if port == SHARING_PORT or not target.is_server:  # the server's is that of the API
+            # On servers the check pair-api-port examines port 6443.
+            if port == SHARING_PORT or not target.is_server:
                 yield way(source, target), _reached(source, target, port, seen)
 
 
@@ -170,7 +174,7 @@ def latency(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def has_flannel(machine: Machine) -> bool:
-    """Whether the pod network of k3s is there already."""
+    """Whether the pod network of k3s (flannel) already exists on the machine."""
     return any(route.endswith(" flannel.1") for route in machine.facts.values.get("route", []))
 
 
@@ -195,7 +199,10 @@ def _reached(source: Machine, target: Machine, port: int, seen: str) -> Fault | 
 def _seen(
     machines: list[Machine], expect: Expectations, what: str
 ) -> Iterator[tuple[Machine, Machine, str]]:
-    """Each two machines, and what the first one sees of the other; k3s of ours alone needs it."""
+    """Yield each ordered pair of machines, with the fact that the first reports about the second.
+
+    Nothing is yielded for an existing cluster, because only disttrain's own k3s needs these ports.
+    """
     if not expect.provision:
         return
     for source in machines:
@@ -203,7 +210,7 @@ def _seen(
             if source is not target and source.sees and target.name in source.sees:
                 sees = source.sees[target.name]
                 seen = sees.get(what)
-                # Without an address nothing was asked; name_of_machine says so.
+                # A name without an address could not be asked; the check pair-name reports it.
                 if seen and (what == "name" or len(sees.get("name", "- -").split()) > 1):
                     yield source, target, seen
 

@@ -1,4 +1,4 @@
-"""Checks of the way to the internet: the proxies, their passwords, NO_PROXY, or no proxy."""
+"""Checks of the connection to the internet: the proxies, their passwords and NO_PROXY."""
 
 from urllib.parse import urlsplit
 
@@ -30,7 +30,7 @@ def proxy_reachable(facts: Facts, expect: Expectations) -> Fault | str:
                 f"start it, or correct {kind}Proxy; try: curl -x {_shown(url)} http://example.org",
             )
         if status in UNTRUSTED:
-            continue  # it fetches; the check proxy-certificate reports the rest
+            continue  # the proxy reaches the page; the check proxy-certificate reports the rest
         if status or answer[:1] == "5":
             refused = connect if connect not in ("000", "200") else answer
             return error(
@@ -139,12 +139,12 @@ def _via(facts: Facts, name: str) -> tuple[int, str, str]:
 
 
 def _demanded(connect: str, answer: str) -> str:
-    """The HTTP status by which a proxy asks for a password; empty if it does not."""
+    """Return the HTTP status by which a proxy asks for a password; empty if it does not ask."""
     return next((status for status in (connect, answer) if status in DEMANDS_PASSWORD), "")
 
 
 def _shown(url: str) -> str:
-    """The address without user name and password."""
+    """Return the address without the user name and the password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Prints facts about a cluster, one a line: `name=value`, or `name?reason` for what cannot be seen.
-# Reads only; each question has PROBE_SECONDS. Needs: KUBECTL (a command, shell-quoted), NAMESPACE,
-# PROBE_SECONDS; may be empty: KUBECONFIG_FILE, NODE_SELECTOR (labels of the nodes for the training
-# pods, as kubectl takes them). Usage: facts-cluster.sh
+# Prints facts about a cluster, one on each line: `name=value`, or `name?reason` for a fact that
+# cannot be found out. It changes nothing. Each command has a limit of PROBE_SECONDS.
+# Variables: KUBECTL (a command, quoted for a shell), NAMESPACE, PROBE_SECONDS, and two that may be
+# empty: KUBECONFIG_FILE, and NODE_SELECTOR (labels of the nodes for training pods, as kubectl takes
+# them). Usage: facts-cluster.sh
 set -u
 
 : "${KUBECTL:?}" "${NAMESPACE:?}" "${PROBE_SECONDS:?}"
@@ -20,13 +21,15 @@ readonly OBJECTS='{{range .items}}{{if eq .kind "Node"}}node={{.metadata.name}}|
 {{else if eq .kind "Pod"}}pod={{.metadata.namespace}}/{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}|{{range .status.conditions}}{{if eq .type "PodScheduled"}}{{if eq .status "False"}}{{printf "%q" .message}}{{end}}{{end}}{{end}}|{{with .metadata.labels}}{{with index . "k8s-app"}}{{.}}{{end}}{{end}}
 {{end}}{{end}}'
 
-# An operator that fails keeps the state of before: what it says of the failure comes behind it.
+# An operator that fails keeps its former state in `state`. So the message of its condition Error is
+# appended.
 readonly POLICY='{{range .items}}{{with .status}}{{with .state}}{{.}}{{end}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
 
 fact() { printf '%s=%.900s\n' "$1" "$2"; }
 unseen() { printf '%s?%.900s\n' "$1" "$2"; }
 
-# eval, since KUBECTL is shell text; timeout, since kubectl tries again past its own limit.
+# It uses eval because KUBECTL is shell text, and timeout because kubectl tries again after its own
+# limit.
 kubectl_() {
   eval "timeout -k 1 $PROBE_SECONDS $KUBECTL --request-timeout=${PROBE_SECONDS}s \"\$@\"" </dev/null
 }
@@ -65,8 +68,8 @@ kubeconfig() {
   fi
   fact kubeconfig readable
   fact kubeconfig_mode "$(stat -L -c %a "$file")"
-  # Only the context that is used counts, with what its files hold. Where kubectl cannot read one of
-  # these, the text of the kubeconfig has to do.
+  # Only the context in use matters, with the content of the files that it names. If kubectl cannot
+  # read one of these files, the text of the kubeconfig is examined instead.
   used=$(kubectl_ config view --raw --minify --flatten -o yaml 2>/dev/null) || used=$(cat "$file")
   insecure=no ca=no
   ! printf '%s\n' "$used" | grep -q 'insecure-skip-tls-verify: *true' || insecure=yes

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Prints facts about this host, one a line: `name=value`, or `name?reason` for what cannot be seen.
-# Reads only. Slow questions run side by side; each has PROBE_SECONDS, and one to nvidia-smi has
-# SMI_SECONDS. No output holds a password.
-# May be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE, HTTPS_PROBE, CTR,
-# IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (its text), ROOT_PROBLEM (why it is not run as root),
-# NODE_INTERFACE (the network interface that k3s is to use).
-# K3S_SERVICE is k3s on the machine of the server, and k3s-agent on further ones.
+# Prints facts about this host, one on each line: `name=value`, or `name?reason` for a fact that
+# cannot be found out. It changes nothing. Slow probes run side by side. Each has a limit of
+# PROBE_SECONDS, and a run of nvidia-smi has a limit of SMI_SECONDS. No output contains a password.
+# These variables may be empty: DATA_ROOT, DNS_NAMES, HTTP_PROXY_URL, HTTPS_PROXY_URL, HTTP_PROBE,
+# HTTPS_PROBE, CTR, IMAGE, IMAGE_BUILDERS (names), CA_BUNDLE (the text of the bundle), ROOT_PROBLEM
+# (why the script does not run as root), NODE_INTERFACE (the network interface that k3s is to use).
+# K3S_SERVICE is k3s on servers of the cluster, and k3s-agent on other machines.
 # Usage: facts-host.sh
 set -u
 
@@ -15,7 +15,8 @@ PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export LC_ALL PATH
 readonly K3S=/usr/local/bin/k3s SERVICE="${K3S_SERVICE:-k3s}"
 
-# A line is written at once and is short, so that lines of side-by-side probes never mix.
+# Each line is short and is written at once, so that the lines of probes that run side by side never
+# mix.
 fact() { printf '%s=%.900s\n' "$1" "$2"; }
 unseen() { printf '%s?%.900s\n' "$1" "$2"; }
 has() { command -v "$1" >/dev/null 2>&1; }
@@ -50,7 +51,7 @@ system() {
   fi
 }
 
-# Prints a folder, or the nearest one above it that is there. It needs no other program, which may fail.
+# Prints a folder, or the nearest folder above it that exists. It uses no other program.
 nearest_folder() { # path
   place=$1
   until [ -d "${place:-/}" ]; do
@@ -148,7 +149,7 @@ kernel_parts() {
 }
 
 # Prints whether the interface is up, down or absent, and a line for each of its addresses.
-# Fails where it is absent.
+# Its exit status is 1 if the interface is absent.
 named_interface() { # name
   limited ip link show dev "$1" >/dev/null || {
     fact interface absent
@@ -160,7 +161,8 @@ named_interface() { # name
     awk '{ split($4, a, "/"); print "interface_address=" a[1] }'
 }
 
-# Of IPv4 where the host has it, else of IPv6: so k3s looks for the node's own address.
+# Prints the device of the default route of IPv4, or of IPv6 if there is none of IPv4. k3s looks for
+# the node's own address in the same order.
 default_device() {
   for family in -4 -6; do
     found=$(limited ip "$family" route show default | sed -n '1s/^default .* dev \([^ ]*\).*/\1/p')
@@ -202,7 +204,7 @@ network() {
   fi
 }
 
-# The NVIDIA part: what the bus shows, what the kernel has loaded.
+# NVIDIA's GPUs on the PCI bus, the drivers that the kernel has loaded, and the container runtime.
 gpus() {
   for device in /sys/bus/pci/devices/*; do
     [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] || continue
@@ -220,7 +222,8 @@ nvidia_smi() {
   fact nvidia_smi "$status"
   if [ "$status" = 0 ]; then
     printf '%s\n' "$output" | while read -r line; do fact gpu "$line"; done
-    # Older drivers and smaller GPUs know neither of these; what they print then is no number.
+    # Older drivers and smaller GPUs support neither of these queries, and print a text instead of
+    # numbers.
     smi --query-gpu=index,ecc.errors.uncorrected.volatile.total |
       while read -r line; do fact gpu_ecc "$line"; done &
     smi --query-remapped-rows=gpu_bus_id,remapped_rows.pending,remapped_rows.failure |
@@ -231,7 +234,7 @@ nvidia_smi() {
   fi
 }
 
-# xid=address on the bus|number|how often since the boot
+# xid=the GPU's address on the PCI bus|number of the Xid|how often it occurred since the boot
 kernel_log() {
   if log=$(limited dmesg); then
     printf '%s\n' "$log" | sed -n 's/.*NVRM: Xid (\([^) ]*\)): \([0-9][0-9]*\).*/\1|\2/p' |
@@ -274,7 +277,7 @@ other_kubernetes() {
   for process in /proc/[0-9]*; do
     { read -r name <"$process/comm"; } 2>/dev/null || continue
     case $name in kubelet | kube-apiserver | rke2 | k0s) ;; *) continue ;; esac
-    # one in a container or a sandbox has process numbers of its own and is not in our way
+    # A process in a container or a sandbox has another PID namespace, and does not disturb k3s.
     [ "$(readlink "$process/ns/pid")" != "$(readlink /proc/self/ns/pid)" ] ||
       fact kubernetes "process $name (${process#/proc/})"
   done
@@ -302,7 +305,8 @@ resolve() { # name
   if limited getent hosts "$1" >/dev/null; then fact "dns.$1" found; else fact "dns.$1" "not found"; fi
 }
 
-# The authorities of the system and of caBundle: curl may trust nothing beside its --cacert.
+# Prints the certificate authorities of the system and of caBundle. A curl with --cacert may trust no
+# others.
 authorities() {
   for file in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt \
     /etc/ssl/ca-bundle.pem; do
@@ -311,8 +315,8 @@ authorities() {
   printf '%s\n' "$CA_BUNDLE"
 }
 
-# via.NAME=curl's exit status|status of CONNECT|status of the answer. The proxy stands in the
-# environment: on a command line everybody could read its password.
+# via.NAME=curl's exit status|HTTP status of CONNECT|HTTP status of the answer. The proxy is passed
+# in the environment, because all users of the host could read its password on a command line.
 fetch() { # name proxy url
   has curl || { unseen "via.$1" "no curl" && return; }
   bundle=""
@@ -334,7 +338,7 @@ image() {
   fi
 }
 
-# The first of IMAGE_BUILDERS that works here. A client without its engine does not answer `info`.
+# Prints the first of IMAGE_BUILDERS that works here. `info` fails in a client without its engine.
 image_builder() {
   silent=""
   for builder in $IMAGE_BUILDERS; do

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Prints what this host sees of others, one fact a line, as facts-host.sh does. Reads only.
-# PEERS has a line for each question: `NAME ADDRESS tcp PORT`, `NAME ADDRESS udp PORT`, `NAME ADDRESS mtu
-# BYTES` or `NAME ADDRESS way -`. All are asked side by side; each has PROBE_SECONDS.
+# Prints what this host sees of other machines, one fact on each line, as facts-host.sh does. It
+# changes nothing. PEERS has a line for each probe: `NAME ADDRESS tcp PORT`, `NAME ADDRESS udp PORT`,
+# `NAME ADDRESS mtu BYTES` or `NAME ADDRESS way -`. The probes run side by side. Each of their
+# commands has a limit of PROBE_SECONDS.
 # Usage: facts-pairs.sh
 set -u
 
@@ -15,11 +16,12 @@ unseen() { printf '%s?%.300s\n' "$1" "$2"; }
 has() { command -v "$1" >/dev/null 2>&1; }
 limited() { timeout -k 1 "$PROBE_SECONDS" "$@" </dev/null 2>&1; }
 
-# Tries all ports side by side, in processes of one bash, as the start of many programs costs more than
-# the packets do. Its argument has the questions, one a line; it prints `NAME KIND PORT WORDS` for
-# each that was answered, where WORDS are `open` or what the kernel said. Over UDP nobody answers such a
-# packet: what is learnt is that it arrived where nobody listens. A host says that at most once a
-# second to each other one, so more than two seconds pass before packets are said to be lost.
+# A program of bash that tries all ports side by side. One bash does it, because the start of many
+# programs takes longer than the packets do. Its argument has a probe on each line. For each probe
+# that is answered in time it prints `NAME KIND PORT WORDS`, where WORDS are `open` or the kernel's
+# error text. No program answers such a packet over UDP. But if nobody listens at the port, the other
+# host refuses the packet, which shows that the packet arrived. A host sends such a refusal at most
+# once a second to each other host, so packets count as lost only after more than two seconds.
 # shellcheck disable=SC2016 # bash is to expand it
 readonly KNOCK='
 knock() { # kind address port
@@ -38,7 +40,8 @@ while read -r name address kind port; do
 done <<<"$1"
 wait'
 
-# pair.NAME.KIND.PORT=open, refused (packets arrive, nobody listens), silent or unreachable.
+# pair.NAME.KIND.PORT=open, refused (packets arrive, nobody listens), silent (no answer), or
+# unreachable (another error of the kernel).
 ask_ports() {
   questions=$(printf '%s\n' "$PEERS" | asked_ports)
   [ -n "$questions" ] || return
@@ -60,7 +63,8 @@ ask_ports() {
     { what = $1 "." $3 "." $4; print "pair." what "=" (what in seen ? seen[what] : "silent") }'
 }
 
-# A host in k3s' pod network is not asked by UDP: its peers listen, and the doctor would wait for nothing.
+# Prints the probes of ports. A host that is in k3s' pod network makes no probe over UDP: the other
+# machines then listen at that port and never answer, so it would wait in vain.
 asked_ports() {
   if ip link show flannel.1 >/dev/null 2>&1; then
     awk '$3 == "tcp"'
@@ -69,9 +73,9 @@ asked_ports() {
   fi
 }
 
-# pair.NAME.mtu=fits, too large, or silent (nobody answers pings). A first packet is answered at once
-# where all is well. Else two are sent of each size, as one that a busy machine answers late is no
-# proof of a way that is too narrow.
+# pair.NAME.mtu=fits, too large, or silent (nobody answers pings). If all is well, the first packet
+# is answered at once. Otherwise two packets of each size are sent, because one late answer of a busy
+# machine does not prove that the packet is too large for the network.
 ask_mtu() { # name address bytes
   has ping || { unseen "pair.$1.mtu" "the host has no ping" && return; }
   case $2 in *:*) header=48 ;; *) header=28 ;; esac
@@ -96,8 +100,9 @@ ask_mtu() { # name address bytes
 
 fastest() { sed -n 's|^rtt min[^=]* = \([0-9.]*\)/.*|\1|p'; } # of what ping has counted, in ms
 
-# pair.NAME.milliseconds, until the answer. A busy machine is late once, and a long way each time: where
-# the first answer is late, the fastest of some more counts.
+# pair.NAME.milliseconds=the time until the answer of a ping. A busy machine answers late once, but a
+# slow network is late each time. So if the first answer takes 2 ms or more, eight more packets are
+# sent, and the fastest answer counts.
 ask_latency() { # name address milliseconds
   [ -n "$3" ] || return
   if [ "${3%%.*}" -lt 2 ]; then
@@ -108,8 +113,8 @@ ask_latency() { # name address milliseconds
   fi
 }
 
-# pair.NAME.name=the name and the addresses that it stands for here, where the address is a name;
-# pair.NAME.source=own address and device of the packets that go there.
+# pair.NAME.name=the name and the addresses to which this host resolves it, if ADDRESS is a name.
+# pair.NAME.source=the address and the device from which this host sends packets to that machine.
 ask_way() { # name address
   at=$2
   case $2 in

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Prints facts about the runs whose folders lie below DATA_ROOT/runs on this host. Reads only.
+# Prints facts about the runs whose folders are in DATA_ROOT/runs on this host. It changes nothing.
 #   now=this machine's time
 #   runs=yes, or absent
-#   run=NAME|steps of the whole run|done: yes or no|checkpoint's step|its age|last record of metrics
-#   other=NAME: a run of which nothing is told, as it was not asked for, or is none of the MOST_RUNS newest
-#   said=NAME|a line of node 0's log that tells whether a checkpoint is being written, or which one was
-#     last verified, in their order
-# Ages are in seconds; what is not known is empty.
+#   run=NAME|steps of the whole run|done: yes or no|step of the checkpoint|age of the checkpoint|last
+#     record of metrics
+#   other=NAME: a run about which nothing is printed, because it is not RUN, or is none of the
+#     MOST_RUNS newest
+#   said=NAME|a line of node 0's log that tells whether a checkpoint is being written, or which one
+#     was last verified; these lines are in the order of the log
+# Ages are in seconds; a value that is not known is empty.
 # Usage: facts-runs.sh, with the variables
-#   DATA_ROOT  where the data is
-#   RUN        the only run that is asked for; empty: all
+#   DATA_ROOT  the folder of the data
+#   RUN        the name of the only run to examine; if it is empty, all runs are examined
 set -u
 
 : "${DATA_ROOT:?}"
@@ -23,7 +25,8 @@ readonly LONGEST_LINE=400
 
 age_of() { echo "$(($(date +%s) - $(stat -c %Y "$1")))"; }
 
-# The newest checkpoint that is in its place: its manifest is written last.
+# Prints the step and the age of the newest complete checkpoint. Its manifest is written last, so a
+# checkpoint with a manifest is complete.
 checkpoint() {
   for manifest in $(find "$1/checkpoints" -path '*/step-*/manifest.json' 2>/dev/null | sort -r); do
     step=${manifest%/manifest.json}
@@ -35,9 +38,10 @@ checkpoint() {
   printf '|'
 }
 
-# Of node 0's log the last lines of each sort, in their order: of saves (two: a begin, and that training
-# waits for it), of steps, of starts and ends of the ranks, and of checkpoints that were verified: by a
-# start, by the mirror, and as the node says it again. Its lines are `time node rank text`.
+# Prints the last line of each of these kinds in node 0's log, in the order of the log: saves (the
+# last two lines: the beginning of a save, and that training waits for it), steps, starts and ends of
+# the ranks, and checkpoints that were verified: by a start, by the mirror, and in a line that the
+# node repeats. The lines of the log are `time node rank text`.
 said() {
   tail -c "$LOG_BYTES" "$1/logs/node-00000.log" 2>/dev/null | cut -c "-$LONGEST_LINE" | awk -v name="$1" '
     BEGIN { sub(".*/", "", name) }
@@ -68,7 +72,7 @@ main() {
   echo "now=$(date +%s)"
   if [ -d "$DATA_ROOT/runs" ]; then
     echo runs=yes
-    # The names are disttrain's own, without blanks.
+    # disttrain chooses the names of the folders, and they contain no blanks.
     # shellcheck disable=SC2045
     for name in $(ls -t "$DATA_ROOT/runs"); do
       [ -d "$DATA_ROOT/runs/$name" ] || continue
