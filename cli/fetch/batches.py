@@ -1,15 +1,21 @@
-"""What one call brings: ranges of files, up to a number of bytes. Pure."""
+"""Divides the missing parts of files into batches, each of which one call brings.
+
+This module is pure.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 BATCH_BYTES = 64 << 20
-BATCH_PIECES = 64  # their names travel in the address of the call
+BATCH_PIECES = 64  # the names of the files are in the address of the call, which must stay short
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The rest of one range: of the file with this index, `count` bytes from `offset` on."""
+    """The missing rest of one range of a file: `count` bytes from `offset` on.
+
+    `file` is the index of the file, and `number` is the number of the range in the file.
+    """
 
     file: int
     number: int
@@ -18,7 +24,10 @@ class Piece:
 
 
 def batches(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Put neighbours together while they are small; every call costs the start of a program."""
+    """Put pieces that follow each other into one batch while the batch is small.
+
+    Few batches are wanted, because every call starts a program in the pod.
+    """
     found: list[list[Piece]] = []
     size = 0
     for piece in pieces:

@@ -1,4 +1,8 @@
-"""Brings a run's files home: look, choose, transfer, and look again where something has changed."""
+"""Copies a run's files to this machine.
+
+It looks at the run, chooses a checkpoint and transfers the files. If something has changed in the
+meantime, it looks again.
+"""
 
 import shutil
 import sys
@@ -26,36 +30,36 @@ from cli.fetch.wanted import (
 )
 from infra.kube.errors import TaskError
 
-MOST_LOOKS = 6  # a run that removes checkpoints faster than they come would go on for ever
+MOST_LOOKS = 6  # without a limit, a run that removes checkpoints too fast would be tried for ever
 
 
 class Source(Protocol):
-    """Where a run is: a pod on the volume, or the run's mirror.
+    """The place that a run is copied from: a pod on the volume, or the run's mirror.
 
-    `where` names it in messages.
+    `where` is the name of the place in messages.
     """
 
     where: str
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """The answer of `pod_program.py` to a command."""
+        """Return the answer to a command of `pod_program.py`."""
         ...
 
     def open_send(self, run_path: str, names: Sequence[str]) -> Callable[[], Send]:
-        """Opens streams that send pieces of the run's files of these names."""
+        """Return a function that opens a stream for pieces of the run's files with these names."""
         ...
 
 
 @dataclass(frozen=True)
 class Brought:
-    """What is in the folder now.
+    """What is in the folder after a fetch.
 
     Args:
-        checkpoint: None where none was asked for.
-        files: number of all files.
-        size: of all files, in bytes.
-        sent: bytes that had to be sent for it.
-        seconds: how long that took.
+        checkpoint: the checkpoint; None if none was asked for.
+        files: the number of all files.
+        size: the size of all files, in bytes.
+        sent: how many bytes this fetch had to transfer.
+        seconds: how long the fetch took.
     """
 
     checkpoint: Checkpoint | None
@@ -69,11 +73,11 @@ class Bringer:
     """One fetch of one run.
 
     Args:
-        source: where the run is.
-        run_path: its folder there.
-        folder: where it is to be.
-        choice: which checkpoint: latest, best, none or a step.
-        streams: how many at once.
+        source: the place that the run is copied from.
+        run_path: the folder of the run at that place.
+        folder: the folder on this machine that the run is copied to.
+        choice: which checkpoint to copy: latest, best, none or a step.
+        streams: the number of transfers at the same time.
         say: prints a line.
     """
 
@@ -93,13 +97,14 @@ class Bringer:
         self._sent = 0
 
     def bring(self) -> Brought:
-        """Return when everything is here and right.
+        """Copy everything that is missing, and return once every file is here and verified.
 
         Raises:
             NoRunError: there is no such run.
-            ValueError: there is no such checkpoint, it is damaged, or the folder has files of
-                somebody else.
-            TaskError: the source cannot read, or the connection is cut again and again.
+            ValueError: there is no such checkpoint, it is damaged, the folder has other files that
+                this program has not written, or too little space is free.
+            TaskError: the source cannot read, the connection is cut again and again, or the run
+                has changed MOST_LOOKS times.
             OSError: this machine cannot write.
         """
         begin = time.monotonic()
@@ -151,11 +156,16 @@ class Bringer:
             Transfer(files, open_send, self._streams, progress, self._say).run()
         finally:
             self._sent += progress.done - arrived
-        if checkpoint:  # last: without it the checkpoint is none for any reader
+        # The manifest is written last: without a manifest, no program takes the folder for a
+        # checkpoint.
+        if checkpoint:
             write(self._folder.root / manifest, checkpoint.manifest)
 
     def _judge(self, damaged: DamagedError) -> None:
-        """What it means that a file has other contents than it must have."""
+        """Find out why the content of a file is wrong, and tell the user what happens next.
+
+        If the checkpoint is damaged at the source, it is noted, so that it is not chosen again.
+        """
         where = damaged.file.target.relative_to(self._folder.root)
         if where.parts[0] != "checkpoints":
             self._say(f"{where} was rewritten while it was read; it is copied again")
@@ -170,7 +180,7 @@ class Bringer:
             return
         self._refused[int(where.parent.name.removeprefix("step-"))] = reason
         if self._choice != LATEST:
-            return  # `choose` refuses it
+            return  # in the next round `choose` raises an error with the reason
         self._say(f"{where.parent.name} is damaged {at(self._source.where)}: {reason}")
 
     def _say_once(self, lines: Sequence[str]) -> None:
@@ -181,7 +191,11 @@ class Bringer:
 
 
 def _turn(file: Wanted) -> tuple[bool, int]:
-    """First what may change soon; then the largest, which are checked while others come."""
+    """Return the key that sorts files for the transfer.
+
+    Files beside the checkpoints come first, because they may soon change. Then large files come
+    before small ones: their sha256 is computed while others are transferred.
+    """
     return file.name.startswith("checkpoints/"), -file.size
 
 

@@ -1,4 +1,4 @@
-"""`disttrain fetch`: brings the results of a run to this machine, from the volume or a mirror."""
+"""`disttrain fetch`: copies the results of a run to this machine, from the volume or a mirror."""
 
 import argparse
 import re
@@ -18,7 +18,7 @@ MOST_STREAMS = 16
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain fetch`."""
+    """Add the options of `disttrain fetch`."""
     add = parser.add_argument
     add("run", nargs="?", default="", metavar="RUN", help="name of the run (default: the stack's)")
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
@@ -54,11 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status 0: everything is here and verified.
+    """Fetch the run. The exit status is 0: everything is here and verified.
 
     Raises:
         ValueError: an option or the folder cannot be used.
-        TaskError: the run or its checkpoint cannot be brought.
+        TaskError: the run or its checkpoint cannot be copied.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
@@ -85,11 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_origin(text: str) -> str:
-    """Raises ValueError: it is no place that a run can be fetched from."""
+    """Return the value of `--from`. Raises ValueError if no run can be fetched from there."""
     if text in (AUTO, VOLUME, MIRROR) or ADDRESS.fullmatch(text):
         return text
     reason = "it is no place. Use volume, mirror, or an address such as s3://bucket/prefix"
-    if "@" in text:  # it is not repeated, as there may be a password in it
+    if "@" in text:  # the error text does not repeat the address, which may contain a password
         raise ValueError(
             "--from: an address with '@' cannot be used, because credentials do not belong into "
             "it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment"
@@ -98,9 +98,9 @@ def parse_origin(text: str) -> str:
 
 
 def bring(order: Order, origin: str) -> str:
-    """Bring the run from where it is to come; returns what is to be said at the end.
+    """Copy the run from the volume or from a mirror, and return the final text for the user.
 
-    Raises as `from_volume` and `from_mirror` do, but for LostError.
+    It raises the errors of `from_volume` and `from_mirror`, except for LostError.
     """
     if origin in (AUTO, VOLUME):
         try:
@@ -123,11 +123,12 @@ def bring(order: Order, origin: str) -> str:
 
 
 def _mirror_instead(order: Order, lost: LostError) -> Mirror | None:
-    """The stack's mirror, where it has one that is known."""
+    """Return the stack's mirror; None if the stack has none, or if its settings cannot be read."""
     try:
         mirror = stack_mirror(order.stack)
     except ValueError as error:
-        if str(error) != str(lost):  # without pulumi, for instance, both questions fail alike
+        # Without pulumi, for instance, both fail for the same reason, which is shown only once.
+        if str(error) != str(lost):
             say(f"whether the run has a mirror is not known: {error}")
         return None
     if mirror:

@@ -1,7 +1,7 @@
-"""The folder that results go to: what in it is ours, and what is there already.
+"""The folder on this machine that a run is copied to.
 
-`.disttrain-fetch.json` in it holds the run's name, and for each file the sha256 of the contents
-that were written by this program. Anything else is somebody's own and is never overwritten.
+Its file `.disttrain-fetch.json` has the run's name, and for each file the sha256 of the contents
+that `fetch` has written. Any other file belongs to the user and is never overwritten.
 """
 
 import errno
@@ -24,11 +24,11 @@ class Folder:
     """One run's folder on this machine.
 
     Args:
-        root: where it is; it need not be there yet.
-        run: name of the run.
+        root: the path of the folder, which need not exist yet.
+        run: the name of the run.
 
     Raises:
-        ValueError: it is no folder, or holds what was fetched of another run.
+        ValueError: it is no folder, its record cannot be read, or another run was fetched into it.
     """
 
     def __init__(self, root: Path, run: str) -> None:
@@ -38,10 +38,10 @@ class Folder:
         self._ours = self._read_record()
 
     def plan(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """The files that are not here yet.
+        """Return the files that are not in the folder yet, or have other contents there.
 
         Raises:
-            ValueError: files of these names are here which this program has not written.
+            ValueError: the folder has files with these names that `fetch` has not written.
         """
         missing: list[Wanted] = []
         foreign: list[str] = []
@@ -66,20 +66,24 @@ class Folder:
         return missing
 
     def note(self, missing: Sequence[Wanted]) -> None:
-        """Record that these are about to be written; also makes the folder."""
+        """Make the folder, and record that these files are about to be written."""
         self.root.mkdir(parents=True, exist_ok=True)
         for each in missing:
-            # The contents before, which stay until the new ones are whole, are ours as well.
+            # The previous contents stay in place until the new ones are complete, so both are
+            # recorded as written by `fetch`.
             self._ours[each.name] = [*self._ours.get(each.name, [])[-1:], each.sha256]
         content = json.dumps({"run": self._run, "files": self._ours}, indent=1)
         write(self.root / RECORD, content)
 
     def withdraw(self, checkpoint: str) -> None:
-        """Remove the manifest of a checkpoint of ours whose files are about to change."""
+        """Remove the manifest of a fetched checkpoint whose files are about to change.
+
+        Without its manifest, no program takes the folder for a complete checkpoint.
+        """
         (self.root / checkpoint / MANIFEST).unlink(missing_ok=True)
 
     def drop_unfinished(self) -> None:
-        """Remove what has come of checkpoints that were never whole here."""
+        """Remove the files of checkpoints that never became complete in this folder."""
         folders = {
             name.rpartition("/")[0] for name in self._ours if name.startswith("checkpoints/")
         }
@@ -96,7 +100,11 @@ class Folder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Raises ValueError: another fetch is writing into this folder now."""
+        """Lock the folder while the block runs, and remove it afterwards if it is empty.
+
+        Raises:
+            ValueError: another fetch is writing into this folder now.
+        """
         self.root.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.root, os.O_RDONLY)
         try:
@@ -108,7 +116,7 @@ class Folder:
         try:
             yield
         finally:
-            with suppress(OSError):  # of a fetch that has brought something
+            with suppress(OSError):  # the folder is not empty: the fetch has copied something
                 self.root.rmdir()
             os.close(descriptor)
 
@@ -133,7 +141,7 @@ class Folder:
 
 
 def write(path: Path, content: str) -> None:
-    """Write a small file such that it is there in full or not at all."""
+    """Write a small file atomically: other programs see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -1,4 +1,4 @@
-"""`fetch` from a run's mirror, which needs neither the cluster nor the volume."""
+"""Fetches a run from its mirror, which needs neither the cluster nor the volume."""
 
 import os
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ NOT_MIRRORED = "logs, events and TensorBoard's files are not mirrored"
 
 
 def from_mirror(order: Order, mirror: Mirror) -> str:
-    """Bring the run; returns what is to be said at the end.
+    """Copy the run from the mirror, and return the final text for the user.
 
     Raises:
         ValueError: the libraries or credentials are missing, the store refuses or does not answer,
-            or there is no such run or checkpoint, or none that verifies.
+            there is no such run or checkpoint, or no checkpoint verifies.
         TaskError: the connection is cut again and again.
         OSError: this machine cannot write.
     """
     need_libraries(mirror.url, libraries_folder())
-    # Imported here: they may just have been found.
+    # Imported here, because need_libraries may just have made the libraries importable.
     from cli.fetch.mirror_source import MirrorSource
     from trainer.mirror.place import Place
 
@@ -44,10 +44,10 @@ def from_mirror(order: Order, mirror: Mirror) -> str:
 
 
 def mirror_at(url: str, stack: str) -> Mirror:
-    """The mirror at an address that the user has typed.
+    """Return the mirror at an address that the user has typed.
 
-    Credentials are those of the environment; without any there, those of the stack, if it can be
-    read.
+    Its credentials come from the environment. If the environment has none, they come from the
+    stack, provided that the stack's settings can be read.
     """
     if not is_s3(url) or has_credentials(os.environ):
         return Mirror(url)
@@ -60,7 +60,11 @@ def mirror_at(url: str, stack: str) -> Mirror:
 
 
 def stack_mirror(stack: str, url: str = "") -> Mirror | None:
-    """The mirror of a stack's settings, None where it has none; `url`: in place of its address.
+    """Return the mirror that a stack's settings name; None if they name none.
+
+    Args:
+        stack: the name of the stack; an empty text means the selected stack.
+        url: an address that replaces the one in the settings; empty to use that one.
 
     Raises:
         ValueError: there is no such stack, or its settings cannot be read.
@@ -69,7 +73,7 @@ def stack_mirror(stack: str, url: str = "") -> Mirror | None:
 
 
 def _shown(stack: str) -> Mapping[str, str]:
-    # Imported here: it takes the time of Pulumi's SDK.
+    # Imported here, because the import of Pulumi's SDK is slow.
     from cli.stack_plan import shown_settings
 
     return shown_settings(stack)

@@ -1,4 +1,4 @@
-"""`fetch` from the volume, by a pod on it; and whether that volume is lost."""
+"""Fetches a run from the volume, by a pod that mounts it, and notices if the volume is lost."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,28 +18,29 @@ from infra.kube.volumes.keep_claim import CLAIM
 
 TASK = "fetch"
 NO_RIGHTS = (401, 403)
-IS_ENDING = "being terminated"  # of a namespace, in the API server's answer with status 403
+# The API server's answer with status 403 has these words if the namespace is being deleted.
+IS_ENDING = "being terminated"
 
 
 class LostError(Exception):
-    """The volume, or the run on it, cannot be had; `reason` is the error that tells why."""
+    """The volume, or the run on it, cannot be reached; `reason` is the error that says why."""
 
     def __init__(self, reason: Exception) -> None:
-        """Keep the error."""
+        """Keep the error that is the reason."""
         super().__init__(str(reason))
         self.reason = reason
 
 
 def from_volume(order: Order) -> str:
-    """Bring the run; returns what is to be said at the end.
+    """Copy the run from the volume, and return the final text for the user.
 
     Raises:
         LostError: the stack is not up, its kubeconfig is gone, the cluster does not answer, the
-            namespace or the claim is gone, no pod comes to run on the volume, or the run is not on
-            it.
+            namespace or the claim is gone, no pod starts on the volume, or the run is not on the
+            volume.
         ValueError: the folder or the checkpoint cannot be used.
-        TaskError: the run or its checkpoint cannot be brought.
-        ApiError, UnreachableError: the cluster refuses, or went away meanwhile.
+        TaskError: the run or its checkpoint cannot be copied.
+        ApiError, UnreachableError: the cluster refuses, or stopped answering meanwhile.
         OSError: this machine cannot write.
     """
     with lost_for(ValueError):
@@ -59,7 +60,11 @@ def from_volume(order: Order) -> str:
 
 
 def see_claim(api: Api, place: VolumePlace) -> None:
-    """Raises TaskError: a pod would wait in vain for the claim."""
+    """Check that the claim exists and has its volume. Nothing is checked without rights to see it.
+
+    Raises:
+        TaskError: a pod would wait in vain for the claim.
+    """
     claim = object_at(api, CLAIM.format(place.namespace, place.claim))
     if claim == "unseen":
         return
@@ -77,7 +82,10 @@ def see_claim(api: Api, place: VolumePlace) -> None:
 
 @contextmanager
 def lost_for(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors of these kinds into LostError, unless it is only that rights are missing."""
+    """Turn errors of these kinds into LostError, except for missing rights (status 401 or 403).
+
+    A namespace that is being deleted also gives status 403, and counts as lost.
+    """
     try:
         yield
     except kinds as error:
@@ -88,5 +96,5 @@ def lost_for(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def program() -> str:
-    """The text of the pod's program."""
+    """Return the text of the program that runs in the pod."""
     return Path(pod_program.__file__).read_text()

@@ -1,21 +1,21 @@
-"""What an error of a mirror's store means, and what to do about it. Pure."""
+"""Explains errors of a mirror's store, and what to do about them. This module is pure."""
 
 from trainer.mirror.place import StoreError
 
 NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError")
 REFUSED = (
-    "PermissionError",  # of s3fs, for all that S3 answers with 403
+    "PermissionError",  # s3fs raises it for every answer of S3 with status 403
     "TokenRetrievalError",
 )
 SECRETS = "podSecrets.AWS_ACCESS_KEY_ID and podSecrets.AWS_SECRET_ACCESS_KEY"
 
 
 def reason_of(error: StoreError, url: str) -> str:
-    """A sentence for the user.
+    """Return a text for the user.
 
     Args:
-        error: with the library's own error as its cause.
-        url: of the mirror.
+        error: the error, whose cause is the library's own error.
+        url: the address of the mirror.
     """
     cause = error.__cause__
     kind, words = type(cause).__name__, str(cause) or "no further words"

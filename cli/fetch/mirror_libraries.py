@@ -1,7 +1,7 @@
-"""The libraries that read a mirror. They are the trainer's, and Pulumi's virtualenv lacks them.
+"""Finds the libraries that read a mirror.
 
-They are looked for in a folder of their own, too: the engine lists every package of that virtualenv
-at each preview.
+The trainer uses them, and Pulumi's virtual environment lacks them. A folder of their own keeps them
+out of that environment, because the engine lists every package of it at each preview.
 """
 
 import importlib
@@ -17,24 +17,27 @@ REQUIREMENTS = PROJECT / "trainer" / "requirements.txt"
 
 
 def libraries_folder() -> Path:
-    """Compiled packages serve one version of Python alone."""
+    """Return the folder for the libraries.
+
+    Its name has the version of Python, because compiled packages work with one version only.
+    """
     major, minor = sys.version_info[:2]
     return PROJECT / "build" / f"mirror-py{major}.{minor}"
 
 
 def need_libraries(url: str, folder: Path) -> None:
-    """Make the libraries for such a URL ready to be imported.
+    """Make the libraries that read this mirror importable.
 
     Args:
-        url: of the mirror.
-        folder: where they may have been installed for this purpose; see `libraries_folder`.
+        url: the address of the mirror.
+        folder: the folder into which the user may have installed them (`libraries_folder`).
 
     Raises:
-        ValueError: they are not there; with the command that installs them.
+        ValueError: a library is missing; the text has the command that installs it.
     """
     names = ["fsspec", "s3fs"] if is_s3(url) else ["fsspec"]
     if folder.is_dir() and str(folder) not in sys.path:
-        sys.path.append(str(folder))  # last: what Pulumi's virtualenv has is taken from there
+        sys.path.append(str(folder))  # at the end, so that the virtual environment's packages win
         importlib.invalidate_caches()
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
@@ -47,7 +50,10 @@ def need_libraries(url: str, folder: Path) -> None:
 
 
 def _pins(names: list[str], requirements: str) -> list[str]:
-    """The trainer's versions of these packages. Pure."""
+    """Return the requirements of these packages with the trainer's versions.
+
+    This function is pure.
+    """
     return [
         found[0] if (found := re.search(rf"^{name}==\S+", requirements, re.MULTILINE)) else name
         for name in names

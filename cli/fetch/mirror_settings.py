@@ -1,4 +1,4 @@
-"""Which mirror a stack's run has, and with which credentials it is read."""
+"""Finds the mirror of a stack's run, and the credentials for reading it."""
 
 import json
 import os
@@ -10,17 +10,17 @@ from infra.settings.project import raw_settings, stack_file
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 OWN_WAYS = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE")
-"""With one of these in the environment, the user has credentials of his own."""
+"""Variables of the environment. If one of them is set, the user has credentials of their own."""
 
 
 @dataclass(frozen=True)
 class Mirror:
-    """Where checkpoints are mirrored, and what reads them.
+    """A mirror, and what is needed to read it.
 
     Args:
-        url: as run.checkpoint.mirror has it, such as s3://bucket/prefix.
-        run_name: of the stack's own run; empty where there is no stack.
-        environment: variables that this process lacks for it.
+        url: the address, as in run.checkpoint.mirror, such as s3://bucket/prefix.
+        run_name: the name of the stack's own run; empty if no stack is known.
+        environment: variables for the store that this process lacks.
     """
 
     url: str
@@ -28,17 +28,17 @@ class Mirror:
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     def use(self) -> None:
-        """Set the variables in this process, from which the library reads them."""
+        """Set the variables in the environment of this process, where the library reads them."""
         os.environ.update(self.environment)
 
 
 def is_s3(url: str) -> bool:
-    """Whether the store is one that takes S3's credentials."""
+    """Whether the address is of a store that needs credentials for S3."""
     return url.startswith(("s3://", "s3a://"))
 
 
 def has_credentials(environment: Mapping[str, str]) -> bool:
-    """Whether the user has credentials of his own, to which none of others may be added."""
+    """Whether the user has credentials of their own, with which the stack's are not mixed."""
     return any(environment.get(name) for name in OWN_WAYS)
 
 
@@ -48,13 +48,13 @@ def mirror_of_stack(
     shown: Callable[[str], Mapping[str, str]],
     url: str = "",
 ) -> Mirror | None:
-    """The mirror that the settings of a stack name; None where they name none.
+    """Return the mirror that the settings of a stack name; None if they name none.
 
     Args:
-        stack: its name.
-        environment: of the user. Credentials there are taken before those of the stack.
-        shown: reads the stack's encrypted settings; called only where they are needed.
-        url: an address in place of that of the settings.
+        stack: the name of the stack.
+        environment: the user's environment. Its credentials have precedence over the stack's.
+        shown: reads the stack's encrypted settings. It is called only if they are needed.
+        url: an address that replaces the one in the settings; empty to use that one.
 
     Raises:
         ValueError: there is no such stack, or its settings cannot be read.
@@ -76,11 +76,13 @@ def mirror_of_stack(
 
 
 def missing_variables(values: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """What the run's pods have for the store and the environment lacks. Pure.
+    """Return the variables for the store that the run's pods have and the user's environment lacks.
+
+    This function is pure.
 
     Args:
         values: the stack's settings.
-        environment: of the user.
+        environment: the user's environment.
     """
     pods = {**_object(values, "podEnvironment"), **_object(values, "podSecrets")}
     has_own = has_credentials(environment)
@@ -101,7 +103,10 @@ def _address(values: Mapping[str, str]) -> str:
 
 
 def _object(values: Mapping[str, str], key: str) -> dict[str, Any]:
-    """Raises ValueError: the setting is no object."""
+    """Return a setting that is a JSON object; empty if it is not set.
+
+    Raises ValueError if it is no object.
+    """
     try:
         return dict(json.loads(values.get(key) or "{}"))
     except (ValueError, TypeError):

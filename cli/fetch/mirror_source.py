@@ -1,4 +1,4 @@
-"""A run's bytes out of its mirror, by the trainer's own reader of mirrors."""
+"""Reads a run from its mirror, with the trainer's own reader of mirrors."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ from trainer.mirror.contents import RESULTS, remote_manifests
 from trainer.mirror.place import DamagedError, Place, StoreError
 from trainer.run_folder import CHECKPOINTS_DIR
 
-BLOCK_BYTES = 4 << 20  # of one request: so much comes again after a cut
+BLOCK_BYTES = 4 << 20  # the size of one request, and so the most that is sent again after a cut
 STATE = "state.json"
 NEEDED = (STATE, "layout.json")
 GONE = "a file was removed from the mirror while it was read"
 
 
 class MirrorSource:
-    """The source of `Bringer` that a mirror is. Several streams may read at once.
+    """A source for `Bringer` that reads from a mirror. Several streams may read at once.
 
     Args:
         place: the run's folder in the mirror.
@@ -31,11 +31,12 @@ class MirrorSource:
 
     def __init__(self, place: Place) -> None:
         self._place, self._checkpoints = place, place.below(CHECKPOINTS_DIR)
-        self._damaged: dict[str, str] = {}  # by name, of files that the store itself calls so
+        # The reasons by the names of the files that the store itself reports as damaged.
+        self._damaged: dict[str, str] = {}
         self.where = f"the mirror {place.parent().url}"
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """The answers of `pod_program.py`: `look RUN`, or `verify CHECKPOINT_FOLDER`.
+        """Answer `look RUN` or `verify CHECKPOINT_FOLDER` as `pod_program.py` does.
 
         Raises:
             ValueError: the store refuses, does not answer, or has no such bucket.
@@ -47,7 +48,10 @@ class MirrorSource:
             raise ValueError(reason_of(error, self._place.parent().url)) from None
 
     def open_send(self, run_path: str, names: Sequence[str]) -> Callable[[], Send]:
-        """Each stream asks for its own pieces, block by block; `run_path` is that of the place."""
+        """Return a function that opens a stream; a stream requests its pieces block by block.
+
+        `run_path` is the name of the run's folder in the mirror.
+        """
         assert self._place.url.endswith(f"/{run_path}")
 
         def send(pieces: Sequence[Piece], sink: Sink) -> None:
@@ -87,7 +91,10 @@ class MirrorSource:
         }
 
     def _result(self, name: str) -> dict[str, Any] | None:
-        """A file beside the checkpoints, of which no manifest says what it must contain."""
+        """Describe a file beside the checkpoints; None if it is gone or damaged.
+
+        No manifest has its size and sha256, so both are computed from its content.
+        """
         try:
             content = None if name in self._damaged else self._place.read(name)
         except DamagedError as error:
@@ -96,7 +103,7 @@ class MirrorSource:
         if content is None:
             return None
         if name.endswith(".jsonl"):
-            content = content[: content.rfind(b"\n") + 1]  # it grew while it was copied
+            content = content[: content.rfind(b"\n") + 1]  # the last line may be incomplete
         return {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
     def _checkpoint(self, step: int, manifest: bytes) -> dict[str, Any]:
@@ -112,7 +119,10 @@ class MirrorSource:
         return {"step": step, "manifest": text, "val_loss": val_loss, "problem": problem}
 
     def _problem(self, folder: str, manifest: bytes) -> str:
-        """Why this is no complete checkpoint, by the trainer's rules; no file's bytes are read."""
+        """Return why this is no complete checkpoint by the trainer's rules; empty if it is one.
+
+        The contents of the files are not read.
+        """
         try:
             entries = _entries(manifest)
             for name in NEEDED:
@@ -131,7 +141,7 @@ class MirrorSource:
         return ""
 
     def _verify(self, folder: str) -> dict[str, Any]:
-        """Whether what lies in the mirror is what the manifest says."""
+        """Read a checkpoint in the mirror, and compare it with its manifest."""
         try:
             manifest = self._checkpoints.read(f"{folder}/{MANIFEST}")
             if manifest is None:
@@ -142,7 +152,7 @@ class MirrorSource:
         return {"found": True, "problem": problem}
 
     def _changed(self, folder: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
-        """The first file whose bytes are not those of the manifest, in words; empty: none is."""
+        """Return a text about the first file whose sha256 is not the manifest's; else empty."""
         for name, entry in entries.items():
             if self._digest(f"{folder}/{name}", int(entry["bytes"])) != entry["sha256"]:
                 return f"{name} does not have the sha256 of {MANIFEST}"

@@ -1,4 +1,4 @@
-"""What the user of `fetch` wants, and how it is brought from either place."""
+"""The options of `fetch`, and what copying from the volume and from a mirror have in common."""
 
 import re
 import sys
@@ -15,15 +15,15 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # as trainer/config/optio
 
 @dataclass(frozen=True)
 class Order:
-    """The options.
+    """The options of `fetch`.
 
     Args:
-        run: name of the run; empty: that of the stack.
-        stack: empty: the selected one.
-        choice: which checkpoint, as `parse_choice` gives it.
-        to: the folder; empty: runs/RUN.
-        streams: transfers at once.
-        by: how the volume's bytes come.
+        run: the name of the run; an empty text means the stack's run.
+        stack: the name of the stack; an empty text means the selected stack.
+        choice: which checkpoint, as `parse_choice` returns it.
+        to: the target folder; an empty text means runs/RUN.
+        streams: the number of transfers at the same time.
+        by: how bytes are read from the volume: `auto` or `exec` (pod_source.py).
     """
 
     run: str = ""
@@ -34,19 +34,22 @@ class Order:
     by: str = "auto"
 
     def folder(self, name: str) -> Folder:
-        """Where the run of this name goes. Raises ValueError: it cannot be used."""
-        # no shell replaces the ~ of --to=~/results
+        """Return the target folder of a run. Raises ValueError if it cannot be used."""
+        # Most shells do not expand the ~ in --to=~/results.
         return Folder(Path(self.to or f"runs/{name}").expanduser(), name)
 
     def bring(
         self, source: Source, path: str, folder: Folder, say: Callable[[str], None]
     ) -> Brought:
-        """Bring it, and say what happens. Raises as `Bringer.bring` does."""
+        """Copy the run from a source, and tell the user what happens.
+
+        It raises the errors of `Bringer.bring`.
+        """
         return Bringer(source, path, folder, self.choice, self.streams, say).bring()
 
 
 def checked_name(name: str) -> str:
-    """The name of a run. Raises ValueError: it is none."""
+    """Return the name of a run. Raises ValueError if it is empty or not valid."""
     if not name:
         raise ValueError("the stack has no run of its own: name one. `./disttrain runs` lists them")
     if not NAME.fullmatch(name):
@@ -58,13 +61,16 @@ def checked_name(name: str) -> str:
 
 
 def say(text: str) -> None:
-    """A line that is no result; in one piece, because several threads say something."""
+    """Write a line to standard error, because it is no result of the command.
+
+    It is written in one piece, because several threads write lines.
+    """
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def summary(brought: Brought, name: str, folder: Path) -> str:
-    """What is said at the end. Pure."""
+    """Return the final text for the user. This function is pure."""
     checkpoint = brought.checkpoint
     what = "without a checkpoint"
     if checkpoint:

@@ -1,11 +1,11 @@
-"""A file that is on its way: its bytes, and how many of each range have arrived.
+"""A file that has not arrived completely yet: its bytes, and how many of each range have arrived.
 
-    NAME.partial-<first 12 digits of its sha256>            the bytes, each at its place
-    NAME.partial-<first 12 digits of its sha256>.arrived    8 bytes for each range: its count
+    NAME.partial-<first 12 digits of its sha256>            the bytes, each at its final offset
+    NAME.partial-<first 12 digits of its sha256>.arrived    8 bytes for each range: its byte count
 
-Several streams write at once, each in a range of its own and from the range's beginning on. The
-count follows the bytes, so whatever ends this program, nothing that is counted is missing. (A
-power cut can break that; the sha256 at the end tells.)
+Several streams write at once, each into its own range, and from the range's beginning on. A count
+is written after the bytes that it counts. So whatever ends this program, all bytes that are counted
+are in the file. (After a power cut this may be false; the sha256 at the end shows it.)
 """
 
 import hashlib
@@ -20,12 +20,12 @@ MARK = ".partial-"
 
 
 class PartialFile:
-    """One file on its way.
+    """A file that is being transferred.
 
     Args:
-        target: where it will be.
-        size: in bytes.
-        sha256: hex digits that its content must have.
+        target: the final path of the file.
+        size: the size of the file, in bytes.
+        sha256: the sha256 that the content must have, in hex digits.
     """
 
     def __init__(self, target: Path, size: int, sha256: str) -> None:
@@ -33,7 +33,7 @@ class PartialFile:
         self.path = target.with_name(f"{target.name}{MARK}{sha256[:12]}")
         self._arrived_path = self.path.with_name(f"{self.path.name}.arrived")
         self.is_checked = False
-        """Whether somebody has taken it to `finish` it."""
+        """Whether a thread already finishes this file, so that no other thread does it too."""
         self._lock = threading.Lock()
         self._files: tuple[int, int] | None = None
         wholes = [min(RANGE_BYTES, size - begin) for begin in range(0, size, RANGE_BYTES)]
@@ -43,11 +43,11 @@ class PartialFile:
 
     @property
     def arrived_bytes(self) -> int:
-        """How many bytes are here."""
+        """How many bytes have arrived."""
         return sum(self._arrived)
 
     def missing(self, number: int) -> tuple[int, int]:
-        """Offset and count of what range `number` lacks."""
+        """The offset and the count of the bytes that range `number` lacks."""
         begin = number * RANGE_BYTES
         whole = min(RANGE_BYTES, self.size - begin)
         return begin + self._arrived[number], whole - self._arrived[number]
@@ -57,7 +57,10 @@ class PartialFile:
         return [number for number in range(len(self._arrived)) if self.missing(number)[1]]
 
     def write(self, number: int, block: memoryview) -> None:
-        """Put the next bytes of range `number` in their place. Raises OSError: no space is left."""
+        """Write the next bytes of range `number`.
+
+        Raises OSError if they cannot be written, for instance because no space is left.
+        """
         data, counts = self._open()
         while block:
             written = os.pwrite(data, block, self.missing(number)[0])
@@ -67,9 +70,9 @@ class PartialFile:
         os.pwrite(counts, count, number * _COUNT_BYTES)
 
     def finish(self) -> str:
-        """Give it its name if its content is right; returns the sha256 that was found.
+        """Give the file its final name if its content is right; return the sha256 of the content.
 
-        A wrong one is removed, so that it comes anew.
+        A file with a wrong content is removed, so that it is transferred again.
         """
         data, _ = self._open()
         found = _sha256(data)
@@ -80,18 +83,18 @@ class PartialFile:
         self.close()
         self.path.replace(self.target)
         for other in self.target.parent.glob(f"{_literal(self.target.name)}{MARK}*"):
-            other.unlink(missing_ok=True)  # the counts, and bytes of contents that it had before
+            other.unlink(missing_ok=True)  # the counts, and partial files of earlier contents
         return found
 
     def discard(self) -> None:
-        """Remove what has arrived."""
+        """Remove all bytes that have arrived."""
         self.close()
         self.path.unlink(missing_ok=True)
         self._arrived_path.unlink(missing_ok=True)
         self._arrived = [0] * len(self._arrived)
 
     def close(self) -> None:
-        """Close its files; the next `write` opens them again."""
+        """Close both files; the next `write` opens them again."""
         with self._lock:
             files, self._files = self._files, None
         for file in files or ():
@@ -110,7 +113,7 @@ def _open(path: Path) -> int:
 
 
 def _read_counts(path: Path, wholes: list[int]) -> list[int]:
-    """The counts; one that cannot be, because it is more than its whole range, is 0."""
+    """Return the counts of the ranges. An impossible count, larger than its range, becomes 0."""
     content = path.read_bytes() if path.exists() else b""
     content = content.ljust(len(wholes) * _COUNT_BYTES, b"\0")
     words = [content[i * _COUNT_BYTES :][:_COUNT_BYTES] for i in range(len(wholes))]
@@ -127,5 +130,5 @@ def _sha256(file: int) -> str:
 
 
 def _literal(name: str) -> str:
-    """A glob pattern that matches this name alone."""
+    """Return a glob pattern that matches only this name."""
     return "".join(f"[{character}]" if character in "*?[" else character for character in name)

@@ -1,11 +1,14 @@
-"""Runs inside the pod of `fetch`: tells what a run has on the volume, and sends its bytes.
+"""Runs inside the pod of `fetch`: lists what a run has on the volume, and sends its bytes.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
 this project. It changes nothing. Commands:
 
-    look RUN_DIR                        one line of JSON: files, checkpoints, or the runs there are
-    verify CHECKPOINT_DIR               one line of JSON: why the checkpoint is damaged, or ""
-    send [FILE OFFSET COUNT]...         those bytes and nothing else; exit status 44: a file is gone
+    look RUN_DIR                        prints one line of JSON: the files and the checkpoints, or
+                                        the existing runs if there is no such run
+    verify CHECKPOINT_DIR               prints one line of JSON: why the checkpoint is damaged, if
+                                        it is, and whether it exists
+    send [FILE OFFSET COUNT]...         prints those bytes and nothing else; exit status 44: a file
+                                        is gone
 """
 
 import hashlib
@@ -19,25 +22,25 @@ from pathlib import Path
 
 GONE = 44
 CHECKPOINTS = "checkpoints"
-PROGRAM = "program"  # what a program of the user's own has saved, under whatever names
-LEFT_OUT = ("run.lock", "mirror.json")  # of the process that trains, of the mirror's
+PROGRAM = "program"  # the folder of a user's own program, which may use any names in it
+LEFT_OUT = ("run.lock", "mirror.json")  # files for the training process and for the mirror's
 NEEDED = ("state.json", "layout.json")
 BLOCK_BYTES = 1 << 20
-ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
+ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 
 
 def look(run: Path) -> dict[str, object]:
-    """What the run has; where there is no such run, the names of those that there are."""
+    """List what the run has; if there is no such run, list the names of the existing runs."""
     if not run.is_dir():
         names = sorted(path.name for path in run.parent.glob("[!.]*") if path.is_dir())
         return {"found": False, "runs": names}
     checkpoints = [checkpoint(run / CHECKPOINTS / name) for name in steps(run / CHECKPOINTS)]
     found: dict[str, object] = {"found": True, "files": files(run), "checkpoints": checkpoints}
-    return found if run.is_dir() else look(run)  # somebody may have deleted it meanwhile
+    return found if run.is_dir() else look(run)  # the run may have been deleted meanwhile
 
 
 def steps(root: Path) -> list[str]:
-    """Names of the directories with a checkpoint's name, newest first."""
+    """Return the names of the directories of checkpoints, the newest first."""
     try:
         names = [entry.name for entry in root.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
@@ -46,7 +49,10 @@ def steps(root: Path) -> list[str]:
 
 
 def checkpoint(directory: Path) -> dict[str, object]:
-    """Manifest and validation loss, and why it is not complete; no file's bytes are read."""
+    """Return a checkpoint's manifest and validation loss, and why it is not complete.
+
+    The contents of the other files are not read.
+    """
     reason, manifest, val_loss = "", "", None
     try:
         reason = problem(directory, read=False)
@@ -66,7 +72,10 @@ def checkpoint(directory: Path) -> dict[str, object]:
 
 
 def problem(directory: Path, read: bool) -> str:
-    """Why this is no complete checkpoint, by the trainer's rules; empty where it is one."""
+    """Return why this is no complete checkpoint by the trainer's rules; empty if it is one.
+
+    The contents of the files are compared with the manifest only if `read` is true.
+    """
     try:
         manifest = json.loads((directory / "manifest.json").read_text())
         entries = {str(name): dict(entry) for name, entry in manifest["files"].items()}
@@ -88,7 +97,10 @@ def problem(directory: Path, read: bool) -> str:
 
 
 def files(run: Path) -> list[dict[str, object]]:
-    """The run's files beside its checkpoints: how many bytes count, and their sha256."""
+    """List the run's files outside of its checkpoints, with their sizes and sha256.
+
+    The size leaves out an incomplete line or record at the end of a file that is being written.
+    """
     found: list[dict[str, object]] = []
     for folder, folders, names in os.walk(run):
         if Path(folder) == run:
@@ -112,7 +124,7 @@ def files(run: Path) -> list[dict[str, object]]:
 
 
 def whole_bytes(path: Path) -> int:
-    """How many bytes of a file that may be growing are whole lines, or whole records."""
+    """Return how many bytes of a file that may be growing are complete lines or records."""
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if ".tfevents." in path.name:
@@ -129,7 +141,11 @@ def whole_bytes(path: Path) -> int:
 
 
 def whole_records(file: int, size: int) -> int:
-    """TensorBoard's: length (8 bytes), its checksum (4), content, the content's checksum (4)."""
+    """Return how many bytes of a TensorBoard file are complete records.
+
+    A record is the content's length (8 bytes), the length's checksum (4 bytes), the content, and
+    the content's checksum (4 bytes).
+    """
     offset = 0
     while offset + 16 <= size:
         length = int.from_bytes(os.pread(file, 8, offset), "little")
@@ -140,7 +156,10 @@ def whole_records(file: int, size: int) -> int:
 
 
 def digest(path: Path, size: int) -> str:
-    """The sha256 of the first `size` bytes, in hex digits."""
+    """Return the sha256 of the first `size` bytes, in hex digits.
+
+    Meanwhile it prints dots to standard error, so that the connection does not seem dead.
+    """
     found, left, told = hashlib.sha256(), size, time.monotonic()
     with path.open("rb") as file:
         while left:
@@ -156,7 +175,7 @@ def digest(path: Path, size: int) -> str:
 
 
 def send(words: list[str]) -> int:
-    """Write the bytes to standard output; returns the exit status."""
+    """Write the bytes to standard output, and return the exit status."""
     for name, offset, count in zip(words[::3], words[1::3], words[2::3], strict=True):
         try:
             file = os.open(name, os.O_RDONLY)
@@ -175,7 +194,7 @@ def send(words: list[str]) -> int:
 
 
 def main(words: list[str]) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command, and return the exit status."""
     if words[0] == "send":
         return send(words[1:])
     directory = Path(words[1])

@@ -1,14 +1,16 @@
-"""Runs inside the pod of `fetch`: an HTTP server of one folder's bytes, for the API server's proxy.
+"""Runs inside the pod of `fetch`: an HTTP server for the files of one folder.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Its argument is the folder. It prints one line of JSON (port, token, its process) and
-goes on in the background until the pod ends. It changes nothing:
+The API server's proxy to pods sends the requests. This program is sent as text to `python3 -c`, so
+it uses only the standard library and imports nothing of this project. Its argument is the folder.
+It prints one line of JSON (its port, its token and its process number), and runs in the background
+until the pod ends. It changes nothing:
 
-    GET /NAME?offset=N&count=N    those bytes of a file below the folder
-    GET /                         nothing, to see whether the way is open
+    GET /NAME?offset=N&count=N    answers with those bytes of a file in the folder
+    GET /                         answers with no bytes, to test the connection
 
-Every request needs the token, which is made here, in the header of TOKEN_HEADER: other pods may
-reach the port. Answers: 403 no token, or a name outside of the folder; 410 no such bytes any more.
+Every request needs the token in the header TOKEN_HEADER, because other pods may reach the port. The
+program makes the token itself. It answers with 403 if the token is missing or the name is outside
+of the folder, and with 410 if there are no such bytes any more.
 """
 
 import hmac
@@ -26,7 +28,7 @@ SILENCE_SECONDS = 60.0
 
 
 class Server(ThreadingHTTPServer):
-    """Listens at a free port of all addresses, IPv6 too where there is any."""
+    """Listens at a free port of all addresses, including IPv6 if the machine has it."""
 
     daemon_threads = True
 
@@ -41,13 +43,13 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one connection."""
+    """Answers the requests of one connection."""
 
     protocol_version = "HTTP/1.1"
     timeout = SILENCE_SECONDS
 
     def do_GET(self) -> None:
-        """Send the bytes that are asked for."""
+        """Send the bytes that the request asks for."""
         assert isinstance(self.server, Server)
         given = self.headers.get(TOKEN_HEADER, "")
         if not hmac.compare_digest(given.encode(), self.server.token.encode()):
@@ -65,7 +67,10 @@ class Handler(BaseHTTPRequestHandler):
             self.send_bytes(path, query["offset"], query["count"])
 
     def send_bytes(self, path: Path, offset: int, count: int) -> None:
-        """A part of a file; a connection that ends early tells that the file became shorter."""
+        """Send a part of a file.
+
+        If the file becomes shorter meanwhile, the connection ends before all bytes are sent.
+        """
         try:
             file = path.open("rb")
         except FileNotFoundError:
@@ -76,23 +81,24 @@ class Handler(BaseHTTPRequestHandler):
                 self.answer(410)
                 return
             self.answer(200, count)
-            # Not os.sendfile: a socket with a time limit does not wait for room by itself.
+            # os.sendfile cannot be used: on a socket with a timeout it fails instead of waiting
+            # until the socket can take more bytes.
             if count and self.connection.sendfile(file, offset, count) < count:
                 self.close_connection = True
 
     def answer(self, status: int, count: int = 0) -> None:
-        """The head of an answer with so many bytes."""
+        """Send the status and the headers of an answer with `count` bytes."""
         self.send_response(status)
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(count))
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
-        """No line for each request."""
+        """Write no line for each request."""
 
 
 def main(folder: str) -> None:
-    """Print where the server is, and serve in the background."""
+    """Print the server's port, token and process number, and serve in the background."""
     server = Server(Path(folder))
     if process := os.fork():
         port = server.socket.getsockname()[1]

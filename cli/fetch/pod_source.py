@@ -1,8 +1,8 @@
-"""A run's bytes out of a pod on the volume: by the API server's proxy, or by `exec`.
+"""Reads a run from the volume through a pod: by the API server's proxy to pods, or by `exec`.
 
-By the proxy a byte passes the API server alone, which takes a quarter of the processor time of
-`exec`. The proxy needs the right to `get` pods/proxy and a network in which the API server reaches
-pods; where one of them is missing, or it fails again and again, `exec` does the same.
+With the proxy, bytes pass only through the API server, and need a quarter of the processor time of
+`exec`. The proxy needs the right to `get` pods/proxy, and a network in which the API server reaches
+pods. If one of them is missing, or if the proxy fails again and again, `exec` is used instead.
 """
 
 import time
@@ -26,12 +26,12 @@ AUTO, EXEC = "auto", "exec"
 PROBE_SECONDS = 5.0
 BLOCK_BYTES = 256 << 10
 GONE_STATUS = 410
-MOST_FAILURES = 3  # of the proxy, one after the other, in one stream
+MOST_FAILURES = 3  # after so many failures in a row, a stream uses `exec` instead of the proxy
 REMOVED = "a file was removed from the volume while it was read"
 
 
 class Response(Protocol):
-    """What `get` answers."""
+    """The answer to a request of `Get`."""
 
     status: int
 
@@ -40,29 +40,29 @@ class Response(Protocol):
         ...
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         ...
 
 
 Get = Callable[[Api, str, Mapping[str, str], Mapping[str, str], float], Response]
-"""A GET of the API server: path, query, headers, and after how many seconds without a byte it
-fails with an error of urllib3."""
+"""Sends a GET to the API server. The arguments are the cluster, the path, the query, the headers,
+and the number of seconds without a byte after which it fails with an error of urllib3."""
 
 
 def get_by_client(
     api: Api, path: str, query: Mapping[str, str], headers: Mapping[str, str], seconds: float
 ) -> Response:
-    """See `Get`."""
+    """Send a GET with the official Kubernetes client; the arguments are those of `Get`."""
     return api.stream(path, dict(query), headers, seconds)
 
 
 class PodSource:
-    """The source of `Bringer` that a pod on the volume is.
+    """A source for `Bringer` that reads through a pod on the volume.
 
     Args:
-        pod: with the program of pod_program.py.
-        how: AUTO takes the proxy where it works, EXEC never does.
-        say: told where the proxy cannot be used.
+        pod: the pod, with the program of pod_program.py.
+        how: AUTO uses the proxy if it works; EXEC never uses it.
+        say: prints a line if the proxy cannot be used.
         get: sends requests to the API server.
     """
 
@@ -74,11 +74,11 @@ class PodSource:
         self._pod, self._how, self._say, self._get = pod, how, say, get
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """See VolumePod."""
+        """Return the answer of the pod's program, as `VolumePod.ask` does."""
         return self._pod.ask(*words)
 
     def open_send(self, run_path: str, names: Sequence[str]) -> Callable[[], Send]:
-        """Each stream has connections of its own."""
+        """Return a function that opens a stream; each stream has its own connections."""
         proxy = self._open_proxy(run_path) if self._how == AUTO else None
         paths = [str(PurePosixPath(run_path) / name) for name in names]
 
@@ -90,7 +90,7 @@ class PodSource:
         return open_one
 
     def _open_proxy(self, run_path: str) -> "Proxy | None":
-        """None where the proxy cannot be used."""
+        """Start the server in the pod, and test the proxy; None if it cannot be used."""
         program = Path(pod_server.__file__).read_text()
         try:
             answer = self._pod.again(program).ask(run_path)
@@ -103,7 +103,7 @@ class PodSource:
 
 
 class Proxy:
-    """The way to the server in the pod."""
+    """Sends requests to the server in the pod, through the API server's proxy."""
 
     def __init__(self, pod_path: str, port: int, token: str, get: Get) -> None:
         collection, _, name = pod_path.rpartition("/")
@@ -114,11 +114,11 @@ class Proxy:
     def request(
         self, api: Api, name: str, query: Mapping[str, str], seconds: float = SILENCE_SECONDS
     ) -> Response:
-        """Ask for a part of a file.
+        """Request a part of a file.
 
         Raises:
-            GoneError: it is not there any more.
-            UnreachableError: no answer, or one that is not the server's.
+            GoneError: there is no such part any more.
+            UnreachableError: there is no answer, or it has another status than 200.
         """
         try:
             path = self._path + quote(name)
@@ -134,7 +134,7 @@ class Proxy:
         raise UnreachableError(f"the proxy answers with status {response.status}")
 
     def copy(self, api: Api, name: str, piece: Piece, sink: Sink) -> None:
-        """Bring one piece. Raises as `request` does."""
+        """Copy one piece into the sink; it raises the errors of `request`."""
         query = {"offset": str(piece.offset), "count": str(piece.count)}
         response = self.request(api, name, query)
         end = time.monotonic() + SEND_SECONDS
@@ -149,7 +149,10 @@ class Proxy:
 
 
 def _next(blocks: Iterator[bytes]) -> bytes:
-    """The next block, empty at the end; an error of the sink is none of the connection."""
+    """Return the next block, or an empty one at the end.
+
+    Only errors of the connection become UnreachableError here, and not errors of the sink.
+    """
     try:
         return next(blocks, b"")
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -162,7 +165,7 @@ def _send_by_proxy(proxy: Proxy, api: Api, names: Sequence[str], by_exec: Send) 
     def send(pieces: Sequence[Piece], sink: Sink) -> None:
         def take(block: memoryview) -> None:
             nonlocal failures
-            failures = 0  # a cut after some bytes is none of the proxy's
+            failures = 0  # a connection that is cut after some bytes is no failure of the proxy
             sink(block)
 
         nonlocal failures
@@ -185,5 +188,5 @@ def _send_by_exec(pod: VolumePod, paths: Sequence[str]) -> Send:
 
 
 def path_words(paths: Sequence[str], pieces: Sequence[Piece]) -> list[str]:
-    """The words of the pod's command `send`. Pure."""
+    """Return the arguments of the program's command `send`. This function is pure."""
     return [word for p in pieces for word in (paths[p.file], str(p.offset), str(p.count))]

@@ -1,4 +1,4 @@
-"""How far a transfer has come: a line every few seconds, on a terminal one that is rewritten."""
+"""Shows the progress of a transfer: a line every few seconds, which a terminal rewrites."""
 
 import shutil
 import threading
@@ -9,12 +9,15 @@ from typing import TextIO
 
 TELL_SECONDS = 5.0
 TERMINAL_SECONDS = 0.5
-MOST_SECONDS = 100 * 3600  # a time left that is longer is a guess
-WINDOW_SECONDS = 15.0  # the rate is that of so long a time
+MOST_SECONDS = 100 * 3600  # a longer time left is only a guess, and is not shown in full
+WINDOW_SECONDS = 15.0  # the rate is the mean over this time
 
 
 def progress_line(done: int, total: int, bytes_per_second: float) -> str:
-    """`1,200 of 4,000 MB (30 %), 85.0 MB/s, 33 s left`. Pure; sizes in bytes."""
+    """Return a line such as `1,200.0 of 4,000.0 MB (30 %), 85.0 MB/s, 33 s left`.
+
+    `done` and `total` are in bytes. This function is pure.
+    """
     share = 100 * done // total if total else 100
     text = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB ({share} %)"
     if done >= total:
@@ -26,7 +29,10 @@ def progress_line(done: int, total: int, bytes_per_second: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `12 min 5 s`, `3 h 20 min`, `more than 100 h`. Pure."""
+    """Return a text such as `45 s`, `12 min 5 s`, `3 h 20 min` or `more than 100 h`.
+
+    This function is pure.
+    """
     whole = round(seconds)
     if whole >= MOST_SECONDS:
         return f"more than {MOST_SECONDS // 3600} h"
@@ -38,13 +44,13 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """Counts bytes from many threads, and tells.
+    """Counts the bytes that many threads transfer, and writes lines about the progress.
 
     Args:
-        total: bytes in all.
-        done: how many of them are here already.
-        output: where lines go.
-        clock: seconds, monotonic.
+        total: the number of all bytes.
+        done: how many of them have already arrived.
+        output: the file that lines are written to.
+        clock: returns the time of a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -58,12 +64,12 @@ class Progress:
         self._width = 0
 
     def add(self, count: int) -> None:
-        """So many bytes more are here."""
+        """Count bytes that have arrived."""
         with self._lock:
             self.done += count
 
     def tell(self) -> None:
-        """Write a line if it is time to; to be called often, by one thread."""
+        """Write a line if the last one is old enough. One thread has to call this often."""
         now, on_terminal = self._clock(), self._output.isatty()
         if now - self._told_at < (TERMINAL_SECONDS if on_terminal else TELL_SECONDS):
             return
@@ -74,7 +80,7 @@ class Progress:
         (begin, before), (end, after) = self._seen[0], self._seen[-1]
         line = progress_line(after, self.total, (after - before) / (end - begin))
         if on_terminal:
-            line = line[: shutil.get_terminal_size().columns - 1]  # a longer one would be two lines
+            line = line[: shutil.get_terminal_size().columns - 1]  # so that it is not wrapped
             self._output.write(f"\r{line.ljust(self._width)}")
             self._width = len(line)
         else:
@@ -82,7 +88,7 @@ class Progress:
         self._output.flush()
 
     def end(self) -> None:
-        """Leave the line that is rewritten, so that others can follow."""
+        """Clear the line that is rewritten on a terminal, so that other lines can follow."""
         if self._width:
             self._output.write(f"\r{' ' * self._width}\r")
             self._output.flush()

@@ -1,4 +1,4 @@
-"""Brings the missing bytes of files, by several streams at once, and goes on after cuts."""
+"""Transfers the missing bytes of files in several streams, and continues after cut connections."""
 
 import queue
 import threading
@@ -11,14 +11,14 @@ from cli.fetch.progress import Progress
 from infra.kube.api_server.exec_stream import Sink
 from infra.kube.errors import TaskError, UnreachableError
 
-MOST_CUTS = 8  # one after the other without a new byte
+MOST_CUTS = 8  # cut connections in a row without a new byte
 TICK_SECONDS = 0.2
 END_SECONDS = 2.0
 
 Send = Callable[[Sequence[Piece], Sink], None]
-"""Has the source send pieces, one after the other; what it writes goes into the sink.
+"""Lets the source send pieces, one after the other; their bytes go into the sink.
 
-Raises UnreachableError: the connection was cut; GoneError: a file is not there any more.
+It raises UnreachableError if the connection was cut, and GoneError if a file is gone.
 """
 
 
@@ -27,7 +27,7 @@ class GoneError(Exception):
 
 
 class DamagedError(Exception):
-    """What arrived is not what it must be."""
+    """The content of a file that has arrived does not have the expected sha256."""
 
     def __init__(self, file: PartialFile, found: str) -> None:
         """Keep the file, and the sha256 that was found."""
@@ -36,18 +36,18 @@ class DamagedError(Exception):
 
 
 class _StoppedError(Exception):
-    """Another stream has failed, or the user has ended it all."""
+    """The transfer ends: another stream has failed, or the user has ended the program."""
 
 
 class Transfer:
-    """Files that come at the same time.
+    """A transfer of several files at the same time.
 
     Args:
-        files: with what has arrived of them.
-        open_send: makes the `Send` of one stream; called once in the thread of each.
-        streams: how many.
-        progress: counts the bytes and tells.
-        say: told of cuts.
+        files: the files, which know how much of them has arrived.
+        open_send: makes the `Send` of a stream; it is called once in the thread of each stream.
+        streams: the number of streams.
+        progress: counts the bytes and shows the progress.
+        say: prints a line about a cut connection.
     """
 
     def __init__(
@@ -66,10 +66,12 @@ class Transfer:
         self._batches: queue.SimpleQueue[list[Piece]] = queue.SimpleQueue()
 
     def run(self) -> None:
-        """Return when all files are in their places and right; the partial ones stay otherwise.
+        """Transfer the files, and return once all have their final names and are verified.
+
+        After an error, the partial files stay, so that the next transfer continues with them.
 
         Raises:
-            DamagedError: a file has other contents than it must; what arrived of it was removed.
+            DamagedError: a file has a wrong sha256; all that had arrived of it was removed.
             GoneError: a file was removed from the source.
             TaskError: the connection is cut again and again.
             OSError: a file cannot be written here.
@@ -84,7 +86,7 @@ class Transfer:
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self._streams)]
         try:
             for file in self._files:
-                if not file.ranges():  # all of it arrived before an earlier end of this program
+                if not file.ranges():  # an earlier fetch ended before it finished the file
                     self._finish(file)
             for thread in threads:
                 thread.start()
@@ -99,10 +101,10 @@ class Transfer:
             raise self._failure
 
     def _close(self, threads: Sequence[threading.Thread]) -> None:
-        """Wait for the streams, and close the files if all have ended.
+        """Wait for the streams at most END_SECONDS, and close the files if all have ended.
 
-        A stream that hears nothing does not see that all is over. The files stay open then: it
-        could still write, and the system soon gives the number of a closed file to another file.
+        A stream that waits for bytes does not notice the end. The files then stay open, because it
+        could still write, and the system may give the number of a closed file to another file.
         """
         end = time.monotonic() + END_SECONDS
         for thread in threads:
@@ -142,7 +144,7 @@ class Transfer:
                         f"the connection was cut {cuts} times without a new byte ({reason}); what "
                         "has arrived is kept, and the same command continues there"
                     ) from None
-                self._progress.end()  # its line on a terminal gives way
+                self._progress.end()  # clears the line about the progress on a terminal
                 self._say(f"{reason}; it continues with what has arrived")
                 if self._stop.wait(min(cuts, 5)):
                     raise _StoppedError from None
@@ -154,7 +156,7 @@ class Transfer:
         return [piece for piece in rests if piece.count]
 
     def _finish(self, file: PartialFile) -> None:
-        """Whoever brought the last bytes of a file checks it."""
+        """Finish a file if all its bytes have arrived and no other thread has taken it."""
         with self._lock:
             if file.ranges() or file.is_checked:
                 return
@@ -165,7 +167,7 @@ class Transfer:
 
 
 class _Landing:
-    """Puts a stream of bytes into the pieces that were asked for, in their order."""
+    """Writes a stream of bytes into the requested pieces, in their order."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class _Landing:
         self._left = pieces[0].count
 
     def take(self, block: memoryview) -> None:
-        """Raises UnreachableError: more comes than was asked for."""
+        """Write the next block. Raises UnreachableError if more bytes come than were requested."""
         if self._stop.is_set():
             raise _StoppedError
         while block:

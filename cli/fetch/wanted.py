@@ -1,4 +1,7 @@
-"""Which files of a run are to come: what the source's `look` found, and the choice. Pure."""
+"""Decides which files of a run are copied, from the source's answer and the user's choice.
+
+This module is pure.
+"""
 
 import hashlib
 import json
@@ -14,12 +17,15 @@ MANIFEST = "manifest.json"
 
 
 class NoRunError(ValueError):
-    """There is no such run where it was looked for."""
+    """The source has no run with this name."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One file: its name below the run's folder, with `/`, and what it must contain."""
+    """A file that is to be copied.
+
+    `name` is its path in the run's folder, with `/`; `size` is in bytes; `sha256` is in hex digits.
+    """
 
     name: str
     size: int
@@ -31,10 +37,10 @@ class Checkpoint:
     """One checkpoint on the volume, or in the mirror.
 
     Args:
-        step: how many updates are done.
+        step: the number of the step after which it was saved.
         manifest: the text of its manifest.json.
-        val_loss: its validation loss, None where none was measured at that step.
-        problem: why it is not complete; empty where it is.
+        val_loss: its validation loss; None if none was measured at that step.
+        problem: why it is not complete; empty if it is complete.
     """
 
     step: int
@@ -45,14 +51,17 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class FoundRun:
-    """What a run has there: its files, and its checkpoints, the newest first."""
+    """What a run has at the source: its files, and its checkpoints with the newest first."""
 
     files: tuple[Wanted, ...]
     checkpoints: tuple[Checkpoint, ...]
 
 
 def parse_choice(text: str) -> str:
-    """Raises ValueError: it is none of latest, best, none, and no step either."""
+    """Return the value of `--checkpoint`.
+
+    Raises ValueError if it is neither latest, best or none, nor the number of a step.
+    """
     if text in (LATEST, BEST, NONE) or (text.isascii() and text.isdecimal()):
         return text
     raise ValueError(
@@ -62,16 +71,16 @@ def parse_choice(text: str) -> str:
 
 
 def parse_look(given: Mapping[str, Any], run: str, where: str = VOLUME) -> FoundRun:
-    """Read the source's answer.
+    """Read the source's answer to `look`.
 
     Args:
         given: the answer.
-        run: its name.
-        where: which source that is.
+        run: the name of the run.
+        where: the name of the source in messages.
 
     Raises:
-        NoRunError: there is no such run; it names those there are.
-        ValueError: a file has a name that no request can hold.
+        NoRunError: there is no such run; the text names the existing runs.
+        ValueError: the name of a file is not UTF-8, so that no request can name it.
     """
     if not given["found"]:
         names = ", ".join(map(printable, cast(list[str], given["runs"]))) or "none at all"
@@ -94,16 +103,19 @@ def choose(
     refused: Mapping[int, str],
     where: str = VOLUME,
 ) -> tuple[Checkpoint | None, list[str]]:
-    """The checkpoint that is to come, None for `none`; and what has to be said of others.
+    """Choose the checkpoint that is to be copied.
 
     Args:
-        checkpoints: those that are there.
-        choice: as `parse_choice` gives it.
-        refused: steps that turned out to be damaged, with the reason.
-        where: which source that is.
+        checkpoints: the checkpoints that the source has.
+        choice: the user's choice, as `parse_choice` returns it.
+        refused: the steps of checkpoints that turned out to be damaged, with the reasons.
+        where: the name of the source in messages.
+
+    Returns:
+        The checkpoint, or None for the choice `none`; and lines about checkpoints that are skipped.
 
     Raises:
-        ValueError: there is no such checkpoint, or it is damaged; with the reason.
+        ValueError: there is no such checkpoint, or it is damaged; the text has the reason.
     """
     if choice == NONE:
         return None, []
@@ -125,17 +137,17 @@ def choose(
 
 
 def at(where: str) -> str:
-    """`on the volume`, `in the mirror ...`."""
+    """Return `on the volume`, or `in the mirror ...`."""
     return f"{'on' if where == VOLUME else 'in'} {where}"
 
 
 def checkpoint_folder(step: int) -> str:
-    """Path of a checkpoint's folder below the run's."""
+    """Return the path of a checkpoint's folder in the run's folder."""
     return f"checkpoints/step-{step:08d}"
 
 
 def checkpoint_files(checkpoint: Checkpoint) -> list[Wanted]:
-    """The files of a checkpoint; the manifest is the last one."""
+    """Return the files of a checkpoint; the manifest is the last one."""
     folder = checkpoint_folder(checkpoint.step)
     entries = json.loads(checkpoint.manifest)["files"]
     found = [
@@ -166,7 +178,10 @@ def _of_step(
 
 
 def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str], where: str) -> Checkpoint:
-    """The one with the lowest validation loss, as the trainer finds it (store.best_step)."""
+    """Return the checkpoint with the lowest validation loss, as the trainer's store.best_step does.
+
+    Raises ValueError if none has a validation loss, or if the best one is damaged.
+    """
     whole = (c for c in checkpoints if not c.problem)
     measured = [(c.val_loss, c.step, c) for c in whole if c.val_loss is not None]
     if not measured:
@@ -184,7 +199,7 @@ def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str], where: 
 
 
 def _checked(checkpoint: Checkpoint) -> Checkpoint:
-    """One whose manifest names a file outside of its folder is a damaged one."""
+    """Mark a checkpoint as damaged if its manifest names a file outside of its folder."""
     if checkpoint.problem:
         return checkpoint
     for name in json.loads(checkpoint.manifest)["files"]:

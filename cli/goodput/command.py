@@ -1,4 +1,4 @@
-"""`disttrain goodput`: where the time of a run went, and what it cost."""
+"""`disttrain goodput`: shows where the time of a run went, and what it cost."""
 
 import argparse
 import sys
@@ -13,22 +13,22 @@ from trainer.events.event import Events
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain goodput`."""
+    """Add the options of `disttrain goodput`."""
     parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
     add_goodput_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0.
+    """Print the account of the run's time; the exit status is 0.
 
     Raises:
         ValueError: the stack has no run.
-        TaskError: the run has no events yet, or they cannot be had.
+        TaskError: the run has no events yet, or they cannot be read.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
     place = run_place(arguments.stack)
-    with redirect_stdout(sys.stderr):  # what it waits for is no part of the table
+    with redirect_stdout(sys.stderr):  # messages about the pod's start are no part of the table
         content = fetch_events(Api(place.access), place)
     account = goodput(Events.of(content), arguments.price_per_gpu_hour, arguments.json)
     print(account, flush=True)

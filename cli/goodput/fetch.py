@@ -1,4 +1,4 @@
-"""Brings the events of a run from the volume, by a pod that lives for that long."""
+"""Reads the events of a run from the volume, by a short-lived pod."""
 
 from pathlib import Path, PurePosixPath
 
@@ -13,17 +13,17 @@ from infra.kube.say import shorten
 from trainer.events.event import event_file
 
 TASK = "goodput"
-LIMIT_SECONDS = 300  # after that the pod ends by itself, whatever became of this program
+LIMIT_SECONDS = 300  # the pod ends after this time, even if this program was killed
 PROGRAM = Path(reader.__file__).read_text()
 
 
 def fetch_events(api: Api, place: RunPlace) -> bytes:
-    """The event file of the run's node 0, which tells of all its starts.
+    """Return the content of the event file of the run's node 0, which covers all its starts.
 
     Raises:
         TaskError: the run has no events yet, or they cannot be read.
         ApiError: the cluster refuses the pod.
-        UnreachableError: it does not answer, or the connection was cut.
+        UnreachableError: the cluster does not answer, or the connection was cut.
     """
     pod = place_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
     with running(api, pod) as path:
@@ -31,12 +31,12 @@ def fetch_events(api: Api, place: RunPlace) -> bytes:
 
 
 def read_events(api: Api, pod_path: str, container: str, run_path: str) -> bytes:
-    """Read the events in a pod that runs already; raises what `fetch_events` raises.
+    """Read the events in a pod that already runs; it raises the errors of `fetch_events`.
 
     Args:
         api: the cluster.
-        pod_path: of a pod on the volume.
-        container: of that pod.
+        pod_path: the path in the API of a pod that mounts the volume.
+        container: the name of the pod's container.
         run_path: the run's folder, as the pod sees it.
     """
     file = str(event_file(Path(PurePosixPath(run_path)), 0))

@@ -1,7 +1,7 @@
-"""Runs inside a pod: prints the events of a run, compressed, as text.
+"""Runs inside a pod: prints the events of a run as compressed text.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Usage: `EVENT_FILE`. Exit status 3: there is no such file.
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
+this project. Its argument is the event file. Exit status 3: there is no such file.
 """
 
 import base64
@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 NO_FILE = 3
-ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
-ALIVE = b'{"event":"alive"'  # trainer/events/event.py writes it first in its line
+ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
+ALIVE = b'{"event":"alive"'  # trainer/events/event.py begins the line of such an event with it
 
 
 def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines without signs of life that another one follows: only the last of a row counts."""
+    """Yield the lines, but only the last one of several `alive` events in a row."""
     waiting = b""
     for line in lines:
         is_alive = line.startswith(ALIVE)
@@ -31,7 +31,10 @@ def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def packed(lines: Iterable[bytes]) -> str:
-    """The events as one word, from the lines of their file, which may be larger than the memory."""
+    """Compress the events, and return them as one word of text (base64).
+
+    The lines are read one by one, because the file may be larger than the memory.
+    """
     found, packer, told = bytearray(), zlib.compressobj(), time.monotonic()
     for line in thinned(line.rstrip(b"\n") for line in lines):
         found += packer.compress(line + b"\n")
@@ -42,7 +45,7 @@ def packed(lines: Iterable[bytes]) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """The events that `packed` has made a word of. Raises ValueError: it is not whole."""
+    """Return the events in a word that `packed` has made. Raises ValueError if it is incomplete."""
     try:
         return zlib.decompress(base64.b64decode(text, validate=True))
     except zlib.error as error:
@@ -50,7 +53,7 @@ def unpacked(text: str) -> bytes:
 
 
 def main(words: list[str]) -> None:
-    """Print the events of the file that the only word names."""
+    """Print the events in the file that the only argument names."""
     path = Path(words[0])
     if not path.exists():
         sys.exit(NO_FILE)

@@ -1,7 +1,7 @@
-"""What a line says about the end of a start: its cause, a consequence, or nothing. Pure.
+"""Decides whether a log line names the cause of a failed start, or only a consequence.
 
-When one rank ends, the connections of all others break, and each of them prints an error too. Such
-lines are consequences: they count only where there is nothing else.
+When one rank ends, the connections of all other ranks break, and each of them prints an error too.
+Such lines are consequences, and count only if there are no others. This module is pure.
 """
 
 import re
@@ -9,12 +9,13 @@ from enum import IntEnum
 
 
 class Weight(IntEnum):
-    """How likely a line names the cause; less is likelier."""
+    """How likely it is that a line names the cause. A smaller value is more likely."""
 
     CAUSE = 0
     SUSPECT = 1
-    """Such as a hang that was noticed, or the summary of a node."""
+    """A sign of the cause, such as a hang that was noticed, or the summary of a node."""
     VICTIM = 2
+    """A consequence: the line is of a rank or node that lost its connection to another one."""
     NOTHING = 3
 
 
@@ -68,10 +69,11 @@ CAUSE = re.compile(
     r"|gave up after \d+ s: waiting for the DNS name"
     r"|gave up after \d+ s: waiting for node 0 at"
     r"|Name or service not known|Temporary failure in name resolution"
-    # Of `python -m`. A program that goes on without a module may say the same in another line.
+    # Written by `python -m`. In other lines, the same words may come from a program that goes on
+    # without the module.
     r"|^\S*python\S*: .*No module named "
 )
-# `ValueError: ...` at the end of a traceback, with torch's mark of the rank before it or without.
+# A line such as `ValueError: ...` at the end of a traceback. torch may put `[rank0]:` before it.
 EXCEPTION = re.compile(
     r"(?:\[rank\d+\]: ?)?(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)(?::|$)"
 )
@@ -79,15 +81,15 @@ RANK_REASON = re.compile(r"rank \d+: ")  # trainer/launch/worker.py
 NODE_REASON = re.compile(
     r"\[node \d+\] (?:fatal|giving up for now|training stopped|round \d+ is lost): (?P<reason>.*)"
 )
-# trainer/launch/coordinator.py: a whole node has gone, and cannot say why.
+# From trainer/launch/coordinator.py: a whole node is lost, and so cannot write why.
 NODE_LOST = re.compile(r"\[node \d+\] round \d+ is lost: node (?P<node>\d+) ")
-# With what the trainer, its nodes and its mirror warn of they go on; an end has a line of its own.
+# After such a warning, the trainer, its nodes and its mirror go on. An end has its own line.
 WARNING = re.compile(r"(?:\[(?:node \d+|mirror)\] )?warning: ")
 TRACEBACK = re.compile(r"(?:\[rank\d+\]: ?)?Traceback \(most recent call last\):")
 
 
 def weigh(text: str) -> Weight:
-    """What one line says; a traceback's last line stands for all of it."""
+    """Return how likely one line names the cause. Of a traceback only the last line counts."""
     if WARNING.match(text):
         return Weight.NOTHING
     if NODE_LOST.match(text):

@@ -1,4 +1,7 @@
-"""`disttrain logs`: the lines of all ranks of a run in one stream, over restarts and lost pods."""
+"""`disttrain logs`: shows the lines of all ranks of a run in one stream.
+
+The lines of earlier starts and of lost pods are included.
+"""
 
 import argparse
 import sys
@@ -25,7 +28,7 @@ STATUS_SAYS = "./disttrain status says what the run waits for"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain logs`."""
+    """Add the options of `disttrain logs`."""
     add = parser.add_argument
     add("--stack", default="", help="whose run (default: the selected stack)")
     add("--rank", default="", metavar="RANKS", help="only these global ranks, such as 0,2 or 0-3")
@@ -51,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 shown, 1 there are no pods and no logs, or no error was found.
+    """Show the logs. The exit status is 0; it is 1 if there are no pods and no logs.
+
+    With --first-error, it is 1 if no error was found.
 
     Raises:
         ValueError: an option is wrong, or the stack has no run.
@@ -65,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
         warn(others)
     api = Api(place.access)
     pods = PodLogs(api, place)
-    pods.pods()  # the answer has the time by the cluster's clock
+    pods.pods()  # the date of the answer gives `api.now()` the time by the cluster's clock
     since = 0.0
     if arguments.since:
         since = parse_since(arguments.since, api.now().astimezone()).timestamp()
@@ -76,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Raises ValueError: an option cannot be used, or would be ignored."""
+    """Check the options. Raises ValueError if one cannot be used, or would be ignored."""
     if arguments.since:
         parse_since(arguments.since, datetime.now().astimezone())
     if arguments.tail is not None and arguments.tail < 0:
@@ -93,7 +98,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 
 def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Namespace) -> int:
-    """Print the lines that are wanted."""
+    """Print the lines that the options select, and return the exit status."""
     tail = -1 if arguments.tail is None else int(arguments.tail)
     follow = not arguments.no_follow
     screen = Screen(has_time=arguments.timestamps)
@@ -120,7 +125,7 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
 
 
 def show_first_error(api: Api, place: RunPlace, selection: Selection, has_time: bool) -> int:
-    """Print what ended the newest failed start."""
+    """Print what ended the newest failed start, and return the exit status."""
     with volume_or_none(api, place, selection, MOST_LINES_OF_A_CRASH, follow=False) as volume:
         merged = Merged(PodLogs(api, place), volume, warn)
         lines = list(chain_rest(merged.history(selection.since), merged))
@@ -134,7 +139,7 @@ def show_first_error(api: Api, place: RunPlace, selection: Selection, has_time: 
 
 
 def chain_rest(lines: Iterator[Line], merged: Merged) -> Iterator[Line]:
-    """The history with the lines for whose records it has waited in vain."""
+    """Yield the history, and then the lines that still wait for their records on the volume."""
     yield from lines
     yield from merged.rest()
 
@@ -143,7 +148,7 @@ def chain_rest(lines: Iterator[Line], merged: Merged) -> Iterator[Line]:
 def volume_or_none(
     api: Api, place: RunPlace, selection: Selection, tail: int, follow: bool
 ) -> Iterator[VolumeReader | None]:
-    """The logs on the volume; None, with a sentence to the user, where they cannot be read."""
+    """Yield the reader of the logs on the volume; None, after a warning, if they cannot be read."""
     with ExitStack() as stack:
         try:
             volume = stack.enter_context(reading(api, place, selection, tail, follow))
@@ -157,12 +162,12 @@ def volume_or_none(
 
 
 def warn(text: str) -> None:
-    """A sentence for the user, apart from the lines."""
+    """Print a sentence for the user to standard error, apart from the lines of the log."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Screen:
-    """Prints lines with their labels, and what a line means the first time it comes."""
+    """Prints lines with their labels, and explains what a line means when it first comes."""
 
     def __init__(self, has_time: bool) -> None:
         self._has_colour, self._has_time = colour_is_wanted(), has_time
@@ -170,7 +175,7 @@ class Screen:
         self._explained: set[tuple[str, str]] = set()
 
     def show(self, lines: Iterable[Line]) -> None:
-        """Raises BrokenPipeError where nobody reads any more."""
+        """Print the lines. Raises BrokenPipeError if nobody reads the standard output any more."""
         for line in lines:
             self._put(shown(line, self._has_colour, self._has_time, self._on_terminal))
             meaning = explain(line.text)

@@ -1,6 +1,6 @@
-"""What a line of NCCL, CUDA or the NVIDIA driver means, in a sentence. Pure.
+"""Explains lines of NCCL, CUDA and the NVIDIA driver in a sentence. This module is pure.
 
-The meanings of NCCL's errors are in its guide, "Troubleshooting".
+The meanings of NCCL's errors are from the chapter "Troubleshooting" of NCCL's guide.
 """
 
 import re
@@ -78,9 +78,9 @@ _SENTENCES = tuple((re.compile(pattern), sentence) for pattern, sentence in SENT
 
 
 def explain(text: str) -> str:
-    """The sentence for a line; empty where there is none for it."""
+    """Return the sentence for a line; empty if there is none."""
     if not _HINT.search(text):
-        return ""  # nearly all lines, at once
+        return ""  # one quick search is enough for nearly all lines
     if xid := XID.search(text):
         number = int(xid["number"])
         return f"Xid {number} of GPU {xid['gpu']}: {meaning_of(number)}"

@@ -1,4 +1,7 @@
-"""Which line of a run's log names the cause of its newest failed start. Pure."""
+"""Finds the line of a run's log that names the cause of its newest failed start.
+
+This module is pure.
+"""
 
 import re
 from collections.abc import Sequence
@@ -29,10 +32,12 @@ class FirstError:
     """The cause, and the lines of the same process around it.
 
     Args:
-        line: the cause; its rank is that of the process at fault, where it is known.
-        written: the same line as it stands in the log; a node may have written it of a rank.
+        line: the line with the cause. Its node and rank are those of the process at fault, if they
+            are known.
+        written: the same line with the node and rank that wrote it. A node may write about a rank.
         weight: how sure it is that this is the cause.
-        before, after: lines of the same process, without consequences of the cause.
+        before, after: the lines of the same process before and after it, without consequences of
+            the cause.
     """
 
     line: Line
@@ -43,10 +48,13 @@ class FirstError:
 
 
 def first_error(lines: Sequence[Line]) -> FirstError | None:
-    """The first line of the newest failed start that names the cause; None where none failed.
+    """Find the first line of the newest failed start that names the cause.
 
     Args:
-        lines: of all ranks, in the order of time.
+        lines: the lines of all ranks, in the order of time.
+
+    Returns:
+        The line with its context; None if no start has failed.
     """
     parts = starts(lines)
     for number in range(len(parts) - 1, -1, -1):
@@ -54,7 +62,8 @@ def first_error(lines: Sequence[Line]) -> FirstError | None:
         if found is None:
             continue
         weight, at = found
-        # The last words of the victims may come when another node has already begun again.
+        # Consequences of the failed start may be written after another node has begun the next
+        # start. Then the cause is in the start before.
         before = parts[number - 1] if number else []
         if weight == Weight.VICTIM and before and _is_close(before[-1], parts[number][0]):
             earlier = _first(before)
@@ -65,8 +74,10 @@ def first_error(lines: Sequence[Line]) -> FirstError | None:
 
 
 def starts(lines: Sequence[Line]) -> list[list[Line]]:
-    """The lines of each start: a node that begins a round anew, or speaks after its end, begins
-    the next one."""
+    """Divide the lines into the starts of the run.
+
+    A new start begins when a node begins another round, or when it writes a line after its end.
+    """
     parts: list[list[Line]] = []
     in_round: set[int] = set()
     ended: set[int] = set()
@@ -87,7 +98,10 @@ def starts(lines: Sequence[Line]) -> list[list[Line]]:
 def as_text(
     found: FirstError, has_colour: bool, has_time: bool = False, on_terminal: bool = False
 ) -> str:
-    """Text for people: the rank, what it means, and the lines around it, which `shown` shows."""
+    """Return a text for people: the rank, the cause and its meaning, and the lines around it.
+
+    The arguments after `found` are those of `labels.shown`.
+    """
 
     def row(each: Line) -> str:
         return shown(each, has_colour, has_time, on_terminal)
@@ -109,7 +123,10 @@ def as_text(
 
 
 def _first(lines: Sequence[Line]) -> tuple[Weight, int] | None:
-    """The weight and the place of the first line of those that weigh most."""
+    """Return the weight and the index of the first line that most likely names the cause.
+
+    The result is None if no line names a cause or a consequence.
+    """
     weights = [(weigh(line.text), number) for number, line in enumerate(lines)]
     weight, number = min(weights, default=(Weight.NOTHING, 0))
     return None if weight == Weight.NOTHING else (weight, number)
@@ -125,7 +142,7 @@ def _with_context(lines: Sequence[Line], at: int, weight: Weight) -> FirstError:
     here = same.index(at)
     begin = max(0, here - BEFORE_LINES)
     for place in range(here - 1, max(-1, here - LONGEST_TRACEBACK), -1):
-        if TRACEBACK.match(lines[same[place]].text):  # shown from its beginning
+        if TRACEBACK.match(lines[same[place]].text):  # the whole traceback is shown
             begin = min(begin, place)
             break
     near = [lines[n] for n in same[begin : here + 1 + AFTER_LINES]]
@@ -135,7 +152,7 @@ def _with_context(lines: Sequence[Line], at: int, weight: Weight) -> FirstError:
 
 
 def _at_fault(line: Line) -> Line:
-    """The line, with the node or rank that it names where a node has written it."""
+    """Return the line; if a node wrote it about another node or a rank, with that node or rank."""
     if line.rank is not None:
         return line
     if lost := NODE_LOST.match(line.text):

@@ -1,4 +1,7 @@
-"""How a line is shown: its label, and a colour for each rank on a terminal. Pure."""
+"""Formats a log line: with its label, and on a terminal with a colour for each rank.
+
+Except for `colour_is_wanted`, the functions are pure.
+"""
 
 import os
 import re
@@ -7,10 +10,11 @@ from datetime import datetime
 
 from cli.logs.line import Line
 
-COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # of ANSI terminals; none that means trouble
+COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)  # ANSI colours, without red
 FAINT = 2
 _COLOUR = r"\033\[[\d;:]*m"
-# What else steers a terminal (ECMA-48): cursor, screen, title of the window, single signs.
+# Colours, and other control sequences of terminals (ECMA-48): for the cursor, the screen and the
+# window's title, and single control characters.
 _STEERING = re.compile(
     rf"(?P<colour>{_COLOUR})"
     r"|\033\[[0-?]*[ -/]*[@-~]"
@@ -20,23 +24,24 @@ _STEERING = re.compile(
 
 
 def label(line: Line) -> str:
-    """`[node 1 rank 4]`, or `[node 1]` for a line of the node itself."""
+    """Return `[node 1 rank 4]`, or `[node 1]` for a line of the node itself."""
     rank = "" if line.rank is None else f" rank {line.rank}"
     return f"[node {line.node}{rank}]"
 
 
 def shown(line: Line, has_colour: bool, has_time: bool = False, on_terminal: bool = False) -> str:
-    """The line with its label.
+    """Return the line with its label.
 
     Args:
-        line: what is shown.
-        has_colour: whether the label has one.
-        has_time: whether the time stands before it.
-        on_terminal: whether signs in the text would steer a terminal; colours may.
+        line: the line.
+        has_colour: whether the label has a colour.
+        has_time: whether the time is put before the label.
+        on_terminal: whether the text goes to a terminal. Then its control sequences are removed,
+            except for colours.
     """
     head, text = label(line), line.text
     if line.rank is None:
-        text = text.removeprefix(f"{head} ")  # the node's own lines begin with it
+        text = text.removeprefix(f"{head} ")  # the node's own lines already begin with the label
     if on_terminal:
         text = tamed(text)
     if has_time:
@@ -49,17 +54,18 @@ def shown(line: Line, has_colour: bool, has_time: bool = False, on_terminal: boo
 
 
 def tamed(text: str) -> str:
-    """The text such that it leaves its label and all other lines as they are.
+    """Remove control sequences, so that the text changes neither its label nor other lines.
 
-    Of a progress bar, which goes back to the begin of the line, only the last state would be seen.
+    A progress bar goes back to the beginning of the line for each of its states. Only the last
+    state is kept, which is what a terminal would show.
     """
     text = text.rstrip("\r").rpartition("\r")[2]
     if text.isprintable():
-        return text  # nearly all lines, at once
+        return text  # one quick check is enough for nearly all lines
     text = _STEERING.sub(lambda found: found["colour"] or "", text)
     return f"{text}\033[0m" if "\033" in text else text
 
 
 def colour_is_wanted() -> bool:
-    """Whether standard output is a terminal whose user has not refused colours (no-color.org)."""
+    """Whether standard output is a terminal, and NO_COLOR (no-color.org) is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")

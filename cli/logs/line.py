@@ -1,4 +1,7 @@
-"""A line of a run's log, as the volume keeps it and as the API server gives it. Pure."""
+"""Parses lines of a run's log: the records on the volume, and the lines of the API server.
+
+This module is pure.
+"""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,14 +11,14 @@ from cli.logs.volume_program import RECORD, TIME_FORMAT
 
 @dataclass(frozen=True)
 class Line:
-    """One line.
+    """A line of the log.
 
     Args:
-        at: when it was written, as time.time() has it.
+        at: when it was written, in seconds since the epoch.
         node: the rank of the node.
-        rank: the global rank of the process; None for the node's own lines, and where only the
-            API server has the line, which does not say who wrote it.
-        text: without the newline.
+        rank: the global rank of the process. It is None for the node's own lines, and for lines
+            from the API server, which does not know which process wrote them.
+        text: the text of the line, without the newline.
     """
 
     at: float
@@ -25,7 +28,7 @@ class Line:
 
 
 def parse_record(record: bytes) -> Line | None:
-    """A line of a file on the volume (trainer/launch/run_log.py); None where it is none."""
+    """Parse a record on the volume, which trainer/launch/run_log.py wrote; None if it is none."""
     match = RECORD.fullmatch(record)
     if match is None:
         return None
@@ -38,7 +41,7 @@ def parse_record(record: bytes) -> Line | None:
 
 
 def parse_api_line(line: bytes, node: int) -> Line | None:
-    """A line of a pod's log with its time, as the API server gives it; None where it has none."""
+    """Parse a line of a pod's log as the API server sends it; None if it has no time."""
     stamp, _, text = line.partition(b" ")
     try:
         at = datetime.fromisoformat(stamp.decode())
@@ -48,10 +51,10 @@ def parse_api_line(line: bytes, node: int) -> Line | None:
 
 
 def api_time(at: float) -> str:
-    """The time as the API server takes it: whole seconds, rounded down."""
+    """Format a time for a query of the API server: in whole seconds, rounded down."""
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def record_time(at: float) -> str:
-    """The time as the records have it."""
+    """Format a time as in the records on the volume."""
     return datetime.fromtimestamp(at, UTC).strftime(TIME_FORMAT)

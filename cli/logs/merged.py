@@ -1,4 +1,4 @@
-"""One stream of lines from the volume and from the pods: first what is there, then what comes."""
+"""Merges the lines from the volume and from the pods: first existing lines, then new ones."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,21 +10,23 @@ from cli.logs.seam import Seam
 from cli.logs.volume import VolumeReader
 from infra.kube.objects import Json
 
-HOLD_SECONDS = 6.0  # a network file system may show a new line some seconds late
-ORDER_SECONDS = 1.0  # where there is no volume: so that lines of several pods can be put in order
+# How long a line of the API server waits for its record on the volume: a network file system may
+# show a new record some seconds late.
+HOLD_SECONDS = 6.0
+ORDER_SECONDS = 1.0  # the same without a volume, so that lines of several pods can be sorted
 POLL_SECONDS = 2.0
 STEP_SECONDS = 0.2
-MOST_AT_ONCE = 5000  # lines, before the pods are looked at again
-QUIET_SECONDS = 2.0  # after the end of all pods, for the last lines of the volume
+MOST_AT_ONCE = 5000  # how many lines are taken from the volume before the pods get their turn
+QUIET_SECONDS = 2.0  # after the end of all pods: the wait for the last records on the volume
 
 
 class Merged:
-    """The lines of a run.
+    """The merged lines of a run.
 
     Args:
-        pods: the pods' logs.
-        volume: what the volume has; None where it cannot be read.
-        warn: says a sentence to the user.
+        pods: the logs of the pods, as the API server has them.
+        volume: the logs on the volume; None if they cannot be read.
+        warn: prints a sentence for the user.
     """
 
     def __init__(
@@ -32,16 +34,16 @@ class Merged:
     ) -> None:
         self._pods, self._volume, self._warn = pods, volume, warn
         self._seam = Seam(HOLD_SECONDS if volume is not None else ORDER_SECONDS)
-        self._newest: dict[int, float] = {}  # of each node, the time of its last record
-        self.found_any = False  # a pod, or a line on the volume
-        self.has_begun = False  # a pod that may have written something, or a line on the volume
+        self._newest: dict[int, float] = {}  # the time of each node's last record
+        self.found_any = False  # whether there is a pod, or a record on the volume
+        self.has_begun = False  # whether a pod may have written something, or there is a record
 
     def history(self, since: float, tail: int = -1) -> Iterator[Line]:
-        """What is there, in the order of time.
+        """Yield the existing lines in the order of time.
 
         Args:
-            since: from when on, as time.time() has it; 0.0 for all.
-            tail: how many of the last lines of a pod are enough where there is no volume; -1: all.
+            since: the time from which lines are wanted, in seconds since the epoch; 0.0 for all.
+            tail: how many last lines of each pod are enough if there is no volume; -1 for all.
         """
         for mark, line in self._until("B"):
             if mark == "S" and line is not None:
@@ -67,15 +69,21 @@ class Merged:
                 self._seam.seen(line)
         if self._volume is None:
             yield from self._seam.rest()
-        else:  # what is older has no record, or it would have come
+        else:  # an older line has no record, or the record would have come already
             yield from self._seam.before(self._pods.now() - HOLD_SECONDS)
 
     def rest(self) -> list[Line]:
-        """What `history` still waited for: call it where nothing is followed."""
+        """Return the lines that still wait for their records.
+
+        Call this after `history` if nothing is followed.
+        """
         return self._seam.rest()
 
     def follow(self) -> Iterator[list[Line]]:
-        """What comes, until all pods have ended; empty lists meanwhile, so that others can act."""
+        """Yield lists of new lines until all pods have ended.
+
+        A list may be empty, so that the caller gets its turn while no lines come.
+        """
         looked_at, quiet_since, ended = float("-inf"), time.monotonic(), False
         while True:
             found = self._from_volume()
@@ -113,7 +121,7 @@ class Merged:
         return found
 
     def _until(self, end: str) -> Iterator[tuple[str, Line | None]]:
-        """What the volume's program sends before that mark."""
+        """Yield what the program in the volume's pod sends before the mark `end`."""
         while self._volume is not None:
             marked = self._volume.next(STEP_SECONDS)
             if marked is not None and marked.mark == "!":

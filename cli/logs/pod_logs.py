@@ -1,4 +1,4 @@
-"""The logs of a run's pods, as long as the API server has them."""
+"""Reads the logs of a run's pods from the API server, which has them until a pod is deleted."""
 
 import queue
 import re
@@ -17,8 +17,8 @@ from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.runs.making_place import ENDED
 
 HEAD_BYTES = 64 << 10
-# Of a StatefulSet, of an Indexed Job (a JobSet and a TrainJob have one), of a PyTorchJob or an
-# MPIJob, and of a Job of Volcano.
+# The labels with the index of a pod: of a StatefulSet, of an Indexed Job (JobSet and TrainJob use
+# one), of a PyTorchJob or an MPIJob, and of Volcano's Job.
 INDEX_LABELS = (
     "apps.kubernetes.io/pod-index",
     "batch.kubernetes.io/job-completion-index",
@@ -28,38 +28,39 @@ INDEX_LABELS = (
 
 
 class PodLogs:
-    """All pods of one run."""
+    """The logs of all pods of one run."""
 
     def __init__(self, api: Api, place: RunPlace) -> None:
         self._api, self._place = api, place
-        self.problems: list[str] = []  # what could not be read, and why
+        self.problems: list[str] = []  # which logs could not be read, and why
         self._positions: dict[str, Position] = {}
         self._threads: dict[str, threading.Thread] = {}
-        self._cut: set[str] = set()  # pods whose log was not read to its end
+        self._cut: set[str] = set()  # uids of pods whose log was not read to its end
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
 
     def pods(self) -> list[Json]:
-        """The pods that the API server knows now."""
+        """Return the pods of the run that exist now."""
         selector = names.training_selector(self._place.owner)
         return self._api.list(PODS.format(self._place.namespace), selector)
 
     def now(self) -> float:
-        """The time by the cluster's clock, as time.time() has it."""
+        """Return the time by the cluster's clock, in seconds since the epoch."""
         return self._api.now().timestamp()
 
     def there(
         self, pods: list[Json], since: float, known: Callable[[Json], float], tail: int = -1
     ) -> list[Line]:
-        """What the pods have printed so far, in the order of time.
+        """Return what the pods have printed so far, in the order of time.
 
-        Of a pod whose lines are on the volume, these are only the first ones, some of which may
-        have been written before the trainer could keep them, and those that came last.
+        If the volume has the lines of a pod, only the pod's first and last lines are read. The
+        first lines may have been written before the trainer could write to the volume, and the
+        last ones may not be on the volume yet.
 
         Args:
-            pods: whose.
-            since: from when on lines are wanted, as time.time() has it; 0.0 for all.
-            known: the time of the last line of a pod that the volume has; 0.0 where it has none.
-            tail: only the last lines of each container; -1 for all.
+            pods: the pods.
+            since: the time from which lines are wanted, in seconds since the epoch; 0.0 for all.
+            known: returns the time of a pod's last line on the volume; 0.0 if there is none.
+            tail: how many last lines of each container are wanted; -1 for all.
         """
         found: list[Line] = []
         for pod in filter(has_begun, pods):
@@ -81,18 +82,18 @@ class PodLogs:
     def _read(self, pod: Json, query: dict[str, str]) -> list[Line]:
         try:
             text = self._api.text(self._path(pod), {**_whole(pod), **query})
-        except (ApiError, UnreachableError) as reason:  # such as of a node that is lost
-            if query["previous"] == "false":  # the one before is often removed
+        except (ApiError, UnreachableError) as reason:  # for instance, the node of the pod is lost
+            if query["previous"] == "false":  # the log of the previous container is often removed
                 self.problems.append(f"the log of pod {name_of(pod)}: {reason}")
             return []
         lines = text.encode().split(b"\n")
         if "limitBytes" in query:
-            lines.pop()  # it was cut off
+            lines.pop()  # the last line is cut off by the limit
         self._position(pod).begin()
         return self._new(pod, lines)
 
     def follow(self, pods: list[Json]) -> bool:
-        """Begin to follow the pods that are not followed yet; returns whether all have ended."""
+        """Begin to follow the pods that are not followed yet; return whether all have ended."""
         for pod in pods:
             known = self._threads.get(_uid(pod))
             if has_begun(pod) and (known is None or self._goes_on(known, pod)):
@@ -107,13 +108,15 @@ class PodLogs:
         )
 
     def _goes_on(self, thread: threading.Thread, pod: Json) -> bool:
-        """Whether a log has more than its thread has read: the connection was cut, or the pod runs
-        and has only restarted."""
+        """Whether a log has more lines than its ended thread has read.
+
+        This is so if the connection was cut, or if the pod runs: its container has restarted.
+        """
         is_running = part(pod, "status").get("phase") == "Running"
         return not thread.is_alive() and (is_running or _uid(pod) in self._cut)
 
     def take(self) -> list[Line]:
-        """What the followed pods have printed since the last call."""
+        """Return what the followed pods have printed since the last call."""
         found: list[Line] = []
         with suppress(queue.Empty):
             while True:
@@ -121,8 +124,8 @@ class PodLogs:
         return found
 
     def _copy(self, pod: Json) -> None:
-        """In a thread of its own, with its own connection."""
-        from urllib3.exceptions import HTTPError  # here, because `./disttrain doctor` does without
+        """Follow a pod's log, in a thread with its own connection."""
+        from urllib3.exceptions import HTTPError  # not at the top of the file: the import is slow
 
         api, position = Api(self._place.access), self._position(pod)
         position.begin()
@@ -142,7 +145,7 @@ class PodLogs:
             self._cut.add(_uid(pod))
 
     def _new(self, pod: Json, lines: list[bytes]) -> list[Line]:
-        """The lines that no request has given before."""
+        """Return the lines that no earlier request has returned."""
         position, found = self._position(pod), list[Line]()
         for text in lines:
             line = parse_api_line(text, node_of(pod))
@@ -158,9 +161,10 @@ class PodLogs:
 
 
 class Position:
-    """How far a log was read, so that a later request, which can only name a second, goes on there.
+    """How far a log was read, so that a later request can continue there.
 
-    The node's runtime stamps each line in nanoseconds; lines of one instant are counted.
+    A request can only name a whole second, and so may return lines again. The node's container
+    runtime stamps each line in nanoseconds. Lines with the same stamp are counted.
     """
 
     def __init__(self) -> None:
@@ -168,11 +172,11 @@ class Position:
         self._passed, self._met = 0, 0
 
     def begin(self) -> None:
-        """A new request: it may give the lines of the last second again."""
+        """Note that a new request begins, which may return the lines of the last second again."""
         self._met = 0
 
     def passes(self, stamp: bytes, at: float) -> bool:
-        """Whether a line of that time is new. `at` is the same as time.time() has it."""
+        """Whether a line is new. `at` is the time of `stamp` in seconds since the epoch."""
         order = order_of(stamp.decode(errors="replace"))
         if order < self.last:
             return False
@@ -187,35 +191,41 @@ class Position:
 
 
 def order_of(stamp: str) -> str:
-    """A time of RFC 3339 with nine digits for its fraction, so that texts sort as times. Pure."""
+    """Give a time of RFC 3339 nine digits after the point, so that times sort as texts.
+
+    This function is pure.
+    """
     match = re.fullmatch(r"([^.Z+]*?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", stamp)
     return f"{match[1]}.{(match[2] or '').ljust(9, '0')}" if match else stamp
 
 
 def node_of(pod: Json) -> int:
-    """The rank of the node that a pod is, as trainer/launch/node.py reads it. Pure."""
+    """Return the node rank of a pod, as trainer/launch/node.py finds it. This function is pure."""
     for key in INDEX_LABELS:
         index = label(pod, key) or annotation(pod, key)
         if index.isdecimal():
             return int(index)
     owners = {str(owner.get("kind")) for owner in parts(part(pod, "metadata"), "ownerReferences")}
-    ordinal = name_of(pod).rpartition("-")[2]  # older clusters have no label for it
+    ordinal = name_of(pod).rpartition("-")[2]  # in older clusters a StatefulSet sets no such label
     return int(ordinal) if "StatefulSet" in owners and ordinal.isdecimal() else 0
 
 
 def has_begun(pod: Json) -> bool:
-    """Whether a container of the pod may have written something. Pure."""
+    """Whether a container of the pod may have written something. This function is pure."""
     return part(pod, "status").get("phase") not in (None, "Pending")
 
 
 def started_at(pod: Json) -> float:
-    """When the pod came to its node, as time.time() has it; 0.0 where it is not known. Pure."""
+    """Return when the pod's node accepted the pod, in seconds since the epoch; 0.0 if not known.
+
+    This function is pure.
+    """
     text = str(part(pod, "status").get("startTime") or "")
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _whole(pod: Json) -> dict[str, str]:
-    """The query for the lines of the container that trains; a cluster may add others to pods."""
+    """Return the query for the training container; a cluster may add containers to pods."""
     return {"container": container_of(pod), "timestamps": "true"}
 
 

@@ -1,9 +1,9 @@
-"""Joins the lines of the volume with those of the API server, so that each is shown once. Pure.
+"""Joins the records on the volume with the lines of the API server, so that each is shown once.
 
-Each of the two lacks some lines of the other: the volume has those of pods that are gone, and knows
-the ranks; the API server has those that were written before the volume could be, or while it was
-full. So a line of the API server waits until its record has come from the volume, and is shown by
-itself if none comes.
+Each of the two sources has lines that the other one lacks. The volume has the lines of pods that
+are gone, and knows the ranks. The API server has lines that were written before the volume could be
+used, or while it was full. So a line of the API server waits for its record (the same line on the
+volume), and is shown without a rank if none comes. This module is pure.
 """
 
 from collections import Counter, OrderedDict
@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from cli.logs.line import Line
 
-LATE_SECONDS = 10.0  # how much later than in its record a line may be stamped by the node
-EARLY_SECONDS = 1.0  # and how much earlier, where a clock is set back
-KEPT_SECONDS = 120.0  # how long a line can still meet its twin
+LATE_SECONDS = 10.0  # how much later than its record a line may be stamped by the node
+EARLY_SECONDS = 1.0  # how much earlier, for instance because a clock was set back
+KEPT_SECONDS = 120.0  # how long a line is kept, in case the same line comes from the other source
 
 
 class Seam:
-    """The lines that still wait for their twin.
+    """Joins both sources. A twin of a line is the same line from the other source.
 
     Args:
         hold_seconds: how long a line of the API server waits for its record.
@@ -25,26 +25,27 @@ class Seam:
 
     def __init__(self, hold_seconds: float) -> None:
         self._hold_seconds = hold_seconds
-        self._records = _Twins()  # whose line of the API server has not come
+        self._records = _Twins()  # records whose line of the API server has not come yet
         self._shown = _Twins()  # lines of the API server that were shown without a record
         self._waiting: list[tuple[float, Line]] = []  # when a line came, and the line
-        self._words: Counter[tuple[int, str]] = Counter()  # of those that wait
+        self._words: Counter[tuple[int, str]] = Counter()  # nodes and texts of waiting lines
         self._earliest = float("inf")
 
     def seen(self, record: Line) -> None:
-        """A record that is not to be shown, or was shown before."""
+        """Take a record that is not to be shown, or was already shown."""
         self._records.add(record)
 
     def record(self, record: Line, all_nodes: bool = False) -> list[Line]:
-        """A record of the volume, in the order of time; returns what is to be shown now.
+        """Take the next record of the volume; return the lines that are to be shown now.
 
         Args:
-            record: the next one of its node.
-            all_nodes: whether it is the next one of all nodes, as in the history.
+            record: the record. The records of a node come in the order of time.
+            all_nodes: whether the records of all nodes come in one order of time, as in the
+                history.
         """
 
         def has_none(line: Line) -> bool:
-            """Whether the line has no record: it would have come before `record`."""
+            """Whether the line has no record, because it would have come before `record`."""
             same = all_nodes or line.node == record.node
             return line.at < record.at - (EARLY_SECONDS if same else LATE_SECONDS)
 
@@ -58,27 +59,27 @@ class Seam:
                     self._words[record.node, record.text] -= 1
                     return [*earlier, record]
         if self._shown.meet(record, EARLY_SECONDS, LATE_SECONDS):
-            return earlier  # it has come so late that the API server's line was shown
+            return earlier  # the record comes too late: its line was already shown
         self._records.add(record)
         return [*earlier, record]
 
     def api(self, line: Line, now: float) -> None:
-        """A line of the API server; `now` is any steady clock, in seconds."""
+        """Take a line of the API server. `now` is the time of a monotonic clock, in seconds."""
         if not self._records.meet(line, LATE_SECONDS, EARLY_SECONDS):
             self._waiting.append((now, line))
             self._words[line.node, line.text] += 1
             self._earliest = min(self._earliest, line.at)
 
     def due(self, now: float) -> list[Line]:
-        """The lines whose records have not come in time, in the order of time."""
+        """Return the lines whose records have not come in time, in the order of time."""
         return self._take(lambda came, line: came <= now - self._hold_seconds)
 
     def before(self, at: float) -> list[Line]:
-        """The lines written before that time."""
+        """Return the waiting lines that were written before a time (seconds since the epoch)."""
         return self._take(lambda came, line: line.at < at)
 
     def rest(self) -> list[Line]:
-        """All that still wait, for the end."""
+        """Return all lines that still wait; it is called at the end."""
         return self._take(lambda came, line: True)
 
     def _take(self, is_due: Callable[[float, Line], bool]) -> list[Line]:
@@ -97,7 +98,7 @@ def _is_twin(record: Line, line: Line) -> bool:
 
 
 class _Twins:
-    """Lines by their words, and when they were written; old ones are forgotten."""
+    """The times of lines, by the lines' node and text. Old ones are forgotten."""
 
     def __init__(self) -> None:
         self._times: OrderedDict[tuple[int, str], list[float]] = OrderedDict()
@@ -109,12 +110,17 @@ class _Twins:
         self._times.move_to_end(words)
         self._newest = max(self._newest, line.at)
         oldest_to_keep = self._newest - KEPT_SECONDS
-        # None may be left: the newest may have met its twin, and history is far older.
+        # The dictionary may become empty: the newest line may have met its twin, and the lines of
+        # the history are much older.
         while self._times and next(iter(self._times.values()))[-1] < oldest_to_keep:
             self._times.popitem(last=False)
 
     def meet(self, line: Line, before_seconds: float, after_seconds: float) -> bool:
-        """Take out a line of the same words, written at most so long before or after this one."""
+        """Remove the twin of a line if there is one, and return whether there was one.
+
+        The twin has the same node and text, and was written at most `before_seconds` before or
+        `after_seconds` after the line.
+        """
         words = (line.node, line.text)
         times = self._times.get(words, [])
         for at in times:

@@ -1,4 +1,4 @@
-"""Which lines are wanted: by rank, time and text. Pure."""
+"""Selects lines by rank, time and text. This module is pure."""
 
 import re
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Selection:
-    """The options that choose lines.
+    """The options that select lines.
 
     Args:
-        ranks: global ranks; empty for all, with the nodes' own lines.
-        since: as time.time() has it; 0.0 for all.
-        grep: a pattern that the text has to contain; None for all.
+        ranks: global ranks; empty for all ranks and the nodes' own lines.
+        since: the time of the oldest line, in seconds since the epoch; 0.0 for all lines.
+        grep: a pattern that the text has to contain; None for all lines.
     """
 
     ranks: frozenset[int] = frozenset()
@@ -30,7 +30,7 @@ class Selection:
 
 
 def parse_ranks(text: str) -> frozenset[int]:
-    """`0,2` or `0-3,6`; empty for all.
+    """Parse a list of ranks such as `0,2` or `0-3,6`; an empty text gives an empty set.
 
     Raises:
         ValueError: it is no such list.
@@ -49,11 +49,11 @@ def parse_ranks(text: str) -> frozenset[int]:
 
 
 def no_such_ranks(ranks: frozenset[int], world_size: int) -> str:
-    """What is said of ranks that the run has not; empty where it has all of them.
+    """Return a warning about ranks that the run does not have; empty if it has all of them.
 
     Args:
-        ranks: that were asked for.
-        world_size: how many the run has.
+        ranks: the ranks that the user has named.
+        world_size: the number of ranks of the run.
     """
     others = [str(rank) for rank in sorted(ranks) if rank >= world_size]
     if not others:
@@ -67,7 +67,7 @@ def no_such_ranks(ranks: frozenset[int], world_size: int) -> str:
 
 
 def parse_pattern(text: str) -> re.Pattern[str] | None:
-    """The pattern of --grep; None where it is empty.
+    """Parse the pattern of --grep; an empty text gives None.
 
     Raises:
         ValueError: it is no regular expression.

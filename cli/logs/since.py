@@ -1,4 +1,4 @@
-"""Reads the option --since."""
+"""Parses the option --since."""
 
 import re
 from datetime import datetime, timedelta
@@ -7,15 +7,15 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def parse_since(text: str, now: datetime) -> datetime:
-    """The time from which lines are wanted.
+    """Return the time from which lines are wanted.
 
     Args:
-        text: an age such as 90s, 10m, 2h or 3d; or a time such as 2026-11-22T09:00, by the clock
-            that this machine has or had on that day, unless it names a zone.
-        now: the time, with a zone.
+        text: an age such as 90s, 10m, 2h or 3d, or a time such as 2026-11-22T09:00. Without a time
+            zone, the time is in the local zone of this machine on that day.
+        now: the current time, with a time zone.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither an age nor a time.
     """
     age = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
     try:

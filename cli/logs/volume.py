@@ -1,4 +1,4 @@
-"""The run's logs on its volume, read by a short-lived pod and brought here while they come."""
+"""Reads the run's logs on its volume by a short-lived pod, while they are being written."""
 
 import json
 import queue
@@ -23,9 +23,9 @@ from infra.kube.say import shorten
 from infra.kube.volumes.keep_claim import CLAIM
 
 TASK = "logs"
-START_SECONDS = 45.0  # the image is on the nodes; a pod that needs longer finds no room
+START_SECONDS = 45.0  # the nodes have the image; a pod that needs longer has found no free node
 DEADLINE_SECONDS = 12 * 3600
-MOST_BLOCKS = 256  # that have come and are not read yet
+MOST_BLOCKS = 256  # the most blocks that have arrived and are not read yet
 
 
 class NoVolumeError(Exception):
@@ -34,9 +34,10 @@ class NoVolumeError(Exception):
 
 @dataclass(frozen=True)
 class Marked:
-    """A line of the program in the pod: its mark (volume_program.py), and the record if it is one.
+    """A line that the program in the pod has printed: its mark, and its record if it has one.
 
-    A mark of `!` is the end, for the reason given.
+    volume_program.py explains the marks. VolumeReader adds the mark `!`: the program has ended, for
+    the given reason.
     """
 
     mark: str
@@ -45,13 +46,13 @@ class Marked:
 
 
 class VolumeReader:
-    """What the program in the pod sends, a line at a time.
+    """Reads what the program in the pod prints, one line at a time.
 
     Args:
         api: the cluster, with connections that nobody else uses.
-        path: of a pod on the volume.
-        arguments: see `arguments_of`.
-        container: of the pod.
+        path: the path in the API of a pod that mounts the volume.
+        arguments: the argument of the program, which `arguments_of` makes.
+        container: the name of the pod's container.
     """
 
     def __init__(self, api: Api, path: str, arguments: str, container: str = TASK) -> None:
@@ -63,7 +64,7 @@ class VolumeReader:
         threading.Thread(target=self._read, daemon=True).start()
 
     def next(self, seconds: float) -> Marked | None:
-        """The next line; waits at most so long for it, and returns None where none comes."""
+        """Return the next line; None if none comes within this time."""
         if not self._lines:
             try:
                 self._parse(self._blocks.get(timeout=seconds))
@@ -81,7 +82,7 @@ class VolumeReader:
             self._lines.append(Marked(line[:1].decode(errors="replace"), record))
 
     def _put(self, block: memoryview) -> None:
-        self._blocks.put(bytes(block))  # a copy, as the block is valid during this call alone
+        self._blocks.put(bytes(block))  # a copy, because the block is valid only during this call
 
     def _read(self) -> None:
         program = Path(volume_program.__file__).read_text()
@@ -102,7 +103,7 @@ class VolumeReader:
 
 
 def arguments_of(run_path: str, selection: Selection, tail: int, follow: bool) -> str:
-    """The argument of the program in the pod. Pure."""
+    """Return the argument of the program in the pod. This function is pure."""
     since = record_time(selection.since) if selection.since else ""
     ranks = sorted(selection.ranks)
     return json.dumps(
@@ -121,19 +122,19 @@ def arguments_of(run_path: str, selection: Selection, tail: int, follow: bool) -
 def reading(
     api: Api, place: RunPlace, selection: Selection, tail: int, follow: bool
 ) -> Iterator[VolumeReader]:
-    """Start the pod; it goes with the end of this context, whatever happens.
+    """Start the pod, and remove it after the block, whatever happens.
 
     Raises:
-        NoVolumeError: no pod can be had, or the claim is not there.
+        NoVolumeError: no pod can be started, or the claim does not exist.
     """
     pod = place_pod(place, TASK, deadline_seconds=DEADLINE_SECONDS)
     arguments = arguments_of(place.run_path, selection, tail, follow)
     with ExitStack() as stack:
         try:
-            # asked first, because a pod would wait for a claim that may never come
+            # The claim is looked up first, because a pod would wait for a missing claim.
             if api.get(CLAIM.format(place.namespace, place.claim)) is None:
                 raise NoVolumeError(f"there is no claim {place.claim}")
-            with redirect_stdout(sys.stderr):  # what it waits for is no part of the logs
+            with redirect_stdout(sys.stderr):  # messages about the start are no part of the logs
                 path = stack.enter_context(running(api, pod, start_seconds=START_SECONDS))
         except (ApiError, TaskError, UnreachableError) as reason:
             raise NoVolumeError(shorten(str(reason))) from None

@@ -1,16 +1,17 @@
 """Runs inside the pod of `./disttrain logs`: reads a run's logs on the volume, and follows them.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
 this project. Its one argument is JSON: `folder`, `since` (a time as in the files, or empty),
 `ranks`, `grep`, `tail` (-1: all) and `follow`. trainer/launch/run_log.py writes the files.
 
 Each line that it prints begins with a mark:
 
-    S  a record of the last seconds of its node; these come first, whatever is asked for
-    B  no more of those: the history begins
-    R  a record that is asked for, in the order of time over all nodes
-    H  the end of the history; what follows is new, and all of it is printed
-    .  nothing new: it is still alive
+    S  a recent record of a node, which is printed whether or not it is wanted, so that the reader
+       knows it
+    B  the beginning of the history, after the first records S
+    R  a wanted record; those of the history are in the order of time over all nodes
+    H  the end of the history; all records that follow are new, and all of them are printed
+    .  a sign that the program is still running
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ RECENT_SECONDS = 10
 RECENT_BYTES = 1 << 20
 POLL_SECONDS = 0.5
 ALIVE_SECONDS = 10.0
-NO_TIME = b"0001-01-01T00:00:00.000000Z"  # of a piece of a line before the first record
+NO_TIME = b"0001-01-01T00:00:00.000000Z"  # the time of a partial line before the first record
 Timed = tuple[bytes, bytes]  # the time by which a record is sorted, and the record
 
 
 def node_files(folder: str) -> dict[int, list[str]]:
-    """The paths of each node's files, from the oldest to the one that is written now."""
+    """Return the paths of each node's files, from the oldest to the one being written."""
     found: dict[int, list[tuple[bool, Path]]] = {}
     try:
         paths = list(Path(folder).iterdir())
@@ -47,13 +48,16 @@ def node_files(folder: str) -> dict[int, list[str]]:
         return {}
     for path in paths:
         match = re.fullmatch(r"node-(\d+)\.log(\..+)?", path.name)
-        if match:  # the old ones have their time in their names
+        if match:  # the names of older files end with their time
             found.setdefault(int(match[1]), []).append((match[2] is None, path))
     return {node: [str(path) for _, path in sorted(each)] for node, each in found.items()}
 
 
 def open_all(folder: str) -> dict[int, list[BinaryIO]]:
-    """Open the files of all nodes. None that is renamed meanwhile may be missed: look twice."""
+    """Open the files of all nodes.
+
+    The folder is listed before and after, so that no file is missed that is renamed meanwhile.
+    """
     opened: dict[int, list[BinaryIO]] = {}
     for _ in range(5):
         before, opened = node_files(folder), {}
@@ -68,36 +72,39 @@ def open_all(folder: str) -> dict[int, list[BinaryIO]]:
 
 
 def records_of(node: int, lines: Iterable[bytes], latest: bytes = NO_TIME) -> Iterator[Timed]:
-    """(time, record) of each line; no time is before that of the line before it.
+    """Yield the time and the record of each line; the times never decrease.
 
-    A node's lines stay in their order so, even if its clock was set back. What is no record, such
-    as a piece of a line that was cut off, gets the time of the line before it.
+    So a node's lines stay in their order, even if the node's clock was set back. A text that is no
+    record, such as a part of a line that was cut off, gets the time of the line before it.
     """
     for text in lines:
         match = RECORD.fullmatch(text)
         if match:
             latest = max(latest, match[1])
             yield latest, text
-        elif text:  # an empty line has ended a piece before it
+        elif text:  # an empty line only ends the partial line before it
             yield latest, latest + b" %d - " % node + text
 
 
 class Wanted:
-    """Which records are asked for."""
+    """Decides which records are wanted."""
 
     def __init__(self, since: str, ranks: list[int], grep: str) -> None:
-        """`since`: a time as in the records; `ranks`: empty for all; `grep`: a pattern or empty."""
+        """Keep the options. An empty `since`, `ranks` or `grep` selects all records.
+
+        `since` is a time as in the records, and `grep` is a regular expression.
+        """
         self._since = since.encode()
         self._ranks = {str(rank).encode() for rank in ranks}
         self._grep = re.compile(grep) if grep else None
 
     @staticmethod
     def of(asked: dict[str, Any]) -> Wanted:
-        """From the program's argument."""
+        """Make it from the program's argument."""
         return Wanted(asked["since"], asked["ranks"], asked["grep"])
 
     def __call__(self, at: bytes, record: bytes) -> bool:
-        """Whether this one is."""
+        """Whether this record is wanted."""
         if at < self._since:
             return False
         match = RECORD.fullmatch(record)
@@ -109,10 +116,10 @@ class Wanted:
 
 
 class Tail:
-    """The end of one node's newest file: what was read, and what comes."""
+    """Reads one node's files, and then follows the newest one."""
 
     def __init__(self, node: int, folder: str) -> None:
-        """`folder`: with the file, which need not be there yet."""
+        """`folder` is the folder of the file, which need not exist yet."""
         self._node = node
         self._path = Path(folder) / f"node-{node:05d}.log"
         self._file: BinaryIO | None = None
@@ -120,9 +127,9 @@ class Tail:
         self._latest = NO_TIME
 
     def history(self, files: list[BinaryIO], since: float) -> Iterator[Timed]:
-        """What is in all files, from the oldest; `new` goes on behind it.
+        """Yield the records of all files, from the oldest; `new` continues after them.
 
-        `since`: a time as time.time() has it; a file without a later record may be left out.
+        `since` is in seconds since the epoch. Files without a later record may be left out.
         """
         for number, file in enumerate(files):
             if number == len(files) - 1:
@@ -133,23 +140,24 @@ class Tail:
             yield from self._read(self._file)
 
     def new(self) -> Iterator[Timed]:
-        """What has come since."""
+        """Yield the records that were written since the last call."""
         try:
             current = self._path.open("rb")
         except FileNotFoundError:
             return
         if self._file is not None:
             if os.path.sameopenfile(self._file.fileno(), current.fileno()):
-                # From now on the one just opened: network file systems look for new bytes then.
+                # The file that was just opened is used from now on: a network file system looks
+                # for new bytes when a file is opened.
                 current.seek(self._file.tell())
-            else:  # it has given way to a new one
+            else:  # the old file was renamed, and a new one was begun
                 yield from self._whole(self._file)
             self._file.close()
         self._file = current
         yield from self._read(current)
 
     def _whole(self, file: BinaryIO) -> Iterator[Timed]:
-        """A file that nobody writes any more; the end of its last line may be missing."""
+        """Read a file that is no longer written; its last line may be incomplete."""
         yield from self._read(file)
         rest, self._rest = self._rest, b""
         yield from self._timed([rest] if rest else [])
@@ -172,7 +180,7 @@ class Tail:
 
 
 def recent(node: int, files: list[BinaryIO]) -> list[bytes]:
-    """The records of a node's last seconds, from the ends of its files."""
+    """Return the records of a node's last seconds, from the end of its newest file with any."""
     found: list[Timed] = []
     for file in reversed(files):
         size = os.fstat(file.fileno()).st_size
@@ -197,7 +205,7 @@ def put(mark: bytes, record: bytes = b"") -> None:
 
 
 def main(words: list[str]) -> None:
-    """Show the history, then follow until the pod ends."""
+    """Print the history, and then follow the files until the pod ends, if that is asked for."""
     asked = json.loads(words[0])
     folder, tail = str(asked["folder"]), int(asked["tail"])
     tails, said = show_history(folder, str(asked["since"]), Wanted.of(asked), tail), 0.0
@@ -215,7 +223,7 @@ def main(words: list[str]) -> None:
 
 
 def show_history(folder: str, since: str, wanted: Wanted, tail: int) -> dict[int, Tail]:
-    """Print what is there; returns, by node, what goes on behind it."""
+    """Print the existing records; return, by node, the objects that follow the files."""
     now = datetime.now(UTC) - timedelta(seconds=RECENT_SECONDS)
     new = now.strftime(TIME_FORMAT).encode()
     opened = open_all(folder)
@@ -231,7 +239,7 @@ def show_history(folder: str, since: str, wanted: Wanted, tail: int) -> dict[int
     said = time.monotonic()
     for at, record in heapq.merge(*histories, key=itemgetter(0)):
         if not wanted(at, record):
-            if at >= new:  # may have come after those of the last seconds were read
+            if at >= new:  # it may have been written after `recent` read the end of the file
                 put(b"S", record)
         elif tail >= 0:
             kept.append(record)

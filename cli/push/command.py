@@ -1,4 +1,4 @@
-"""`disttrain push`: puts a run's folder of this machine onto the volume."""
+"""`disttrain push`: copies a run's folder from this machine to the volume."""
 
 import argparse
 from pathlib import Path
@@ -19,7 +19,7 @@ TASK = "push"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain push`."""
+    """Add the options of `disttrain push`."""
     add = parser.add_argument
     add("folder", metavar="FOLDER", help="a run's folder, as `./disttrain fetch` makes it")
     add(
@@ -32,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status 0: the run is on the volume and verified.
+    """Push the run. The exit status is 0: the run is on the volume and verified.
 
     Raises:
         ValueError: the folder is not complete, or the name is taken.
-        TaskError: it cannot be brought there.
+        TaskError: the files cannot be copied.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def name_of_run(folder: Path, chosen: str) -> str:
-    """What the run is called on the volume: as was chosen, or else as its folder.
+    """Return the name of the run on the volume: the chosen one, or else the folder's name.
 
-    Raises ValueError: that cannot be the name of a run.
+    Raises ValueError if that cannot be the name of a run.
     """
     name = chosen or folder.resolve().name
     if not NAME.fullmatch(name):
@@ -79,10 +79,10 @@ def name_of_run(folder: Path, chosen: str) -> str:
 def push(
     pod: VolumePod, place: VolumePlace, name: str, folder: Path, files: list[LocalFile]
 ) -> None:
-    """Send the files beside the runs, then give them the run's name.
+    """Send the files into a hidden folder beside the runs, then give it the run's name.
 
     Raises:
-        ValueError: the name is taken.
+        ValueError: the name is taken, another push of it is unfinished, or there is no space.
         TaskError: a file could not be sent.
     """
     incoming = f".push-{key_of(files)}-{name}"
@@ -111,13 +111,13 @@ def push(
 
 
 def refusal(look: dict[str, Any], name: str, incoming: str, size: int) -> str:
-    """Why a push cannot begin; empty where it can. Pure.
+    """Return why a push cannot begin; empty if it can. This function is pure.
 
     Args:
-        look: the pod's answer.
-        name: of the run.
-        incoming: the folder in which these very files arrive.
-        size: the bytes of all files.
+        look: the answer of the pod's program to `look`.
+        name: the name of the run.
+        incoming: the name of the folder for exactly these files; it depends on their contents.
+        size: the size of all files, in bytes.
     """
     if look["exists"]:
         return _taken(name)

@@ -1,4 +1,4 @@
-"""A run's folder on this machine: which files make it up, and whether it is complete."""
+"""Reads a run's folder on this machine: lists its files, and checks that it is complete."""
 
 import hashlib
 import json
@@ -18,7 +18,10 @@ _CHECKPOINT = re.compile(r"checkpoints/step-\d{8}")
 
 @dataclass(frozen=True)
 class LocalFile:
-    """One file: its name below the run's folder, with `/`, and what it contains."""
+    """A file of the run.
+
+    `name` is its path in the run's folder, with `/`; `size` is in bytes; `sha256` is in hex digits.
+    """
 
     name: str
     size: int
@@ -26,13 +29,13 @@ class LocalFile:
 
 
 def read_run(folder: Path) -> list[LocalFile]:
-    """All files of the run, verified; a checkpoint's manifest comes after its other files.
+    """Return all files of the run, verified; a checkpoint's manifest comes after all other files.
 
-    Hidden files, the lock of the process that trains and what a crash left beside the checkpoints
-    are no part of it.
+    Hidden files, the lock of the training process and the mirror's file are left out, and so is
+    what a crash has left beside or in the checkpoints.
 
     Raises:
-        ValueError: it is no complete run's folder, with the reason.
+        ValueError: it is not the folder of a complete run; the text has the reason.
     """
     if not folder.is_dir():
         raise ValueError(f"FOLDER: {folder} cannot be pushed: there is no such folder")
@@ -57,18 +60,18 @@ def read_run(folder: Path) -> list[LocalFile]:
 
 
 def key_of(files: list[LocalFile]) -> str:
-    """12 hex digits that stand for all names and contents. Pure."""
+    """Return a hash of all names and contents, as 12 hex digits. This function is pure."""
     lines = "".join(f"{each.sha256} {each.size} {each.name}\n" for each in sorted_by_name(files))
     return hashlib.sha256(lines.encode()).hexdigest()[:12]
 
 
 def sorted_by_name(files: list[LocalFile]) -> list[LocalFile]:
-    """Pure."""
+    """Return the files in the order of their names. This function is pure."""
     return sorted(files, key=lambda each: each.name)
 
 
 def _belongs(file: LocalFile, known: dict[str, str]) -> bool:
-    """Whether a file in a checkpoint's folder is one of its manifest's."""
+    """Whether a file in a checkpoint's folder is the manifest, or is listed in it."""
     return file.name in known or file.name.endswith("/manifest.json")
 
 
@@ -107,7 +110,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _refuse_link(folder: Path, path: Path) -> None:
-    """Raises ValueError: what a link leads to would be missing in what is pushed."""
+    """Raise ValueError for a link: the file that it leads to would be missing on the volume."""
     if path.is_symlink():
         raise ValueError(
             f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} is a link. Put what it "

@@ -1,11 +1,11 @@
-"""Runs inside the pod of `push`: whether a run's name is free, and the rename at the end.
+"""Runs inside the pod of `push`: finds out whether a run's name is free, and renames at the end.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Commands, each with one line of JSON as its answer:
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
+this project. Each command answers with one line of JSON:
 
-    look RUNS_DIR RUN INCOMING   what is there: a run of this name, unfinished pushes of it, files
-                                 below INCOMING; and the room
-    publish INCOMING RUN_DIR     give what has arrived the run's name
+    look RUNS_DIR RUN INCOMING   whether a run of this name exists, its unfinished pushes, the files
+                                 in the folder INCOMING, and the free space
+    publish INCOMING RUN_DIR     renames the folder with the files that have arrived
 """
 
 import json
@@ -18,8 +18,11 @@ KEY = "?" * 12
 
 
 def look(runs: Path, run: str, incoming: str) -> dict[str, object]:
-    """Whether the run is there, how many bytes each unfinished push of it has, which files have
-    begun to arrive in the folder `incoming`, and the room."""
+    """Return what the volume has of a run before a push.
+
+    The answer says whether the run exists, how many bytes each unfinished push of it has, which
+    files have begun to arrive in the folder `incoming`, and how many bytes are free.
+    """
     unfinished = {path.name: size_of(path) for path in sorted(runs.glob(f".push-{KEY}-{run}"))}
     exists = os.path.lexists(runs / run)
     below = runs / incoming
@@ -29,7 +32,7 @@ def look(runs: Path, run: str, incoming: str) -> dict[str, object]:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """How many a pod may still write there; None where the file system does not tell."""
+    """Return how many bytes a pod may still write there; None if the file system cannot tell."""
     while not folder.exists():
         folder = folder.parent
     try:
@@ -40,19 +43,19 @@ def free_bytes(folder: Path) -> int | None:
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of the files below a folder that are on the disk."""
+    """Return how many bytes the files in a folder and its subfolders take on the disk."""
     size = 0
     for where, _, names in os.walk(folder):
         for name in names:
-            with suppress(FileNotFoundError):  # another push may be renaming it
+            with suppress(FileNotFoundError):  # another push may be renaming the folder
                 size += (Path(where) / name).lstat().st_blocks * 512
     return size
 
 
 def publish(incoming: Path, run: Path) -> dict[str, object]:
-    """Rename, unless somebody has made a run of this name meanwhile."""
+    """Rename the folder, unless a run of this name has been made meanwhile."""
     if run.is_dir() and not incoming.exists():
-        return {"ok": True}  # the answer to the first asking was lost
+        return {"ok": True}  # an earlier call has renamed it, and its answer was lost
     if os.path.lexists(run):
         return {"ok": False}
     for folder, _, _ in os.walk(incoming):
@@ -63,12 +66,12 @@ def publish(incoming: Path, run: Path) -> dict[str, object]:
 
 
 def sync(folder: Path) -> None:
-    """Make its names durable, where the file system offers that."""
+    """Make the names in a folder durable, if the file system offers that."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError:
-        pass  # such as FUSE: the bytes of each file are durable already
+        pass  # FUSE, for instance, cannot do it; the bytes of each file are already durable
     finally:
         os.close(descriptor)
 
