@@ -1,7 +1,7 @@
-"""The clocks of nodes against that of the API server, and times that are moved to the latter. Pure.
+"""Measures how wrong the clocks of nodes are, and corrects times. This module is pure.
 
-Kubernetes gives the lines of a pod with times by the clock of its node. What is judged by their age
-would be wrong by as much as that clock is.
+Kubernetes gives the lines of a pod's log with times by the clock of the pod's node. If that clock
+is wrong, the ages of the lines are wrong too. So the times are moved to the API server's clock.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,19 +14,21 @@ from cli.status.progress import Progress
 from cli.status.silence import renewed_at
 from infra.kube.objects import Json, name_of, part, parts
 
-# Less is no difference: the server's note has whole seconds, and the request takes a moment.
+# A smaller difference counts as none: the API server notes times in whole seconds, and a request
+# takes a moment.
 NOISE_SECONDS = 2.0
-LONGEST_SECONDS = 86400  # by which a clock that is ahead can be measured by the age of a line
+LONGEST_SECONDS = 86400  # the largest lead of a clock that the age of a line can show
 
 
 def clocks_ahead(leases: Sequence[Json]) -> Mapping[str, float]:
-    """By how many seconds the clock of each node is ahead of the API server's; negative: behind.
+    """Return by how many seconds each node's clock is ahead of the API server's.
 
-    A lease has the time at which the node renewed it by the node's own clock, and the API server's
-    note of when that came. A node is left out where one of the two is not there.
+    The number is negative for a clock that is behind. A node's lease has the time of its last
+    renewal by the node's own clock, and the API server's note of when the renewal came. A node is
+    left out if one of the two is missing.
 
     Args:
-        leases: of the namespace kube-node-lease.
+        leases: the leases of the namespace kube-node-lease.
     """
     found: dict[str, float] = {}
     for lease in leases:
@@ -38,11 +40,11 @@ def clocks_ahead(leases: Sequence[Json]) -> Mapping[str, float]:
 
 
 def by_api_clock(progress: Progress, ahead_seconds: float) -> Progress:
-    """This progress with all times by the clock of the API server.
+    """Return the progress with all times by the clock of the API server.
 
     Args:
-        progress: with times by the clock of its node.
-        ahead_seconds: by which that one is ahead.
+        progress: the progress, with times by the clock of its node.
+        ahead_seconds: by how many seconds the node's clock is ahead of the API server's.
     """
     by = timedelta(seconds=ahead_seconds)
     moved = {
@@ -55,10 +57,11 @@ def by_api_clock(progress: Progress, ahead_seconds: float) -> Progress:
 
 
 def ahead_when_told(pod: Json) -> float:
-    """By how many seconds a node's clock was ahead as its pod became ready, or ceased to be.
+    """Return by how many seconds a node's clock was ahead when its pod last became (un)ready.
 
-    The kubelet gives that time by its own clock, and the API server notes when it came. The clock
-    may have been set right since, so this is only a reason to ask. 0: one of the two is not there.
+    The kubelet reports that time by its own clock, and the API server notes when the report came.
+    The clock may have been corrected since, so this is only a reason for a closer look. The result
+    is 0 if one of the two times is missing.
     """
     noted = [
         str(note.get("time") or "")
@@ -76,15 +79,17 @@ def ahead_when_told(pod: Json) -> float:
 
 
 def doubted_age(progress: Progress, now: datetime, ahead_seconds: float = 0.0) -> int:
-    """The age, in seconds, that the last step seems to have passed: it may be the clock instead.
+    """Return the age of the last step that a wrong clock may explain, in seconds.
 
     Args:
-        progress: with times by the clock of its node.
+        progress: the progress, with times by the clock of its node.
         now: the API server's time.
-        ahead_seconds: by which its clock was ahead before, so that a step may look younger.
+        ahead_seconds: by how many seconds the node's clock was ahead at an earlier time. With such
+            a clock a step looks younger than it is.
 
     Returns:
-        Of a step from the future, or by a clock ahead, an age that it cannot have; 0: nothing looks
+        The limit that the step's age has exceeded: that of a stalled or of a quiet run.
+        LONGEST_SECONDS if the step is in the future, or if the clock was ahead. 0 if nothing looks
         wrong.
     """
     if progress.stepped_at is None:
@@ -100,18 +105,20 @@ def doubted_age(progress: Progress, now: datetime, ahead_seconds: float = 0.0) -
 def ahead_by_age(
     ask: Callable[[int], str], now: Callable[[], datetime], most_seconds: int
 ) -> float | None:
-    """By how much the clock of a node is ahead, by the age of a pod's last line.
+    """Measure by how many seconds a node's clock is ahead, by the age of a pod's last line.
 
-    The kubelet takes the lines of the last seconds by the clock by which their times are.
+    If the kubelet is asked for the lines of the last seconds, it uses the clock that also gave the
+    lines their times. So a search for the smallest age that still returns the line finds its age by
+    that clock.
 
     Args:
-        ask: gives the last line, with its time, if it is not older than so many seconds; else an
-            empty text.
-        now: the API server's time.
-        most_seconds: the first age that is asked for.
+        ask: returns the last line, with its time, if it is not older than this many seconds; else
+            an empty text.
+        now: returns the API server's time.
+        most_seconds: the first age to ask for.
 
     Returns:
-        None: the line is older, or has no time.
+        The seconds, or None if the line is older than `most_seconds` or has no time.
     """
     line, least, most = ask(most_seconds), 0, most_seconds
     while line and most - least > 1:

@@ -1,4 +1,4 @@
-"""`disttrain status`: the platform and all runs on it, on one screen."""
+"""`disttrain status`: shows the platform and all runs on it, on one screen."""
 
 import argparse
 import sys
@@ -23,7 +23,7 @@ from trainer.events.command import add_price_option
 
 WATCH_SECONDS = 3.0
 CLUSTER_UNSEEN = 2  # exit status
-PATIENCE_SECONDS = 10.0  # somebody looks at the screen
+PATIENCE_SECONDS = 10.0  # how long a request is tried again; short, because a user waits
 ANOTHER_WAY = (
     "Put that kubeconfig in order, or name another one: "
     "./disttrain status --kubeconfig FILE --namespace {}"
@@ -31,7 +31,7 @@ ANOTHER_WAY = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain status`."""
+    """Add the options of `disttrain status`."""
     add = parser.add_argument
     add("run", nargs="?", default="", metavar="RUN", help="only this run, or that of this stack")
     add("--stack", default="", help="a stack on the platform (default: the selected stack)")
@@ -48,11 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 all is well, 1 a run, a node or a claim needs attention, 2 nothing was seen.
+    """Show the status.
+
+    The exit status is 0 if all is well, 1 if a run, a node or a claim needs attention, and 2 if the
+    cluster does not answer.
 
     Raises:
-        ValueError: the stack is not up, there is no such run, the cluster refuses, a kubeconfig
-            that was named cannot be used, or neither the cluster nor the machine with the data
+        ValueError: the stack is not up, there is no such run, the cluster refuses, the kubeconfig
+            of --kubeconfig cannot be used, or neither the cluster nor the machine with the data
             answers.
     """
     end_in_order()
@@ -74,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         place = cluster_place(arguments.stack)
     api = Api(place.access, PATIENCE_SECONDS)
     try:
-        api.read_kubeconfig()  # it may be gone with its cluster
+        api.read_kubeconfig()  # fails, for instance, if the file was removed with its cluster
     except ValueError as reason:
         if arguments.kubeconfig:
             raise
@@ -90,8 +93,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_files(arguments: argparse.Namespace, reason: str) -> int:
-    """What the runs' own files say, where they can be reached without the cluster."""
-    # Imported here: it takes the time of Pulumi's SDK, for which a look has no use.
+    """Show what the runs' own files say, if the machine with the data can be reached.
+
+    `reason` is why the cluster could not be asked. Returns the exit status.
+    """
+    # Imported here, because the import of Pulumi's SDK is slow, and is needed only here.
     from cli.ask_host import UnreachableError as HostUnreachableError
     from cli.stack_plan import plan_of_stack
 
@@ -112,7 +118,7 @@ def _show_files(arguments: argparse.Namespace, reason: str) -> int:
 
 
 def exit_status(seen: Look) -> int:
-    """1 where a run, a node or a claim needs somebody, 0 where none does."""
+    """Return 1 if a run, a node or a claim needs attention, and 0 if none does."""
     runs = any(run.state in NEEDS_ATTENTION for run in seen.runs)
     machines = any(found.needs_attention for found in seen.platform.findings)
     claims = any(claim.phase in (LOST, ENDING) for claim in seen.platform.claims)
@@ -122,7 +128,7 @@ def exit_status(seen: Look) -> int:
 def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
     price: float | None = arguments.price_per_gpu_hour
     if arguments.watch and not arguments.json and sys.stdout.isatty():
-        # Imported here: a single look does not pay for it.
+        # Imported here, so that a status without --watch does not wait for the import.
         from rich.console import Console
 
         from cli.status.live import is_possible, watch
@@ -148,13 +154,16 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
 
 
 def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tuple[Look, datetime]:
-    """One look, and the API server's time. Raises as `look` does."""
+    """Look at the cluster once, and return what was seen and the API server's time.
+
+    It raises the errors of `look`.
+    """
     seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
     return with_ends(api, seen, place.namespace), api.now()
 
 
 def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:
-    """What is printed of a look. Pure."""
+    """Return the text or the JSON to print. This function is pure."""
     price: float | None = arguments.price_per_gpu_hour
     if arguments.json:
         return as_json(seen.platform, seen.runs, seen.unseen, now, price)

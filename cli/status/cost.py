@@ -1,4 +1,7 @@
-"""What a run has cost so far, from the last line of its pod about its time. Pure."""
+"""Computes what a run has cost so far, from the last line of its pod about its time.
+
+This module is pure.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,13 +11,13 @@ from cli.status.progress import Progress
 
 @dataclass(frozen=True)
 class CostSoFar:
-    """In the currency of the price.
+    """The cost of a run, in the currency of the price.
 
     Args:
-        total: of all ranks from the run's first start on, whether they were productive or not.
-        price_per_gpu_hour: what was asked with.
-        rank_hours: hours of the run times its ranks, each of which has a GPU.
-        at: when the run's pod has said so; later hours are not in it.
+        total: the cost of all ranks since the run's first start, productive or not.
+        price_per_gpu_hour: the price that the user has given.
+        rank_hours: the hours of the run times the number of its ranks; each rank has a GPU.
+        at: when the run's pod wrote the line with the hours. Later hours are not included.
     """
 
     total: float
@@ -24,7 +27,7 @@ class CostSoFar:
 
 
 def cost_so_far(progress: Progress, price_per_gpu_hour: float | None) -> CostSoFar | None:
-    """None: there is no price, or no line about the run's time among the last ones."""
+    """Return the cost; None without a price, or without a line about the run's time."""
     hours = progress.rank_hours
     if price_per_gpu_hour is None or hours is None:
         return None
@@ -32,6 +35,6 @@ def cost_so_far(progress: Progress, price_per_gpu_hour: float | None) -> CostSoF
 
 
 def cost_text(cost: CostSoFar) -> str:
-    """`23.30 at 2.5 per GPU-hour for 9.320 rank-hours`."""
+    """Return a text such as `23.30 at 2.5 per GPU-hour for 9.320 rank-hours`."""
     hours = f"for {cost.rank_hours:.3f} rank-hours"
     return f"{cost.total:.2f} at {cost.price_per_gpu_hour:g} per GPU-hour {hours}"

@@ -1,4 +1,4 @@
-"""Which pods of a run say how it is now. Pure: judges objects of the API."""
+"""Selects the pods that show the present state of a run. This module is pure."""
 
 from cli.logs.pod_logs import node_of
 from cli.pod_variables import NODES, number_told
@@ -7,16 +7,16 @@ from infra.kube.runs.making_place import ENDED
 
 
 def pods_wanted(pods: list[Json]) -> int:
-    """How many pods the run is to have, as any of them was told; 1 where none is there to ask."""
+    """Return how many pods the run should have, from a variable of any pod; 1 if no pod has it."""
     told = (number_told(pod, NODES) for pod in pods)
     return next((number for number in told if number), 1)
 
 
 def current_pods(pods: list[Json]) -> list[Json]:
-    """The pods without those that have ended and been replaced.
+    """Return the pods without those that have ended and were replaced.
 
-    A controller may keep such a pod for its log. What it says was so before: the fatal error of a
-    launcher, which an MPIJob tries again, is over when the next launcher trains.
+    A controller may keep such a pod for its log. Its lines are about the past: if the launcher of
+    an MPIJob has failed, its fatal error is over when the next launcher trains.
     """
     return [pod for pod in pods if not _is_replaced(pod, pods)]
 
@@ -33,5 +33,5 @@ def _has_ended(pod: Json) -> bool:
 
 
 def _made(pod: Json) -> str:
-    """When it was made, as the API writes times; a later one compares as more."""
+    """Return when the pod was created, as a text of the API; a later time is a greater text."""
     return str(part(pod, "metadata").get("creationTimestamp") or "")

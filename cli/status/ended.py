@@ -1,4 +1,7 @@
-"""How runs ended whose workloads went after their `ttlSecondsAfterFinished`, read on the volume."""
+"""Finds out how runs ended whose workloads Kubernetes has removed after ttlSecondsAfterFinished.
+
+The volume has the answer.
+"""
 
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -12,24 +15,27 @@ from infra.kube.record import Record
 from infra.kube.runs.gone import gone_words, how_ended
 
 _words = dict[str, str]()
-"""What a record's volume could not tell, by its version: a screen that is drawn again and again
-asks once."""
+"""Texts for runs about which the volume had no answer, by the owner and version of their records.
+
+They are kept so that `status --watch` reads the volume only once for each of them.
+"""
 
 
 def with_ends(api: Api, seen: Look, namespace: str) -> Look:
-    """The look, with the end of each run whose workload has gone after its time.
+    """Add how each run ended whose workload was removed some time after its end.
 
-    The first one that looks starts a pod on the volume, for some seconds. It notes the answer in
-    the run's record, so that later looks know it.
+    The first status after that starts a pod on the volume, for some seconds. It notes the answer in
+    the run's record, so that later ones need no pod.
 
     Args:
         api: the cluster.
-        seen: the look.
-        namespace: of the platform. Nothing is started in those of others.
+        seen: what was seen of the cluster.
+        namespace: the platform's namespace. No pod is started in other namespaces.
     """
     if not any(_may_have_gone(run) for run in seen.runs):
         return seen
-    # Two people may each have a stack of the same name: the records are in the order of the runs.
+    # Runs and records are matched by their order, and not by the stack's name, because two people
+    # may each have a stack of the same name.
     runs = tuple(
         _with_end(api, run, record) if run.namespace == namespace else run
         for run, (record, _) in zip(seen.runs, seen.found, strict=True)
@@ -38,20 +44,25 @@ def with_ends(api: Api, seen: Look, namespace: str) -> Look:
 
 
 def _may_have_gone(run: RunStatus) -> bool:
-    """A short run may end and go while its record is as young as that of one without a workload."""
+    """Whether the workload may have been removed after its end.
+
+    A short run may have ended while its record is still young. It then looks like a run whose
+    workload is not made yet.
+    """
     return run.state == "gone" or run.detail == UNDER_WAY
 
 
 def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
     if not _may_have_gone(run) or record.ttl is None:
         return run
-    if (api.now() - record.since).total_seconds() < record.ttl.seconds:  # its time is not over
+    # Before its time is over, Kubernetes does not remove the workload, so somebody has deleted it.
+    if (api.now() - record.since).total_seconds() < record.ttl.seconds:
         deleted = gone_words(replace(record, ttl=None))
         return replace(run, detail=deleted) if run.state == "gone" else run
     version = f"{record.owner} {record.version}"
     if run.state != "gone" or version not in _words:
         try:
-            with redirect_stdout(StringIO()):  # what the pod waits for is no part of the screen
+            with redirect_stdout(StringIO()):  # messages about the pod's start are dropped
                 found = replace(record, how_ended=how_ended(api, record))
         except (ApiError, TaskError, UnreachableError) as reason:
             _words[version] = gone_words(record, str(reason))

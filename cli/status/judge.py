@@ -1,6 +1,6 @@
-"""The state of a run in one word, from its record, its workload, its pods and its last lines. Pure.
+"""Decides the state of a run, in one word, from its record, its workload, its pods and their logs.
 
-What was not seen is said and never guessed.
+What was not seen is reported as such, and never guessed. This module is pure.
 """
 
 import re
@@ -21,30 +21,33 @@ from infra.kube.runs.gone import AGAIN, gone_words
 from infra.kube.workload import GIVEN_UP, Workload, is_suspended, true_condition
 from infra.names import GPU_RESOURCE
 
-STALLED_SECONDS = 300  # a whole evaluation and the first compilation end sooner, as a rule
-QUIET_STEPS = 5  # so many times the usual time without a step, and it is not called training
-QUIET_SECONDS = 5.0  # the least, as clocks that differ by a moment are not corrected (clocks.py)
+# A run without a step for this time is stalled. A whole evaluation and the first compilation
+# usually take less.
+STALLED_SECONDS = 300
+QUIET_STEPS = 5  # a run without a step for this many times the usual time is quiet, not training
+# The least time until a run is quiet: small differences of clocks are not corrected (clocks.py).
+QUIET_SECONDS = 5.0
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
-UNDER_WAY = f"its workload is not there: {NOT_THERE}"  # of a run whose record is young
+UNDER_WAY = f"its workload is not there: {NOT_THERE}"  # the detail of a run with a young record
 GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
 NOT_READ = "./disttrain status of its stack reads it on the volume"
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One run.
+    """The state of one run.
 
     Args:
-        stack: full name of the stack that owns it.
-        namespace: where it is.
-        workload: kind and name.
-        gpus: how many it asks for.
+        stack: the full name of the stack that owns the run.
+        namespace: the namespace of the run.
+        workload: the kind and the name of its workload.
+        gpus: how many GPUs it asks for.
         state: one word: queued, waiting, starting, training, saving, quiet, recovering, stalled,
             stopped, suspended, finished, failing, failed, gone, or unknown.
-        detail: the reason for that state; empty where there is nothing to say.
-        since: when the state began, where that is known.
-        progress: what node 0 has printed.
+        detail: the reason for that state; empty if there is nothing to say.
+        since: when the state began; None if that is not known.
+        progress: what the log of node 0 says.
     """
 
     stack: str
@@ -59,20 +62,20 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the cluster showed of one run.
+    """What was seen of one run in the cluster.
 
     Args:
-        record: what the run says about itself.
-        item: its workload, None where there is none.
-        pods: of its training.
-        progress: by name of the pod; a pod whose log could not be read is not in there.
-        unseen: why something could not be read; empty where everything was.
-        queued: what it waits for in a queue of Kueue, where that is why it is suspended.
-        no_pods: why pods are not there, in the words of the controller that should make them.
-        places: that Kueue counts other machines than those of the pods; empty where it does not.
-        no_kind: the cluster does not know the kind of its workload, which has gone with it.
-        unread: why the workload or the pods may not be read; empty where they may.
-        out_of_queue: why it is out of its queue of Kueue, where that was done neither by
+        record: the run's record, a ConfigMap.
+        item: its workload; None if there is none.
+        pods: its training pods.
+        progress: the progress by the name of the pod, for each pod whose log could be read.
+        unseen: why something could not be read; empty if everything was read.
+        queued: what it waits for in a queue, if it is suspended for that reason.
+        no_pods: why pods are missing, in the words of the controller that should make them.
+        places: a text if Kueue counts other machines than those of the pods; else empty.
+        no_kind: True if the cluster no longer knows the kind of the workload, which is gone too.
+        unread: why the workload or the pods may not be read; empty if they may.
+        out_of_queue: why it is out of its queue of Kueue, if that was done neither by
             `./disttrain stop` nor for another run.
     """
 
@@ -90,10 +93,10 @@ class Seen:
 
 
 def judge_run(seen: Seen, now: datetime) -> RunStatus:
-    """The state of one run.
+    """Decide the state of one run.
 
     Args:
-        seen: what the cluster showed.
+        seen: what was seen of the run in the cluster.
         now: the API server's time.
     """
     state, detail, since = _state(seen, now)
@@ -111,11 +114,14 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
 
 
 def leading(seen: Seen) -> Progress:
-    """What node 0 has printed: of the pods that have stepped the one that is the furthest."""
+    """Return the progress of node 0: of all pods that report steps, that of the highest step.
+
+    If no pod reports steps, it is the progress of the first pod.
+    """
     found = [progress for progress in seen.progress.values() if progress.step is not None]
     rest = [progress for progress in seen.progress.values() if progress.step is None]
     first = max(found, key=lambda progress: progress.step or 0, default=(rest or [Progress()])[0])
-    # Each pod tells the transport of its own ranks.
+    # Each pod writes about the transport of its own ranks, so the first such text is taken.
     transport = next((p.transport for p in seen.progress.values() if p.transport), "")
     volume = next((p.volume for p in seen.progress.values() if p.volume), "")
     return replace(first, transport=transport, volume=volume)
@@ -192,7 +198,7 @@ def _running(
         return "stalled", progress.hang, progress.stepped_at
     saving, since = _saving(progress), progress.saving_at
     silent = (now - progress.stepped_at).total_seconds() if progress.stepped_at else 0.0
-    if silent > STALLED_SECONDS:  # also while a save holds training up: it may never end
+    if silent > STALLED_SECONDS:  # also while training waits for a save, which may never end
         return "stalled", _joined("no step is reported any more", saving), progress.stepped_at
     if progress.saving_holds:
         return "saving", saving, since
@@ -208,12 +214,18 @@ def _running(
 
 
 def quiet_after(usual: float) -> float:
-    """So many seconds without a step, and a run that usually makes one in `usual` is quiet."""
+    """Return after how many seconds without a step a run is quiet.
+
+    `usual` is the usual time between two reported steps, in seconds.
+    """
     return max(QUIET_STEPS * usual, QUIET_SECONDS)
 
 
 def _saves_before_it_ends(seen: Seen, now: datetime) -> str:
-    """What is said of a run that was told to end and still writes; empty where it does not."""
+    """Return a text if a run that was told to end still writes a checkpoint; else empty.
+
+    It is also empty if the save takes longer than STALLED_SECONDS.
+    """
     progress, lives = leading(seen), any(_is_running(pod) for pod in seen.pods)
     if not lives or progress.saving_at is None:
         return ""
@@ -223,8 +235,10 @@ def _saves_before_it_ends(seen: Seen, now: datetime) -> str:
 
 
 def before_their_restarts(pods: Sequence[Json]) -> list[Progress]:
-    """What containers had printed last that were started again in their pods, as Kubernetes keeps
-    it: the log of such a pod begins anew."""
+    """Return the progress in the last lines of containers that were restarted in their pods.
+
+    The log of such a pod begins anew, but Kubernetes keeps the last lines in the pod's status.
+    """
     ends = [
         str(part(status, "lastState", "terminated").get("message") or "")
         for pod in pods
@@ -239,7 +253,7 @@ def _is_running(pod: Json) -> bool:
 
 
 def _saving(progress: Progress) -> str:
-    """What is said of a save under way; empty where there is none."""
+    """Return a text about a checkpoint that is being written; empty if none is."""
     if progress.saving_step is None:
         return ""
     holds = ", and training waits for it" if progress.saving_holds else ""
@@ -251,13 +265,20 @@ def _joined(*words: str) -> str:
 
 
 def _goes_on_without(pending: list[Json], progress: Progress) -> bool:
-    """Whether a step was made since these pods are there: with run.train.nodes_min it may be."""
+    """Whether the run has made a step since the pending pods were made.
+
+    With run.train.nodes_min, a run can train without all of its pods.
+    """
     made = [datetime.fromisoformat(part(pod, "metadata")["creationTimestamp"]) for pod in pending]
     return progress.stepped_at is not None and progress.stepped_at > max(made)
 
 
 def _is_in_trouble(one: Progress, leading: Progress) -> bool:
-    """Only node 0 reports steps, so the others' lines do not say when their trouble was over."""
+    """Whether the trouble of one pod still lasts.
+
+    Only node 0 reports steps. So the trouble of another pod is over once node 0 has reported a
+    later step.
+    """
     if one.round_is_lost or not one.trouble or not one.trouble_at or not leading.stepped_at:
         return bool(one.trouble)
     return one.trouble_at > leading.stepped_at
@@ -270,18 +291,19 @@ def _earliest(pods: list[Json]) -> datetime | None:
 
 @dataclass(frozen=True)
 class PlatformStatus:
-    """The nodes.
+    """The state of the platform's nodes, GPUs and claims.
 
     Args:
-        nodes: how many there are; None where they may not be read.
-        not_ready: names of those that are not Ready.
-        silent: of each node that should have reported by now, the seconds since it last did.
-        gpus: how many they offer.
-        gpus_used: how many of them pods have; None where not all pods may be read.
+        nodes: the number of nodes; None if they may not be read.
+        not_ready: the names of the nodes that are not Ready.
+        silent: for each node whose report is overdue, the seconds since its last report.
+        gpus: how many GPUs all nodes offer.
+        gpus_used: how many of them pods use; None if the pods of all namespaces may not be read.
         unseen: what could not be read, and why.
-        findings: what is wrong with machines that are watched.
-        claims: by which the runs reach their data.
-        gpus_idle: how many GPUs no pod has, by the names of the nodes that are Ready and have such.
+        findings: what is wrong with the machines.
+        claims: the claims through which the runs reach their data.
+        gpus_idle: how many GPUs no pod uses, by the name of the node, for the nodes that are Ready
+            and have such GPUs.
     """
 
     nodes: int | None
@@ -298,7 +320,13 @@ class PlatformStatus:
 def judge_platform(
     nodes: Sequence[Json] | None, pods: Sequence[Json] | None, unseen: str = ""
 ) -> PlatformStatus:
-    """The nodes and their GPUs; None stands for what may not be read."""
+    """Count the nodes and their GPUs.
+
+    Args:
+        nodes: the nodes; None if they may not be read.
+        pods: the pods of all namespaces; None if they may not be read.
+        unseen: what could not be read, and why.
+    """
     if nodes is None:
         return PlatformStatus(None, unseen=unseen)
     not_ready = tuple(name_of(node) for node in nodes if not is_true(node, "Ready"))
@@ -307,7 +335,7 @@ def judge_platform(
     if pods is None:
         return PlatformStatus(len(nodes), not_ready, total, unseen=unseen)
     used = sum(gpus_held(pod) for pod in pods)
-    # Nobody can use the GPUs of a machine that is lost, so they are not called idle.
+    # Nobody can use the GPUs of a lost machine, so they do not count as idle.
     idle = {name: count for name, count in offered.items() if name not in not_ready}
     for pod in pods:
         name = str(part(pod, "spec").get("nodeName") or "")
@@ -318,7 +346,7 @@ def judge_platform(
 
 
 def gpus_held(pod: Json) -> int:
-    """What a pod holds on a node; one that has ended, or is on no node yet, holds nothing."""
+    """Return how many GPUs a pod holds on a node; 0 if it has ended, or has no node yet."""
     phase = part(pod, "status").get("phase")
     if phase in ("Succeeded", "Failed") or not part(pod, "spec").get("nodeName"):
         return 0
@@ -326,14 +354,15 @@ def gpus_held(pod: Json) -> int:
 
 
 def gpus_of(pod: Json) -> int:
-    """How many GPUs the pod's containers ask for."""
+    """Return how many GPUs the pod's containers ask for."""
     containers = parts(part(pod, "spec"), "containers")
     return sum(_gpus(part(container, "resources", "limits")) for container in containers)
 
 
 def _gpus(resources: Json) -> int:
-    """How many GPUs: whole ones, shared ones and slices of MIG.
+    """Count whole GPUs, shared GPUs and MIG slices among the resources.
 
-    Other devices have names of NVIDIA's too, such as the network cards of its Network Operator.
+    Names that begin with nvidia.com/ are not enough, because other devices have such names too, for
+    instance the network cards of NVIDIA's Network Operator.
     """
     return sum(int(count) for name, count in resources.items() if GPUS.match(str(name)))

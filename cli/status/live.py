@@ -1,4 +1,4 @@
-"""The status on a terminal, drawn anew in place by the library rich."""
+"""Shows the status on a terminal and redraws it in place, with the library rich."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ STYLES = {
     "waiting": "yellow",
     "queued": "yellow",
 }
-"""How the word for a state looks; others look like the text around them."""
+"""The style of the word for a state. All other states look like the text around them."""
 
 
 def is_possible(console: Console) -> bool:
@@ -49,12 +49,12 @@ def is_possible(console: Console) -> bool:
 
 
 def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) -> Group:
-    """One screen. Pure.
+    """Return the content of the screen. This function is pure.
 
     Args:
         seen: the platform and the runs.
         now: the API server's time.
-        price_per_gpu_hour: None: no cost is shown.
+        price_per_gpu_hour: the price; None to show no cost.
     """
     runs = seen.runs
     unseen = [Text(f"not seen: {seen.unseen}", "yellow")] if seen.unseen else []
@@ -75,7 +75,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
 
 
 def _platform(platform: PlatformStatus, price_per_gpu_hour: float | None) -> list[Text]:
-    """The nodes, what is wrong with machines, the volume, and GPUs that nobody uses."""
+    """Return lines about the nodes, problems of machines, the storage, and idle GPUs."""
     first = Text(platform_line(platform))
     if platform.not_ready:
         first.stylize("red")
@@ -100,7 +100,7 @@ def _table(runs: Iterable[RunStatus], now: datetime) -> Table:
 
 
 def _lines(runs: Iterable[RunStatus], text_of: Callable[[RunStatus], str]) -> list[Text]:
-    """A line for each run of which there is something to say, with the name of its stack."""
+    """Return a line for each run with a text that is not empty, after the name of its stack."""
     return [
         Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), text)
         for run in runs
@@ -109,7 +109,7 @@ def _lines(runs: Iterable[RunStatus], text_of: Callable[[RunStatus], str]) -> li
 
 
 def _warnings(what: str, found: Iterable[str]) -> list[Text]:
-    """A line for each text that is not empty."""
+    """Return a line for each text that is not empty."""
     return [Text(f"{what}: {text}", "yellow") for text in found if text]
 
 
@@ -119,18 +119,18 @@ def watch(
     pause_seconds: float,
     price_per_gpu_hour: float | None = None,
 ) -> None:
-    """Look and draw until a signal ends it; the terminal is as before then.
+    """Look at the cluster and draw the screen until a signal ends it; then restore the terminal.
 
-    A cluster that does not answer for a while leaves the last screen, with the reason below it.
+    If the cluster does not answer for a while, the last screen stays, with the reason below it.
 
     Args:
-        look: the runs, and the API server's time.
+        look: looks at the cluster, and returns what was seen and the API server's time.
         console: the terminal.
-        pause_seconds: between two looks.
-        price_per_gpu_hour: None: no cost is shown.
+        pause_seconds: the time between two looks.
+        price_per_gpu_hour: the price; None to show no cost.
 
     Raises:
-        ValueError: the run that was asked for is not there at the first look.
+        ValueError: the first look does not find the run that the user has named.
         ApiError, UnreachableError: the first look fails.
     """
     seen, now = look()

@@ -1,4 +1,7 @@
-"""Looks at the cluster for `disttrain status`: reads, and changes nothing."""
+"""Looks at the cluster for `disttrain status`. It only reads, and changes nothing.
+
+A look is one reading of the nodes, the runs, their pods and the pods' last log lines.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -36,24 +39,25 @@ from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.workload import is_suspended, true_condition
 from infra.names import QUEUE_LABEL
 
-NO_SUCH_KIND = 404  # with it, the API server answers a question about a kind that it has no more
-FIRST_BYTES = 1 << 16  # of a log, for what is said at its begin alone
-LINES = 200  # of each pod; the trainer writes one for each logged step
+NO_SUCH_KIND = 404  # the API server's status if it no longer knows the kind of an object
+FIRST_BYTES = 1 << 16  # how much of a log's beginning is read, for lines that are only there
+LINES = 200  # how many last lines of each pod are read; the trainer writes one per logged step
 AWAY = (ApiError, UnreachableError, ValueError)
-"""What a look fails with while the cluster is away for a moment, or its kubeconfig is replaced."""
-MOST_LOGS = 8  # pods of one run whose lines are read: node 0 and some that may say why it waits
+"""The errors of a look while the cluster does not answer, or while its kubeconfig is replaced."""
+# The logs of so many pods of a run are read: node 0, and some that may say why the run waits.
+MOST_LOGS = 8
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen, and what was not.
+    """What one look has seen, and what it could not see.
 
     Args:
-        platform: the nodes.
-        runs: in the order of their stacks' names.
+        platform: the nodes, GPUs and claims.
+        runs: the runs, in the order of their stacks' names.
         unseen: which runs could not be looked for, and why.
-        found: of each of the runs its record and the pods of its training.
-        missing: if a run was asked for by its name and there is none, what to say.
+        found: for each run, in the same order, its record and its training pods.
+        missing: an error text, if the user has named a run that does not exist; else empty.
     """
 
     platform: PlatformStatus
@@ -64,18 +68,18 @@ class Look:
 
 
 def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "") -> Look:
-    """Look once. What these credentials may not read is named, and the rest is shown.
+    """Look at the cluster once. The result names what these credentials may not read.
 
     Args:
         api: the cluster.
-        namespace: where runs are looked for if those of all namespaces may not be read.
-        with_volume: also look for `Progress.volume` in the first lines of a run that has trained
-            for long, which costs a request for each run.
-        wanted: the name of a run or of a stack, if only that run is looked at.
+        namespace: the namespace in which runs are looked for, if all namespaces may not be read.
+        with_volume: whether to look for `Progress.volume` also in the first lines of a run that has
+            trained for long. This takes another request for each run.
+        wanted: the name of a run or of a stack, to look only at that run; empty for all runs.
 
     Raises:
-        ApiError: the cluster refuses even that.
-        UnreachableError: it does not answer.
+        ApiError: the cluster refuses even to list the runs of this namespace.
+        UnreachableError: the cluster does not answer.
     """
     nodes, platform = _platform(api)
     reports = Reports(api, nodes)
@@ -124,12 +128,12 @@ def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "
 def see_run(
     api: Api, record: Record, reports: Reports | None = None, *, with_volume: bool = False
 ) -> tuple[RunStatus, list[Json]]:
-    """One run, and the pods of its training. Raises as `look` does.
+    """Look at one run, and return its state and its training pods. It raises as `look` does.
 
     Args:
         api: the cluster.
-        record: of the run.
-        reports: of the nodes; None: each is waited for.
+        record: the record of the run.
+        reports: the reports of the nodes. With None, the answer of each node is waited for.
         with_volume: as for `look`.
     """
     seen = _see(api, record, reports)
@@ -139,8 +143,9 @@ def see_run(
 
 
 def _run_names(api: Api, namespace: str) -> dict[str, set[str]]:
-    """The names of each owner's runs, as far as these credentials may read them."""
-    from cli.runs.in_use import CONFIGS, runs_of_owners  # here, as a look at all runs needs no YAML
+    """Return the names of each owner's runs, as far as these credentials may read them."""
+    # Imported here, because a look at all runs does not need the import of YAML.
+    from cli.runs.in_use import CONFIGS, runs_of_owners
 
     found, _ = list_if_allowed(api, ALL, CONFIGS)
     if found is None:
@@ -149,7 +154,7 @@ def _run_names(api: Api, namespace: str) -> dict[str, set[str]]:
 
 
 def _platform(api: Api) -> tuple[list[Json], PlatformStatus]:
-    """The nodes, as far as they may be read, and what is said of them."""
+    """Return the nodes, as far as they may be read, and the state of the platform."""
     nodes, no_nodes = list_if_allowed(api, NODES)
     if nodes is None:
         return [], judge_platform(None, None, no_nodes)
@@ -181,7 +186,7 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
             if ahead is None:
                 ahead = _ahead_by_age(api, record.namespace, pod, told)
             progress[name_of(pod)] = by_api_clock(told, ahead)
-        except (ApiError, UnreachableError) as reason:  # such as a machine that is lost
+        except (ApiError, UnreachableError) as reason:  # for instance, the machine is lost
             unseen = f"the lines of pod {name_of(pod)} cannot be read: {reason}"
             if isinstance(reason, UnreachableError):
                 without_answer.add(node)
@@ -205,12 +210,12 @@ def _workload(api: Api, record: Record) -> Json | None:
 
 
 def _unread(record: Record, reason: str) -> Seen:
-    """What is seen of a run whose workload or pods these credentials may not read."""
+    """Return what is known of a run whose workload or pods these credentials may not read."""
     return Seen(record, None, (), {}, unread=reason)
 
 
 def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
-    """What a suspended run waits for in its queue; None where somebody has stopped it."""
+    """Return what a suspended run waits for in its queue; None if it was stopped by somebody."""
     queue = label(item, QUEUE_LABEL)
     if not queue:
         words = "" if record.suspended_by else held_without_queue(api, record.namespace, item)
@@ -232,7 +237,7 @@ def _out_of_queue(api: Api, record: Record, item: Json) -> str:
 
 
 def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
-    """What node 0 has said of the volume at its start, where later lines have pushed it out."""
+    """Add what node 0 wrote about the volume at its start, if the last lines no longer show it."""
     progress = seen.progress
     first = next((pod for pod in seen.pods if progress.get(name_of(pod), Progress()).step), None)
     if len(seen.pods) == 1 or first is None or any(each.volume for each in progress.values()):
@@ -242,13 +247,17 @@ def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
     try:
         begin = api.text(log_path(pod_path(seen.record.namespace, name)), query, TRY_SECONDS)
     except (ApiError, UnreachableError):
-        return progress  # all else was read, and a later look sees it
+        return progress  # everything else was read, and a later look can try again
     said = read_progress(begin).volume
     return {**progress, name: replace(progress[name], volume=said)}
 
 
 def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
-    """By how much the clock of a pod's node is ahead, where nobody else says so and it matters."""
+    """Return by how many seconds the clock of a pod's node is ahead, by the age of its last line.
+
+    This is used if the lease of the node cannot tell. The result is 0.0 without a request if
+    nothing looks wrong, and after requests that show nothing.
+    """
     query = {"container": container_of(pod), "tailLines": "1", "timestamps": "true"}
     path = log_path(pod_path(namespace, name_of(pod)))
 
@@ -259,7 +268,7 @@ def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
     try:
         return (ahead_by_age(ask, api.now, doubted) if doubted else None) or 0.0
     except (ApiError, UnreachableError):
-        return 0.0  # all else was read, and a later look asks again
+        return 0.0  # everything else was read, and a later look can try again
 
 
 def _log(api: Api, namespace: str, pod: Json, seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""A run with a pod on a node that does not answer: which one, and what brings the run on. Pure."""
+"""Explains the state of a run with a pod on a node that does not answer. This module is pure."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -10,19 +10,21 @@ from infra.kube.objects import Json, name_of, part
 # https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 OVER = ("stopped", "suspended", "finished", "failed", "gone")
-# States of a run that makes no step, for which a silent node is the likeliest reason.
+# States in which a run makes no step. If it has a pod on a silent node, that is the likeliest
+# reason.
 STANDS_STILL = ("quiet", "recovering", "unknown")
 
 
 def on_lost_node(run: RunStatus, pods: Sequence[Json], platform: PlatformStatus) -> RunStatus:
-    """The run's status, which names a node that took one of its pods along.
+    """Return the state of a run; if one of its pods is on a lost node, the text names that node.
 
-    What the other pods say is a consequence: they wait for the lost one. A node that has been
-    silent for some seconds may have lost its kubelet alone, and a run that steps is said to.
+    The lines of the other pods are then only consequences, because those pods wait for the lost
+    one. If a node has been silent for some seconds, perhaps only its kubelet has failed. So a run
+    that still makes steps keeps its state.
 
     Args:
-        run: as its pods and their lines show it.
-        pods: of its training.
+        run: the state of the run, as its pods and their lines show it.
+        pods: its training pods.
         platform: the nodes.
     """
     if run.state in OVER:
@@ -39,14 +41,18 @@ def on_lost_node(run: RunStatus, pods: Sequence[Json], platform: PlatformStatus)
         words = f"{told}, which {silence_text(platform.silent[node])}"
         if run.state in STANDS_STILL:
             return replace(run, state="stalled", detail=words)
-        # A pod that fails or waits may do so for a reason of its own.
+        # A pod may fail or wait for another reason than the silent node, so the detail is kept.
         more = run.detail if run.state != "training" else ""
         return replace(run, detail=f"{words}; {more}" if more else words)
     return run
 
 
 def _place_on(pods: Sequence[Json], nodes: Collection[str]) -> tuple[str, str] | None:
-    """`pod NAME is on node NODE` and that node, of the first pod on one of them; None: none is."""
+    """Find the first pod on one of these nodes.
+
+    Returns:
+        A text such as `pod NAME is on node NODE`, and the node; None if there is no such pod.
+    """
     lost = [
         (name_of(pod), node)
         for pod in pods

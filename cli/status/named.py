@@ -1,4 +1,7 @@
-"""The run that the user of `status` has named: by its own name, or by that of its stack. Pure."""
+"""Finds the run that the user of `status` has named, by its own name or by its stack's name.
+
+This module is pure.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,16 +9,16 @@ from infra.kube.record import Record
 
 
 def short_name(stack: str) -> str:
-    """The name of a stack without its organisation and its project."""
+    """Return the name of a stack without its organisation and its project."""
     return stack.rpartition("/")[2]
 
 
 def is_named(wanted: str, record: Record, run_names: Mapping[str, set[str]]) -> bool:
-    """Whether the word that the user has typed means this run.
+    """Whether the user has named this run.
 
     Args:
-        wanted: the name of a run or of a stack.
-        record: of the run.
+        wanted: the word that the user has typed: the name of a run or of a stack.
+        record: the record of the run.
         run_names: the names of each owner's runs.
     """
     stacks = (record.stack, short_name(record.stack))
@@ -25,13 +28,13 @@ def is_named(wanted: str, record: Record, run_names: Mapping[str, set[str]]) -> 
 def missing_text(
     wanted: str, records: Sequence[Record], run_names: Mapping[str, set[str]], unseen: str
 ) -> str:
-    """What is said if no run has that name.
+    """Return the error text if no run has that name.
 
     Args:
-        wanted: the name that was typed.
-        records: of all runs that were found.
+        wanted: the word that the user has typed.
+        records: the records of all runs that were found.
         run_names: the names of each owner's runs.
-        unseen: which runs could not be looked for; empty: all were seen.
+        unseen: which runs could not be looked for; empty if all were seen.
     """
     each = sorted(_words(record, run_names.get(record.owner, set())) for record in records)
     there = f"The runs there: {', '.join(each)}" if each else "No stack has a run there"

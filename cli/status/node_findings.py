@@ -1,4 +1,7 @@
-"""What the pods that watch the machines have found (setting `nodeHealth`). Pure."""
+"""Collects what the pods that watch the machines have found (setting `nodeHealth`).
+
+This module is pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +14,17 @@ from infra.kube.names import COMPONENT_LABEL
 from infra.kube.objects import Json, annotation, condition, is_true, label, name_of, part
 from infra.names import NODE_HEALTH
 
-SILENT_SECONDS = 300  # the watch writes its condition every minute
+SILENT_SECONDS = 300  # such a pod writes its condition every minute
 
 
 @dataclass(frozen=True)
 class NodeFinding:
-    """Something about one node.
+    """A finding about one node.
 
     Args:
-        node: its name.
+        node: the name of the node.
         text: a sentence without a full stop.
-        needs_attention: whether somebody has to do something before trainings run there again.
+        needs_attention: whether somebody has to act before trainings can run there again.
     """
 
     node: str
@@ -32,11 +35,11 @@ class NodeFinding:
 def node_findings(
     nodes: Sequence[Json], pods: Sequence[Json], now: datetime
 ) -> tuple[NodeFinding, ...]:
-    """What is wrong with machines that are watched, by the names of their nodes.
+    """Return what is wrong with the watched machines, in the order of their nodes' names.
 
     Args:
-        nodes: of the cluster.
-        pods: of all namespaces, or those that may be read.
+        nodes: the nodes of the cluster.
+        pods: the pods of all namespaces, or the pods that may be read.
         now: the API server's time.
     """
     cordoned = [
@@ -46,7 +49,7 @@ def node_findings(
         and (mark := Mark.from_text(annotation(node, ANNOTATION))).is_ours
     ]
     watches = [pod for pod in pods if label(pod, COMPONENT_LABEL) == NODE_HEALTH]
-    # Of a node that is not Ready, everybody knows that its pods say nothing.
+    # If a node is not Ready, it is clear that its pods report nothing.
     ready = {name_of(node) for node in nodes if is_true(node, "Ready")}
     told = [found for pod in watches if (found := _told(pod, now)) and found.node in ready]
     return tuple(sorted([*told, *cordoned], key=lambda found: found.node))
@@ -55,11 +58,11 @@ def node_findings(
 def clock_findings_of(
     clocks_ahead: Mapping[str, float], found: Sequence[NodeFinding]
 ) -> tuple[NodeFinding, ...]:
-    """The nodes whose clocks are wrong, unless a pod that watches the machine has said so.
+    """Return findings about wrong clocks, except for nodes with such a finding already.
 
     Args:
-        clocks_ahead: seconds by which they are ahead of the API server's.
-        found: what was found of the nodes.
+        clocks_ahead: by how many seconds the nodes' clocks are ahead of the API server's.
+        found: the findings so far.
     """
     told = {finding.node for finding in found if CLOCK_WORDS in finding.text}
     return tuple(

@@ -1,7 +1,7 @@
-"""How far a training has come, from the last lines that node 0 printed. Pure.
+"""Reads from a pod's last log lines how far a training has come. This module is pure.
 
-The trainer writes these lines (trainer/metrics/console.py, trainer/launch), and for a program of
-the user's own the launcher does (trainer/program/work.py); tests hold that they agree.
+The trainer writes these lines (trainer/metrics/console.py, trainer/launch). For a user's own
+program the launcher writes them (trainer/program/work.py). Tests check that the patterns match.
 """
 
 import re
@@ -41,33 +41,35 @@ _NO_SAVE: Mapping[str, Any] = {"saving_step": None, "saving_at": None, "saving_h
 
 @dataclass(frozen=True)
 class Progress:
-    """What the lines say; texts are empty, and the rest None, where they say nothing of it.
+    """What the lines say. Without a line about it, a text is empty and other values are None.
 
     Args:
-        step: the last update that was reported, of `of` ones.
-        stepped_at: when that line was written.
-        loss, tokens_per_second, mfu, eta: as the trainer writes them.
-        saved_step, saved_at: the last checkpoint that was put in place, and when.
+        step: the last step that was reported, of `of` steps.
+        stepped_at: when the line about that step was written.
+        loss, tokens_per_second, mfu, eta: texts, as the trainer writes them.
+        saved_step, saved_at: the last checkpoint that was completed, and when.
         saving_step, saving_at: the checkpoint that is being written, and since when.
-        saving_holds: whether training waits for that.
+        saving_holds: whether training waits until that checkpoint is written.
         verified_step, verified_at, verified_by: the checkpoint of which every byte was last read
-            and compared with its sha256, when, and by what; a save alone does not.
+            and compared with its sha256, when, and by what. A save alone does not verify it.
         waits_for: what the pods wait for before their ranks start.
-        trouble: why the ranks are started again; empty once a step was reported after it.
+        trouble: why the ranks are started again; empty once a later step was reported.
         finished: how the run has ended.
         failed: why it was given up.
         stepped_before: when the step lines before the last one were written, MOST_TIMES at most.
         trouble_at: when `trouble` was written.
-        round_is_lost: node 0 has said that this start is lost, and nothing yet of the next one.
-        slow_rank: which one holds the others up, and by what, as the last reported step says.
-        hang: which rank all others wait for; empty once a step was reported after it.
+        round_is_lost: True if node 0 has written that this start is lost, and has not begun the
+            next one.
+        slow_rank: which rank slows the others down, and by what, as the last step line says.
+        hang: which rank all others wait for; empty once a later step was reported.
         goodput: how much of the run's time was productive, and what was lost to restarts.
-        rank_hours: hours of the run times its ranks, each of which has a GPU, as of `goodput_at`.
-        transport: which one the ranks have, where it is not the one that was asked for, and what it
-            may come from.
-        volume: how long the nodes' writes to the volume took before this start, and until all of
-            them saw these; of a run of one node nothing is said.
-        unseen: why a program of the user's own runs and nobody knows its steps.
+        rank_hours: the hours of the run times the number of its ranks, each of which has a GPU, at
+            the time `goodput_at`.
+        transport: the transport of the ranks and the likely reason, if it is not the one that was
+            asked for.
+        volume: how long the nodes' writes to the volume took before this start, and how long it
+            took until all nodes saw them. A run of one node has no such line.
+        unseen: why the steps of a user's own program are not known, though it runs.
     """
 
     step: int | None = None
@@ -103,16 +105,16 @@ class Progress:
 
     @property
     def seconds_between_reports(self) -> float | None:
-        """The median time from one reported step to the next; None before there are three."""
+        """The median time between two reported steps, in seconds; None for fewer than three."""
         times = [*self.stepped_before, *([self.stepped_at] if self.stepped_at else [])]
         gaps = [(after - before).total_seconds() for before, after in pairwise(times)]
         return median(gaps) if len(gaps) >= 2 else None
 
 
 def read_progress(log: str) -> Progress:
-    """Read the last lines of a log that begin with a time, as Kubernetes gives them.
+    """Read the last lines of a log. Each begins with its time, as Kubernetes writes it.
 
-    Programs may print anything, so what would steer a terminal is shown by its escape.
+    Programs may print anything, so characters that would control a terminal become escapes.
     """
     found = Progress()
     for line in log.split("\n"):
@@ -139,7 +141,10 @@ def _after(before: Progress, at: datetime | None, text: str) -> Progress:
 
 
 def _after_again(before: Progress, at: datetime, text: str) -> Progress:
-    """A step that is said again is new only if the line that said it first is too long ago."""
+    """Read a line that a node has repeated.
+
+    A repeated step counts only if no step is known, because its first line is too old to be seen.
+    """
     node = _NODE.match(text)
     is_step = node is not None and _PROGRAM_STEP.match(node["text"]) is not None
     return before if is_step and before.step is not None else _after(before, at, text)
@@ -149,7 +154,7 @@ def _after_save(before: Progress, at: datetime | None, save: SaveLine) -> Progre
     if save.what == "begun":
         return replace(before, saving_step=save.step, saving_at=at, saving_holds=False)
     if save.what == "waited for":
-        is_known = before.saving_step == save.step  # or its begin is too long ago to be seen
+        is_known = before.saving_step == save.step  # if not, the line of its beginning is too old
         since = before.saving_at if is_known else at
         return replace(before, saving_step=save.step, saving_at=since, saving_holds=True)
     over = replace(before, **_NO_SAVE)
@@ -175,7 +180,7 @@ def _stepped(before: Progress, at: datetime | None, step: re.Match[str]) -> Prog
         saving_holds=False,
         hang="",
         waits_for="",
-        # Lines of before the loss may come after the line that tells of it.
+        # Step lines from before the loss of the round may be printed after the line about it.
         trouble=before.trouble if before.round_is_lost else "",
         finished="",
         failed="",
@@ -195,7 +200,7 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
         no_more = {"waits_for": "", "hang": "", **_NO_SAVE}
         return replace(before, trouble=lost["why"], trouble_at=at, **no_more)
     if lost := _ROUND_LOST.match(text):
-        why = before.trouble or lost["why"]  # what stopped ranks here has told more, just before
+        why = before.trouble or lost["why"]  # the line before has the reason in more detail
         no_more = {"waits_for": "", "hang": "", "round_is_lost": True, **_NO_SAVE}
         return replace(before, trouble=why, trouble_at=at, **no_more)
     if hangs := _HANGS.match(text):
@@ -219,7 +224,7 @@ def _after_node(before: Progress, at: datetime | None, text: str) -> Progress:
 
 
 def _time(text: str) -> datetime | None:
-    """Of Kubernetes' nanoseconds those that Python's datetime cannot hold are dropped."""
+    """Parse a time, or return None. Digits after the microseconds are dropped."""
     try:
         return datetime.fromisoformat(text)
     except ValueError:
@@ -227,5 +232,5 @@ def _time(text: str) -> datetime | None:
 
 
 def last_words(progresses: Sequence[Progress]) -> str:
-    """Why a run was given up, by the first pod that says so."""
+    """Return why a run was given up, from the first pod that says so; empty if none does."""
     return next((progress.failed for progress in progresses if progress.failed), "")

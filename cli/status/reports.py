@@ -1,7 +1,7 @@
-"""The nodes' reports while a look is under way, and how long an answer of a node is waited for.
+"""Follows the nodes' reports during a look, and limits how long a node's answer is waited for.
 
-The kubelet of a machine that is off gives no answer at all, and whoever looks wants to be told soon
-that it is lost. A kubelet that is slow is waited for, because it goes on reporting meanwhile.
+The kubelet of a machine that is off never answers, and the user wants to know soon that the machine
+is lost. A slow kubelet renews its lease meanwhile, so its answer is waited for.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,17 +16,17 @@ from infra.kube.objects import Json, name_of
 from infra.kube.pods.silent_machines import has_been_missed
 
 TRY_SECONDS = 3.0
-TRIES = 4  # by then a healthy node has reported
+TRIES = 4  # a healthy node renews its lease within this number of tries
 SECONDS_OF_LOST = 1.0
 
 
 class Reports:
-    """What the leases of the nodes say, from the begin of the look on.
+    """What the leases of the nodes say, from the beginning of the look on.
 
     Args:
-        api: the cluster. Where it does not show the leases, no node is silent, and of no node it is
-            known how its clock is.
-        nodes: of the cluster, as far as they may be read.
+        api: the cluster. If it does not show the leases, no node counts as silent, and nothing is
+            known about the nodes' clocks.
+        nodes: the nodes of the cluster, as far as they may be read.
     """
 
     def __init__(self, api: Api, nodes: Sequence[Json]) -> None:
@@ -37,7 +37,11 @@ class Reports:
         self._first = self._ask()
 
     def answer_of(self, node: str, ask: Callable[[float | None], str]) -> str:
-        """What `ask` gives, which waits for a node: for the seconds that it is given, at most.
+        """Return the answer of a node to `ask`, with a time limit that depends on its reports.
+
+        Args:
+            node: the name of the node.
+            ask: asks the node. Its argument is the longest wait in seconds; None for the default.
 
         Raises:
             UnreachableError: the node does not answer, and has not reported meanwhile.
@@ -50,7 +54,7 @@ class Reports:
                 return ask(TRY_SECONDS)
             except UnreachableError:
                 if monotonic() - begin < TRY_SECONDS:
-                    raise  # the API server has said so itself
+                    raise  # not a timeout: the API server has answered that it cannot reach it
                 now = self._ask()
                 if node in self.silent:
                     raise

@@ -1,7 +1,7 @@
-"""What the runs' own files say where the cluster does not answer: on the machine with the data.
+"""Reads the runs' own files on the machine with the data, if the cluster does not answer.
 
-The files know how far a run has come and what it has saved. Whether its pods live, nobody can say
-without the cluster, so nothing is said of that.
+The files show how far a run has come and what it has saved. Whether its pods are alive cannot be
+known without the cluster, so nothing is reported about that.
 """
 
 import json
@@ -24,22 +24,22 @@ NOT_KNOWN = "-"
 
 @dataclass(frozen=True)
 class RunFiles:
-    """One run; None where its files do not say it.
+    """What the files of one run say. A value that they do not give is None.
 
     Args:
-        name: of its folder.
-        step, of: the last one that was logged, and how many the whole run has.
-        loss: in nats per token.
-        tokens_per_second: at that step.
-        stepped_seconds_ago: how long ago that was.
-        saved_step, saved_seconds_ago: the newest checkpoint.
-        is_done: whether it has come to its end.
-        saving_step: the checkpoint that is being written, as the run's log says. A machine that is
-            lost says nothing, so it may also be one that was never finished.
-        saving_seconds_ago: how long ago its save was begun.
-        saving_holds: whether training waits for it: that is the state `saving`.
+        name: the name of the run's folder.
+        step, of: the last logged step, and the number of steps of the whole run.
+        loss: the loss at that step, in nats per token.
+        tokens_per_second: the speed at that step.
+        stepped_seconds_ago: how long ago that step was logged.
+        saved_step, saved_seconds_ago: the newest checkpoint, and its age.
+        is_done: whether the run has finished.
+        saving_step: the checkpoint that is being written, as the run's log says. If the machine was
+            lost meanwhile, it is one that was never finished.
+        saving_seconds_ago: how long ago that save began.
+        saving_holds: whether training waits for that save, as in the state `saving`.
         verified_step, verified_seconds_ago, verified_by: the checkpoint of which every byte was
-            last read, when, and by what.
+            last read, how long ago, and by what.
     """
 
     name: str
@@ -61,11 +61,11 @@ class RunFiles:
 
 @dataclass(frozen=True)
 class Found:
-    """What is on the machine with the data.
+    """The runs on the machine with the data.
 
     Args:
-        runs: those that were read.
-        others: names of the runs that were not.
+        runs: the runs that were read.
+        others: the names of the runs that were not read.
     """
 
     runs: Sequence[RunFiles]
@@ -73,15 +73,15 @@ class Found:
 
 
 def read_run_files(plan: Plan, wanted: str = "") -> Found:
-    """The runs whose folders are on the plan's host, the one that was written last first.
+    """Read the runs whose folders are on the plan's host, the last changed folder first.
 
     Args:
-        plan: how that host is reached.
-        wanted: the only run that is read; empty: the newest ones, of which there may be many.
+        plan: says how that host is reached.
+        wanted: the name of the only run to read. If it is empty, the newest runs are read.
 
     Raises:
-        ValueError: there are no runs on that machine.
-        cli.ask_host.UnreachableError: it does not answer.
+        ValueError: there is no folder of runs on that machine.
+        cli.ask_host.UnreachableError: the machine does not answer.
     """
     root = plan.expect.data_root
     text = (SCRIPTS / "facts-runs.sh").read_text()
@@ -93,12 +93,12 @@ def read_run_files(plan: Plan, wanted: str = "") -> Found:
 
 
 def require_run(name: str, found: Found, reason: str) -> None:
-    """Raises ValueError where the run that was asked for is not there; it names those there are.
+    """Raise ValueError if there is no run of this name; the text names the existing runs.
 
     Args:
-        name: of the run's folder.
-        found: with that run alone, if it is there.
-        reason: why the cluster was not seen.
+        name: the name of the run's folder.
+        found: what was read. It has only this run, if the run exists.
+        reason: why the cluster could not be asked.
     """
     if not found.runs:
         there = ", ".join(found.others) or "none"
@@ -110,7 +110,7 @@ def require_run(name: str, found: Found, reason: str) -> None:
 
 
 def parse_run_files(facts: Facts) -> Found:
-    """From the lines of scripts/facts-runs.sh. Pure."""
+    """Parse the facts of scripts/facts-runs.sh. This function is pure."""
     now = float(facts.get("now"))
     said = [value.partition("|") for value in facts.values.get("said", [])]
 
@@ -142,7 +142,7 @@ def _parse(value: str, log_of: Callable[[str], Iterable[str]], now: float) -> Ru
 
 
 def _with_verified(run: RunFiles, told: Progress, now: float) -> RunFiles:
-    """The run with the checkpoint that was last verified, where the log tells of one."""
+    """Add the checkpoint that was last verified, if the log has a line about one."""
     at = told.verified_at
     return replace(
         run,
@@ -153,7 +153,7 @@ def _with_verified(run: RunFiles, told: Progress, now: float) -> RunFiles:
 
 
 def _with_save(run: RunFiles, told: Progress, now: float) -> RunFiles:
-    """The run with the save under way, where the log tells of one without a later checkpoint."""
+    """Add the save under way, if the log has a line about one and no checkpoint is newer."""
     if told.saving_step is None or told.saving_at is None:
         return run
     if run.saved_step is not None and run.saved_step >= told.saving_step:
@@ -176,7 +176,10 @@ def _record(text: str) -> Mapping[str, Any]:
 
 
 def as_text(found: Found, plan: Plan, reason: str) -> str:
-    """What was not seen, and then a line for each run. Pure."""
+    """Return why the cluster was not seen, and then a line for each run.
+
+    This function is pure.
+    """
     where = f"{plan.host_name}, {plan.expect.data_root}/runs"
     lines = [
         f"the cluster was not seen: {reason}",
@@ -195,7 +198,10 @@ def as_text(found: Found, plan: Plan, reason: str) -> str:
 
 
 def as_json(found: Found, reason: str) -> str:
-    """JSON for programs: `runs` has other keys than where the cluster was seen. Pure."""
+    """Return JSON for programs. Its keys differ from those of a status of the cluster.
+
+    This function is pure.
+    """
     content = {
         "cluster_unseen": reason,
         "run_files": [asdict(run) for run in found.runs],
@@ -224,7 +230,7 @@ def _row(run: RunFiles) -> tuple[str, ...]:
 
 
 def _verified(run: RunFiles) -> list[str]:
-    """The line about it below the run's own; none where there is nothing to say."""
+    """Return the line about the verified checkpoint, as a list; empty if none is known."""
     if run.verified_step is None:
         return []
     ago = run.verified_seconds_ago
@@ -233,7 +239,7 @@ def _verified(run: RunFiles) -> list[str]:
 
 
 def _saving(run: RunFiles) -> str:
-    """What is said of a save under way; empty where there is none."""
+    """Return a text about a save that is under way or never ended; empty if there is none."""
     if run.saving_step is None or run.saving_seconds_ago is None:
         return ""
     how_long = span_of_seconds(run.saving_seconds_ago)

@@ -1,4 +1,4 @@
-"""The status as text for people, and as JSON for programs. Pure."""
+"""Formats the status as text for people and as JSON for programs. This module is pure."""
 
 import json
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ def as_text(
     *,
     missing: str = "",
 ) -> str:
-    """One screen: the nodes, a line for each run, and below it the reason for its state.
+    """Return the whole text: the nodes, and for each run a line and the reason for its state.
 
     Args:
-        platform: the nodes.
+        platform: the nodes, GPUs and claims.
         runs: all runs that were found.
-        unseen: which runs could not be looked for; empty where all could.
+        unseen: which runs could not be looked for; empty if all could.
         now: the API server's time.
-        price_per_gpu_hour: None: no cost is shown.
-        missing: said where there are no runs.
+        price_per_gpu_hour: the price; None to show no cost.
+        missing: the text if there are no runs; empty for the usual one.
     """
     lines = [platform_line(platform), *machine_lines(platform), *bound_lines(platform.claims)]
     if idle := idle_line(platform, price_per_gpu_hour):
@@ -64,7 +64,7 @@ def as_text(
 
 
 def platform_line(platform: PlatformStatus) -> str:
-    """`3 nodes, all Ready; 6 of 8 GPUs in use`."""
+    """Return a line such as `3 nodes, all Ready; 6 of 8 GPUs in use`."""
     if platform.nodes is None:
         return f"nodes: not seen: {platform.unseen}"
     count = f"{platform.nodes} node{'' if platform.nodes == 1 else 's'}"
@@ -89,20 +89,21 @@ def platform_line(platform: PlatformStatus) -> str:
 
 
 def silence_text(seconds: float) -> str:
-    """What a node does that Kubernetes has not missed yet."""
+    """Return a text about a node that is silent, and that Kubernetes still calls Ready."""
     return f"has not reported for {span_of_seconds(seconds)}"
 
 
 def machine_lines(platform: PlatformStatus) -> list[str]:
-    """A line for each thing that is wrong with a machine, or with a claim."""
+    """Return a line for each problem of a machine or of a claim."""
     machines = [f"  node {found.node}: {found.text}" for found in platform.findings]
     return [*machines, *claim_lines(platform.claims)]
 
 
 def idle_line(platform: PlatformStatus, price_per_gpu_hour: float | None = None) -> str:
-    """Which nodes have GPUs that nobody uses, and with a price what an hour of that costs.
+    """Return which nodes have idle GPUs, and with a price what they cost in an hour.
 
-    Empty where all are in use, and without a price for one node: the first line says it then.
+    The line is empty if all GPUs are in use. It is also empty for a single node without a price,
+    because the line about the platform already says it.
     """
     idle = platform.gpus_idle
     if not idle or (platform.nodes == 1 and price_per_gpu_hour is None):
@@ -121,7 +122,7 @@ def as_json(
     now: datetime,
     price_per_gpu_hour: float | None = None,
 ) -> str:
-    """JSON for programs: times in ISO 8601; what is not known is null or empty."""
+    """Return JSON for programs: times are in ISO 8601, and unknown values are null or empty."""
     costs = [cost_so_far(run.progress, price_per_gpu_hour) for run in runs]
     content = {
         "time": now,
@@ -136,12 +137,12 @@ def as_json(
 
 
 def span(then: datetime, now: datetime) -> str:
-    """The time between the two, as `span_of_seconds` has it."""
+    """Return the time between two times, as a text of `span_of_seconds`."""
     return span_of_seconds((now - then).total_seconds())
 
 
 def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
-    """A cell for each word of HEAD."""
+    """Return the cells of a run's row, one for each column of HEAD."""
     progress = run.progress
     total = "" if progress.of is None else f"/{progress.of}"
     step = NOT_KNOWN if progress.step is None else f"{progress.step}{total}"
@@ -163,12 +164,12 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 
 
 def slow_rank_of(run: RunStatus) -> str:
-    """The slow rank of a run that moves; in any other run it was slow long ago."""
+    """Return the slow rank of a run that trains; empty otherwise, because it is out of date."""
     return run.progress.slow_rank if run.state in MOVING else ""
 
 
 def verified_of(run: RunStatus, now: datetime) -> str:
-    """The newest checkpoint that something has verified since, and when; empty if none was seen."""
+    """Return a text about the last verified checkpoint; empty if no line about one was seen."""
     progress = run.progress
     if progress.verified_step is None:
         return ""
@@ -177,12 +178,12 @@ def verified_of(run: RunStatus, now: datetime) -> str:
 
 
 def transport_of(run: RunStatus) -> str:
-    """The one that was not asked for, of a run that has ranks."""
+    """Return the transport that was not asked for; empty for a run that is over."""
     return "" if run.state in OVER else run.progress.transport
 
 
 def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None) -> str:
-    """What the run has cost, by the line of its pod and no later; empty without a price."""
+    """Return the cost of the run up to its pod's last line about it; empty without a price."""
     if price_per_gpu_hour is None:
         return ""
     cost = cost_so_far(run.progress, price_per_gpu_hour)
@@ -193,6 +194,6 @@ def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None)
 
 
 def reason_of(run: RunStatus, now: datetime) -> str:
-    """Why the run is in its state and since when; empty where there is nothing to say."""
+    """Return why the run is in its state, and for how long; empty if there is no reason."""
     since = f" (for {span(run.since, now)})" if run.since else ""
     return f"{run.detail}{since}" if run.detail else ""

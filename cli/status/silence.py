@@ -1,12 +1,13 @@
-"""Nodes that have stopped to report, half a minute before Kubernetes calls them NotReady. Pure.
+"""Finds nodes that have stopped reporting, half a minute before Kubernetes calls them NotReady.
 
-Each kubelet renews a Lease of its node four times in the time that it is valid, 40 s as a rule
-(https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats). When it did so is taken
-from the note that the API server itself makes of each change, because the time in the Lease is by
-the node's own clock, which may be wrong. `now` is by the API server's clock too.
+Each kubelet renews the Lease of its node four times in the time that the Lease is valid, which is
+usually 40 s (https://kubernetes.io/docs/concepts/architecture/leases/#node-heart-beats). The time
+in the Lease is by the node's own clock, which may be wrong. So the time of a renewal is taken from
+the API server's own note about the change, and `now` is by the API server's clock too.
 
-A renewal that did not come says nothing while the API server took none at all, as after a restart
-of it. So a node is called silent only while another one reports.
+After a restart of the API server, for instance, it may have taken no renewals at all. A missing
+renewal then proves nothing. So a node is called silent only while another node reports. This module
+is pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,24 +16,26 @@ from datetime import datetime
 from infra.kube.objects import Json, name_of, part, parts
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-RENEWALS = 4  # so many in the time that a lease is valid: the kubelet's own constant
-LATEST = 1.04  # of the time between two renewals: a kubelet draws it anew for each of them
-# Of a renewal: the server's note of it has whole seconds, and the request takes a moment.
+RENEWALS = 4  # renewals in the time that a lease is valid; a constant of the kubelet
+LATEST = 1.04  # the kubelet varies the time between two renewals at random; the longest is this
+# How much later a renewal may look: the API server notes times in whole seconds, and a request
+# takes a moment.
 LATE_SECONDS = 1.6
 
 
 def silent_nodes(
     nodes: Sequence[Json], leases: Sequence[Json], now: datetime
 ) -> Mapping[str, float]:
-    """The nodes that should have reported by now, with the seconds since they last did.
+    """Return the nodes whose report is overdue, with the seconds since their last report.
 
     Args:
-        nodes: of the cluster.
-        leases: of the namespace kube-node-lease; empty where they may not be read.
+        nodes: the nodes of the cluster.
+        leases: the leases of the namespace kube-node-lease; empty if they may not be read.
         now: the API server's time.
 
     Returns:
-        Empty while no node reports. A node whose lease is not there is not in it.
+        The seconds by the name of the node. The result is empty while no node reports, and it never
+        has a node without a lease.
     """
     names = {name_of(node) for node in nodes}
     since: dict[str, float] = {}
@@ -48,18 +51,18 @@ def silent_nodes(
 
 
 def renewals(leases: Sequence[Json]) -> Mapping[str, str]:
-    """For each node what its lease says of the last renewal; another text means another one."""
+    """Return for each node the text of its last renewal; it changes with each renewal."""
     return {name_of(lease): str(part(lease, "spec").get("renewTime") or "") for lease in leases}
 
 
 def _longest_seconds(lease: Json) -> float:
-    """How old the last renewal of a healthy kubelet can look: 12 s for a lease of 40 s."""
+    """Return how old a healthy kubelet's last renewal may look: 12 s for a lease of 40 s."""
     valid = float(part(lease, "spec").get("leaseDurationSeconds") or 40)
     return valid / RENEWALS * LATEST + LATE_SECONDS
 
 
 def renewed_at(lease: Json) -> datetime | None:
-    """When the API server last took a renewal; None where it has not noted that."""
+    """Return when the API server last took a renewal; None if it has no note of that."""
     noted = [
         str(note.get("time") or "")
         for note in parts(part(lease, "metadata"), "managedFields")

@@ -1,4 +1,4 @@
-"""The claims by which runs reach their data, as `disttrain status` shows them."""
+"""Reads and describes the claims through which runs reach their data, for `disttrain status`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from infra.kube.paths import CLAIMS, VOLUMES
 from infra.kube.volumes.left_claims import STORAGE
 
 BOUND, LOST = "Bound", "Lost"
-ENDING = "Terminating"  # as kubectl calls it; its phase stays Bound while pods mount it
-MOST_BOUND = 3  # that have a line of their own on the screen
+ENDING = "Terminating"  # kubectl's word; the claim's phase stays Bound while pods mount it
+MOST_BOUND = 3  # if more claims are bound, they share one line on the screen
 _WHY = {
     "Pending": "it has no volume yet, and no pod can start before: docs/storage.md",
     LOST: "its volume is gone: docs/storage.md",
@@ -21,15 +21,16 @@ _WHY = {
 
 @dataclass(frozen=True, order=True)
 class Claim:
-    """One claim.
+    """A claim.
 
     Args:
-        namespace, name: which one; no name: nobody knows which claims there are.
-        phase: Bound, Pending, Lost or Terminating; empty: it was not seen.
-        size: of its volume, such as `50Gi`; empty: there is none.
-        class_name: its storage class; empty: none.
-        source: of a bound claim without a class, where its data is, such as `folder /srv/data`; the
-            name of its volume, where that may not be read.
+        namespace, name: the namespace and the name. The name is empty if the claims of the
+            namespace may not be listed.
+        phase: Bound, Pending, Lost or Terminating; empty if the claim may not be read.
+        size: the size of its volume, such as `50Gi`; empty if it has none.
+        class_name: its storage class; empty if it has none.
+        source: for a bound claim without a class, the place of its data, such as
+            `folder /srv/data`; or the name of its volume, if the volume may not be read.
     """
 
     namespace: str
@@ -41,18 +42,18 @@ class Claim:
 
 
 def see_claims(api: Api, pods: Mapping[str, Sequence[Json]]) -> tuple[Claim, ...]:
-    """The claims of these namespaces. Raises ApiError and UnreachableError.
+    """Read the claims of these namespaces. It raises ApiError and UnreachableError.
 
     Args:
         api: the cluster.
-        pods: of the training, by namespace; they say which claim they mount.
+        pods: the training pods by namespace; their specs name the claims that they mount.
     """
     found = [claim for space, those in pods.items() for claim in _see(api, space, those)]
     return tuple(sorted(found))
 
 
 def _see(api: Api, namespace: str, pods: Sequence[Json]) -> list[Claim]:
-    """The claims that the pods mount; without pods, those that the platform has made."""
+    """Read the claims that the pods mount; without pods, the claims that the platform has made."""
     path = CLAIMS.format(namespace)
     if names := claim_names(pods):
         seen = [(name, object_at(api, f"{path}/{name}")) for name in names]
@@ -64,21 +65,24 @@ def _see(api: Api, namespace: str, pods: Sequence[Json]) -> list[Claim]:
 
 
 def claim_names(pods: Iterable[Json]) -> set[str]:
-    """Names of the claims that the pods mount as data. Pure."""
+    """Return the names of the claims that the pods mount as data. This function is pure."""
     volumes = [volume for pod in pods for volume in parts(part(pod, "spec"), "volumes")]
     data = [part(volume, "persistentVolumeClaim") for volume in volumes if volume["name"] == "data"]
     return {str(claim["claimName"]) for claim in data if "claimName" in claim}
 
 
 def claim_lines(claims: Iterable[Claim]) -> list[str]:
-    """A line for each claim that no pod can mount, or that was not seen. Pure."""
+    """Return a line for each claim that is not bound, or could not be read.
+
+    This function is pure.
+    """
     return [_line(claim) for claim in claims if claim.phase != BOUND]
 
 
 def bound_lines(claims: Iterable[Claim]) -> list[str]:
-    """A line for each claim that pods can mount: its size, and its class or where its data is.
+    """Return a line for each bound claim: its size, and its class or the place of its data.
 
-    Of many it is one line for all. Pure.
+    More than MOST_BOUND claims share one line. This function is pure.
     """
     bound = [claim for claim in claims if claim.phase == BOUND]
     if len(bound) > MOST_BOUND:
@@ -122,7 +126,10 @@ def _claim(api: Api, namespace: str, name: str, item: Json | str) -> Claim:
 
 
 def _source(name: str, volume: Json | str | None) -> str:
-    """Where a volume has its data; its name, where it was not seen. Pure."""
+    """Return where a volume has its data, or its name if it could not be read.
+
+    This function is pure.
+    """
     spec = part(volume, "spec") if isinstance(volume, dict) else {}
     folder = part(spec, "hostPath").get("path") or part(spec, "local").get("path")
     nfs, driver = part(spec, "nfs"), part(spec, "csi").get("driver")
