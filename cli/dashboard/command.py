@@ -1,4 +1,4 @@
-"""`disttrain dashboard`: one page of this machine that shows all runs and changes none."""
+"""`disttrain dashboard`: serves a page on this machine that shows all runs and changes none."""
 
 import argparse
 from contextlib import AbstractContextManager, ExitStack
@@ -15,18 +15,18 @@ from cli.volume_pod import VolumePod, volume_pod
 
 PORT = 8642
 TASK = "dashboard"
-START_SECONDS = 60.0  # the image is on the nodes; a pod that needs longer finds no room
+START_SECONDS = 60.0  # the nodes have the image; a pod that needs longer has found no free node
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain dashboard`."""
+    """Add the options of `disttrain dashboard`."""
     text = "a stack on the platform (default: the selected stack)"
     parser.add_argument("--stack", default="", help=text)
     add_port(parser, PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Only Ctrl-C ends it.
+    """Serve the page until Ctrl-C or another signal ends the command.
 
     Raises:
         ValueError: the stack is not up, or the port is taken.
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_pod(place: VolumePlace) -> AbstractContextManager[VolumePod]:
-    """A pod that can read the volume; each look runs a program of its own in it."""
+    """Start a pod that can read the volume; each look runs its own program in it."""
     bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
     return volume_pod(
         place,

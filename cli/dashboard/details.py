@@ -1,4 +1,7 @@
-"""What the page shows of one run: its ranks and pods, its goodput, its lines. Pure."""
+"""Makes what the page shows of one run: its ranks and pods, its goodput and its log lines.
+
+This module is pure.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +20,7 @@ from trainer.events.account import account_of_file
 from trainer.events.event import Events
 from trainer.events.show import WHAT, as_mapping
 
-# What trainer/watch/slow.py writes of the rank that holds up the others.
+# What trainer/watch/slow.py writes about the rank that slows the others down.
 SLOW_RANK = re.compile(
     r"rank (?P<rank>\d+) on node \d+ takes (?P<factor>\S+) as long as the others: "
     r"(?P<cause>.*) \(.*"
@@ -27,14 +30,14 @@ SLOW_RANK = re.compile(
 def rank_rows(
     pods: Sequence[Json], now: datetime, tokens_per_second: float | None = None, slow_rank: str = ""
 ) -> list[dict[str, Any]]:
-    """A row for each rank of each pod, in the order of the ranks.
+    """Return a row for each rank of each pod, in the order of the ranks.
 
     Args:
-        pods: of the run's training.
+        pods: the training pods of the run.
         now: the API server's time.
-        tokens_per_second: of all ranks together; None where that is not known.
-        slow_rank: what the run's last line says of the rank that holds up the others; empty where
-            none does.
+        tokens_per_second: the speed of all ranks together; None if it is not known.
+        slow_rank: what the run's last step line says about the rank that slows the others down;
+            empty if no rank does.
     """
     slow = SLOW_RANK.fullmatch(slow_rank)
     rows: list[dict[str, Any]] = []
@@ -54,10 +57,10 @@ def rank_rows(
             ),
             "age_seconds": None if age is None else max(0.0, age),
         }
-        count = number_told(pod, RANKS) or 1  # where it does not say
+        count = number_told(pod, RANKS) or 1  # 1 if the pod does not have the variable
         rows += [{**shown, "rank": node_of(pod) * count + number} for number in range(count)]
     for row in rows:
-        # The ranks make their steps together, so each has the same share of the speed.
+        # All ranks take part in every step, so each has the same share of the speed.
         row["tokens_per_second"] = tokens_per_second and tokens_per_second / len(rows)
         is_slow = slow is not None and int(slow["rank"]) == row["rank"]
         row["slow"] = f"{slow['factor']} as long: {slow['cause']}" if slow and is_slow else ""
@@ -65,11 +68,14 @@ def rank_rows(
 
 
 def goodput_of(content: bytes) -> dict[str, Any]:
-    """Where the time went, and how the ranks reach each other; `content`: node 0's event file."""
+    """Return where the run's time went, and the transport between its ranks.
+
+    `content` is the event file of node 0.
+    """
     events = Events.of(content)
     account = account_of_file(events)
     shown = as_mapping(account, None)
-    del shown["starts"]  # ./disttrain goodput shows them
+    del shown["starts"]  # only `./disttrain goodput` shows the single starts
     kinds = [
         {"kind": kind.value, "what": what, "seconds": round(account.seconds[kind], 3)}
         for kind, what in WHAT.items()
@@ -78,11 +84,11 @@ def goodput_of(content: bytes) -> dict[str, Any]:
 
 
 def log_of(lines: Sequence[Line], notes: Sequence[str]) -> dict[str, Any]:
-    """Lines as the page shows them, with what they mean.
+    """Return log lines as the page shows them, with what they mean.
 
     Args:
-        lines: in the order of time.
-        notes: what could not be read, in sentences.
+        lines: the lines, in the order of time.
+        notes: sentences about what could not be read.
     """
     explained: set[tuple[int, int | None, str]] = set()
     shown: list[dict[str, Any]] = []
@@ -96,7 +102,8 @@ def log_of(lines: Sequence[Line], notes: Sequence[str]) -> dict[str, Any]:
             "at": line.at,
             "node": line.node,
             "rank": line.rank,
-            "text": line.text.removeprefix(f"{label(line)} "),  # the node's own begin with it
+            # The node's own lines already begin with the label.
+            "text": line.text.removeprefix(f"{label(line)} "),
         }
         shown.append({**row, "meaning": meaning} if meaning else row)
     return {"lines": shown, "notes": list(notes)}

@@ -1,4 +1,7 @@
-"""What was seen last and how old it is; looked at again in the background, and not too often."""
+"""Keeps what a look has found, and repeats the look in the background, but not too often.
+
+A look reads something from the cluster or from the volume.
+"""
 
 import threading
 import time
@@ -9,8 +12,8 @@ from typing import Any
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 EXPECTED = (ApiError, OSError, TaskError, UnreachableError, ValueError)
-RETRY_SECONDS = 15.0  # after a look that failed, if not sooner
-REST = 5  # after a look that took long, so many times as long passes before the next one
+RETRY_SECONDS = 15.0  # after a failed look, the longest least time until the next one
+REST = 5  # until the next look passes at least this many times the duration of the last one
 
 
 @dataclass(frozen=True)
@@ -18,9 +21,9 @@ class View:
     """What is known now.
 
     Args:
-        content: what the last good look has found; None before there was one.
-        age_seconds: how old that is; None before there was one.
-        problem: why the newest look failed; empty where it did not.
+        content: what the last successful look has found; None before there was one.
+        age_seconds: the age of that content; None before there was one.
+        problem: why the newest look failed; empty if it succeeded.
         is_looking: whether a look is under way.
     """
 
@@ -30,7 +33,7 @@ class View:
     is_looking: bool = False
 
     def as_mapping(self) -> dict[str, Any]:
-        """The view for JSON, without the content."""
+        """Return the view for JSON, without the content."""
         return {
             "age_seconds": self.age_seconds,
             "problem": self.problem,
@@ -39,18 +42,18 @@ class View:
 
 
 def in_thread(work: Callable[[], None]) -> None:
-    """Do it in a thread of its own, which does not keep the program from ending."""
+    """Do the work in a daemon thread, which does not keep the program from ending."""
     threading.Thread(target=work, daemon=True).start()
 
 
 class Kept:
-    """One look and what it has found.
+    """A look that is repeated, and what it has found.
 
     Args:
-        look: takes the look; it raises one of EXPECTED where it cannot.
-        least_seconds: between the end of a look and the next one, at least.
-        clock: seconds that never go back.
-        start: does a piece of work beside the caller.
+        look: takes the look; it raises one of EXPECTED if it fails.
+        least_seconds: the least time between the end of a look and the next one.
+        clock: returns the time of a monotonic clock, in seconds.
+        start: does work in the background.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Kept:
         self._next_at = float("-inf")
 
     def see(self) -> View:
-        """What is known, at once; a new look begins where it is time for one."""
+        """Return at once what is known, and begin a new look if it is time for one."""
         with self._lock:
             begins = not self._is_looking and self._clock() >= self._next_at
             self._is_looking = self._is_looking or begins
@@ -86,7 +89,7 @@ class Kept:
             content, problem = self._look(), ""
         except EXPECTED as reason:
             problem = str(reason) or type(reason).__name__
-        finally:  # also after a mistake of ours, or nothing would ever be looked at again
+        finally:  # also after an unexpected error, because otherwise no look would ever begin again
             with self._lock:
                 now = self._clock()
                 if not problem:

@@ -1,6 +1,7 @@
-"""The looks at the cluster and at the volume, each by the functions of the other commands.
+"""Looks at the cluster and at the volume for the page, with the functions of the other commands.
 
-What needs no pod is asked of the API server. All the rest is read by one pod (pod_keeper.py).
+The API server is asked for everything that needs no pod. The rest is read by one pod
+(pod_keeper.py).
 """
 
 from collections import deque
@@ -34,9 +35,9 @@ from infra.kube.errors import TaskError
 from infra.kube.record import COLLECTION
 from infra.kube.say import shorten
 
-PATIENCE_SECONDS = 10.0  # somebody looks at the page
-LINES = 400  # of a run's log
-STRETCHES = 300  # of a curve; each has at most two points
+PATIENCE_SECONDS = 10.0  # how long a request is tried again; short, because a user waits
+LINES = 400  # how many last lines of a run's log are shown
+STRETCHES = 300  # the stretches of steps in a curve; each has at most two points
 NEW_TOKENS = 200
 SAMPLE_TRIES = 3
 MOST_SAMPLE_BYTES = 1 << 20
@@ -46,12 +47,12 @@ SAMPLE_PROGRAM = Path(sample_program.__file__).read_text()
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the API server shows.
+    """What the API server knows.
 
     Args:
         look: the platform and the runs that have a record.
         owners: for each owner the names of its runs.
-        ahead_seconds: how far the clock of the API server is before that of this machine.
+        ahead_seconds: by how many seconds the API server's clock is ahead of this machine's.
     """
 
     look: Look
@@ -60,18 +61,18 @@ class Cluster:
 
 
 class Looks:
-    """Each method takes one look and raises what `kept.EXPECTED` lists where it cannot.
+    """The looks of the page. Each method raises one of `kept.EXPECTED` if its look fails.
 
     Args:
-        place: of the volume.
-        keeper: of the pod on it.
+        place: the place of the volume.
+        keeper: keeps the pod that mounts the volume.
     """
 
     def __init__(self, place: VolumePlace, keeper: PodKeeper) -> None:
         self._place, self._keeper = place, keeper
 
     def cluster(self) -> Cluster:
-        """The platform and the runs that have a record."""
+        """Look at the platform and at the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
         seen = with_ends(api, look(api, namespace), namespace)
@@ -80,25 +81,25 @@ class Looks:
         return Cluster(seen, owners, ahead.total_seconds())
 
     def volume(self) -> list[Run]:
-        """All runs that are on the volume."""
+        """Read what is known of all runs on the volume."""
         with self._keeper.using() as pod:
             own = pod.again(RUNS_PROGRAM)
             return parse_runs(own.ask("list", self._place.runs_path), Users())
 
     def curves(self, run_name: str) -> dict[str, Any]:
-        """(step, value) pairs of the loss, the validation loss and the tokens per second."""
+        """Read (step, value) pairs of the loss, the validation loss and the tokens per second."""
         with self._keeper.using() as pod:
             own = pod.again(RUNS_PROGRAM)
             return own.ask("curves", self._place.runs_path, run_name, str(STRETCHES))
 
     def goodput(self, run_name: str) -> dict[str, Any]:
-        """Where the time of a run went."""
+        """Read where the time of a run went."""
         with self._keeper.using() as pod:
             events = read_events(self._api(), pod.path, pod.container, self._path(run_name))
         return goodput_of(events)
 
     def logs(self, row: Row) -> dict[str, Any]:
-        """The last lines of a run, from the volume and from its pods."""
+        """Read the last lines of a run, from the volume and from its pods."""
         notes: list[str] = []
         place = self._run_place(row)
         with ExitStack() as stack:
@@ -123,9 +124,9 @@ class Looks:
         return VolumeReader(Api(self._place.access), pod.path, arguments, pod.container)
 
     def sample(self, run_name: str) -> dict[str, Any]:
-        """Text that the trainer writes with the newest checkpoint of a run.
+        """Let the trainer generate text with the newest checkpoint of a run.
 
-        A run that saves often may remove that checkpoint while it is read: then it is tried again.
+        A run that saves often may remove that checkpoint while it is read. Then it is tried again.
         """
         words = ["--run-dir", self._path(run_name), "--max-new-tokens", str(NEW_TOKENS)]
         command = ["python3", "-c", SAMPLE_PROGRAM, "python", "-m", "trainer", "sample", *words]
@@ -142,7 +143,7 @@ class Looks:
         raise TaskError(f"the trainer could not write text: {shorten(said, 300)}")
 
     def _api(self) -> Api:
-        """Connections of its own for each look, as looks run beside each other."""
+        """Return new connections, because each look runs in its own thread."""
         return Api(self._place.access, PATIENCE_SECONDS)
 
     def _path(self, run_name: str) -> str:
@@ -152,7 +153,7 @@ class Looks:
         return RunPlace(
             self._place.access,
             row.namespace or self._place.namespace,
-            row.owner,  # a run of the volume alone has none, and no pod has that label empty
+            row.owner,  # empty for a run that is only on the volume; no pod matches this label
             self._place.image,
             self._path(row.run_name),
             row.workload,

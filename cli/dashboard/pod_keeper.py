@@ -1,7 +1,7 @@
-"""One pod on the volume for all looks: started when it is needed, gone when nobody looks.
+"""Keeps one pod on the volume for all looks. It is started when needed, and removed when unused.
 
-The main thread keeps it, because a signal ends that thread: then the pod is removed on the way out,
-whatever the other threads are doing.
+The main thread keeps the pod, because signals end the main thread. So the pod is removed at the
+end, whatever the other threads are doing.
 """
 
 import threading
@@ -14,23 +14,24 @@ from cli.tensorboard import is_running
 from cli.volume_pod import VolumePod
 from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
 
-DEADLINE_SECONDS = 1800  # then it ends by itself, also where this program was killed
-RENEW_SECONDS = 1200.0  # after so long the next look gets another one
+DEADLINE_SECONDS = 1800  # the pod ends after this time, even if this program was killed
+RENEW_SECONDS = 1200.0  # a pod of this age is replaced as soon as no look uses it
 IDLE_SECONDS = 60.0
 RETRY_SECONDS = 15.0
 CHECK_SECONDS = 5.0
-START_SECONDS = 660.0  # a look waits for it so long; an image may have to be pulled first
+START_SECONDS = 660.0  # how long a look waits for the pod; its image may have to be pulled
 STEP_SECONDS = 0.2
-AWAY = (ApiError, KubeconfigError, UnreachableError)  # also while a kubeconfig is replaced
+# The errors while the cluster does not answer, or while its kubeconfig is being replaced.
+AWAY = (ApiError, KubeconfigError, UnreachableError)
 
 
 class PodKeeper:
     """Keeps the pod.
 
     Args:
-        open_pod: starts one; the end of its context removes it.
-        idle_seconds: after so long without a look it goes.
-        sleep: waits; the main thread is nearly always in there when a signal comes.
+        open_pod: starts a pod; the end of its context removes the pod.
+        idle_seconds: the pod is removed after this time without a look.
+        sleep: waits. When a signal comes, the main thread is nearly always in this function.
     """
 
     def __init__(
@@ -48,10 +49,10 @@ class PodKeeper:
 
     @contextmanager
     def using(self) -> Iterator[VolumePod]:
-        """The pod, for a look; for threads other than the main one.
+        """Wait for the pod, and yield it to a look. The main thread must not call this.
 
         Raises:
-            TaskError: it does not start.
+            TaskError: the pod does not start.
         """
         pod = self._wait_for_pod()
         try:
@@ -79,7 +80,10 @@ class PodKeeper:
                 self._waiting -= 1
 
     def keep(self) -> NoReturn:
-        """Start the pod whenever a look waits for it; for the main thread. Ended by a signal."""
+        """Start the pod whenever a look waits for it. Only a signal ends this.
+
+        The main thread has to call it.
+        """
         while True:
             if not self._waiting:
                 self._sleep(STEP_SECONDS)
@@ -101,7 +105,7 @@ class PodKeeper:
             self._changed.notify_all()
 
     def _take_back(self) -> None:
-        """From now on no look begins with the pod."""
+        """Offer the pod no longer, so that no further look begins with it."""
         with self._changed:
             self._pod = None
 
@@ -111,7 +115,7 @@ class PodKeeper:
             self._changed.notify_all()
 
     def _until_it_may_go(self, pod: VolumePod) -> None:
-        """Wait until nobody has used the pod for long, the pod has ended, or it is old."""
+        """Wait until the pod is idle, has ended, or is too old."""
         begun = checked = time.monotonic()
         while True:
             self._sleep(STEP_SECONDS)
@@ -119,18 +123,18 @@ class PodKeeper:
             if now - checked > CHECK_SECONDS:
                 checked = now
                 if not _may_run(pod):
-                    self._take_back()  # its removal takes a while
+                    self._take_back()  # at once, because the removal of the pod takes a while
                     return
             with self._changed:
                 is_idle = not self._users and now - self._used_at > self._idle_seconds
                 is_old = not self._users and now - begun > RENEW_SECONDS
                 if is_idle or is_old or now - begun > DEADLINE_SECONDS:
-                    self._pod = None  # under the lock, so that no look begins with it now
+                    self._pod = None  # under the lock, so that no look can begin meanwhile
                     return
 
 
 def _may_run(pod: VolumePod) -> bool:
-    """Whether it runs; where the cluster does not answer it may."""
+    """Whether the pod runs, or may run because the cluster does not answer."""
     try:
         return is_running(pod.api, pod.path)
     except AWAY:

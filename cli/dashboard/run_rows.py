@@ -1,4 +1,7 @@
-"""The runs that the page lists: those of the cluster's records, and those of the volume. Pure."""
+"""Makes the page's list of runs, from the records on the cluster and the folders on the volume.
+
+This module is pure.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,17 +14,19 @@ from cli.status.judge import NEEDS_ATTENTION, RunStatus
 from cli.status.screen import OVER, transport_of
 from infra.kube.record import Record
 
-ON_VOLUME = "kept"  # the state of a run that no stack has now
+ON_VOLUME = "kept"  # the state of an unfinished run that no stack has any more
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run. None, or an empty text, where something is not known or was not seen.
+    """A run in the list. A value that is not known is None or an empty text.
 
     Args:
-        id: names the run in addresses of the page.
-        run_name: of its folder on the volume; empty where that is not known.
-        owner: of its objects on the cluster; empty for a run of the volume alone.
+        id: the name of the run in addresses of the page.
+        run_name: the name of its folder on the volume; empty if it is not known.
+        owner: the owner of its objects on the cluster; empty for a run that is only on the volume.
+        namespace: the namespace of the run; empty for a run that is only on the volume.
+        workload: the kind and the name of its workload; empty for a run that is only on the volume.
         shown: what the page shows of it.
     """
 
@@ -39,12 +44,12 @@ def rows_of(
     volume: Sequence[Run],
     now: datetime,
 ) -> list[Row]:
-    """First the runs that have a record, then those of which only the folder is left.
+    """Return first the runs that have a record, and then those of which only a folder is left.
 
     Args:
-        statuses: of the runs that have a record.
+        statuses: the states and the records of the runs that have a record.
         owners: for each owner the names of its runs.
-        volume: the runs of the volume.
+        volume: the runs on the volume.
         now: the API server's time.
     """
     by_name = {run.name: run for run in volume}
@@ -88,7 +93,7 @@ def _of_record(
         "mfu": progress.mfu if moves else "",
     }
     if not moves:
-        shown["tokens_per_second"] = None  # what it was is in the curve
+        shown["tokens_per_second"] = None  # the curve shows the former speed
     stack = status.stack.rpartition("/")[2]
     return Row(
         f"{status.namespace}.{stack}.{record.owner[:8]}",
@@ -140,7 +145,7 @@ def _from_folder(run: Run) -> dict[str, Any]:
 
 
 def number(text: str) -> float | None:
-    """The number that the trainer has printed; None for `-`, and for one that JSON cannot hold."""
+    """Return a number that the trainer has printed; None for `-`, and for NaN and infinity."""
     try:
         found = float(text)
     except ValueError:

@@ -1,19 +1,19 @@
-"""Runs inside the pod of the page: runs a command, with a sign of life while it prints nothing.
+"""Runs inside the page's pod: runs a command, and prints dots to standard error meanwhile.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Its arguments are the command and its words; its exit status is that of the command.
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
+this project. Its arguments are the command with its arguments. Its exit status is the command's.
 """
 
 import subprocess
 import sys
 import time
 
-ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
+ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 LIMIT_SECONDS = 900.0
 
 
 def main(words: list[str]) -> int:
-    """Run the command; it is ended after LIMIT_SECONDS."""
+    """Run the command, but at most for LIMIT_SECONDS, and return its exit status."""
     end = time.monotonic() + LIMIT_SECONDS
     with subprocess.Popen(words) as process:
         while time.monotonic() < end:

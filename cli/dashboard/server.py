@@ -1,8 +1,9 @@
-"""The server of the page: on this machine alone, for its own page alone, and nothing is changed.
+"""The HTTP server of the page. It answers only on this machine and only to its own page.
 
-Other pages in the same browser can send requests to it. They learn nothing: their host is not ours
-(DNS rebinding), and they cannot send the header that our page sends. What logs and names contain is
-text to the page (page/dom.js), and the policy below forbids any script that is not a file of ours.
+No request changes anything. Other pages in the same browser can send requests to the server, but
+learn nothing: they have another host in the header Host (a protection against DNS rebinding), and
+cannot send the header that the page sends. The page treats the contents of logs and names as text
+(page/dom.js), and the policy below forbids any script that is not a file of the page.
 """
 
 import json
@@ -44,10 +45,10 @@ HEADERS: Mapping[str, str] = {
 
 
 class Answers(Protocol):
-    """What the page asks."""
+    """What answers the page's requests."""
 
     def see(self, part: str, run_id: str) -> dict[str, Any]:
-        """See cli/dashboard/source.py."""
+        """Return a part of the page, as Source.see in cli/dashboard/source.py does."""
         ...
 
 
@@ -55,11 +56,11 @@ class Server(ThreadingHTTPServer):
     """Listens on the loopback interface.
 
     Args:
-        port: 0 for any that is free.
-        answers: to what the page asks.
+        port: the TCP port; 0 for any free port.
+        answers: answers the page's requests.
 
     Raises:
-        OSError: the port cannot be had.
+        OSError: the server cannot listen at the port.
     """
 
     daemon_threads = True
@@ -72,13 +73,13 @@ class Server(ThreadingHTTPServer):
         self.hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that was closed while its answer was on the way is no error."""
+        """Print an error, except if the page was closed while its answer was being sent."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port at which the server listens."""
         return int(self.server_address[1])
 
     @property
@@ -88,12 +89,12 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers one request and closes the connection; it knows GET and HEAD alone."""
+    """Answers one request and closes the connection. It knows only GET and HEAD."""
 
     timeout = SILENCE_SECONDS
 
     def do_GET(self) -> None:
-        """A file of the page, or a part of what it shows."""
+        """Send a file of the page, or a part of what the page shows."""
         assert isinstance(self.server, Server)
         if self.headers.get("Host", "").lower() not in self.server.hosts:
             self.answer_text(HTTPStatus.FORBIDDEN, f"Open {self.server.address} instead.")
@@ -110,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  (the name that http.server looks for)
 
     def answer_part(self, answers: Answers, part: str, query: str) -> None:
-        """A part as JSON, for the page alone."""
+        """Send a part as JSON, if the request has the page's header."""
         if self.headers.get(PAGE_HEADER) != "1":
             self.answer_text(HTTPStatus.FORBIDDEN, f"Send the header {PAGE_HEADER}: 1.")
             return
@@ -123,11 +124,11 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(HTTPStatus.OK, "application/json", json.dumps(content).encode())
 
     def answer_text(self, status: HTTPStatus, text: str) -> None:
-        """A sentence."""
+        """Send a sentence as plain text."""
         self.answer(status, "text/plain; charset=utf-8", f"{text}\n".encode())
 
     def answer(self, status: HTTPStatus, kind: str, content: bytes) -> None:
-        """One whole answer."""
+        """Send the headers and the content of an answer."""
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
@@ -138,21 +139,21 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What http.server itself refuses, such as POST; without its page of HTML."""
+        """Answer what http.server itself refuses, such as POST, with plain text instead of HTML."""
         self.close_connection = True
         self.answer_text(HTTPStatus(code), message or HTTPStatus(code).phrase)
 
     def version_string(self) -> str:
-        """The text of the header `Server`, which tells no versions."""
+        """Return the text of the header `Server`, which shows no versions."""
         return "disttrain"
 
     def log_message(self, format: str, *args: object) -> None:
-        """No line for each request."""
+        """Write no line for each request."""
 
 
 @contextmanager
 def serving(port: int, answers: Answers) -> Iterator[Server]:
-    """Serve in the background while the block runs; raises as `Server` does."""
+    """Serve in the background while the block runs; it raises the errors of `Server`."""
     with Server(port, answers) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
         thread.start()

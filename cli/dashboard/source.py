@@ -1,6 +1,7 @@
-"""What the page asks for, by its name: what is known of it, how old that is, and what was not seen.
+"""Answers the page's requests for its parts.
 
-Everything is looked at in the background and kept, so an answer never waits for the cluster.
+An answer has what is known, how old it is, and what could not be read. All looks run in the
+background and their results are kept, so an answer never waits for the cluster.
 """
 
 from collections.abc import Callable
@@ -34,12 +35,13 @@ class UnknownError(Exception):
 
 
 class Source:
-    """Answers the page.
+    """Answers the page's requests.
 
     Args:
         looks: takes the looks.
-        namespace: of the volume.
-        keep: makes what keeps a look; tests give one without threads.
+        namespace: the namespace of the volume.
+        keep: makes the object that repeats a look and keeps its result; tests give one without
+            threads.
     """
 
     def __init__(
@@ -54,8 +56,11 @@ class Source:
         self._kept: dict[tuple[str, str], Kept] = {}
 
     def see(self, part: str, run_id: str) -> Answer:
-        """One part of the page: `overview`, or of a run `ranks`, `curves`, `goodput`, `logs`,
-        `sample`.
+        """Return one part of the page.
+
+        Args:
+            part: `overview`; or of a run `ranks`, `curves`, `goodput`, `logs` or `sample`.
+            run_id: the id of the run; it is ignored for `overview`.
 
         Raises:
             UnknownError: there is no such part, or no such run.
@@ -76,9 +81,9 @@ class Source:
         return {**view.as_mapping(), "content": view.content}
 
     def _of_run(self, part: str, row: Row) -> Kept | str:
-        """What keeps that part; or why it cannot be seen."""
+        """Return the object that keeps this part of a run; or why the part cannot be read."""
         looks, name = self._looks, row.run_name
-        if part == "logs":  # these need no folder
+        if part == "logs":  # logs can be read without the run's folder
             return self._kept_as(part, row, partial(looks.logs, row), LOGS_SECONDS)
         ways: dict[str, tuple[Callable[[str], Any], float]] = {
             "curves": (looks.curves, CURVES_SECONDS),
@@ -94,18 +99,18 @@ class Source:
         return self._kept_as(part, row, partial(way, name), seconds)
 
     def _kept_as(self, part: str, row: Row, look: Callable[[], Any], seconds: float) -> Kept:
-        key = (part, f"{row.id} {row.run_name}")  # a stack may get a run of another name
+        key = (part, f"{row.id} {row.run_name}")  # the stack may get a run with another name
         return self._kept.setdefault(key, self._keep(look, seconds))
 
 
 def _now(cluster: Cluster) -> datetime:
-    """The time by the API server's clock."""
+    """Return the time by the API server's clock."""
     return datetime.now().astimezone() + timedelta(seconds=cluster.ahead_seconds)
 
 
 def _rows(cluster: View, volume: View) -> list[Row]:
     if not isinstance(cluster.content, Cluster):
-        return []  # without the records it is not known which runs stacks have: no guess
+        return []  # without the records it is not known which runs belong to stacks
     seen = cluster.content
     runs = [_older(run, volume.age_seconds or 0.0) for run in volume.content or ()]
     statuses = [
@@ -143,6 +148,6 @@ def _ranks(cluster: View, row: Row) -> list[dict[str, Any]] | None:
     look = cluster.content.look
     for status, (record, pods) in zip(look.runs, look.found, strict=True):
         if record.owner == row.owner:
-            speed = row.shown.get("tokens_per_second")  # None unless it trains
+            speed = row.shown.get("tokens_per_second")  # None if the run does not train
             return rank_rows(pods, _now(cluster.content), speed, slow_rank_of(status))
     return rank_rows([], _now(cluster.content))

@@ -1,4 +1,7 @@
-"""By which transport the ranks of a run reach each other, from the events of its node 0. Pure."""
+"""Reads the transport between the ranks of a run from the events of its node 0.
+
+This module is pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,10 +14,11 @@ DIRECT = {"yes": ", with GPUDirect", "no": ", without GPUDirect"}
 
 
 def transport_of(events: Iterable[Event]) -> dict[str, Any] | None:
-    """What the newest round has told, as the page shows it; None where it has told nothing.
+    """Return the transport of the newest round, as the page shows it; None if it is not known.
 
-    The lines of the log say the same, and are soon too far back to be read. Gives `words`; `asked`:
-    what the network profile asks for, empty where nothing; `as_asked`: None where nobody knows.
+    Log lines say the same, but are soon too old to be read. In the result, `words` names the
+    transport. `asked` is what the network profile asks for; it is empty if it asks for nothing.
+    `as_asked` says whether the transport is the one that was asked for; None if that is not known.
     """
     told: Mapping[str, Any] | None = None
     for event in events:

@@ -1,4 +1,4 @@
-"""`disttrain runs`: all runs on the volume; compares them, and deletes them."""
+"""`disttrain runs`: lists, compares and deletes the runs on the volume."""
 
 import argparse
 import re
@@ -26,13 +26,13 @@ KEPT = {
     "the other runs",
     "link": "it is a link to another folder. Remove the link where it was made",
 }
-"""Why a run is still there, by the state that the pod's program answers."""
+"""The reason why a run was not deleted, by the state in the answer of the pod's program."""
 PICTURE_SECONDS = 300.0
 MOST_PICTURE_BYTES = 64 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain runs` and of its own commands."""
+    """Add the options of `disttrain runs` and of its own subcommands."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     _add_stack(parser, "")
     commands = parser.add_subparsers(
@@ -58,11 +58,13 @@ def _add_stack(parser: argparse.ArgumentParser, default: str) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 done, 1 a run was not deleted because its name was not typed.
+    """Run the subcommand.
+
+    The exit status is 0; it is 1 if nothing was deleted because the user did not type the name.
 
     Raises:
         ValueError: a name cannot be used, or a run is in use.
-        TaskError: the volume cannot be looked at.
+        TaskError: the volume cannot be read.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
@@ -117,7 +119,7 @@ def _list(place: VolumePlace, *, as_programs_want: bool) -> int:
 
 
 def _delete(place: VolumePlace, chosen: Sequence[str], *, ask: bool) -> int:
-    """First everything is checked, then everything is asked, then all of it is done."""
+    """Check all runs, ask the user about each of them, and only then delete them."""
     with _pod(place, read_only=False) as pod:
         _refuse(_users(pod.api, place), chosen)
         runs = parse_runs(pod.ask("list", place.runs_path, *chosen), Users())
@@ -126,7 +128,8 @@ def _delete(place: VolumePlace, chosen: Sequence[str], *, ask: bool) -> int:
             if not _typed(run.name, run.size_bytes):
                 print("that is not its name; nothing was deleted")
                 return 1
-        _refuse(_users(pod.api, place), chosen)  # somebody may have run `pulumi up` meanwhile
+        # Checked again, because somebody may have run `pulumi up` while the user was asked.
+        _refuse(_users(pod.api, place), chosen)
         for run in runs:
             answer = pod.ask("delete", place.runs_path, run.name)
             if reason := KEPT.get(str(answer["state"])):
@@ -150,7 +153,7 @@ def _compare(place: VolumePlace, chosen: Sequence[str], to: str) -> int:
 
 
 def _draw(to: str, picture: str) -> None:
-    """Raises ValueError: the file cannot be written."""
+    """Write the picture. Raises ValueError if the file cannot be written."""
     try:
         write(Path(to).expanduser(), picture)
     except OSError as error:
@@ -161,7 +164,7 @@ def _draw(to: str, picture: str) -> None:
 
 
 def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
-    """The trainer draws it, which has the library for that in its image.
+    """Let the trainer draw the picture, because its image has the library for plots.
 
     Raises:
         ValueError: a run has no metrics, or the image's trainer cannot draw several runs.
@@ -179,7 +182,7 @@ def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
     ended = stream(
         *(pod.api, pod.path, pod.container, command, take),
         limit_seconds=limit,
-        silence_seconds=limit,  # the trainer says nothing until the picture is drawn
+        silence_seconds=limit,  # the trainer writes nothing until the picture is drawn
     )
     if ended.exit_code:
         words = ended.stderr.strip()[-300:] or "no error text"

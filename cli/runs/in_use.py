@@ -1,4 +1,7 @@
-"""Which runs of the volume belong to a stack that stands, by the records of the runs. Pure."""
+"""Finds out from the runs' records which runs on the volume are used by a stack.
+
+This module is pure.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,17 +14,17 @@ from infra.kube.objects import Json, label, name_of, part
 from infra.kube.record import parse_record
 
 CONFIG = "run.yaml"
-CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"  # selects the configurations of trainings
+CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"  # the label selector of run configurations
 OWN = "this stack"
 
 
 @dataclass
 class Users:
-    """Who uses what.
+    """The stacks that use runs.
 
     Args:
-        stacks: for the name of a run, the stacks whose records say that it is theirs.
-        unknown: records of which it could not be seen which run they are about, in words.
+        stacks: by the name of a run, the stacks that have a record about it.
+        unknown: a text for each record whose run could not be found out.
     """
 
     stacks: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -29,13 +32,14 @@ class Users:
 
 
 def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -> Users:
-    """Find the users of runs.
+    """Find the stacks that use runs.
 
     Args:
-        records: ConfigMaps, the records of all runs of the namespace.
-        config_maps: those with the configurations of trainings; a record and its configuration
-            have the same owner.
-        own: the run that the stack's own outputs name, which counts as used; empty: none.
+        records: the records of all runs of the namespace, which are ConfigMaps.
+        config_maps: the ConfigMaps with the configurations of trainings. A record and its
+            configuration have the same owner.
+        own: the run that the outputs of the user's own stack name, which always counts as used;
+            empty if they name none.
     """
     found, by_owner = Users(), runs_of_owners(config_maps)
     for item in records:
@@ -58,7 +62,7 @@ def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -
 
 
 def runs_of_owners(config_maps: Iterable[Json]) -> dict[str, set[str]]:
-    """The names of each owner's runs, by the configurations of trainings."""
+    """Return the names of each owner's runs, from the configurations of trainings."""
     found: dict[str, set[str]] = {}
     for item in config_maps:
         if run := _run_name(item):
@@ -67,7 +71,7 @@ def runs_of_owners(config_maps: Iterable[Json]) -> dict[str, set[str]]:
 
 
 def refusal(run: str, found: Users) -> str:
-    """Why a run cannot be deleted, as far as records tell; empty where it can."""
+    """Return why a run cannot be deleted, according to the records; empty if it can."""
     if stacks := found.stacks.get(run):
         return (
             f"run {run!r} is in use: {', '.join(stacks)}. First, in that stack: pulumi destroy, or "

@@ -1,11 +1,12 @@
-"""Runs inside the pod of `runs`: what all runs on the volume have, and the removal of one.
+"""Runs inside the pod of `runs`: describes the runs on the volume, and deletes a run.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Commands, each with one line of JSON as its answer:
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
+this project. Each command answers with one line of JSON:
 
-    list RUNS_DIR [NAME...]     every folder there, or those of these names
-    delete RUNS_DIR NAME        remove a run, unless a training holds its lock
-    curves RUNS_DIR NAME MOST   what the run has measured at each step, thinned to so many stretches
+    list RUNS_DIR [NAME...]     describes every folder there, or the folders with these names
+    delete RUNS_DIR NAME        deletes a run, unless a training holds its lock
+    curves RUNS_DIR NAME MOST   gives the values that the run has recorded at its steps, reduced to
+                                the extremes of at most MOST stretches of steps
 """
 
 import fcntl
@@ -22,13 +23,13 @@ from typing import Any
 
 METRICS = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
 CURVES = ("loss", "val_loss", "tokens_per_second")
-ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
+ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 
 
 def runs(root: Path, names: list[str]) -> dict[str, object]:
-    """What is known of each run, and how much room there is.
+    """Describe each run, and the free space.
 
-    `now` is this machine's time, by which ages are reckoned.
+    `now` in the answer is this machine's time, with which the reader computes ages.
     """
     there = sorted(path.name for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     chosen = [name for name in there if not names or name in names]
@@ -36,13 +37,13 @@ def runs(root: Path, names: list[str]) -> dict[str, object]:
     for name in chosen:
         print(".", end="", file=sys.stderr, flush=True)
         run = one_run(root / name)
-        if os.path.lexists(root / name):  # nobody has deleted it meanwhile
+        if os.path.lexists(root / name):  # if not, the run was deleted meanwhile
             found.append(run)
     return {"now": time.time(), "runs": found, **room(root)}
 
 
 def room(root: Path) -> dict[str, object]:
-    """The bytes of the volume: those that a pod may still write, and all; None: not known."""
+    """Return how many bytes a pod may still write, and the volume's size; None if not known."""
     try:
         found = os.statvfs(root)
     except OSError:
@@ -52,9 +53,9 @@ def room(root: Path) -> dict[str, object]:
 
 
 def one_run(run: Path) -> dict[str, object]:
-    """One run: texts and numbers as they stand in its files; None where there are none.
+    """Describe one run with the texts and numbers in its files; None if a file has none.
 
-    `problem` says what could not be read; empty: all could.
+    `problem` in the answer says what could not be read; it is empty if everything was read.
     """
     problems: list[str] = []
 
@@ -72,7 +73,7 @@ def one_run(run: Path) -> dict[str, object]:
     except OSError as error:
         note(error)
     except ValueError:
-        pass  # it is no text
+        pass  # the file run.yaml is no text
     try:
         step, saved_at = newest_checkpoint(run / "checkpoints")
     except OSError as error:
@@ -91,9 +92,10 @@ def one_run(run: Path) -> dict[str, object]:
 
 
 def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
-    """Step and time of the newest checkpoint whose files have the sizes of its manifest.
+    """Return the step and the time of the newest checkpoint whose files have the right sizes.
 
-    Raises OSError: the folder cannot be read; FileNotFoundError never.
+    The manifest says the sizes. Both values are None if there is no such checkpoint.
+    Raises OSError if the folder exists and cannot be read.
     """
     try:
         names = [entry.name for entry in root.iterdir()]
@@ -111,7 +113,7 @@ def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
 
 
 def metrics(path: Path) -> dict[str, object]:
-    """The last values of a metrics file, and the lowest validation loss."""
+    """Return the last values in a metrics file, and the lowest validation loss."""
     last: dict[str, float | int | None] = dict.fromkeys(METRICS)
     lowest: tuple[float, int] | None = None
     for step, record in records(path):
@@ -125,14 +127,14 @@ def metrics(path: Path) -> dict[str, object]:
 
 
 def number(value: object) -> float | int | None:
-    """The value if it is a number that can be compared; the file may hold anything."""
+    """Return the value if it is a finite number, else None; the file may contain anything."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) else None
 
 
 def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each record of a metrics file with its step; nothing where there is no file."""
+    """Yield each record of a metrics file with its step; nothing if there is no file."""
     told = time.monotonic()
     try:
         with path.open("rb") as file:
@@ -142,16 +144,16 @@ def records(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     record = dict(json.loads(line))
                     yield int(record["step"]), record
                 except (ValueError, TypeError, KeyError, OverflowError):
-                    continue  # a run that is being written may end in half a line
+                    continue  # the last line may be incomplete while the run writes it
     except OSError:
         return
 
 
 def curves(path: Path, most: int) -> dict[str, list[tuple[int, float]]]:
-    """(step, value) pairs of what was measured, by its name, in the order of the steps.
+    """Return (step, value) pairs for each name in CURVES, in the order of the steps.
 
-    The steps are cut into at most `most` stretches, and each gives its lowest and its highest
-    value, so that a spike stays one however long the run is.
+    The pairs are divided into at most `most` stretches, and only the lowest and the highest value
+    of each are kept. So a spike stays visible, however long the run is.
     """
     found: dict[str, list[tuple[int, float]]] = {name: [] for name in CURVES}
     for step, record in records(path):
@@ -163,7 +165,7 @@ def curves(path: Path, most: int) -> dict[str, list[tuple[int, float]]]:
 
 
 def thinned(pairs: list[tuple[int, float]], most: int) -> list[tuple[int, float]]:
-    """The first and the last pair, and of each stretch the lowest and the highest."""
+    """Keep the first and the last pair, and the lowest and the highest pair of each stretch."""
     if len(pairs) <= 2 * most:
         return pairs
     kept = {pairs[0], pairs[-1]}
@@ -175,12 +177,15 @@ def thinned(pairs: list[tuple[int, float]], most: int) -> list[tuple[int, float]
 
 
 def value_of(pair: tuple[int, float]) -> float:
-    """The value of a (step, value) pair."""
+    """Return the value of a (step, value) pair."""
     return pair[1]
 
 
 def size_of(folder: Path, note: Callable[[OSError], None]) -> int:
-    """The bytes of all files below a folder; `note` is told of what cannot be read."""
+    """Return the size of all files in a folder and its subfolders, in bytes.
+
+    `note` is called with each error about something that cannot be read.
+    """
     size, told = 0, time.monotonic()
     for where, _, names in os.walk(folder, onerror=note):
         for name in names:
@@ -193,7 +198,10 @@ def size_of(folder: Path, note: Callable[[OSError], None]) -> int:
 
 
 def alive(told: float) -> float:
-    """A sign of life if it is time for one; returns when the last one was."""
+    """Print a dot if the last one is old enough, so that the connection does not seem dead.
+
+    `told` is when the last dot was printed. Returns when the last dot is printed now.
+    """
     if time.monotonic() - told < ALIVE_SECONDS:
         return told
     print(".", end="", file=sys.stderr, flush=True)
@@ -201,20 +209,20 @@ def alive(told: float) -> float:
 
 
 def delete(root: Path, name: str) -> dict[str, object]:
-    """Remove one run. First it loses its name, so that no half of a run is ever seen."""
+    """Delete one run. It is renamed first, so that nobody sees a run that is half deleted."""
     run = root / name
-    for left in root.glob(f".deleted-{'?' * 12}-{name}"):  # of a removal that was cut off
+    for left in root.glob(f".deleted-{'?' * 12}-{name}"):  # what an interrupted deletion has left
         shutil.rmtree(left)
     if run.is_symlink():
         return {"state": "link"}
     if not run.is_dir():
-        return {"state": "missing"}  # the answer to the first asking may have been lost
+        return {"state": "missing"}  # an earlier call may have deleted it, and its answer was lost
     if is_locked(run / "run.lock"):
         return {"state": "locked"}
     if closed := first_closed(run):
         return {"state": "closed", "path": closed}
     doomed = run
-    if not name.startswith(".deleted-"):  # what a removal has left keeps its name
+    if not name.startswith(".deleted-"):  # what an earlier deletion has left keeps its name
         doomed = root / f".deleted-{os.urandom(6).hex()}-{name}"
         run.rename(doomed)
     told = time.monotonic()
@@ -227,9 +235,9 @@ def delete(root: Path, name: str) -> dict[str, object]:
 
 
 def first_closed(run: Path) -> str:
-    """The first folder of a run that hinders its removal; empty: there is none.
+    """Return the first folder of a run that prevents its deletion; empty if there is none.
 
-    It cannot be read, so nobody knows what is in it, or nothing may be removed from it.
+    Such a folder cannot be read, or these rights do not suffice to remove files from it.
     """
     told, closed = time.monotonic(), list[str]()
     for where, folders, names in os.walk(run, onerror=lambda e: closed.append(str(e.filename))):
@@ -242,7 +250,10 @@ def first_closed(run: Path) -> str:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a training holds its run (trainer/checkpoint/run_lock.py); no where none can."""
+    """Whether a training holds the lock of its run (trainer/checkpoint/run_lock.py).
+
+    The answer is no if the file system has no locks.
+    """
     try:
         with path.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""All runs as text for people and as JSON for programs. Pure."""
+"""Formats the runs as text for people and as JSON for programs. This module is pure."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,23 +19,23 @@ NOT_KNOWN = "-"
 
 @dataclass(frozen=True)
 class Run:
-    """One run on the volume; None, or an empty list, where something is not known.
+    """A run on the volume. A value that is not known is None, or an empty list.
 
     Args:
-        name: of its folder.
-        step: of the last record of metrics.jsonl.
-        max_steps: of its run.yaml.
-        loss, val_loss: the last ones that were recorded, in nats per token.
-        lowest_val_loss, lowest_val_loss_step: the lowest one, and when.
-        checkpoint_step: of the newest whole checkpoint.
-        checkpoint_age_seconds: how old that is.
-        size_bytes: of all its files.
-        is_done: whether it has reached its end.
-        used_by: the stacks whose records name it.
-        tokens: that it was trained on.
-        tokens_per_second: of the last record.
-        world_size: ranks of the last record.
-        problem: what of it could not be read; empty: all was.
+        name: the name of its folder.
+        step: the step of the last record in metrics.jsonl.
+        max_steps: the number of steps in its run.yaml.
+        loss, val_loss: the last recorded losses, in nats per token.
+        lowest_val_loss, lowest_val_loss_step: the lowest validation loss, and its step.
+        checkpoint_step: the step of the newest complete checkpoint.
+        checkpoint_age_seconds: the age of that checkpoint.
+        size_bytes: the size of all its files.
+        is_done: whether the run has finished.
+        used_by: the stacks that have a record about it.
+        tokens: the number of tokens that it was trained on.
+        tokens_per_second: the last recorded speed.
+        world_size: the last recorded number of ranks.
+        problem: what could not be read; empty if everything was read.
     """
 
     name: str
@@ -58,25 +58,25 @@ class Run:
 
 @dataclass(frozen=True)
 class Room:
-    """The bytes of the volume; None: not known, as of a file system that does not tell."""
+    """The free and the total space of the volume, in bytes; None if it is not known."""
 
     free_bytes: int | None = None
     total_bytes: int | None = None
 
     def __str__(self) -> str:
-        """A sentence; empty where there is nothing to say."""
+        """A sentence; empty if the space is not known."""
         if self.free_bytes is None or not self.total_bytes:
             return ""
         return f"the volume has {size(self.free_bytes)} free of {size(self.total_bytes)}"
 
 
 def parse_room(answer: Mapping[str, Any]) -> Room:
-    """How much room the pod has seen."""
+    """Return the space in the answer of the pod's program."""
     return Room(answer["free_bytes"], answer["total_bytes"])
 
 
 def parse_runs(answer: Mapping[str, Any], users: Users) -> list[Run]:
-    """What the pod has listed."""
+    """Return the runs in the answer of the pod's program."""
     return [_parse_run(each, float(answer["now"]), users) for each in answer["runs"]]
 
 
@@ -111,18 +111,18 @@ def _max_steps(config: str) -> int | None:
 
 
 def as_table(runs: Sequence[Run]) -> str:
-    """A line for each run."""
+    """Return a table with a line for each run."""
     rows = columns([HEAD, *map(_row, runs)]) if runs else ["no run is on the volume"]
     return "\n".join(rows)
 
 
 def compared(runs: Sequence[Run]) -> str:
-    """The last numbers of runs, a line for each."""
+    """Return a table that compares the last metrics of runs, with a line for each run."""
     return "\n".join(columns([COMPARED, *map(_numbers, runs)]))
 
 
 def problems(runs: Sequence[Run]) -> list[str]:
-    """A line for each run of which not all could be read."""
+    """Return a line for each run that could not be read completely."""
     return [
         f"run {printable(run.name)} could not be read in full, so what is shown of it may be "
         f"wrong: {printable(run.problem)}. Its files must be readable by the user of the pods"
@@ -132,13 +132,13 @@ def problems(runs: Sequence[Run]) -> list[str]:
 
 
 def as_json(runs: Sequence[Run], users: Users, room: Room) -> str:
-    """The runs as JSON, for programs."""
+    """Return the runs as JSON, for programs."""
     found = {"runs": [asdict(run) for run in runs], "unseen": users.unknown, "volume": asdict(room)}
     return json.dumps(found, indent=2)
 
 
 def size(count: float) -> str:
-    """`812 B`, `5.3 MB`, `12.0 GB`."""
+    """Return a text such as `812 B`, `5.3 MB` or `12.0 GB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

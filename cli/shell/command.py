@@ -1,4 +1,7 @@
-"""`disttrain shell`: a shell, or one command, beside a rank of the run."""
+"""`disttrain shell`: starts a shell, or runs a command, in the pod of a rank.
+
+The shell or command has the environment variables of the rank.
+"""
 
 import argparse
 import sys
@@ -26,9 +29,9 @@ class RankPlace:
     """Where a rank runs.
 
     Args:
-        pod: name of its pod.
-        container: of the pod.
-        pid: its process id there.
+        pod: the name of its pod.
+        container: the name of the pod's container.
+        pid: the process id of the rank in the container.
     """
 
     pod: str
@@ -37,7 +40,7 @@ class RankPlace:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain shell`."""
+    """Add the options of `disttrain shell`."""
     add = parser.add_argument
     add("--stack", default="", help="whose run (default: the selected stack)")
     add("--rank", type=int, default=0, help="global rank (default: 0)")
@@ -51,14 +54,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: that of the shell or the command.
+    """Run the shell or the command, and return its exit status.
 
     Raises:
-        ValueError: the stack has no run, the rank does not run, or a shell has no terminal.
+        ValueError: the stack has no run, the rank does not run, or there is no terminal for a
+            shell.
         TaskError: the run has no record on the cluster.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
-    end_in_order()  # or the terminal would stay as the shell has it
+    end_in_order()  # so that a signal, too, restores the terminal's settings
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not words and not has_terminal:
@@ -81,27 +85,28 @@ def run(arguments: argparse.Namespace) -> int:
         found.container,
         command,
         pass_on,
-        silence_seconds=LIMIT_SECONDS,  # whoever waits for it can press Ctrl-C
+        silence_seconds=LIMIT_SECONDS,  # the user can press Ctrl-C if the command takes too long
     )
     sys.stderr.write(ended.stderr)
     return ended.exit_code
 
 
 def pass_on(block: memoryview) -> None:
-    """Write it to the standard output at once, since more may come only much later."""
+    """Write a block to standard output at once, because the next one may come much later."""
     sys.stdout.buffer.write(block)
     sys.stdout.buffer.flush()
 
 
 def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int, RankPlace]:
-    """The ranks that run, as the pods' own processes say.
+    """Find the ranks that run, by the processes in the pods.
 
-    A pod that cannot be asked, as on a lost machine, matters only where the rank may be there.
+    A pod that cannot be asked, for instance on a lost machine, is an error only if the wanted rank
+    is found in no other pod.
 
     Args:
         api: the cluster.
-        place: of the run.
-        wanted: where this rank is found, no further pod is asked; None: all are wanted.
+        place: the place of the run.
+        wanted: the rank to find; once it is found, no further pod is asked. None for all ranks.
 
     Raises:
         TaskError: there is no such run, or a pod cannot be asked.
@@ -131,7 +136,7 @@ def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankPlace]:
 
 
 def rank_place(found: dict[int, RankPlace], rank: int) -> RankPlace:
-    """Pure. Raises ValueError: no such rank runs."""
+    """Return the place of a rank. This function is pure. Raises ValueError if it does not run."""
     if not found:
         raise ValueError(
             f"--rank: {rank} cannot be used: no rank of the run is running. ./disttrain status "

@@ -1,7 +1,8 @@
-"""Runs in a training pod: finds the processes of the ranks, or becomes a command beside one.
+"""Runs in a training pod: finds the processes of the ranks, or runs a command beside a rank.
 
 It is sent as text to `python3 -c`, so it imports nothing of this project. `find` prints one JSON
-object, from rank to process id. `beside PID COMMAND...` runs the command in that rank's place.
+object, which has the process id for each rank. `beside PID COMMAND...` runs the command with the
+environment variables of the rank with this process id.
 """
 
 import json
@@ -14,10 +15,11 @@ OWN_VARIABLE = "RANK_PID"
 
 
 def variables_of(pid: str) -> dict[str, str]:
-    """The environment of a process; empty where it has ended or is somebody else's.
+    """Return the environment of a process; empty if it has ended or belongs to another user.
 
-    A rank may have waited before it became that rank. What it was given then is in a file
-    (trainer/launch/status_files.py), as /proc shows the variables of a process's start alone.
+    A process may have been started before it got its rank. /proc shows only the variables from the
+    start of a process. So the variables that it got later are read from a file
+    (trainer/launch/status_files.py).
     """
     variables = variables_in(Path("/proc", pid, "environ"))
     if variables:
@@ -27,7 +29,7 @@ def variables_of(pid: str) -> dict[str, str]:
 
 
 def variables_in(file: Path) -> dict[str, str]:
-    """Lines NAME=VALUE, each ended by a zero byte; none where the file cannot be read."""
+    """Read entries NAME=VALUE, each ended by a zero byte; none if the file cannot be read."""
     try:
         text = file.read_text("utf-8", "replace")
     except OSError:
@@ -36,18 +38,19 @@ def variables_in(file: Path) -> dict[str, str]:
 
 
 def parent_of(pid: str) -> str:
-    """The process id of its parent; '0' where it has ended."""
+    """Return the process id of a process's parent; '0' if the process has ended."""
     try:
         text = Path("/proc", pid, "stat").read_text("utf-8", "replace")
     except OSError:
         return "0"
-    return text.rpartition(")")[2].split()[1]  # the name before it may hold spaces
+    return text.rpartition(")")[2].split()[1]  # the program's name in brackets may have spaces
 
 
 def ranks() -> dict[int, int]:
-    """From rank to process id.
+    """Return the process id of each rank.
 
-    What a rank or an earlier `beside` has started has the rank's variables too, and is left out.
+    Processes that a rank or an earlier `beside` has started also have the rank's variables. They
+    are left out.
     """
     found = dict[int, int]()
     for pid in [path.name for path in Path("/proc").iterdir() if path.name.isdigit()]:
@@ -61,7 +64,10 @@ def ranks() -> dict[int, int]:
 
 
 def beside(pid: str, command: list[str]) -> None:
-    """Become the command, or a shell without one, with the rank's variables and `RANK_PID`."""
+    """Replace this process by the command, or by a shell if there is none.
+
+    It gets the rank's variables and `RANK_PID`.
+    """
     variables = {**os.environ, **variables_of(pid), OWN_VARIABLE: pid}
     missing = ""
     for words in [command] if command else [[shell] for shell in SHELLS]:

@@ -1,6 +1,6 @@
-"""`python -m cli.verify.at_up verify create`: what `pulumi up` runs with `verify: after`.
+"""`python -m cli.verify.at_up verify create`: `pulumi up` runs it with the setting `verify: after`.
 
-Its job comes as JSON by standard input, as for the programs of infra.kube.
+Its job is JSON on standard input, as for the programs of infra.kube.
 """
 
 import sys
@@ -20,20 +20,24 @@ from infra.kube.say import say
 
 PATIENCE_SECONDS = 180.0
 PAUSE_SECONDS = 3.0
-NOT_BEGUN = ("queued", "stopped")  # `pulumi up` ends well without a first step
+NOT_BEGUN = ("queued", "stopped")  # states in which `pulumi up` succeeds without a first step
 
 
 class _WaitsError(Exception):
-    """The run has no step by its own user's choice, or by its queue; the text is its state."""
+    """The run makes no steps, because its user has stopped it or it is queued.
+
+    The text is its state.
+    """
 
 
 def create(job: Job, api: Api) -> None:
-    """Look until no point is wrong; what cannot be checked yet is shown and is no error.
+    """Check the run again and again, until no check finds an error.
 
-    A run that waits in its queue, or that ./disttrain stop has stopped, is not looked at.
+    Checks that cannot be made yet are shown, and are no errors. A run that waits in its queue, or
+    that ./disttrain stop has stopped, is not checked.
 
     Raises:
-        TaskError: a point is still wrong after PATIENCE_SECONDS.
+        TaskError: a check still finds an error after PATIENCE_SECONDS.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     place = RunPlace(
@@ -60,9 +64,9 @@ def create(job: Job, api: Api) -> None:
 
 
 def patiently(look: Callable[[], list[Result]], run: str) -> Report:
-    """The first report without an error, or the last one after PATIENCE_SECONDS.
+    """Return the first report without an error, or the last one after PATIENCE_SECONDS.
 
-    A run that has just made its first step may still be about to write its first line.
+    A run that has just made its first step may not have written its first line yet.
     """
     begin = time.monotonic()
     while True:
@@ -75,7 +79,7 @@ def patiently(look: Callable[[], list[Result]], run: str) -> Report:
 
 
 def main(words: list[str]) -> int:
-    """The exit status. Nothing is made, so `delete` has nothing to remove."""
+    """Run the command and return the exit status. `delete` does nothing, as nothing was made."""
     if words == ["verify", "delete"]:
         return 0
     assert words == ["verify", "create"]

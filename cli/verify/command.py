@@ -1,4 +1,4 @@
-"""`disttrain verify`: what people check after a launch, each point with its evidence."""
+"""`disttrain verify`: checks a run after its launch, and shows the evidence for each check."""
 
 import argparse
 import time
@@ -17,7 +17,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of `disttrain verify`."""
+    """Add the options of `disttrain verify`."""
     add = parser.add_argument
     add("--stack", default="", help="whose run (default: the selected stack)")
     add(
@@ -34,10 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Exit status: 0 all is well, 1 something is wrong, 2 something could not be checked.
+    """Check the run, or with --nodes the nodes.
+
+    The exit status is 0 if all is well, 1 if something is wrong, and 2 if something could not be
+    checked.
 
     Raises:
-        ValueError: the stack has no run, or one of the user's own program.
+        ValueError: the stack has no run, its run is of the user's own program, or two options
+            cannot be used together.
         TaskError: the run has no record on the cluster.
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
@@ -61,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _restarted(api: Api, place: RunPlace) -> Result:
-    """The last point; what was found before it is shown, whatever becomes of it."""
+    """Check a restart. An error becomes a result, so that the results before it are still shown."""
     try:
         return restart(api, place)
     except (ApiError, TaskError, UnreachableError) as reason:

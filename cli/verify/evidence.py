@@ -1,4 +1,4 @@
-"""What `disttrain verify` has seen of a run, and the form of its results."""
+"""The evidence that `disttrain verify` gathers about a run, and helpers for its results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,17 +14,17 @@ class Evidence:
     """What was seen of one run.
 
     Args:
-        status: the run in one word, as `./disttrain status` has it.
-        world_size: how many ranks it has.
-        pods: those of its training.
-        probes: what each pod has answered, by the pod's name.
+        status: the state of the run, as `./disttrain status` shows it.
+        world_size: the number of its ranks.
+        pods: its training pods.
+        probes: the answer of each pod to pod_probe.py, by the pod's name.
         unseen: why a pod could not be asked, by the pod's name.
         log: the first lines of node 0's log.
-        losses: step and training loss of each record.
-        checkpoint: the newest one, as run_probe.py describes it; None where there is none.
-        smoke_test: what was measured before the first step; None where nothing was.
-        volume_check: what the nodes have measured on the volume; None where nothing was.
-        volume_problem: why losses and checkpoint were not seen; empty where they were.
+        losses: the step and the training loss of each record.
+        checkpoint: the newest checkpoint, as run_probe.py describes it; None if there is none.
+        smoke_test: what was measured before the first step; None if nothing was.
+        volume_check: what the nodes have measured on the volume; None if nothing was measured.
+        volume_problem: why the run's folder could not be read; empty if it was read.
     """
 
     status: RunStatus
@@ -41,12 +41,12 @@ class Evidence:
 
 
 def result(id: str, status: Status, evidence: str, fix: str = "") -> Result:
-    """A result that has no limit of its own."""
+    """Make a result of a check without a time limit."""
     return Result(id, status, evidence, fix, 0)
 
 
 def no_pod(seen: Evidence, id: str) -> Result:
-    """The result for what only a running pod can tell."""
+    """Make the result of a check that needs a running pod, if there is none."""
     if seen.status.state == "finished" and not seen.unseen:
         return result(id, "not applicable", "the run is finished, and no pod runs")
     why = "; ".join(f"{name}: {reason}" for name, reason in seen.unseen.items())

@@ -1,4 +1,4 @@
-"""What the evidence means for the GPUs. Pure."""
+"""Judges the evidence about the GPUs. This module is pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ BUSY_PERCENT = 50
 
 
 def gpu_results(seen: Evidence) -> Iterator[Result]:
-    """Whether all GPUs are seen, torch has code for them, and they are busy."""
+    """Check whether all GPUs are seen, torch has code for them, and they are busy."""
     wanted = {name_of(pod): gpus_of(pod) for pod in seen.pods}
     ids = ("gpus-seen", "gpu-code", "gpus-busy")
     if not any(wanted.values()):
@@ -60,14 +60,15 @@ def _gpu_code(seen: Evidence) -> Result:
 
 
 def has_code_for(capability: int, built: Sequence[str]) -> bool:
-    """Whether binaries run on a GPU.
+    """Whether a build of torch has code that runs on a GPU.
 
-    Those of the same major version and no newer minor one run; PTX (`compute_NN`) is compiled for
-    any GPU that is not older (NVIDIA's CUDA C++ Programming Guide, "Application Compatibility").
+    Binary code (`sm_NN`) runs on GPUs with the same major version and the same or a newer minor
+    version. PTX (`compute_NN`) is compiled for any GPU that is not older (NVIDIA's CUDA C++
+    Programming Guide, "Application Compatibility").
 
     Args:
-        capability: compute capability times ten, such as 90.
-        built: as `torch.cuda.get_arch_list()` gives them.
+        capability: the GPU's compute capability times ten, such as 90.
+        built: the architectures of the build, as `torch.cuda.get_arch_list()` returns them.
     """
     for word in built:
         kind, _, number = word.partition("_")

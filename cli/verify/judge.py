@@ -1,4 +1,4 @@
-"""What the evidence means: one result for each thing that people check after a launch. Pure."""
+"""Judges the evidence: one result for each thing to check after a launch. This module is pure."""
 
 from statistics import fmean
 
@@ -12,11 +12,11 @@ from infra.kube.objects import name_of, part, parts
 from infra.kube.pods.report import describe_pods, report_pod
 
 FEWEST_LOSSES = 10
-RESTING = ("stopped", "suspended")  # its pods are gone on purpose
+RESTING = ("stopped", "suspended")  # states in which the pods were removed on purpose
 
 
 def judge(seen: Evidence) -> list[Result]:
-    """All results, in the order in which a launch goes."""
+    """Return all results, in the order of the stages of a launch."""
     return [
         _pods_run(seen),
         _one_image(seen),
@@ -86,7 +86,7 @@ def _loss_falls(seen: Evidence) -> Result:
     first = fmean(loss for _, loss in seen.losses[:share])
     last = fmean(loss for _, loss in seen.losses[-share:])
     said = f"mean {first:.4f} of the first {share} records, {last:.4f} of the last {share}"
-    if not last < first:  # a loss that is no number is not below anything
+    if not last < first:  # written like this because a loss may be NaN, which is never less
         fix = "lower run.train.learning_rate, or check the data"
         return result("loss-falls", "warning", said, fix)
     return result("loss-falls", "ok", said)

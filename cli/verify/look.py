@@ -1,4 +1,8 @@
-"""Gathers the evidence for `disttrain verify`: reads, and starts one pod that reads the volume."""
+"""Gathers the evidence for `disttrain verify`.
+
+It reads from the cluster, runs a program in each training pod, and starts one pod that reads the
+volume.
+"""
 
 from contextlib import redirect_stdout
 from io import StringIO
@@ -18,8 +22,8 @@ from infra.kube.objects import Json, container_of, name_of, part
 from infra.kube.paths import log_path, pod_path
 from infra.kube.runs.steer import find_record
 
-LIMIT_SECONDS = 3600  # for the sha256 of a large checkpoint on a slow disk
-FIRST_BYTES = 1 << 20  # of the log: NCCL and the trainer say there what they use
+LIMIT_SECONDS = 3600  # the sha256 of a large checkpoint on a slow disk takes long
+FIRST_BYTES = 1 << 20  # of the log: at its beginning, NCCL and the trainer write what they use
 
 
 def gather(api: Api, place: RunPlace) -> Evidence:
@@ -64,7 +68,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
 
 
 def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
-    """What run_probe.py says of the run's folder; or nothing, and why."""
+    """Return the answer of run_probe.py about the run's folder; or an empty one, and why."""
     pod = place_pod(
         place,
         "verify",
@@ -72,7 +76,7 @@ def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
         deadline_seconds=LIMIT_SECONDS,
     )
     try:
-        with redirect_stdout(StringIO()):  # what it waits for is no result
+        with redirect_stdout(StringIO()):  # messages about the pod's start are no result
             return ask_by_pod(api, pod, failed="the run's folder could not be read")
     except (ApiError, TaskError, UnreachableError) as reason:
         return {}, f"no pod could read the volume: {reason}"
@@ -83,4 +87,4 @@ def _first_lines(api: Api, place: RunPlace, pod: Json) -> str:
     try:
         return api.text(log_path(pod_path(place.namespace, name_of(pod))), query)
     except (ApiError, UnreachableError):
-        return ""  # the checks that need it say that they have not seen it
+        return ""  # the checks that need the log report that they have not seen it

@@ -1,4 +1,4 @@
-"""What the evidence means for how the ranks reach each other. Pure."""
+"""Judges the evidence about how the ranks communicate. This module is pure."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ DEBUG = "pulumi config set --path 'podEnvironment.NCCL_DEBUG' INFO, then pulumi 
 
 
 def shared_memory(seen: Evidence) -> Result:
-    """Whether NCCL has room for what the ranks of one pod exchange."""
+    """Check whether /dev/shm has room for what the ranks of one pod exchange by NCCL."""
     sizes = [int(probe["shared_memory_bytes"]) for probe in seen.probes.values()]
     if not sizes:
         return no_pod(seen, "shared-memory")
@@ -45,25 +45,29 @@ def shared_memory(seen: Evidence) -> Result:
 
 
 def transport(seen: Evidence) -> Result:
-    """From NCCL's own lines; gloo has no choice of transport but that of the interface."""
+    """Check the transport between the ranks.
+
+    For NCCL, the lines of node 0 or NCCL's own lines in the log show it. With gloo only the network
+    interface can be chosen.
+    """
     if seen.world_size == 1:
         return result("transport", "not applicable", "the run has one rank")
     if not seen.log and not seen.probes:
         return no_pod(seen, "transport")
     said_by_node, named = _said_by_node(seen.log), _COLLECTIVES.search(seen.log)
     if named and named[1] == "gloo" and (said_by_node is None or said_by_node.status == "ok"):
-        return _gloo(seen)  # it looks into all pods
+        return _gloo(seen)  # it checks all pods, while the log is that of one pod
     if said_by_node:
         return said_by_node
     return _of_lines(seen, names_nccl=bool(named))
 
 
 def _of_lines(seen: Evidence, *, names_nccl: bool) -> Result:
-    """What NCCL's own lines in the log say, where node 0 has said nothing of them.
+    """Judge NCCL's own lines in the log, if node 0 has written nothing about them.
 
     Args:
         seen: the evidence.
-        names_nccl: the log reaches back to where the collectives are named.
+        names_nccl: whether the log that was read has the line that names the collectives.
     """
     found = read_transport(seen.log.splitlines())
     if found.ranks and found.ranks != seen.world_size:
@@ -84,7 +88,10 @@ def _of_lines(seen: Evidence, *, names_nccl: bool) -> Result:
 
 
 def _said_by_node(log: str) -> Result | None:
-    """What node 0 itself has read in the lines of its ranks, last of all; None: nothing."""
+    """Return a result from node 0's last line about the transport; None if there is none.
+
+    Node 0 writes such a line about the lines of its ranks.
+    """
     told = [found for text in log.splitlines() if (found := _OF_NODE.match(text))]
     if not told:
         return None
@@ -112,7 +119,10 @@ def _gloo(seen: Evidence) -> Result:
 
 
 def all_reduce(seen: Evidence) -> Result:
-    """The sums themselves were checked when they were measured: a wrong one ends the run."""
+    """Show the measured all-reduce.
+
+    The sums were checked when they were measured, because a wrong sum ends the run.
+    """
     if seen.world_size == 1:
         return result("all-reduce", "not applicable", "the run has one rank")
     if seen.volume_problem:

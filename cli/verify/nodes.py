@@ -32,13 +32,13 @@ DOCTOR = "./disttrain doctor names the cause"
 
 @dataclass(frozen=True)
 class NodeToTest:
-    """A node, and what a pod of ours can ask of it.
+    """A node, and how many GPUs the smoke test can use there.
 
     Args:
-        name: of the node.
-        gpus: how many are free.
-        problem: why no pod is started there; empty where one is.
-        is_fault: whether that is something to mend.
+        name: the name of the node.
+        gpus: the number of free GPUs.
+        problem: why no pod is started there; empty if one is started.
+        is_fault: whether the problem is a fault of the node.
     """
 
     name: str
@@ -50,7 +50,7 @@ class NodeToTest:
 def nodes_to_test(
     nodes: Sequence[Json], pods: Iterable[Json], selector: Mapping[str, str]
 ) -> list[NodeToTest]:
-    """The nodes that match the run's node selector. Pure."""
+    """Return the nodes that match the run's node selector. This function is pure."""
     held = dict[str, int]()
     for pod in pods:
         where = str(part(pod, "spec").get("nodeName") or "")
@@ -75,7 +75,7 @@ def nodes_to_test(
 
 
 def judge_node(node: NodeToTest, probe: Mapping[str, Any]) -> Result:
-    """What the pod on that node has answered. Pure."""
+    """Judge the answer of the pod on a node. This function is pure."""
     id, gpus, torch = f"node {node.name}", probe["gpus"], probe["torch"]
     problem = probe["gpu_problem"] or probe["torch_problem"] or probe["compute_problem"]
     if problem:
@@ -97,11 +97,11 @@ def judge_node(node: NodeToTest, probe: Mapping[str, Any]) -> Result:
 
 
 def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
-    """Start a pod on each node, side by side, and judge what it answers.
+    """Start a pod on each node, MOST_AT_ONCE at a time, and judge its answer.
 
     Raises:
         ApiError: the cluster refuses to list nodes or pods.
-        UnreachableError: it does not answer.
+        UnreachableError: the cluster does not answer.
     """
     selector = part(dict(place.placement), "nodeSelector")
     found = nodes_to_test(api.list(NODES), api.list("/api/v1/pods"), selector)
@@ -113,22 +113,24 @@ def check_nodes(api: Api, place: VolumePlace) -> list[Result]:
     with redirect_stdout(StringIO()), ThreadPoolExecutor(MOST_AT_ONCE) as threads:
         try:
             return list(threads.map(partial(_test, place), found, pods, names))
-        except SystemExit:  # Ctrl-C: the threads wait for their pods, which have all free GPUs
+        # After Ctrl-C, the threads would still wait for their pods, which hold all free GPUs. So
+        # the pods are removed here.
+        except SystemExit:
             threads.shutdown(wait=False, cancel_futures=True)
             _remove(place, names)
             raise
 
 
 def _remove(place: VolumePlace, names: Iterable[str]) -> None:
-    """Remove these pods; each thread then ends too. Those that are not there are left out."""
+    """Remove these pods, so that the threads end too. Pods that do not exist are no error."""
     api = Api(place.access, patience_seconds=0)
     for name in names:
-        with suppress(ApiError, UnreachableError):  # its thread removes it once it has ended
+        with suppress(ApiError, UnreachableError):  # the pod's thread removes it later
             api.delete(pod_path(place.namespace, name), {"gracePeriodSeconds": 1})
 
 
 def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
-    """A pod with all free GPUs of one node. Pure."""
+    """Describe a pod with all free GPUs of one node. This function is pure."""
     pod = place_pod(
         place,
         "verify",
@@ -147,7 +149,7 @@ def _test(place: VolumePlace, node: NodeToTest, pod: TaskPod, name: str) -> Resu
     id = f"node {node.name}"
     if node.problem:
         return result(id, "error" if node.is_fault else "not checked", node.problem)
-    api = Api(place.access)  # of this thread
+    api = Api(place.access)  # each thread needs its own connections
     try:
         probe, problem = ask_by_pod(
             api, pod, failed="the pod has failed", start_seconds=START_SECONDS, name=name

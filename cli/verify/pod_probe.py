@@ -1,8 +1,8 @@
-"""Runs inside a pod: what it sees of GPUs, memory and network, as one JSON line.
+"""Runs inside a pod: prints what the pod sees of GPUs, memory and network, as one line of JSON.
 
-It is sent as text to `python3 -c`, so it imports nothing of this project. Its words are the number
-of GPUs that the pod asked for, and `compute` where torch is to compute on them. Without that word
-it takes no GPU memory: nvidia-smi is asked, and torch is only asked for what it was built for.
+It is sent as text to `python3 -c`, so it imports nothing of this project. Its arguments are the
+number of GPUs that the pod asked for, and `compute` if torch is to compute on them. Without
+`compute` it uses no GPU memory: it only runs nvidia-smi, and asks torch about its build.
 """
 
 import json
@@ -23,7 +23,7 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or ""
                   "devices": torch.cuda.device_count(), "architectures": torch.cuda.get_arch_list(),
                   "nccl": ".".join(map(str, nccl))}))
 """
-# Products of matrices of ones are exact, so a wrong one is the device's fault.
+# The product of two matrices of ones is exact, so a wrong element is a fault of the device.
 COMPUTE = """
 import torch
 names = [f"cuda:{number}" for number in range(torch.cuda.device_count())] or ["cpu"]
@@ -37,7 +37,7 @@ print(torch.__version__)
 
 
 def run(command: Sequence[str], seconds: int) -> tuple[str, str]:
-    """Output of a command, and why there is none."""
+    """Run a command; return its output, and an empty text or the reason why it has failed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except FileNotFoundError:
@@ -49,7 +49,10 @@ def run(command: Sequence[str], seconds: int) -> tuple[str, str]:
 
 
 def gpus() -> tuple[list[dict[str, Any]], str]:
-    """The GPUs, each with its highest utilisation of some samples, and why there are none."""
+    """Return the GPUs, each with the highest utilisation of some samples.
+
+    The second value is an empty text, or the reason why nvidia-smi has failed.
+    """
     found = dict[str, dict[str, Any]]()
     ask = ["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"]
     for _ in range(SAMPLES):
@@ -70,13 +73,13 @@ def gpus() -> tuple[list[dict[str, Any]], str]:
 
 
 def shared_memory_bytes() -> int:
-    """Size of /dev/shm, by which the ranks of a pod talk to each other."""
+    """Return the size of /dev/shm, through which the ranks of a pod exchange data."""
     size = os.statvfs("/dev/shm")
     return size.f_blocks * size.f_frsize
 
 
 def main() -> None:
-    """Print the line."""
+    """Print the line of JSON."""
     wants_gpus = sys.argv[1] != "0"
     seen, problem = gpus() if wants_gpus else ([], "")
     text, torch_problem = run([sys.executable, "-c", ASK_TORCH], 120) if wants_gpus else ("{}", "")

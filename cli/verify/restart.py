@@ -1,4 +1,4 @@
-"""The last point of `disttrain verify --restart`: a lost pod costs no more than it has to."""
+"""The check of `disttrain verify --restart`: after the loss of a pod, the run makes steps again."""
 
 import sys
 import time
@@ -20,7 +20,7 @@ LIMIT_SECONDS = 900
 
 
 def restart(api: Api, place: RunPlace) -> Result:
-    """Delete the run's first pod and wait for a step of the pods that come after it.
+    """Delete the run's first running pod, and wait until the run makes steps without it.
 
     Raises:
         ApiError, UnreachableError: the cluster refuses or does not answer.
@@ -47,7 +47,7 @@ def restart(api: Api, place: RunPlace) -> Result:
         return "" if done else f"{now.state}: {now.detail}"
 
     try:
-        with redirect_stdout(sys.stderr):  # what it waits for is no result
+        with redirect_stdout(sys.stderr):  # messages about the waiting are no result
             limit = record.grace_seconds + LIMIT_SECONDS
             wait_for("the first step after the restart", ask, limit)
     except TaskError as reason:

@@ -1,6 +1,7 @@
-"""Runs in a pod on the volume: losses, newest checkpoint and what was measured at the start.
+"""Runs in a pod on the volume: prints the losses, the newest checkpoint and the measurements.
 
-It is sent as text to `python3 -c`, so it imports nothing of this project. It prints one JSON line.
+It is sent as text to `python3 -c`, so it imports nothing of this project. It prints one line of
+JSON. The measurements were made at the start of the run.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ ATTEMPTS = 5
 
 
 def losses(run: Path) -> list[tuple[int, float]]:
-    """`[step, loss]` of each record; a line that was cut counts as not written."""
+    """Return the step and the loss of each record; an incomplete line is left out."""
     found = dict[int, float]()
     path = run / "metrics.jsonl"
     for line in path.read_bytes().split(b"\n") if path.exists() else []:
@@ -27,21 +28,22 @@ def losses(run: Path) -> list[tuple[int, float]]:
 
 
 def smoke_test(run: Path) -> dict[str, Any] | None:
-    """What was measured before the first step (trainer/parallel/smoke_test.py); None: nothing."""
+    """Return what trainer/parallel/smoke_test.py measured before the first step, or None."""
     path = run / "smoke-test.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def volume_check(run: Path) -> dict[str, Any] | None:
-    """What its nodes have measured on the volume (trainer/volume/proof.py); None: nothing."""
+    """Return what the nodes measured on the volume (trainer/volume/proof.py), or None."""
     path = run / "volume-check.json"
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def newest_checkpoint(run: Path) -> dict[str, Any] | None:
-    """Step, size and age of the newest one, and why it is not whole; None where there is none.
+    """Return the step, size and age of the newest checkpoint, and why it is damaged.
 
-    One that was removed while it was read, because a newer one is there, is left for that one.
+    The result is None if there is no checkpoint. If a checkpoint is removed while it is read,
+    because there is a newer one, the newer one is read instead.
     """
     problem, last = "", None
     for _ in range(ATTEMPTS):
@@ -61,12 +63,12 @@ def newest_checkpoint(run: Path) -> dict[str, Any] | None:
 
 
 def step_of(folder: Path) -> int:
-    """The number in the folder's name."""
+    """Return the step in the name of a checkpoint's folder."""
     return int(folder.name.rpartition("-")[2])
 
 
 def check(folder: Path) -> dict[str, Any]:
-    """Every file against its size and sha256 in the manifest."""
+    """Compare every file of a checkpoint with its size and sha256 in the manifest."""
     files = json.loads((folder / "manifest.json").read_text())["files"]
     problem = ""
     for name, entry in files.items():
@@ -84,7 +86,7 @@ def check(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the line."""
+    """Print the line of JSON."""
     run = Path(sys.argv[1])
     seen = {
         "losses": losses(run),

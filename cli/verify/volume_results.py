@@ -1,4 +1,4 @@
-"""What the evidence means for the volume that the nodes share. Pure."""
+"""Judges the evidence about the volume that the nodes share. This module is pure."""
 
 from cli.check import Result
 from cli.verify.evidence import Evidence, result
@@ -8,7 +8,11 @@ ID = "shared-volume"
 
 
 def shared_volume(seen: Evidence) -> Result:
-    """A volume that the nodes do not share ends a run before its first step, so here it is ok."""
+    """Show what the nodes measured on the volume.
+
+    A run whose nodes do not share the volume ends before its first step. So a measured volume is
+    always ok.
+    """
     if len(seen.pods) == 1:
         return result(ID, "not applicable", "the run has one pod")
     if seen.volume_problem:
