@@ -190,7 +190,7 @@ def _answer(words: Sequence[str]) -> int:
         parser.print_help(sys.stderr)
         return COULD_NOT_CHECK
     arguments, unknown = parser.parse_known_args(words)
-    if unknown:  # argparse itself would show the usage of the whole program
+    if unknown:  # the subcommand's parser prints its own usage; argparse would print the program's
         hint: str = getattr(arguments, "hint", "")
         arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     try:

@@ -12,7 +12,7 @@ from infra.node.ssh_files import ssh_command
 
 SCRIPTS = Path(__file__).parent / "scripts"
 HOST_SECONDS = 30 + 2 * SMI_SECONDS
-"""Time limit of a whole program. Its probes run side by side, except for two runs of nvidia-smi."""
+"""Time limit of a whole program. Each probe has PROBE_SECONDS; nvidia-smi runs twice in a row."""
 SSH_FAILED = 255  # ssh itself has failed; any other exit status is the remote command's
 # Words that occur in error messages of ssh, and the fix for each.
 SSH_FIXES = {

@@ -1,4 +1,4 @@
-"""`disttrain completion`: a script with which bash, zsh or fish completes commands and options."""
+"""`disttrain completion`: prints a script that completes commands and options in a shell."""
 
 import argparse
 from collections.abc import Mapping, Sequence

@@ -41,7 +41,7 @@ class RunPlace:
 
 @dataclass(frozen=True)
 class ClusterPlace:
-    """The way to a stack's cluster, and the namespace of its platform."""
+    """How a stack's cluster is reached, and the namespace of its platform."""
 
     access: Access
     namespace: str
@@ -73,7 +73,7 @@ class VolumePlace:
 
 
 def volume_place(stack: str) -> VolumePlace:
-    """Where the volume of a stack's platform is.
+    """Return where the volume of a stack's platform is; an empty name means the selected stack.
 
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack is not up.
@@ -107,7 +107,7 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
 
 
 def run_place(stack: str) -> RunPlace:
-    """Where the run of a stack is; an empty name means the selected stack.
+    """Return where the run of a stack is; an empty name means the selected stack.
 
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
@@ -116,7 +116,7 @@ def run_place(stack: str) -> RunPlace:
 
 
 def cluster_place(stack: str) -> ClusterPlace:
-    """Where the cluster of a stack is, whether or not the stack has a run.
+    """Return where the cluster of a stack is, whether or not the stack has a run.
 
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack is not up.
@@ -145,10 +145,11 @@ def refuse_program(program: str, command: str, what_it_does: str) -> None:
 
 
 def run_length(stack: str) -> int:
-    """How many steps the run of a stack has; an empty name means the selected stack.
+    """Return how many steps the run of a stack has; an empty name means the selected stack.
 
     Raises:
-        ValueError: there is no pulumi, no such stack, or the stack has no run.
+        ValueError: there is no pulumi, no such stack, the stack has no run, or the run is of the
+            user's own program.
     """
     given = _outputs(stack, ("maxSteps",))
     refuse_program(str(given.get("program") or ""), "extend", "sets how long our trainer trains")
@@ -157,7 +158,7 @@ def run_length(stack: str) -> int:
 
 
 def selected_stack() -> str:
-    """The name of the stack that `pulumi stack select` has chosen.
+    """Return the name of the stack that `pulumi stack select` has chosen.
 
     Raises:
         ValueError: there is no pulumi, or no stack is selected.

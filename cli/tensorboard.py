@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     end_in_order()
-    check_port(arguments.port)  # before a pod is started
+    check_port(arguments.port)  # first, so that no pod is started in vain
     place = volume_place(arguments.stack)
     return serve(Api(place.access), place, arguments.port)
 

@@ -19,7 +19,7 @@ POD_SECONDS = 6 * 3600
 ASK_SECONDS = 3600.0
 SEND_SECONDS = 1800.0
 MOST_CUTS = 8
-KILLED = (137, 143)  # exit statuses: the pod was ended, or its memory was used up
+KILLED = (137, 143)  # exit statuses: the pod was ended, or its machine had no memory left
 
 
 class VolumePod:

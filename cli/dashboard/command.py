@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: the stack is not up, or the port is taken.
     """
     end_in_order()
-    check_port(arguments.port)  # before the stack is asked, which needs Pulumi
+    check_port(arguments.port)  # first, because the next line takes the time of Pulumi
     place = volume_place(arguments.stack)
     keeper = PodKeeper(lambda: open_pod(place))
     source = Source(Looks(place, keeper), place.namespace)

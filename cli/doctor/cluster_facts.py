@@ -11,9 +11,9 @@ class Node:
     """A node of the cluster.
 
     `conditions` are texts such as `Ready:True`, and `taints` are texts `key:effect`. `gpus_offered`
-    is how many `nvidia.com/gpu` pods can ask for; the other fields about GPUs, and `mig_strategy`,
-    are labels that the GPU Operator gives to the node. `is_selected` says whether the node has the
-    labels of the setting `nodeSelector`.
+    is how many `nvidia.com/gpu` pods can ask for. The other fields about GPUs, and `mig_strategy`,
+    are labels of the node. `is_selected` says whether the node has the labels of the setting
+    `nodeSelector`.
     """
 
     name: str

@@ -49,7 +49,8 @@ def gather(plan: Plan) -> Gathered:
 def host_program(plan: Plan) -> str:
     """Return the shell program for the host: the variables, then the script facts-host.sh.
 
-    If disttrain installs k3s, the program goes on with facts-cluster.sh where k3s is there.
+    If disttrain installs k3s, and the plan is not only about the host, facts-cluster.sh follows. It
+    runs if k3s is on the host.
     """
     text = (SCRIPTS / "facts-host.sh").read_text()
     if plan.scope == "all" and plan.expect.provision:

@@ -54,7 +54,7 @@ class Reports:
                 return ask(TRY_SECONDS)
             except UnreachableError:
                 if monotonic() - begin < TRY_SECONDS:
-                    raise  # not a timeout: the API server has answered that it cannot reach it
+                    raise  # not a timeout: the failure was reported before the limit
                 now = self._ask()
                 if node in self.silent:
                     raise

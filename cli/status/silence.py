@@ -17,7 +17,9 @@ from infra.kube.objects import Json, name_of, part, parts
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 RENEWALS = 4  # renewals in the time that a lease is valid; a constant of the kubelet
-LATEST = 1.04  # the kubelet varies the time between two renewals at random; the longest is this
+# The longest time between two renewals, as a multiple of the usual one: a kubelet varies it at
+# random for each renewal.
+LATEST = 1.04
 # How much later a renewal may look: the API server notes times in whole seconds, and a request
 # takes a moment.
 LATE_SECONDS = 1.6
