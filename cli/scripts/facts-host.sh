@@ -51,7 +51,8 @@ system() {
   fi
 }
 
-# Prints a folder, or the nearest folder above it that exists. It uses no other program.
+# Prints a folder, or the nearest folder above it that exists. It uses no other program, because a
+# program may fail.
 nearest_folder() { # path
   place=$1
   until [ -d "${place:-/}" ]; do

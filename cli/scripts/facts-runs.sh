@@ -72,7 +72,7 @@ main() {
   echo "now=$(date +%s)"
   if [ -d "$DATA_ROOT/runs" ]; then
     echo runs=yes
-    # disttrain chooses the names of the folders, and they contain no blanks.
+    # The names of runs contain no blanks.
     # shellcheck disable=SC2045
     for name in $(ls -t "$DATA_ROOT/runs"); do
       [ -d "$DATA_ROOT/runs/$name" ] || continue
