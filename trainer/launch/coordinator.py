@@ -2,22 +2,23 @@
 
 The entrypoints agree before any rank is started. Node 0 listens at the master port. Every
 entrypoint connects and sends its node rank. When all are connected, node 0 sends them a new port,
-at which the ranks meet, and a round begins. The connections stay open during the round. If one
-breaks, or a node reports that it failed, node 0 tells the others to stop; all end their ranks and
-connect again. With `train.nodes_min` a round may have fewer nodes: gathering.py decides that.
+at which the ranks meet, and a round begins. The connections stay open during the round. If a
+connection breaks, or a node reports that it failed, node 0 tells the other nodes to stop. Then all
+nodes end their ranks and connect again. With `train.nodes_min` a round may have fewer nodes than
+the run; gathering.py decides when it may.
 
-    node -> node 0   Hello                waits for a round
+    node -> node 0   Hello                the node waits for a round
     node 0 -> node   Wait                 what has to happen before it can start
                      Start                start the ranks now
-                     Regroup              save and end the ranks: a node has come back
+                     Regroup              save and end the ranks: a node has returned
                      Stop                 end the ranks, the round is lost
                      Refused              this node does not belong here (yet)
-                     Ping -> Pong         whether a node that another one replaces is still there
-    node -> node 0   Proven               it has seen on the volume what all others have written
-                     Stepped              its ranks train
-                     Stalled              they do not move any more, and where they are
-                     Failing              one of its ranks has failed
-                     Ended                how its ranks have ended
+                     Ping -> Pong         is the node alive? (sent if another claims its rank)
+    node -> node 0   Proven               the node has seen the files of all nodes on the volume
+                     Stepped              the node's ranks train
+                     Stalled              the node's ranks do not move any more, and where they are
+                     Failing              one of the node's ranks has failed
+                     Ended                how the node's ranks have ended
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ Stalls = Callable[[Sequence[RankState], float, Sequence[int], Sequence[int]], No
 
 
 class Coordinator:
-    """Starts the rounds of one run and stops them."""
+    """Starts and stops the rounds of one run."""
 
     def __init__(
         self,
@@ -69,37 +70,39 @@ class Coordinator:
         """Listen at `port` on all addresses.
 
         Args:
-            port: TCP port.
-            expected: node 0's own hello; others must have the same nnodes and digest.
-            key: of the run; see trainer.launch.messages.
-            say: prints a line.
-            rules: which nodes a round needs.
-            ping_seconds: a node that says nothing for so long may be replaced by another.
-            stalled: called when the ranks of the round stand still, with what is known of them, the
-                seconds, the nodes that have not said where theirs are, and those of them that do
-                not acknowledge what node 0 sends them.
-            done: called when all nodes of a round have finished; after it no round is started.
-            proven: called when all nodes of a round have seen each other's files on the volume.
+            port: The TCP port.
+            expected: The Hello of node 0 itself; other nodes must have the same nnodes and digest.
+            key: The run's key; see trainer.launch.messages.
+            say: Prints a line.
+            rules: Which nodes a round needs.
+            ping_seconds: How long a node may leave a Ping unanswered before another entrypoint
+                with the same node rank takes its place.
+            stalled: Called when the ranks of the round do not move any more. Its arguments are the
+                states of the ranks, how many seconds they have not moved, the nodes that have not
+                reported where their ranks are, and those of these nodes that do not acknowledge
+                what node 0 sends them.
+            done: Called when all nodes of a round have finished; no round is started after it.
+            proven: Called when all nodes of a round have seen each other's files on the volume.
 
         Raises:
             OSError: the port is taken.
         """
         self._port, self._expected, self._say = port, expected, say
         self._gathering = Gathering(rules)
-        self._waiting: dict[int, Wait | None] = {}  # what each was told that it waits for
+        self._waiting: dict[int, Wait | None] = {}  # the last Wait sent to each waiting node
         self._running, self._stepped = set[int](), set[int]()
-        self._members = set[int]()  # of the round, also those that have left it
+        self._members = set[int]()  # the nodes of the round, also those that have left
         self._first_failing: int | None = None
         self._tell_stalled = stalled
-        self._stalled: dict[int, Stalled] = {}  # what each node has said of its ranks
+        self._stalled: dict[int, Stalled] = {}  # the reports of the nodes
         self._stalled_since = 0.0
         self._tell_proven = proven
-        self._proven: dict[int, Proven] = {}  # what each node has measured
+        self._proven: dict[int, Proven] = {}  # the measured times of each node
         self._tell_done, self._is_finished = done, False
         self._done = set[int]()  # the nodes that have finished their part of the round
         self._rounds, self._regroups, self._closing = 0, False, False
         self.failure: str | None = None
-        """Why the thread has ended by itself; None while it runs."""
+        """The traceback of the error that has ended the thread; None if there was no error."""
         self._reception = Reception(
             port, expected, key, say, self._joined, self._heard, self._left, ping_seconds
         )
@@ -108,7 +111,7 @@ class Coordinator:
 
     @property
     def rounds(self) -> int:
-        """How many rounds were started."""
+        """How many rounds the coordinator has started."""
         return self._rounds
 
     def close(self) -> None:
@@ -123,7 +126,7 @@ class Coordinator:
                 self._start_or_regroup()
                 self._tell_waiting()
                 self._tell_if_stalled()
-            self._reception.serve(0)  # what was said before `close`
+            self._reception.serve(0)  # read what nodes sent before `close`
         except Exception:
             self.failure = traceback.format_exc()
         finally:
@@ -142,8 +145,8 @@ class Coordinator:
             if self._proven.keys() == self._members and self._tell_proven is not None:
                 self._tell_proven(self._proven)
         elif isinstance(message, Failing):
-            # This node is the cause, even if others report their end first: their ranks fail
-            # because of this one, and may all have ended before its ranks have.
+            # This node is the cause, even if other nodes report the end of their ranks first. Their
+            # ranks fail because of this node, and may all end before this node's ranks do.
             self._first_failing = node if self._first_failing is None else self._first_failing
         elif isinstance(message, Stalled):
             self._stalled_since = self._stalled_since if self._stalled else time.monotonic()
@@ -175,7 +178,7 @@ class Coordinator:
             self._is_finished = True
 
     def _start_or_regroup(self) -> None:
-        """Start a round, or end one for nodes that have come back, as soon as it is time for it."""
+        """Start a round if the rules allow it now, or end one so that nodes can join again."""
         now = time.monotonic()
         if self._is_finished:
             return
@@ -215,7 +218,10 @@ class Coordinator:
             self._reception.send(node, start)
 
     def _address_for_other_machines(self) -> str:
-        """The address by which nodes of other machines have reached node 0; empty if none has."""
+        """Return the address by which a node of another machine has reached node 0.
+
+        The result is empty if no node of the round is on another machine.
+        """
         addresses = [
             self._reception.own_address(node)
             for node in self._running
@@ -224,7 +230,13 @@ class Coordinator:
         return next((address for address in addresses if address), "")
 
     def _stop_round(self, lost: int, reason: str, code: ExitCode) -> None:
-        """End the round for the nodes in it; the node `lost` has already left, as `code` says."""
+        """Tell the nodes in the round to end it.
+
+        Args:
+            lost: The node that has already left the round.
+            reason: Why the round is lost, for people.
+            code: How the node `lost` ended.
+        """
         if self._running:
             self._say(f"round {self._rounds} is lost: {reason}; stopping the other nodes")
         others = len(self._running) + len(self._waiting)
@@ -235,13 +247,16 @@ class Coordinator:
             self._say(f"node {failed} ended the round soon after its start: the next is without it")
         for node in self._running:
             self._reception.send(node, Stop(reason, int(code)))
-        # What was gathered about ranks that stand still is dropped: it lacks the node that is lost.
+        # The reports about ranks that stand still are dropped: the one of node `lost` is missing.
         self._running, self._stalled = set[int](), {}
 
     def _tell_if_stalled(self, cut_off: int | None = None) -> None:
-        """Tell where the ranks stand still, once all nodes have said it or had time to do so.
+        """Report where the ranks of the round stand still.
 
-        `cut_off`: a node whose connection has just broken because nothing reaches it.
+        This waits until all nodes have sent their report, or for `_STALLED_SECONDS`. It does not
+        wait for nodes that do not acknowledge what node 0 sends.
+
+        `cut_off`: the node whose connection has just broken because nothing reaches it any more.
         """
         missing = sorted(self._running - self._stalled.keys())
         away = [node for node in missing if node == cut_off or self._reception.is_silent(node)]

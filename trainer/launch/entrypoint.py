@@ -1,6 +1,7 @@
 """The program of a training pod: it joins the other nodes, runs the ranks and restarts them.
 
-When the run is finished, it ends, or it holds (keeps waiting) where Kubernetes would restart it.
+When the run is finished, the program ends. Where Kubernetes would restart an ended pod, the program
+keeps waiting instead ("holds").
 """
 
 from __future__ import annotations
@@ -50,7 +51,11 @@ _LONGEST_PAUSE_SECONDS = 30
 
 
 def run_entrypoint(config: RunConfig, config_arguments: Sequence[str]) -> ExitCode:
-    """Run this node's part until the run is finished; the ranks get `config_arguments` too."""
+    """Run this node's part of the run until the run is finished, stopped or given up.
+
+    `config_arguments`: the command line's arguments about the configuration; the ranks get them
+    unchanged.
+    """
     stop = StopRequest()
     stop.install()
     node = node_from_environment(os.environ)
@@ -128,7 +133,7 @@ class _Entrypoint:
         )
 
     def run(self) -> ExitCode:
-        """Train until the run is finished, stopped or given up; returns how it ended."""
+        """Train until the run is finished, stopped or given up; return how it ended."""
         try:
             try:
                 code = self._run()
@@ -153,7 +158,7 @@ class _Entrypoint:
             self._output.close()
 
     def _helpers(self) -> list[int]:
-        """The processes beside the ranks that this one has started itself."""
+        """The ids of the processes that this process has started, apart from the ranks."""
         return [*self._mirror.pids(), *self._goodput.pids()]
 
     def _run(self) -> ExitCode:
@@ -178,7 +183,7 @@ class _Entrypoint:
             has_progress = newest > before
             was_asked = report.code == ExitCode.PREEMPTED
             if was_asked and (has_progress or self._work.is_our_trainer):
-                # The ranks have saved, as they were asked to, or had nothing to save yet.
+                # The ranks were asked to stop. They have saved, or had nothing to save yet.
                 failures = 0 if has_progress else failures
                 continue
             failures = 1 if has_progress else failures + 1
@@ -207,10 +212,12 @@ class _Entrypoint:
         return ExitCode.PREEMPTED
 
     def _one_round(self) -> ExitReport | None:
-        """Join the other nodes and run the ranks once; None if no round began, as after a stop.
+        """Join the other nodes and run the ranks once.
+
+        Returns None if no round began, for example because the pod was asked to stop.
 
         Raises:
-            OSError, RetryableError: this pod can go on no further.
+            OSError, RetryableError: this pod cannot go on.
         """
         config, node = self._config, self._node
         self._rounds += 1
@@ -224,7 +231,7 @@ class _Entrypoint:
                 self._work.round_is_done()
             return report
         if self._coordinator is not None and (why := self._coordinator.failure) is not None:
-            # Not a new one at once: it may fail at what it does for each end of the ranks.
+            # No new coordinator is started: it may fail again each time the ranks end.
             raise RetryableError(f"the coordinator failed: {why.rstrip()}")
         if self._coordinator is None and node.rank == 0:
             self._coordinator = Coordinator(
@@ -263,17 +270,22 @@ class _Entrypoint:
             if member is not None:
                 report = self._in_round(member)
         finally:
-            # Others may still look for the file of a node that has finished; node 0 removes it.
+            # If this node has finished, other nodes may still look for its file on the volume.
+            # Node 0 removes that file at the end of the run.
             if report is None or report.code != ExitCode.DONE:
                 self._volume.withdraw()
         return report
 
     def _noted_address(self) -> str:
-        """The address of node 0, which knows its own. Raises OSError: the volume cannot be read."""
+        """Return the address of node 0; on node 0 itself the environment tells it.
+
+        Raises:
+            OSError: the volume cannot be read.
+        """
         return self._address if self._node.rank == 0 else noted_address(self._config.run_dir)
 
     def _in_round(self, member: RoundMember) -> ExitReport:
-        """Show that the volume is shared, then run the ranks once, together with other nodes."""
+        """Check that all nodes share one volume, then run the ranks once with the other nodes."""
         here = member.round
         report = ExitReport(ExitCode.RETRYABLE, "the entrypoint failed")
         try:
@@ -284,7 +296,11 @@ class _Entrypoint:
         return report
 
     def _hold(self, finished: str) -> ExitCode:
-        """End, or keep waiting where a StatefulSet would start the pod of a finished run again."""
+        """Close what the finished run used and end, or keep waiting until the pod is stopped.
+
+        The pod waits where its controller, for example a StatefulSet, would restart an ended pod.
+        `finished`: the text, for people, that says how the run finished.
+        """
         self._work.close()
         self._status.mark_ready()
         if self._node.rank == 0:
@@ -307,7 +323,7 @@ class _Entrypoint:
             self._coordinator = None
 
     def _fail(self, report: ExitReport) -> ExitCode:
-        self._close_coordinator()  # first: the others hear of it, and our reason is the last line
+        self._close_coordinator()  # first, so that other nodes stop and the reason is the last line
         kind = "fatal" if report.code == ExitCode.FATAL else "giving up for now"
         self._output.settle()
         self._say(f"{kind}: {report.reason}")

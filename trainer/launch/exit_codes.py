@@ -1,15 +1,15 @@
-"""How a process of the trainer ends, as the shell and Kubernetes see it."""
+"""The exit codes of the trainer's processes, and the exceptions that lead to them."""
 
 from collections.abc import Mapping
 from enum import IntEnum
 
 RETRY_VARIABLE = "DISTTRAIN_RETRY_FROM_128"
-"""Set where the pod's controller tries again only what ends with a code of 128 or more."""
-_CRASHED = 1  # as Python ends a program whose exception nobody has caught
+"""Set if the pod's controller restarts a pod only if its exit code is 128 or more."""
+_CRASHED = 1  # the exit code of a Python program that ends by an exception
 
 
 class ExitCode(IntEnum):
-    """Documented exit codes; any other code is a crash and may be tried again."""
+    """Documented exit codes; any other code is a crash, after which a retry may succeed."""
 
     DONE = 0
     """The run is finished (or the dataset is there)."""
@@ -22,11 +22,11 @@ class ExitCode(IntEnum):
 
 
 def pod_exit_code(code: int | None, environment: Mapping[str, str]) -> int:
-    """The code with which the process of a pod ends, so that its controller understands it.
+    """Return the exit code for a pod's process that its controller understands.
 
     Args:
-        code: how the entrypoint ended; None: it crashed.
-        environment: of the pod.
+        code: The exit code of the entrypoint; None if it crashed.
+        environment: The environment variables of the pod.
     """
     code = _CRASHED if code is None else code
     if not environment.get(RETRY_VARIABLE) or code in (ExitCode.DONE, ExitCode.FATAL):

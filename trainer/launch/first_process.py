@@ -1,8 +1,8 @@
-"""Lets the first process of a container end when it is asked to while it still starts.
+"""Lets the first process of a container obey SIGTERM while it still starts.
 
-The kernel drops a SIGTERM for process 1 that has no handler for it. A pod that is evicted or
-stopped in the second in which Python imports the trainer would miss it, train on, and be killed
-without a save at the end of its grace period, minutes later.
+The kernel drops a SIGTERM for process 1 if that process has no handler. A pod that is evicted or
+stopped in the second in which Python imports the trainer would miss the signal and train on. At the
+end of its grace period, minutes later, it would be killed without a save.
 """
 
 import os
@@ -13,7 +13,10 @@ from trainer.launch.exit_codes import ExitCode
 
 
 def end_when_asked() -> None:
-    """End process 1 at a SIGTERM, until trainer/launch/stop_request.py installs its handler."""
+    """Install a handler that ends this process at a SIGTERM, if it is process 1.
+
+    trainer/launch/stop_request.py replaces the handler later.
+    """
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, _end)
 

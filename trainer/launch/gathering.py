@@ -1,7 +1,7 @@
 """Decides which nodes are in a round, when it starts, and when it ends to take a node back.
 
-Nothing here opens a connection or looks at a clock: the coordinator says who waits and what time it
-is, and does what is decided here.
+Nothing here opens a connection or reads a clock. The coordinator passes in which nodes wait and
+what time it is, and carries out the decisions.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from trainer.launch.messages import Hello
 
 @dataclass(frozen=True)
 class RoundRules:
-    """What the settings say about the nodes of a round.
+    """The settings about the nodes of a round.
 
     Args:
-        nodes: nodes of the run.
-        nodes_min: fewest nodes of a round; equal to `nodes` where a round needs all of them.
-        wait_seconds: once `nodes_min` nodes are there, how long the others are waited for.
-        return_seconds: how long a round trains before it is ended to take a node back.
+        nodes: The number of nodes of the run.
+        nodes_min: The fewest nodes of a round; equal to `nodes` if a round needs all of them.
+        wait_seconds: How long a round waits for the other nodes once `nodes_min` nodes are there.
+        return_seconds: How long a round trains before it is ended to take a node back.
     """
 
     nodes: int
@@ -37,7 +37,11 @@ class RoundRules:
 
     @staticmethod
     def of(train: TrainConfig, nodes: int) -> RoundRules:
-        """The rules of a run of `nodes` nodes. Raises ConfigError: they are fewer than needed."""
+        """Return the rules of a run with `nodes` nodes.
+
+        Raises:
+            ConfigError: `nodes` is less than `train.nodes_min`.
+        """
         if train.nodes_min > nodes:
             reason = f"the run has {nodes} node(s) (PET_NNODES)"
             remedy = f"Set at most {nodes}, or 0 where a round needs all nodes"
@@ -48,7 +52,7 @@ class RoundRules:
 
 
 class Gathering:
-    """Remembers what the decision about the next round depends on.
+    """Decides about rounds, and remembers what the decision about the next round depends on.
 
     Node 0 is in every round: the ranks meet at its address, and rank 0 writes the checkpoints.
     """
@@ -56,20 +60,20 @@ class Gathering:
     def __init__(self, rules: RoundRules):
         self._rules = rules
         self._awaited = set(range(rules.nodes))
-        """The next round waits for these: the nodes of the round before, at first all nodes."""
+        """The nodes for which the next round waits: those of the last round; at first all nodes."""
         self._left_out = set[int]()
-        """They have ended the round before soon after its start, and are not in the next one."""
+        """The nodes that ended the last round soon after its start; the next round omits them."""
         self._enough_since: float | None = None
         self._training_since: float | None = None
 
     def next_round(self, waiting: Collection[int], now: float) -> list[int]:
-        """The nodes of the round that starts now, in order; empty as long as it has to wait.
+        """Return the nodes of the round that starts now, in order; empty if it has to wait.
 
-        Ask it again and again while no round runs.
+        Call this again and again while no round runs.
 
         Args:
-            waiting: ranks of the nodes that are connected and have ended their old processes.
-            now: seconds of a clock that only goes forward.
+            waiting: The node ranks of the nodes that are connected and have ended their old ranks.
+            now: Seconds of a monotonic clock.
         """
         there = set(waiting)
         if not self._is_enough(there):
@@ -84,27 +88,30 @@ class Gathering:
         return sorted(chosen if len(chosen) >= self._rules.nodes_min else there)
 
     def started(self, members: Collection[int]) -> None:
-        """A round of `members` was started."""
+        """Note that a round with the nodes `members` was started."""
         self._awaited, self._left_out = set(members), set[int]()
         self._enough_since = self._training_since = None
 
     def all_stepped(self, now: float) -> None:
-        """Every node of the round has made its first update: from now on the round trains."""
+        """Note that every node of the round has made its first update: the round trains now."""
         self._training_since = now
 
     def to_take_back(self, waiting: Collection[int], now: float) -> list[int]:
-        """Nodes outside of the running round for which it is to be saved and ended now.
+        """Return the waiting nodes for which the running round has to save and end now.
 
-        Never before the round has trained for a while: a node that fails again and again costs the
-        others a start now and then, and cannot keep them from training.
+        The result is empty until the round has trained for `return_seconds`. So a node that fails
+        again and again costs the other nodes a restart now and then, but cannot keep them from
+        training.
         """
         return sorted(waiting) if self._rules.is_elastic and self._has_trained(now) else []
 
     def lost(self, node: int, others: int, now: float) -> bool:
-        """`node` has ended the round; returns whether the next round starts without it.
+        """Note that `node` has ended the round; return whether the next round starts without it.
 
-        It does so where the round has not yet trained for `return_seconds`: the node may fail again
-        at once, and would end round after round. `others`: how many other nodes are there.
+        The next round omits the node if this round has not yet trained for `return_seconds`: the
+        node may fail again at once, and would end round after round.
+
+        `others`: the number of other nodes that are connected.
         """
         if self._has_trained(now) or not self.is_dispensable(node, others):
             return False
@@ -117,7 +124,9 @@ class Gathering:
         return node != 0 and others >= self._rules.nodes_min
 
     def describe(self, waiting: Collection[int], is_running: bool) -> tuple[str, bool]:
-        """What the waiting nodes wait for, and whether their round comes without anybody else.
+        """Return what the waiting nodes wait for, and whether their round is sure to come.
+
+        The round is sure to come if no further node has to join first.
 
         `is_running`: whether other nodes are in a round.
         """
@@ -159,11 +168,14 @@ class Place:
     first_rank: int
     world_size: int
     ranks_on_machine: int
-    """Of all nodes that share this node's machine."""
+    """The number of ranks of all nodes that share this node's machine."""
 
 
 def places(members: Sequence[Hello]) -> list[Place]:
-    """The places of the nodes in that order: ranks are counted without gaps, whoever is missing."""
+    """Return the place of each node of a round, in the order of `members`.
+
+    Ranks are counted without gaps, even if nodes of the run are missing.
+    """
     on_machine: dict[str, int] = {}
     for hello in members:
         on_machine[hello.machine] = on_machine.get(hello.machine, 0) + hello.local_ranks

@@ -1,7 +1,8 @@
-"""Says from time to time how much of the run's time was productive, for logs and for `status`.
+"""Prints from time to time how much of the run's time was productive (its goodput).
 
-The account is made by a process of its own with a low priority: the event file of a long run takes
-seconds to read, and the entrypoint has ranks to look after.
+People read the line in the log, and `./disttrain status` reads it. A separate process with a low
+priority makes the account: the event file of a long run takes seconds to read, and the entrypoint
+has ranks to look after.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from trainer.program.carry import own_command
 
 LEAST_SECONDS = 300.0
 LEAST_SHARE = 0.01
-"""Least time between two lines, as a share of the run's time: a long file takes long to read."""
+"""The least time between two lines, as a share of the run's time: a long file is slow to read."""
 LAST_LINE_SECONDS = 20.0
 _LOWEST_PRIORITY = 19
 
 
 class GoodputLine:
-    """`python -m trainer goodput`, started again and again while the ranks of node 0 run."""
+    """Runs `python -m trainer goodput` again and again while the ranks of node 0 run."""
 
     def __init__(
         self,
@@ -34,7 +35,7 @@ class GoodputLine:
         say: Callable[[str], None],
         least_seconds: float = LEAST_SECONDS,
     ) -> None:
-        """`config_arguments` go to the process unchanged; nodes other than 0 stay silent."""
+        """`config_arguments` are passed to the process unchanged. Only node 0 prints the line."""
         self._command = own_command("goodput", "--json", *config_arguments)
         self._is_wanted, self._say, self._least_seconds = node_rank == 0, say, least_seconds
         self._due = time.monotonic() + least_seconds
@@ -42,11 +43,11 @@ class GoodputLine:
         self._output: IO[bytes] | None = None
 
     def pids(self) -> list[int]:
-        """The id of the process, if one runs."""
+        """Return a list with the id of the process, or an empty list if none runs."""
         return [self._process.pid] if self._process is not None else []
 
     def poll(self) -> None:
-        """Start the process if it is time to, or say what it has found. Never waits."""
+        """Start the process if it is due, or print what it has found. This never waits."""
         if self._process is not None and self._process.poll() is not None:
             found = self._take()
             wall_seconds = found.get("wall_seconds", 0.0)
@@ -57,7 +58,10 @@ class GoodputLine:
                 self._due = time.monotonic() + self._least_seconds
 
     def say_last(self) -> None:
-        """Say it once more at the end of the run; it takes as long as the file takes to read."""
+        """Print the line once more at the end of the run.
+
+        This waits for the process, for at most `LAST_LINE_SECONDS`.
+        """
         if not self._is_wanted:
             return
         self.close()
@@ -82,17 +86,17 @@ class GoodputLine:
             self._output = None
 
     def _start(self) -> None:
-        """Start the process; no memory or process may be left for it, and the ranks go on."""
+        """Start the process; if it cannot be started, the ranks go on without it."""
         environment = {**os.environ}
         environment.pop(RUN_KEY_VARIABLE, None)
         try:
-            # A file, as a pipe would be full before it is read. `close` closes it.
+            # A file and not a pipe, which would be full before it is read. `close` closes it.
             self._output = tempfile.TemporaryFile()  # noqa: SIM115
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
-                stderr=subprocess.DEVNULL,  # without an account there is no line
+                stderr=subprocess.DEVNULL,  # if it fails, there is no line
                 env=environment,
                 start_new_session=True,
             )
@@ -102,7 +106,7 @@ class GoodputLine:
         os.setpriority(os.PRIO_PROCESS, self._process.pid, _LOWEST_PRIORITY)
 
     def _take(self) -> Mapping[str, Any]:
-        """Say what the process that has ended found; empty where it found nothing."""
+        """Print and return the account of the process that has ended; empty if it made none."""
         assert self._process is not None
         assert self._output is not None
         self._output.seek(0)
@@ -115,10 +119,10 @@ class GoodputLine:
 
 
 def goodput_line(account: Mapping[str, Any]) -> str:
-    """`goodput 92.3% of 3.1 h: 2 restarts, 14 steps made again; 9.320 rank-hours`. Pure.
+    """Return `goodput 92.3% of 3.1 h: 2 restarts, 14 steps made again; 9.320 rank-hours`.
 
     Args:
-        account: as `trainer goodput --json` prints it.
+        account: What `python -m trainer goodput --json` prints.
     """
     seconds = account["wall_seconds"]
     length = f"{seconds / 3600:.1f} h" if seconds >= 2 * 3600 else f"{seconds / 60:.1f} min"

@@ -1,4 +1,4 @@
-"""Notices, in the entrypoint of a node, that its ranks do not move any more, and where they sit."""
+"""Notices, in the entrypoint, that ranks of its node do not move any more, and where they are."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from trainer.watch.hang import RankState, collective_words
 from trainer.watch.stack import ask_for_stack, place_in
 
 STILL_SECONDS = 15.0
-"""A rank counts as standing still when it has not moved for so many seconds."""
+"""A rank that has not moved for so many seconds counts as standing still."""
 LONG_STILL_SECONDS = 60.0
-"""The same in an evaluation, which may compile, and in a save."""
+"""The same limit during an evaluation, which may compile, and during a save."""
 USUAL_STEPS = 5
-"""Where steps are slow, a rank has to stand still for so many times its usual step."""
+"""If steps are slow, a rank has to stand still for the time of so many of its usual steps."""
 LOOK_SECONDS = 0.5
-"""Seconds between two looks at the ranks."""
+"""Seconds between two checks of the ranks."""
 ANSWER_SECONDS = 2.0
-"""Seconds that the ranks have to write down where they are, after they were asked."""
+"""Seconds that the ranks have to write their stacks after they were asked for them."""
 KNOWN_STEPS = 5
-"""A rank that is alone has to have made so many steps before it may be ended for one of them."""
+"""A run's only rank has to have made so many steps before it may be ended for a slow step."""
 COMPUTES = (Phase.PASSES, Phase.UPDATE, Phase.AGREEMENT, Phase.REPORT)
-"""Where a rank only computes, and waits neither for a volume nor for a compiler."""
+"""The phases in which a rank only computes, and waits neither for a volume nor a compiler."""
 OVERDUE_SECONDS = 5.0
-"""Torch ends a rank at its limit for a collective; it has so many seconds more to do so."""
+"""How many seconds after its own limit for a collective torch may take to end the rank."""
 
 
 @dataclass
 class _Rank:
-    """One rank of this node, as it was seen."""
+    """What the entrypoint has seen of one rank of this node."""
 
     pid: int
     seen: Seen | None = None
@@ -57,20 +57,21 @@ class _Rank:
         self.seen = seen
 
     def is_still(self, now: float) -> bool:
-        """Whether the rank has not moved for longer than is usual; never before its first step."""
+        """Whether the rank has not moved for longer than usual; False before its first step."""
         if self.seen is None or not self.steps_seconds:
             return False
         is_long = self.seen.phase in (Phase.EVALUATION, Phase.SAVE)
-        # `is_overdue` ends the round after the longest wait; the rank has to be looked at before,
-        # so that the user hears which rank holds up the others.
+        # `is_overdue` ends the round after the longest wait. A still rank has to be noticed before
+        # that, so that the user hears which rank holds up the others.
         least = min(STILL_SECONDS, self.seen.longest_wait_seconds or STILL_SECONDS)
         least = LONG_STILL_SECONDS if is_long else least
         return now - self.moved_at > max(least, USUAL_STEPS * statistics.median(self.steps_seconds))
 
     def is_overdue(self, now: float) -> bool:
-        """Whether the rank has been in one collective for longer than it may be.
+        """Whether the rank has been in one collective for longer than the limit.
 
-        Never in an evaluation: one rank may still compile there while the others wait for it.
+        The result is False in an evaluation: one rank may still compile there while the other ranks
+        wait for it.
         """
         seen = self.seen
         if seen is None or not seen.waits or not seen.longest_wait_seconds:
@@ -79,23 +80,24 @@ class _Rank:
         return seen.phase != Phase.EVALUATION and now - self.moved_at > limit
 
     def is_stuck(self, now: float) -> bool:
-        """Whether a rank that is alone, so that no other one waits for it, computes for too long.
+        """Whether the run's only rank, for which no other rank waits, computes for too long.
 
-        Never where that may be usual: its first steps may compile, and data, an evaluation and a
-        save may take longer than any step.
+        The result is False where that may be usual: its first steps may compile, and data, an
+        evaluation and a save may take longer than any step.
         """
         seen = self.seen
         if seen is None or seen.phase not in COMPUTES or not seen.longest_wait_seconds:
             return False
         if self.known_steps < KNOWN_STEPS:
             return False
-        # The mean: a GPU may be some steps behind, and then one step waits for all of them.
+        # The mean and not the median: a GPU may be some steps behind, and then one step waits for
+        # all of them.
         usual = USUAL_STEPS * statistics.fmean(self.steps_seconds)
         return now - self.moved_at > max(seen.longest_wait_seconds, usual) + OVERDUE_SECONDS
 
 
 class HangWatch:
-    """Looks at the ranks of one round."""
+    """Watches the ranks of one node in one round."""
 
     def __init__(
         self,
@@ -107,11 +109,11 @@ class HangWatch:
     ):
         """
         Args:
-            node: of the ranks.
-            first_rank: of this node.
-            pids: of its ranks, in their order.
-            status: the files of this node.
-            is_alone: whether the round has one rank, which waits in no collective.
+            node: The rank of this node.
+            first_rank: The first rank of this node.
+            pids: The process ids of its ranks, in the order of the ranks.
+            status: The status files of this node.
+            is_alone: Whether the round has only one rank, which never waits in a collective.
         """
         self._is_alone = is_alone
         self._node, self._first_rank, self._status = node, first_rank, status
@@ -120,13 +122,15 @@ class HangWatch:
         self._asked_at: float | None = None
         self._has_told = False
         self.still_seconds = 0.0
-        """How long the rank that has been still for longest has not moved."""
+        """For how many seconds the rank that has stood still for longest has not moved."""
 
     def poll(self, now: float) -> list[RankState]:
-        """Look; returns where all ranks of this node are, once for each time that they stand still.
+        """Check the ranks, and return where they are if one of them stands still.
+
+        The states are returned once each time that ranks stand still; else the list is empty.
 
         Args:
-            now: seconds of a clock that only goes forward.
+            now: Seconds of a monotonic clock.
         """
         if now - self._looked_at < LOOK_SECONDS:
             return []
@@ -140,7 +144,7 @@ class HangWatch:
         if self._asked_at is None:
             self._asked_at = now
             for local_rank, rank in enumerate(self._ranks):
-                if rank.seen is not None:  # it has its handler: the signal does not end it
+                if rank.seen is not None:  # it has a handler, so the signal does not end it
                     ask_for_stack(rank.pid, self._status.stack_file(local_rank))
         if self._has_told or now - self._asked_at < ANSWER_SECONDS:
             return []
@@ -149,7 +153,10 @@ class HangWatch:
         return [self._state(place, rank) for place, rank in seen]
 
     def overdue(self, now: float) -> str:
-        """Why the round is to be ended, as of the last look; empty: nobody waits for too long."""
+        """Return why the round has to end because a rank waits or computes for too long.
+
+        This judges what the last `poll` has read. An empty text means that no rank is overdue.
+        """
         for local_rank, rank in enumerate(self._ranks):
             if rank.seen is not None and rank.is_overdue(now):
                 state = self._state(local_rank, rank)
@@ -187,7 +194,7 @@ class HangWatch:
 def _state_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):  # no Linux, or it has ended
+    except (OSError, IndexError):  # not Linux, or the process has ended
         return "Z" if Path("/proc/self").exists() else ""
 
 

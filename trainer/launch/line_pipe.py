@@ -1,4 +1,4 @@
-"""A pipe for the output of a process, whose lines a thread hands on while the process runs."""
+"""A pipe for the output of a process; a thread passes its lines on while the process runs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from collections.abc import Callable
 
 LONGEST_LINE_BYTES = 1 << 20  # a longer one is cut into several
 _BLOCK_BYTES = 64 << 10
-_LEFT_OVER_BYTES = 128 << 10  # more than a pipe holds: beyond it a process still writes
+_LEFT_OVER_BYTES = 128 << 10  # more than a pipe holds; if more comes, a process still writes
 
 
 class LinePipe:
     """The pipe and its thread.
 
     Args:
-        take: called in the thread with whole lines, without their newlines; must not raise.
-        tap: called in the thread with the same as it comes, after its whole lines; must not raise.
-            A last line without a newline gets one.
+        take: Called in the thread with whole lines, without their newlines; must not raise.
+        tap: Called in the thread with each block of bytes as it was read, after `take` has got the
+            whole lines of the block; must not raise. If the last line has no newline, one is added.
     """
 
     def __init__(
         self, take: Callable[[list[bytes]], None], tap: Callable[[bytes], None] | None = None
     ) -> None:
         self._take, self._tap = take, tap
-        self._rest: list[bytes] = []  # of a line whose end has not come
+        self._rest: list[bytes] = []  # the begin of a line whose end has not come yet
         self._rest_bytes = 0
         self._read_end, self.write_end = os.pipe()
         self._stop_read, self._stop_write = os.pipe()  # closed to end the thread
@@ -34,18 +34,22 @@ class LinePipe:
         self._thread = threading.Thread(target=self._read, daemon=True, name="line-pipe")
 
     def start(self) -> None:
-        """Begin, once the process has the pipe: this one closes its own copy of the write end."""
+        """Start the thread. Call this once the process has the pipe.
+
+        This process closes its own copy of the write end.
+        """
         os.close(self.write_end)
         self._thread.start()
 
     def wait_for_end(self, seconds: float) -> None:
-        """Wait at most so long until nobody can write any more."""
+        """Wait at most `seconds` until no process has the write end open any more."""
         self._thread.join(seconds)
 
     def close(self, seconds: float) -> None:
-        """Hand on what is in the pipe, and nothing after that; who still has it cannot write.
+        """Pass on what is in the pipe, and nothing after that.
 
-        Waits at most `seconds`, which is only needed where `take` waits for something.
+        A process that still has the pipe cannot write to it any more. The thread's end is awaited
+        for `seconds`, and then its lock; that takes long only if `take` waits for something.
         """
         os.close(self._stop_write)
         self._thread.join(seconds)
@@ -64,7 +68,7 @@ class LinePipe:
                 os.set_blocking(self._read_end, False)
             try:
                 block = os.read(self._read_end, _BLOCK_BYTES)
-            except BlockingIOError:  # told to end, and the pipe is empty
+            except BlockingIOError:  # `close` was called, and the pipe is empty
                 break
             if not block:
                 break

@@ -14,24 +14,26 @@ from trainer.launch.exit_codes import ExitCode
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 
-# Seconds in which the other ranks may notice by themselves that one has failed, and say so.
+# Seconds in which the other ranks may notice by themselves that one has failed, and report it.
 GRACE_SECONDS = 2.0
-# Then they are killed. A rank that is writing a checkpoint gets so many seconds to finish it.
+# After them the ranks are killed. A rank that is writing a checkpoint gets so many seconds for it.
 LONGEST_WRITE_SECONDS = 900.0
 # Seconds for which a process that a rank has left behind may keep the rank's output pipe open.
 LEFT_BEHIND_SECONDS = 1.0
-# Seconds to hand on what is left in a pipe, where standard output is slow.
+# Seconds to pass on what is left in a pipe if standard output is slow.
 LAST_LINES_SECONDS = 10.0
 
 Start = Callable[[Mapping[str, str], int, int | None], subprocess.Popen[bytes]]
-"""Starts a process with these variables, standard input and output; see `process_of`."""
+"""Starts a process; its arguments are the environment, standard input and standard output.
+
+`process_of` makes such a function."""
 
 
 def process_of(command: Sequence[str], folder: Path | None = None) -> Start:
-    """What starts that program and its arguments, in that folder or in the one of this process.
+    """Return a function that starts `command` in `folder`, or in the folder of this process.
 
-    Its third argument is an open file for all that the process prints; None: it prints where this
-    process does. It raises OSError if the program cannot be started.
+    The function's third argument is an open file for all that the process prints; with None, it
+    prints where this process prints. The function raises OSError if the program cannot be started.
     """
 
     def start(
@@ -51,12 +53,12 @@ def process_of(command: Sequence[str], folder: Path | None = None) -> Start:
 
 
 class LocalRanks:
-    """One process for each local rank, and the pipe that ends them with this process."""
+    """The process of each local rank, and the pipe that ends them when this process ends."""
 
     has_lifeline = True
-    """Whether the processes read that pipe; else their standard input is empty."""
+    """Whether the processes read the pipe that ends them; if not, their standard input is empty."""
     has_reports = True
-    """Whether each process reports its end (status_files.py) and has an exit code of ours."""
+    """Whether each process reports its end (status_files.py) and ends with an `ExitCode`."""
 
     def __init__(
         self,
@@ -66,16 +68,15 @@ class LocalRanks:
         output: NodeOutput,
         tap: Tap | None = None,
     ):
-        """Start a process with each of `environments`, by local rank; they name its RANK.
-
-        Without a RANK a process starts several ranks itself.
+        """Start a process with each of `environments`.
 
         Args:
-            start: starts one.
-            environments: all variables of each process.
-            status: the files of this node.
-            output: where the lines go.
-            tap: is given what they print too.
+            start: Starts one process.
+            environments: All variables of each process, by local rank. RANK is the process's global
+                rank; a process without RANK starts several ranks itself.
+            status: The status files of this node.
+            output: Gets the lines that the processes print.
+            tap: Also gets what the processes print.
 
         Raises:
             OSError: the program cannot be started.
@@ -87,7 +88,7 @@ class LocalRanks:
         self._ending_since: float | None = None
         self._is_waiting_for_write = False
         self.gone: list[int] = []
-        """Local ranks that ended first and could not say why, or have not."""
+        """The local ranks that ended first and gave no reason; see `say_who_was_killed`."""
         self._processes = list[subprocess.Popen[bytes]]()
         read_end, self._lifeline = os.pipe()  # never written to: see trainer/launch/lifeline.py
         try:
@@ -102,27 +103,29 @@ class LocalRanks:
                     pipe.start()
 
     def pids(self) -> list[int]:
-        """Process ids, by local rank."""
+        """Return the process ids, by local rank."""
         return [process.pid for process in self._processes]
 
     def exit_codes(self) -> list[int | None]:
-        """Exit codes by local rank: None if it runs, negative if a signal has ended it."""
+        """Return the exit codes, by local rank.
+
+        The code is None if the process runs, and negative if a signal has ended it.
+        """
         return [process.poll() for process in self._processes]
 
     def is_running(self) -> bool:
-        """Whether any of them runs."""
+        """Whether any of the processes runs."""
         return None in self.exit_codes()
 
     def has_failed(self) -> bool:
-        """Whether any of them has ended otherwise than by finishing or by a request to stop."""
+        """Whether any process has ended, but neither finished nor was stopped on request."""
         expected = (None, ExitCode.DONE, ExitCode.PREEMPTED)
         return any(code not in expected for code in self.exit_codes())
 
     def say_who_was_killed(self) -> None:
-        """Name the ranks that cannot say anything themselves, or have not: those that a signal has
-        ended, and those that ended without a report.
+        """Name the ranks that a signal has ended, and those that ended without giving a reason.
 
-        For the moment at which the first rank has failed: the others are killed later, by us.
+        Call this when the first rank has failed. Later, this process kills the other ranks too.
         """
         for local_rank, (rank, code) in enumerate(zip(self._ranks, self.exit_codes(), strict=True)):
             if code is not None and code < 0:
@@ -134,14 +137,14 @@ class LocalRanks:
                 self._say(f"rank {rank} ended by itself with exit status {code} and gave no reason")
 
     def request_stop(self) -> None:
-        """Ask all ranks to save and end; there is no limit of time."""
+        """Ask all ranks to save and end, without a time limit."""
         for process in self._processes:
             process.send_signal(signal.SIGTERM)
 
     def end_soon(self) -> None:
-        """End all ranks; call it repeatedly until none runs.
+        """Kill all ranks that still run after `GRACE_SECONDS`. Call this until none runs.
 
-        Only a rank that is writing a checkpoint gets time to finish it.
+        A rank that is writing a checkpoint gets more time to finish it.
         """
         now = time.monotonic()
         if self._ending_since is None:
@@ -158,17 +161,17 @@ class LocalRanks:
                 self._say("a checkpoint is being written: waiting for its end")
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so long for the end of one that still runs."""
+        """Wait at most `seconds` for the end of a process that still runs."""
         running = [process for process in self._processes if process.poll() is None]
         if running:
             with suppress(subprocess.TimeoutExpired):
                 running[0].wait(seconds)
 
     def close(self) -> None:
-        """Close the pipe, at whose end any rank that still runs ends itself.
+        """Close the lifeline, at which any rank that still runs ends itself, and the output pipes.
 
-        Before it returns, all that the ranks have printed is handed on. A process that a rank has
-        left behind may have its pipe still open: that one is waited for a moment only.
+        Before this returns, all that the ranks have printed is passed on. A process that a rank has
+        left behind may still have the rank's output pipe open; its end is awaited only briefly.
         """
         os.close(self._lifeline)
         end = time.monotonic() + LEFT_BEHIND_SECONDS
@@ -181,7 +184,7 @@ class LocalRanks:
 
 
 def killed_by(number: int) -> str:
-    """In words: a signal has ended a process."""
+    """Return words for a process that the signal `number` has ended, as in `was killed by ...`."""
     try:
         name = signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,7 @@
-"""The part of each node in the agreement between nodes; node 0's is in coordinator.py."""
+"""The side of each node in the agreement about rounds; node 0's side is coordinator.py.
+
+Node 0 also takes this side: it connects to its own coordinator.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,16 @@ class Round:
     """One common start of the ranks on several nodes.
 
     Args:
-        number: counts the rounds of node 0's entrypoint.
-        master_address, master_port: where the ranks meet.
-        nodes: the nodes of this round, in order.
-        first_rank: of this node's ranks among all ranks of the round.
-        world_size: ranks of all nodes of the round.
-        ranks_on_machine: ranks of all nodes that share this node's machine.
-        own_address: of this node, as the others reach it; empty where all are on this machine.
-        proofs: names of what each node has written to the volume, in the order of `nodes`.
+        number: The number of the round, counted from 1 by node 0's entrypoint.
+        master_address, master_port: Where the ranks meet.
+        nodes: The nodes of this round, in order.
+        first_rank: The first rank of this node among all ranks of the round.
+        world_size: The number of ranks of all nodes of the round.
+        ranks_on_machine: The number of ranks of all nodes that share this node's machine.
+        own_address: The address at which other nodes reach this node; empty if all nodes of the
+            round are on one machine.
+        proofs: The names of the files that the nodes have written to the volume, in the order of
+            `nodes`.
     """
 
     number: int
@@ -62,23 +67,28 @@ class Round:
 
     @staticmethod
     def alone(number: int, port: int, local_ranks: int) -> Round:
-        """A round of a run with a single node."""
+        """Return a round of a run with a single node."""
         return Round(number, "127.0.0.1", port, (0,), 0, local_ranks, local_ranks, "")
 
 
 class RoundMember:
-    """This node in one round."""
+    """This node's connection to node 0 during one round."""
 
     def __init__(self, line: SignedLines, started: Round, early: list[Message]):
         self.round = started
         self.regroups_for = ""
-        """Why the ranks are to save and end, for a round with more nodes; empty: they go on."""
+        """Why the ranks have to save and end, so that a round with more nodes can begin.
+
+        Empty while the ranks go on.
+        """
         self._line = line
         self._early = early
 
     def poll_lost(self) -> ExitReport | None:
-        """Why this round has to be ended, or None while it goes on. Call it several times a
-        second: it also answers node 0's question whether this node is alive.
+        """Return why this round has to end, or None while it goes on.
+
+        Call this several times a second: it also answers node 0's question whether this node is
+        alive.
         """
         try:
             messages, self._early = self._early + self._line.receive(), []
@@ -91,12 +101,15 @@ class RoundMember:
             elif isinstance(message, Regroup):
                 self.regroups_for = message.reason
             elif isinstance(message, Stop):
-                # A node that has saved as it was asked is no failure of this one.
+                # The code is node 0's: a node that saved as it was asked to is no failure.
                 return ExitReport(ExitCode(message.code), message.reason)
         return None
 
     def report_proven(self, figures: Proven) -> None:
-        """Tell node 0 that this node has seen what all others have written to the volume."""
+        """Tell node 0 that this node has seen what all other nodes have written to the volume.
+
+        `figures`: the times that this node has measured meanwhile.
+        """
         self._line.send(figures)
 
     def report_stepped(self) -> None:
@@ -104,7 +117,7 @@ class RoundMember:
         self._line.send(Stepped())
 
     def report_stalled(self, states: Sequence[RankState], seconds: float) -> None:
-        """Tell node 0 where the ranks of this node stand still, and for how long they do so."""
+        """Tell node 0 where the ranks of this node stand still, and for how many seconds."""
         self._line.send(Stalled(to_text(states), int(seconds)))
 
     def report_failing(self) -> None:
@@ -112,7 +125,7 @@ class RoundMember:
         self._line.send(Failing())
 
     def report_stopped(self, report: ExitReport) -> None:
-        """Tell node 0 that the ranks of this node end now, before the others lose them."""
+        """Tell node 0 that the ranks of this node end now, before other nodes lose these ranks."""
         self._line.send(Ended(int(report.code), report.reason))
 
     def leave(self, report: ExitReport) -> None:
@@ -131,21 +144,21 @@ def join(
     give_up: Callable[[], bool],
     noted: Callable[[], str] = lambda: "",
 ) -> RoundMember | None:
-    """Wait for node 0, and for the other nodes; then return the common round.
+    """Wait for node 0 and for the other nodes; then return this node's part in the next round.
 
     Args:
-        host, port: the name of node 0, and where it listens.
-        hello: what this node says of itself.
-        key: of the run; see trainer.launch.messages.
-        timeout_seconds: longest wait.
-        say: prints a line.
-        give_up: asked about ten times a second; when it says so, the result is None.
-        noted: the address of node 0 by another way than its name; empty: it is not known. It may
-            hang, and may raise OSError.
+        host, port: The host name of node 0, and the TCP port at which it listens.
+        hello: This node's first message.
+        key: The run's key; see trainer.launch.messages.
+        timeout_seconds: The longest wait.
+        say: Prints a line.
+        give_up: Called about ten times a second; if it returns True, the result is None.
+        noted: Returns the address of node 0 as noted on the volume, or an empty text if that is not
+            known. The call may hang, and may raise OSError.
 
     Raises:
-        RetryableError: not enough nodes were there within `timeout_seconds`. The time during which
-            a round is sure to come, or other nodes train without this one, does not count.
+        RetryableError: Not enough nodes were there within `timeout_seconds`. The time in which a
+            round is sure to come, or in which other nodes train without this one, does not count.
     """
     deadline = time.monotonic() + timeout_seconds
     said_at, status, line, next_try, is_sure = float("-inf"), "", None, 0.0, False
@@ -197,7 +210,7 @@ def join(
 
 
 def _heard(line: SignedLines, host: str, port: int) -> list[Message]:
-    """What node 0 has sent; a connection that it has ended counts as a refusal."""
+    """Return what node 0 has sent; a broken connection to node 0 counts as a refusal."""
     try:
         return line.receive()
     except ForeignPeerError as error:
@@ -208,7 +221,7 @@ def _heard(line: SignedLines, host: str, port: int) -> list[Message]:
 
 
 def _answer(line: SignedLines, messages: list[Message]) -> RoundMember | Wait | Refused | None:
-    """What the messages come to: the round, a refusal, or else the newest reason to wait."""
+    """Return the first round or refusal in the messages, or else the newest reason to wait."""
     newest: Wait | None = None
     for position, message in enumerate(messages):
         if isinstance(message, Start):
@@ -223,11 +236,14 @@ def _answer(line: SignedLines, messages: list[Message]) -> RoundMember | Wait | 
 
 
 def _round_of(start: Start, line: SignedLines) -> Round:
-    """The round that node 0 has announced; the ranks get the address that just worked."""
+    """Return the round that node 0 has announced.
+
+    The ranks meet at the address of node 0 by which this node is connected, because it works.
+    """
     own = ""
     if start.address:
         own = str(line.connection.getsockname()[0]).removeprefix("::ffff:")
-        if own.startswith("127.") or own == "::1":  # node 0 itself: as the others reach it
+        if own.startswith("127.") or own == "::1":  # this is node 0: others reach it there
             own = start.address
     return Round(
         start.round,

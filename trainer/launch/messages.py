@@ -1,10 +1,11 @@
-"""The messages between the entrypoints: signed JSON lines, which are checked before they are used.
+"""The messages between the entrypoints: signed lines of JSON that are checked before their use.
 
 Each side first sends a random number. Every line after that carries an HMAC over its direction, its
 place in the conversation and its text, under a key made of the run's key and both random numbers.
-So a pod that does not hold the run's key can neither join nor end the run, nor repeat what it
-overheard. The run's key is the variable DISTTRAIN_RUN_KEY, which a Secret gives to all pods of a
-run; where it is not set the lines are signed with an empty key, which keeps nobody out.
+So a pod that does not hold the run's key can neither join nor end the run, nor replay messages that
+it overheard. The run's key is in the variable DISTTRAIN_RUN_KEY, which a Secret gives to all pods
+of a run. If the variable is not set, the lines are signed with an empty key, which keeps nobody
+out.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ class ForeignPeerError(ConnectionError):
 class Hello:
     """The first message of a node; `digest` identifies the run configuration and the code.
 
-    `instance` is a new one for each start of an entrypoint, `machine` the same for all nodes on
-    one machine, and `name` is for people. `proof` names the file that the node has written to the
-    volume (trainer/volume/proof.py); empty: it could not, or nothing is checked.
+    `instance` differs for each start of an entrypoint, `machine` is the same for all nodes on one
+    machine, and `name` is for people. `proof` names the file that the node has written to the
+    volume (trainer/volume/proof.py). It is empty if the node could not write the file, or if the
+    volume is not checked.
     """
 
     node_rank: int
@@ -56,20 +58,20 @@ class Start:
     nodes: list[int]
     """The nodes of the round, in order."""
     first_rank: int
-    """Of this node's ranks among all ranks of the round."""
+    """The first rank of this node among all ranks of the round."""
     world_size: int
-    """Ranks of all nodes of the round."""
+    """The number of ranks of all nodes of the round."""
     ranks_on_machine: int
-    """Of all nodes that share this node's machine."""
+    """The number of ranks of all nodes that share this node's machine."""
     address: str
-    """Of node 0, as other machines reach it; empty where all nodes are on one."""
+    """The address at which other machines reach node 0; empty if all nodes are on one machine."""
     proofs: list[str] = field(default_factory=list[str])
-    """What each node of the round has named in its Hello, in the same order."""
+    """The `proof` in the Hello of each node of the round, in the order of `nodes`."""
 
 
 @dataclass(frozen=True)
 class Proven:
-    """The node has written to the volume and seen what the other nodes have written.
+    """The node has written to the volume and has seen what the other nodes have written.
 
     The times are those of trainer.volume.figures.Figures, in microseconds.
     """
@@ -90,9 +92,9 @@ class Stalled:
     """The ranks of the node do not move any more."""
 
     states: str
-    """Where they are; see trainer.watch.hang."""
+    """Where the ranks are, as trainer.watch.hang.to_text writes it."""
     seconds: int
-    """How long they have not moved."""
+    """For how many seconds the ranks have not moved."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Ended:
 class Wait:
     """What the node has to wait for before its next round.
 
-    `is_sure`: it need not give up, because the round comes without anybody else.
+    `is_sure`: the node need not give up, because the round comes without any further node.
     """
 
     reason: str
@@ -136,7 +138,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Refused:
-    """This node does not belong here, or not yet."""
+    """Node 0 does not accept the node, or does not accept it yet."""
 
     reason: str
 
@@ -178,12 +180,16 @@ _ITEMS: dict[str, type] = {"list[int]": int, "list[str]": str}
 
 
 def to_mapping(message: Message) -> dict[str, Any]:
-    """The message as JSON values, with its kind."""
+    """Return the message, with its kind, as a mapping of values that JSON can write."""
     return {"kind": type(message).__name__.lower(), **vars(message)}
 
 
 def from_mapping(value: object) -> Message:
-    """The inverse. Raises ValueError for anything that is not exactly one of the messages."""
+    """Return the message that `to_mapping` has turned into `value`.
+
+    Raises:
+        ValueError: `value` is not exactly one of the messages.
+    """
     if not isinstance(value, Mapping):
         raise ValueError("a message is a mapping")
     given = dict(cast(Mapping[str, Any], value))
@@ -208,7 +214,10 @@ class SignedLines:
     """A connection that carries signed messages, read without blocking."""
 
     def __init__(self, connection: socket.socket, key: bytes, is_server: bool):
-        """`key`: of the run; `is_server`: whether this is node 0's side."""
+        """Send the first line, with a random number.
+
+        `key`: the run's key. `is_server`: whether this is node 0's side of the connection.
+        """
         self.connection, self.closed = connection, False
         self._key, self._is_server = key, is_server
         self._buffer, self._at_end = b"", False
@@ -221,16 +230,16 @@ class SignedLines:
         self._send_line(self._nonce.encode())
 
     def peer(self) -> str:
-        """The peer's address, for people."""
+        """Return the peer's address as a text for people."""
         try:
             return str(self.connection.getpeername()[0]).removeprefix("::ffff:")
         except OSError:
             return "an unknown address"
 
     def send(self, message: Message) -> None:
-        """Send one short message, at the latest when the peer has said its first line.
+        """Send one short message; if the peer's first line is still missing, send it after that.
 
-        A peer that is gone is noticed when reading.
+        No error is raised if the peer is gone: `receive` notices it.
         """
         if not self._session:
             self._unsent.append(message)
@@ -240,11 +249,11 @@ class SignedLines:
         self._sent += 1
 
     def receive(self) -> list[Message]:
-        """The complete messages that have arrived.
+        """Return the complete messages that have arrived.
 
         Raises:
             ForeignPeerError: the peer does not hold the run's key or speaks another protocol.
-            ConnectionError: the peer is gone (and what it said last was returned before).
+            ConnectionError: the peer is gone. An earlier call has returned its last messages.
         """
         while not self._at_end:
             try:
@@ -284,7 +293,7 @@ class SignedLines:
             ) from None
 
     def _begin(self, line: bytes) -> None:
-        """The peer's random number: from now on lines can be signed."""
+        """Read the peer's random number, after which lines can be signed, and send what waits."""
         if len(line) != 2 * _NONCE_BYTES or not line.isalnum():
             raise ForeignPeerError("it does not speak the protocol of this port")
         ours, theirs = self._nonce.encode(), line
@@ -304,7 +313,7 @@ class SignedLines:
 
 
 def _notice_a_lost_peer(connection: socket.socket) -> None:
-    """Let the system close the connection half a minute after the peer's machine is gone."""
+    """Let the operating system close the connection about 30 s after the peer's machine is gone."""
     options = (
         ("TCP_KEEPIDLE", 10),  # seconds of silence before it asks
         ("TCP_KEEPINTVL", 5),  # seconds between two questions

@@ -19,12 +19,12 @@ from trainer.mirror.status import read_status
 from trainer.program.carry import own_command
 
 AGAIN_SECONDS = 10.0
-"""From the end of a process that was not to end to the start of the next one."""
+"""The pause between an unexpected end of the process and the start of the next one."""
 _LAST_LINES_SECONDS = 1.0
 
 
 class MirrorProcess:
-    """`python -m trainer mirror`, where the run has a mirror and this is node 0."""
+    """The process `python -m trainer mirror`; it runs on node 0 if the run has a mirror."""
 
     def __init__(
         self,
@@ -33,25 +33,25 @@ class MirrorProcess:
         node_rank: int,
         output: NodeOutput,
     ) -> None:
-        """`config_arguments` go to the process unchanged; `output` is that of the node."""
+        """`config_arguments` are passed to the process unchanged; `output` is the node's output."""
         self._config, self._output = config, output
         self._command = own_command("mirror", *config_arguments)
         self._is_wanted = config.checkpoint.mirror is not None and node_rank == 0
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: LinePipe | None = None
         self._lifeline = -1
-        self._again_at: float | None = None  # None: nobody has seen it end
+        self._again_at: float | None = None  # None: `poll` has not seen it end
 
     def pids(self) -> list[int]:
-        """The id of the process, if one runs."""
+        """Return a list with the id of the process, or an empty list if none was started."""
         return [self._process.pid] if self._process is not None else []
 
     def ensure_running(self) -> None:
-        """Start the process, or start it again where it has ended."""
+        """Start the process if it does not run, unless it has ended as FATAL."""
         if not self._is_wanted or (self._process is not None and self._process.poll() is None):
             return
         if self._process is not None and self._process.returncode == ExitCode.FATAL:
-            return  # it has said why, and would say it again
+            return  # it has said why it cannot run, and would fail again
         self._close_pipes()
         self._again_at = None
         read_end, self._lifeline = os.pipe()  # see trainer/launch/lifeline.py
@@ -73,7 +73,7 @@ class MirrorProcess:
                 self._pipe.start()
 
     def poll(self) -> None:
-        """Start the process again, after a pause, where it has ended while the ranks run."""
+        """Restart the process after a pause if it has ended. Call this while the ranks run."""
         if self._process is None or (code := self._process.poll()) is None:
             return
         if self._again_at is None:
@@ -84,14 +84,17 @@ class MirrorProcess:
                 then = "nothing is copied before the next start of this pod"
             self._output.say(f"warning: the process of the mirror {how}; {then}")
         elif time.monotonic() >= self._again_at:
-            with suppress(OSError):  # the ranks train on, and it is tried again
+            with suppress(OSError):  # the ranks go on, and the next call tries again
                 self.ensure_running()
 
     def finish(self) -> None:
-        """Let it copy what is left, for at most `checkpoint.mirror_wait_seconds`, and end it."""
+        """Let the process copy what is left, and end it.
+
+        After `checkpoint.mirror_wait_seconds` it is killed.
+        """
         if self._process is None:
             return
-        with suppress(OSError):  # it has ended, and may be one that cannot be started again
+        with suppress(OSError):  # the process has ended and cannot be restarted
             self.ensure_running()
             os.write(self._lifeline, b"f")
         try:

@@ -1,9 +1,9 @@
-"""This node among the nodes of the run, as its environment says.
+"""Reads from the environment which node of the run this is, and finds its machine's interface.
 
-Reads the variables that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, PET_MASTER_ADDR,
-PET_MASTER_PORT, PET_NODE_RANK. Without the last one the node rank is the index that an Indexed Job
+The variables are those that torchrun reads: PET_NNODES, PET_NPROC_PER_NODE, PET_MASTER_ADDR,
+PET_MASTER_PORT, PET_NODE_RANK. Without the last one, the node rank is the index that an Indexed Job
 gives to its pods (JOB_COMPLETION_INDEX), or the ordinal at the end of POD_NAME, as a StatefulSet
-gives it. DISTTRAIN_POD_STAYS tells a single node that it is one of a StatefulSet.
+gives it. DISTTRAIN_POD_STAYS tells the only node of a run that its pod is one of a StatefulSet.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Node:
 
 
 def node_from_environment(environment: Mapping[str, str]) -> Node:
-    """Read the variables.
+    """Read the variables of this node.
 
     Raises:
         ConfigError: lists every variable that is missing or wrong.
@@ -87,7 +87,7 @@ def node_from_environment(environment: Mapping[str, str]) -> Node:
 
 
 def machine_id() -> str:
-    """An id that all processes on one machine share until it is started again."""
+    """Return an id that all processes on one machine share until the machine is rebooted."""
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:  # not Linux
@@ -95,7 +95,7 @@ def machine_id() -> str:
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the network interface with that address, None where it cannot be found."""
+    """Return the name of the network interface with that address; None if it is not found."""
     if ":" in address:
         return _interface_of_ipv6(address, Path("/proc/net/if_inet6"))
     if not sys.platform.startswith("linux"):

@@ -1,8 +1,8 @@
-"""The address of node 0, which it notes in the run's folder for the other nodes.
+"""Writes and reads the address of node 0, which node 0 notes in the run's folder for other nodes.
 
 A pod that was made again has another address, and the DNS servers of a cluster may go on answering
-with the old one: that of k3s for 5 s, others for 30 s. What is read here is only where to ask: node
-0 has to prove that it holds the run's key (messages.py).
+with the old one: that of k3s for 5 s, others for 30 s. The file needs no trust: whoever answers at
+the address has to prove that it holds the run's key (messages.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _FILE = ".node-0-address"
 
 
 def note_address(run_dir: Path, address: str, say: Callable[[str], None]) -> None:
-    """Write the address, in a thread: a volume that hangs must not hold up node 0.
+    """Write the address in a thread, so that a volume that hangs does not hold up node 0.
 
-    The file is written in place. A client of NFS that opens it asks the server whether it has
-    changed, but goes on using an old file for a while where another one took its name.
+    The file is overwritten, not replaced by a rename. An NFS client that opens a file asks the
+    server whether that file has changed. But if another file took its name, the client goes on
+    using the old file for a while.
     """
 
     def write() -> None:
@@ -37,21 +38,22 @@ def note_address(run_dir: Path, address: str, say: Callable[[str], None]) -> Non
 
 
 def noted_address(run_dir: Path) -> str:
-    """The address that node 0 has noted last; empty: there is none. It may be out of date.
+    """Return the address that node 0 noted last, which may be out of date; empty if there is none.
 
     Raises:
         OSError: the volume cannot be read.
     """
-    with os.scandir(run_dir) as entries:  # or a client of NFS could remember that there is no file
+    # Without this, an NFS client may go on answering from its memory that there is no such file.
+    with os.scandir(run_dir) as entries:
         next(entries, None)
     try:
         text = (run_dir / _FILE).read_text(errors="replace").strip()
         return str(ipaddress.ip_address(text))
-    except (FileNotFoundError, ValueError):  # half of a text, while node 0 is writing
+    except (FileNotFoundError, ValueError):  # ValueError: node 0 is still writing the file
         return ""
 
 
 def forget_address(run_dir: Path) -> None:
-    """Remove the file, when the run is finished."""
-    with contextlib.suppress(OSError):  # the run is finished all the same
+    """Remove the file when the run is finished."""
+    with contextlib.suppress(OSError):  # the run is finished even if the file stays
         (run_dir / _FILE).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Our trainer as what the entrypoint starts: `python -m trainer train` for each rank."""
+"""The `Work` that runs our trainer: it starts `python -m trainer train` for each rank."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from trainer.launch.spare import Spares
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.program.carry import own_command
 
-# Right after the first step the processor is busy with telling everybody of it, so the next spares,
-# which import torch, are started some seconds later.
+# Right after the first step the processor is busy: every rank reports that step. Spare processes
+# import torch, so the next ones are started some seconds later.
 _SETTLE_SECONDS = 5.0
 
 
 class OwnTrainer:
-    """The ranks tell by status files how far they are; rank 0 writes the marker of the end."""
+    """Starts the ranks of our trainer and reads how they do.
+
+    The ranks write their progress to status files, and rank 0 writes the marker of a finished run.
+    """
 
     how_to_go_on = "raise train.max_steps to go on"
     is_our_trainer = True
@@ -46,7 +49,7 @@ class OwnTrainer:
         self._ranks: LocalRanks | None = None
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """See `Work`. The import of torch goes on while the nodes gather."""
+        """Start the spare processes, so that they import torch while the nodes gather."""
         self._in_common, self._next_spares_at = environment, None
         self._spares.prepare(environment)
 
@@ -56,7 +59,7 @@ class OwnTrainer:
         return self._ranks
 
     def poll(self) -> bool:
-        """See `Work`. Some seconds after the first step the next spares come."""
+        """See `Work`. Some seconds after the first step, also start the next spare processes."""
         has_stepped = self._status.all_stepped(self._local_ranks)
         if has_stepped and self._next_spares_at is None:
             self._next_spares_at = time.monotonic() + _SETTLE_SECONDS
@@ -66,7 +69,7 @@ class OwnTrainer:
         return has_stepped
 
     def ends(self) -> None:
-        """Rank 0 tells its steps by itself."""
+        """Do nothing: rank 0 reports its steps by itself."""
 
     def report(self) -> ExitReport:
         """See `Work`."""
@@ -76,7 +79,7 @@ class OwnTrainer:
         return combine_exit_reports(reports, self._ranks.exit_codes(), order, self._ranks.gone)
 
     def round_is_done(self) -> None:
-        """Rank 0 has written the marker by itself."""
+        """Do nothing: rank 0 has already written the marker of the finished run."""
 
     def close(self) -> None:
         """See `Work`."""
@@ -91,7 +94,7 @@ class OwnTrainer:
         return f"step {marker['step']}, {loss}"
 
     def newest(self) -> str:
-        """The name of the newest checkpoint, which counts its steps; empty where there is none."""
+        """Return the name of the newest checkpoint, which contains its step; empty if none."""
         names = (path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
         return max(names, default="")
 
@@ -110,17 +113,17 @@ def combine_exit_reports(
     order: Sequence[int] | None = None,
     gone: Sequence[int] = (),
 ) -> ExitReport:
-    """How a node's round ended, from what its ranks reported and their exit codes.
+    """Decide how a node's round ended, from the reports and the exit codes of its ranks.
 
-    A rank that was killed, or ended without a report, is the reason before those that lost it.
-    Of those with reports it is the one that reported first: it tells its error before it ends, and
-    only then the others lose it.
+    A rank that was killed, or ended without a report, is taken as the cause before the ranks that
+    failed because they lost it. Among ranks with reports, the one that reported first is the cause:
+    a rank reports its error before it ends, and only then do the other ranks lose it.
 
     Args:
-        reports: of the local ranks.
-        exit_codes: of the same.
-        order: in which they reported; by default as they are numbered.
-        gone: those that ended first and could not report anything, or have not.
+        reports: the report of each local rank; None for a rank that has not reported.
+        exit_codes: the exit code of each local rank.
+        order: the local ranks in the order in which they reported; by default by their number.
+        gone: the local ranks that ended first, whether or not they have reported.
     """
     in_order = [reports[rank] for rank in (range(len(reports)) if order is None else order)]
     reported = [report for report in in_order if report is not None]
@@ -140,7 +143,7 @@ def combine_exit_reports(
 def _silent(
     reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], ranks: Sequence[int]
 ) -> list[str]:
-    """The local ranks that have no report, in words."""
+    """Return a text for each of `ranks` that has no report, with its exit code."""
     return [f"{rank} (exit code {exit_codes[rank]})" for rank in ranks if reports[rank] is None]
 
 

@@ -1,14 +1,14 @@
 """Counts the pods of a run that failed one after the other, on the volume of the run.
 
-Controllers count restarts, too, but they forget: Kubeflow's Trainer makes a failed JobSet that was
-removed anew, with all of its restarts (https://github.com/kubeflow/trainer/issues/3737), and the
-kubelet starts the containers of a StatefulSet without end. So the count that decides whether a run
-has failed for good is ours. Node 0 keeps it for all nodes, in pod_failures.json in the folder of
-the run, and every node reads it before it joins the others.
+Controllers count restarts too, but they forget them: if a failed JobSet is removed, Kubeflow's
+Trainer makes it again with all of its restarts (https://github.com/kubeflow/trainer/issues/3737),
+and the kubelet restarts the containers of a StatefulSet without end. So this count decides whether
+a run has failed for good. Node 0 keeps it for all nodes, in pod_failures.json in the run's folder,
+and every node reads it before it joins the other nodes.
 
-A pod that was asked to go (a preemption, a drained node, `./disttrain stop`) has not failed. Nor
-has one that waits for other nodes. One whose ranks had started, and that ended without a word, has:
-the kernel killed it, or its machine was lost.
+A pod that was asked to end (a preemption, a drained node, `./disttrain stop`) has not failed. A pod
+that waits for other nodes has not failed either. A pod has failed if its ranks had started and it
+ended without recording how: the kernel killed it, or its machine was lost.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from pathlib import Path
 from trainer.checkpoint.durable import write_json
 
 REVISION_VARIABLE = "DISTTRAIN_REVISION"
-"""Set in a pod to a text that changes with everything the pod is made of."""
+"""Set in a pod to a text that changes if anything changes of which the pod is made."""
 PLACE = "pod_failures.json"
 WITHOUT_A_WORD = "it ended without a word, as when the kernel kills it or its machine is lost"
 
 AFTER_FAILURE = "starting again after a failed pod: "
-"""How node 0's line about it begins; `./disttrain status` reads it (cli/status/progress.py)."""
+"""How node 0's line about a failed pod begins; cli/status/progress.py reads such lines."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """What the file holds.
+    """The content of the file.
 
     Args:
-        revision: of the pods that are counted. Those of another one count anew, as something was
-            changed.
-        failures: how many failed one after the other.
-        newest: the newest checkpoint when the last of them failed.
-        reason: why that one failed.
-        trains: whether ranks of a pod have started, and it has not said yet how it ends.
+        revision: The revision of the pods that are counted. Pods of another revision are counted
+            from 0, because something was changed.
+        failures: How many pods have failed one after the other.
+        newest: The newest checkpoint when the last of these pods failed.
+        reason: Why the last of these pods failed.
+        trains: Whether the ranks of a pod have started and the pod has not yet recorded its end.
     """
 
     revision: str
@@ -49,26 +49,26 @@ class Count:
     trains: bool = False
 
     def failed(self, newest: str, reason: str) -> Count:
-        """The count after one more pod has failed."""
+        """Return the count after one more pod has failed."""
         is_in_a_row = self.failures > 0 and newest <= self.newest
         failures = self.failures + 1 if is_in_a_row else 1
         return replace(self, failures=failures, newest=newest, reason=reason, trains=False)
 
 
 class PodFailures:
-    """The count of one run, as a node sees it."""
+    """Reads the count of one run, and writes it on node 0."""
 
     def __init__(
         self, run_dir: Path, revision: str, most: int, writes: bool, say: Callable[[str], None]
     ):
         """
         Args:
-            run_dir: folder of the run, on the volume.
-            revision: of this pod; empty: nobody but the user starts this process again, so
-                nothing is counted.
-            most: so many may fail in a row (train.max_pod_failures).
-            writes: whether this is node 0.
-            say: for the user; a volume that fails ends nothing here.
+            run_dir: The run's folder on the volume.
+            revision: The revision of this pod. If it is empty, only the user restarts this
+                process, and nothing is counted.
+            most: How many pods may fail in a row (train.max_pod_failures).
+            writes: Whether this is node 0.
+            say: Prints a line for the user. If the volume fails, there is only a warning.
         """
         self._path, self._most, self._say = run_dir / PLACE, most, say
         self._count = Count(revision)
@@ -76,11 +76,13 @@ class PodFailures:
         self._has_warned = False
 
     def start(self, newest: Callable[[], str]) -> None:
-        """Called before the nodes gather.
+        """Count an earlier pod that ended without recording how, and say which restart this is.
+
+        Call this before the nodes gather.
 
         Args:
-            newest: reads the newest checkpoint from the volume. It is asked only where a pod of
-                before has failed.
+            newest: Reads the newest checkpoint from the volume. It is called only if an earlier pod
+                has failed.
         """
         self._read()
         if self._writes and self._count.trains:
@@ -88,22 +90,27 @@ class PodFailures:
         self._tell(newest)
 
     def round_begins(self) -> None:
-        """Called before the ranks are started."""
+        """Record that ranks of this pod run. Call this before the ranks are started."""
         if self._writes and not self._count.trains:
             self._write(replace(self._count, trains=True))
 
     def failed(self, newest: str, reason: str) -> None:
-        """Called when this node gives up after restarts that have brought nothing."""
+        """Count this pod as failed: its restarts of the ranks have brought no progress.
+
+        Args:
+            newest: The newest checkpoint.
+            reason: Why the last start failed.
+        """
         if self._writes:
             self._write(self._count.failed(newest, reason))
 
     def ended(self) -> None:
-        """Called when this node ends in any other way."""
+        """Record that this pod has ended without a failure that counts."""
         if self._writes and self._count.trains:
             self._write(replace(self._count, trains=False))
 
     def spent(self) -> str | None:
-        """Why the run has failed for good, for people; None: it may go on."""
+        """Return a text that says why the run has failed for good; None if it may go on."""
         if not self._writes:  # node 0 has written it itself
             self._read()
         count = self._count
@@ -118,7 +125,7 @@ class PodFailures:
         )
 
     def _tell(self, newest: Callable[[], str]) -> None:
-        """Say which restart this is, unless a pod before this one has brought the run further."""
+        """Say which restart this is, unless there is a newer checkpoint than at the failure."""
         count = self._count
         if not self._writes or not count.failures or self.spent() is not None:
             return
@@ -149,6 +156,6 @@ class PodFailures:
             self._warn(f"written ({error})")
 
     def _warn(self, what: str) -> None:
-        if not self._has_warned:  # the other nodes read it several times a second while they wait
+        if not self._has_warned:  # waiting nodes read the file several times a second
             self._has_warned = True
             self._say(f"warning: {self._path} cannot be {what}; the run goes on")

@@ -7,10 +7,12 @@ _STORE_PORTS = 16  # the ports after the master port, which the rounds use in tu
 
 
 def store_port(master_port: int, number: int) -> int:
-    """The port at which the ranks of round `number` meet: one after the master port, in turn.
+    """Return the TCP port at which the ranks of round `number` meet.
 
-    A firewall can allow these ports. With the default master port they lie below the range from
-    which Linux takes the ports of outgoing connections, so other processes rarely have them.
+    The rounds use the 16 ports after the master port in turn, so that a firewall can allow them. If
+    all of them are taken, the result is any free port. With the default master port they lie below
+    the range from which Linux takes the ports of outgoing connections, so other processes rarely
+    have them.
     """
     for offset in range(_STORE_PORTS):
         port = master_port + 1 + (number - 1 + offset) % _STORE_PORTS
@@ -22,6 +24,6 @@ def store_port(master_port: int, number: int) -> int:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens at right now."""
+    """Return a TCP port at which nobody listens right now."""
     with socket.create_server(("", 0)) as server:
         return int(server.getsockname()[1])

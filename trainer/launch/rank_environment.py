@@ -13,13 +13,17 @@ from trainer.parallel.cores import threads_per_rank
 def rank_environment(
     in_common: Mapping[str, str], node: Node, here: Round, local_rank: int
 ) -> dict[str, str]:
-    """torch.distributed's variables, the number of threads, and the interface of gloo and NCCL.
+    """Return the environment of a rank.
+
+    It adds torch.distributed's variables, the number of threads, and the network interface of gloo
+    and NCCL to `in_common`.
 
     Args:
-        in_common: what all ranks of the node have; what it says of threads and interfaces stays.
-        node: this node.
-        here: the round that the rank is to run in.
-        local_rank: the rank's number on this node, from 0.
+        in_common: The variables that all ranks of the node have. Its values for threads and
+            interfaces are kept.
+        node: This node.
+        here: The round in which the rank will run.
+        local_rank: The rank's number on this node, counted from 0.
     """
     environment = {
         **in_common,

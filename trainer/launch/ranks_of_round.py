@@ -30,10 +30,10 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class NodeParts:
-    """What the entrypoint of a node has for each of its rounds.
+    """The parts of a node's entrypoint that every round uses.
 
     Args:
-        in_common: the environment that all ranks of this node have in common.
+        in_common: The environment variables that all ranks of this node have in common.
     """
 
     node: Node
@@ -52,10 +52,12 @@ class NodeParts:
 
 
 def run_ranks(parts: NodeParts, here: Round, member: RoundMember | None) -> ExitReport:
-    """Start the ranks and return how they ended; `member` is None where no other node trains.
+    """Start the ranks of this node, and return how they ended.
+
+    `member`: this node's connection to node 0; None in a run with a single node.
 
     Raises:
-        OSError, RetryableError: they cannot be started now.
+        OSError, RetryableError: the ranks cannot be started now.
     """
     node = parts.node
     parts.status.clear()
@@ -83,10 +85,10 @@ def _environment(parts: NodeParts, here: Round, local_rank: int) -> dict[str, st
 
 
 class _RunningRanks:
-    """The ranks, and what has been seen of them and of other nodes.
+    """The ranks of this node in one round, and what was seen of them and of other nodes.
 
-    Each of these happens at most once in a round: a stop is passed on to them, all of them have
-    stepped, others hear that one has failed, and they are ended.
+    Each of these happens at most once in a round: a request to stop is passed on to the ranks, all
+    ranks have stepped, other nodes hear that a rank has failed, and the ranks are ended.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class _RunningRanks:
             parts.node.rank, here.first_rank, ranks.pids(), parts.status, here.world_size == 1
         )
         self._is_stopping = self._have_stepped = self._is_failing = self._is_ending = False
-        self._stopped: ExitReport | None = None  # this pod is to end before the first step
+        self._stopped: ExitReport | None = None  # a stop was requested before the first step
         self._lost: ExitReport | None = None  # another node ends the round
         self._overdue: ExitReport | None = None  # a rank of this node waits for too long
         self._refused: ExitReport | None = None  # this node's own reason to end the run
@@ -112,7 +114,7 @@ class _RunningRanks:
             if self._is_ending:
                 ranks.end_soon()
             ranks.wait(_POLL_SECONDS)
-        if not self._has_failed():  # they have ended faster than the loop could look
+        if not self._has_failed():  # they ended before the loop checked them again
             ranks.say_who_was_killed()
         ranks.close()
         report = self._report()
@@ -128,10 +130,10 @@ class _RunningRanks:
         return self._is_failing or any(reason is not None for reason in reasons)
 
     def _pass_a_stop_on(self) -> None:
-        """The ranks save and end, as this pod is to end or as the nodes gather anew.
+        """Let the ranks save and end if this pod has to end, or if the nodes gather again.
 
-        Before the first step they have nothing to save, and end at once. The other nodes hear of
-        it one look earlier: they would take ranks that they have lost for a failure.
+        Before the first step, ranks of our trainer have nothing to save, and are ended at once. The
+        other nodes hear of it first, because they would take lost ranks for a failure.
         """
         member = self._member
         regroups_for = member.regroups_for if member is not None else ""
@@ -149,7 +151,7 @@ class _RunningRanks:
         self._is_stopping = True
 
     def _look_for_progress(self) -> None:
-        """Say when all have stepped, and which of them holds up the others."""
+        """Report that all ranks have stepped, and which ranks stand still."""
         parts, member = self._parts, self._member
         has_stepped = parts.work.poll()
         if has_stepped and not self._have_stepped:
@@ -168,9 +170,10 @@ class _RunningRanks:
         self._refused = parts.transport.poll(has_stepped) or self._refused
 
     def _look_for_failures(self) -> None:
-        """Where a rank or another node has failed, the others hear of it and the ranks end.
+        """End the ranks, and tell node 0, if a rank or another node has failed.
 
-        So it is where a rank has been in one collective, or alone in one step, for too long.
+        It counts as a failure too if a rank has been in one collective, or a run's only rank in one
+        step, for too long.
         """
         member = self._member
         if member is not None:
@@ -197,7 +200,7 @@ class _RunningRanks:
         if self._stopped is not None and report.code == ExitCode.RETRYABLE:
             report = self._stopped
         if self._lost is None and report.code == ExitCode.RETRYABLE and self._member is not None:
-            # The ranks may have ended before this node has read that another one was stopped.
+            # The ranks may end before this node has read that another node was asked to stop.
             last = self._member.poll_lost()
             self._lost = last if last is not None and last.code == ExitCode.PREEMPTED else None
         if self._lost is not None and report.code != ExitCode.FATAL:

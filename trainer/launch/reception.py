@@ -1,7 +1,7 @@
-"""Node 0's side of the connections: which node is at the other end, and who is kept out.
+"""Node 0's side of the connections: it learns which node is at the other end, or refuses it.
 
-A connection becomes a node's when its first message is a Hello of this run. Two entrypoints with
-one rank are rivals: the second waits until the first gives no answer.
+A connection belongs to a node once a Hello of this run has arrived by it. Two entrypoints with the
+same node rank are rivals: the second one waits until the first one does not answer a Ping.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainer.watch.hang import AS_BY
 
 PING_SECONDS = 10.0
 CUT_OFF = "is cut off"
-"""The reason why a node has left begins so where the network does not reach it any more."""
+"""The reason why a node has left begins so if the network does not reach the node any more."""
 _UNREACHED = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 _HELLO_SECONDS = 20.0
 _MOST_STRANGERS = 256
@@ -37,17 +37,17 @@ _SAY_EVERY_SECONDS = 10.0
 
 @dataclass(eq=False)
 class _Peer:
-    """One connection, and what is known about it."""
+    """One connection, and what is known about the entrypoint at its other end."""
 
     line: SignedLines
     since: float
     hello: Hello | None = None
     pinged_at: float | None = None
-    rivals: list[_Peer] = field(default_factory=list["_Peer"])  # have its rank and wait for its end
+    rivals: list[_Peer] = field(default_factory=list["_Peer"])  # wait to take its place
 
 
 class Reception:
-    """Listens for the nodes of one run, and passes on what they say."""
+    """Listens for the nodes of one run, and passes on their messages."""
 
     def __init__(
         self,
@@ -63,14 +63,15 @@ class Reception:
         """Listen at `port` on all addresses.
 
         Args:
-            port: TCP port.
-            expected: node 0's own hello; others must have the same nnodes and digest.
-            key: of the run; see trainer.launch.messages.
-            say: prints a line.
-            joined: called with the rank of a node that has connected.
-            heard: called with the rank of a node and what it has said.
-            left: called with the rank of a node that is no longer connected, and why.
-            ping_seconds: a node that says nothing for so long may be replaced by another.
+            port: The TCP port.
+            expected: The Hello of node 0 itself; other nodes must have the same nnodes and digest.
+            key: The run's key; see trainer.launch.messages.
+            say: Prints a line.
+            joined: Called with the node rank of a node that has connected.
+            heard: Called with the node rank of a node and a message of it.
+            left: Called with the node rank of a node that is no longer connected, and the reason.
+            ping_seconds: How long a node may leave a Ping unanswered before a rival takes its
+                place.
 
         Raises:
             OSError: the port is taken.
@@ -89,7 +90,7 @@ class Reception:
         self._selector.register(self._server, selectors.EVENT_READ)
 
     def serve(self, timeout_seconds: float) -> None:
-        """Handle what has come, or what comes first within the time."""
+        """Handle what has arrived; if nothing has, wait for it for up to `timeout_seconds`."""
         for key, _ in self._selector.select(timeout_seconds):
             if key.fileobj is self._server:
                 self._accept()
@@ -105,7 +106,7 @@ class Reception:
         self._selector.close()
 
     def hello_of(self, node: int) -> Hello:
-        """What a connected node has said about itself."""
+        """Return the Hello of a connected node."""
         hello = self._nodes[node].hello
         assert hello is not None
         return hello
@@ -119,12 +120,12 @@ class Reception:
         self._drop(self._nodes[node], reason)
 
     def is_silent(self, node: int) -> bool:
-        """Whether a connected node does not acknowledge what was sent to it."""
+        """Whether a node is connected but does not acknowledge what was sent to it."""
         peer = self._nodes.get(node)
         return peer is not None and is_silent(peer.line.connection)
 
     def own_address(self, node: int) -> str:
-        """The address of this machine that the node is connected to; empty if it is gone."""
+        """Return this machine's address to which the node is connected; empty if it is gone."""
         with contextlib.suppress(OSError):
             address = str(self._nodes[node].line.connection.getsockname()[0])
             return address.removeprefix("::ffff:")
@@ -141,7 +142,7 @@ class Reception:
             self._peers.append(peer)
 
     def _read(self, peer: _Peer) -> None:
-        if peer.line.closed:  # dropped by an event of the same batch
+        if peer.line.closed:  # an earlier event of the same batch dropped it
             return
         try:
             messages = peer.line.receive()
@@ -181,12 +182,12 @@ class Reception:
         peer.hello = hello
         older = self._nodes.get(node)
         if older is not None and older.hello and older.hello.instance == hello.instance:
-            self._read(older)  # what it said last may have come in the same batch of events
+            self._read(older)  # its last messages may be in the same batch of events
             self._drop(older, "was started again")
             older = self._nodes.get(node)
         if older is None:
             self._admit(peer, node)
-        else:  # two entrypoints have one rank: the second waits until the first gives no answer
+        else:  # two entrypoints have one rank: the second waits for the answer of the first
             older.rivals.append(peer)
             if older.pinged_at is None:
                 older.pinged_at = time.monotonic()
@@ -197,7 +198,7 @@ class Reception:
         self._joined(node)
 
     def _refuse_rivals(self, peer: _Peer) -> None:
-        """Refuse the others that claim the rank of `peer`, which has just shown that it lives."""
+        """Refuse the entrypoints that claim the rank of `peer`, which has just shown it lives."""
         rivals, peer.rivals = peer.rivals, []
         for rival in rivals:
             if peer.hello is None or rival.hello is None or rival.line.closed:
@@ -212,7 +213,7 @@ class Reception:
             self._drop(rival, "is here twice")
 
     def _drop_the_silent(self) -> None:
-        """Close the connections that sent no Hello in time, or no Pong."""
+        """Close the connections that have not sent a Hello in time or have not answered a Ping."""
         now = time.monotonic()
         for peer in list(self._peers):
             if peer.hello is None and now - peer.since > _HELLO_SECONDS:
@@ -221,7 +222,7 @@ class Reception:
                 self._drop(peer, "was started again")
 
     def _drop(self, peer: _Peer, reason: str) -> None:
-        """Close and forget a connection; the next one that claims its rank takes its place."""
+        """Close and forget a connection; its first rival takes its place."""
         if peer.line.closed:
             return
         self._selector.unregister(peer.line.connection)
@@ -236,7 +237,7 @@ class Reception:
         first, *others = peer.rivals or [None]
         if first is not None and not first.line.closed and first.hello is not None:
             self._admit(first, first.hello.node_rank)
-        for rival in others:  # they are here twice, and come again by themselves
+        for rival in others:  # the others connect again by themselves
             if rival is not None:
                 self._drop(rival, "is here twice")
 
@@ -244,7 +245,7 @@ class Reception:
         return next((node for node, other in self._nodes.items() if other is peer), None)
 
     def _say_now_and_then(self, text: str) -> None:
-        """Print a line that may be repeated very often at most once in ten seconds."""
+        """Print a line, but the same line at most once in ten seconds."""
         now = time.monotonic()
         self._said = {t: at for t, at in self._said.items() if now - at < _SAY_EVERY_SECONDS}
         if text not in self._said and len(self._said) < _MOST_STRANGERS:

@@ -1,9 +1,9 @@
-"""A file that whole lines are appended to, and that gives way to a new one when it is large.
+"""A file to which whole lines are appended, and which is replaced by a new one when it is large.
 
-Two processes may append to one file, such as a pod that is still ending and the one that takes its
-place. So a full file is renamed to a name that nobody else chooses, and each process looks before
-it writes whether the file of that name is still the one that it has open. No lock is needed, which
-a volume may not have. Where both rename at once, one of the old files is short; no line is lost.
+Two processes may append to one file, such as a pod that is still ending and the pod that takes its
+place. So a full file is renamed to a name that nobody else chooses. Before a write, each process
+checks whether the path still leads to the file that it has open. This needs no lock, which a volume
+may not have. If both processes rename at once, one of the old files is short, but no line is lost.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class RotatingFile:
     """One file, and beside it at most `old_files` former ones, named `<name>.<time>-<random>`.
 
     Args:
-        path: of the file; its folder is made where it is missing.
-        largest_bytes: a file does not grow beyond this size, unless one write is larger.
-        old_files: how many former files are kept.
+        path: The path of the file; its folder is made if it is missing.
+        largest_bytes: A file does not grow beyond this size, unless one write is larger.
+        old_files: How many former files are kept.
     """
 
     def __init__(
@@ -39,16 +39,16 @@ class RotatingFile:
     def append(self, lines: bytes) -> int:
         """Write whole lines at the end.
 
-        Returns how many bytes have been written: all, or less where the volume is full. What was
-        cut off has to be given again from the beginning of its line.
+        Returns how many bytes were written: all, or fewer if the volume is full. A line that was
+        cut off has to be given again from its beginning.
 
         Raises:
-            OSError: nothing of it is there.
+            OSError: none of `lines` was written.
         """
         try:
             file = self._open(len(lines))
             if self._is_torn:
-                os.write(file, b"\n")  # ends what is left of a line that was cut off
+                os.write(file, b"\n")  # ends a line that was cut off
                 self._is_torn = False
             written = os.write(file, lines)
         except OSError:
@@ -58,7 +58,11 @@ class RotatingFile:
         return written
 
     def sync(self) -> None:
-        """Bring what was written to the disk. Raises OSError."""
+        """Bring what was written to the disk.
+
+        Raises:
+            OSError: this failed, and what was written may be lost.
+        """
         if self._file is not None:
             try:
                 os.fsync(self._file)
@@ -72,11 +76,11 @@ class RotatingFile:
         """Close the file; the next `append` opens it again."""
         if self._file is not None:
             file, self._file = self._file, None
-            with suppress(OSError):  # an error of a write before, which was or will be seen there
+            with suppress(OSError):  # an error of an earlier write, which that write reports
                 os.close(file)
 
     def _open(self, more_bytes: int) -> int:
-        """The file that is to be written now."""
+        """Return the descriptor of the file to which `more_bytes` have to be written now."""
         if self._file is not None and not self._is_current(self._file):
             self.close()
         file = self._open_current() if self._file is None else self._file
@@ -98,15 +102,15 @@ class RotatingFile:
         return self._file
 
     def _ends_in_a_piece(self, file: int) -> bool:
-        """Whether a process before this one was cut off, as with its machine.
+        """Whether the file ends without a newline, for example because its machine was lost.
 
-        It may also be a line that another process is writing; then the file gets an empty line.
+        It may also end in a line that another process is writing; then the file gets an empty line.
         """
         if not os.fstat(file).st_size:
             return False
         with self._path.open("rb") as there:
             if not os.path.sameopenfile(there.fileno(), file):
-                return False  # it has just given way
+                return False  # another process has just renamed the file
             there.seek(-1, os.SEEK_END)
             return there.read(1) != b"\n"
 
@@ -126,18 +130,19 @@ class RotatingFile:
             path.unlink(missing_ok=True)
 
     def _former(self) -> list[Path]:
-        """The files that gave way, the newest first."""
+        """Return the paths of the former files, the newest first."""
         return sorted(self._path.parent.glob(f"{self._path.name}.*"), reverse=True)
 
     def _next_time(self) -> datetime:
-        """Now, or just after the newest former file where the clock was ahead when it gave way.
+        """Return the time for the name of a former file: now, or later if a clock was ahead.
 
-        The names tell which file is the oldest, and is removed first.
+        Then it is just after the time of the newest former file. The names tell which file is the
+        oldest, and that file is removed first.
         """
         now = datetime.now(UTC)
         for path in self._former():
             text = path.name.removeprefix(f"{self._path.name}.").rpartition("-")[0]
-            with suppress(ValueError):  # a file of somebody else
+            with suppress(ValueError):  # a file with another kind of name
                 newest = datetime.strptime(text, _TIME_FORMAT).replace(tzinfo=UTC)
                 return max(now, newest + timedelta(microseconds=1))
         return now

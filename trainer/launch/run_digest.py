@@ -1,4 +1,4 @@
-"""What a node shows to the others, so that nodes of two versions never train together."""
+"""The digest by which node 0 refuses nodes that have another configuration or other code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from trainer.config import RunConfig, dump_config
 
 
 def run_digest(config: RunConfig) -> str:
-    """The sha256 of the run's configuration and of the trainer's code, in hexadecimal digits."""
+    """Return the sha256 of the run's configuration and the trainer's code, in hexadecimal."""
     digest = hashlib.sha256(dump_config(config).encode())
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(path.read_bytes())

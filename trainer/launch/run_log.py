@@ -1,12 +1,13 @@
-"""The lines of a node in `<run_dir>/logs/node-00000.log`, where they outlive the pod and its node.
+"""Writes the log lines of a node to `<run_dir>/logs/node-00000.log` on the volume.
 
-Each line of the file is `<time> <node> <rank> <text>`: the time in UTC with microseconds, the rank
-of the node, and the global rank of the process that wrote it, or `-` for the entrypoint's own and
-the mirror's lines. `./disttrain logs` reads them (cli/logs/).
+There the lines outlive the pod and its machine. Each line of the file is `<time> <node> <rank>
+<text>`: the time in UTC with microseconds, the rank of the node, and the global rank of the process
+that wrote the line. The lines of the entrypoint and of the mirror have `-` instead of a rank.
+`./disttrain logs` reads the files (cli/logs/).
 
-A volume that is full, or does not answer, must never hold up the training. So a thread of its own
-writes, from a queue of limited size. When the queue is full, lines are left out of the file, and
-the file says later how many.
+A volume that is full, or does not answer, must never hold up the training. So a separate thread
+writes the lines from a queue of limited size. When the queue is full, lines are left out of the
+file, and a later line in the file says how many.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ from trainer.launch.rotating_file import RotatingFile
 LOGS_DIR = "logs"
 NO_RANK = "-"
 QUEUE_BYTES = 8 << 20
-WRITE_BYTES = 256 << 10  # of one write
+WRITE_BYTES = 256 << 10  # of one write, roughly
 RETRY_SECONDS = 2.0
-STUCK_SECONDS = 60.0  # so long nothing may be written before somebody is told
-SYNC_SECONDS = 2.0  # what a machine that loses its power may lose
+STUCK_SECONDS = 60.0  # if nothing can be written for longer, a warning is printed
+SYNC_SECONDS = 2.0  # a machine that loses power loses lines of about this time
 
 
 def log_path(run_dir: Path, node_rank: int) -> Path:
-    """Where the lines of a node are kept."""
+    """Return the path of the file with the lines of a node."""
     return run_dir / LOGS_DIR / f"node-{node_rank:05d}.log"
 
 
 def record_of(at: datetime, node_rank: int, rank: int | None, line: bytes) -> bytes:
-    """A line of the file; `line` has no newline, and may be no UTF-8."""
+    """Return a line of the file; `line` has no newline, and need not be valid UTF-8."""
     written_rank = NO_RANK if rank is None else rank
     return f"{at:%Y-%m-%dT%H:%M:%S.%f}Z {node_rank} {written_rank} ".encode() + line + b"\n"
 
 
 class RunLog:
-    """Writes lines to a file in a thread of its own; giving it a line never waits for the file.
+    """Writes lines to a file in a separate thread, so that `put` never waits for the file.
 
     Args:
-        file: where they go.
-        node_rank: of the node that writes.
-        queue_bytes: how much may wait to be written.
+        file: The file to which the lines are written.
+        node_rank: The rank of the node that writes.
+        queue_bytes: How many bytes may wait to be written.
     """
 
     def __init__(self, file: RotatingFile, node_rank: int, queue_bytes: int = QUEUE_BYTES) -> None:
         self._file, self._node_rank, self._queue_bytes = file, node_rank, queue_bytes
         self._changed = threading.Condition()  # never held while the file is written
         self._waiting: deque[bytes] = deque()
-        self._waiting_bytes = 0  # with those of the batch that is being written
-        self._lost = 0  # lines left out since the last that was taken
+        self._waiting_bytes = 0  # includes the batch that is being written
+        self._lost = 0  # lines left out since the last line in the queue
         self._lost_because = ""
-        self._problem = ""  # of the last write; it may be blocked since
+        self._problem = ""  # why the last write failed; empty: it did not
         self._stuck_since: float | None = None  # since when a batch could not be written
         self._has_told = False
         self._closing = False
@@ -63,10 +64,14 @@ class RunLog:
         self._thread.start()
 
     def put(self, at: datetime, rank: int | None, line: bytes) -> str:
-        """Take one line; returns what has to be said, once, where lines are or may be left out."""
+        """Put one line into the queue.
+
+        Returns a warning to print if lines are or may be left out, and else an empty text. The
+        warning is returned again only after a write has succeeded.
+        """
         record = record_of(at, self._node_rank, rank, line)
         with self._changed:
-            # Once lines are left out, half of the queue has to be free before it goes on.
+            # Once lines are left out, half of the queue has to be free before it takes lines again.
             room = self._queue_bytes // 2 if self._lost else self._queue_bytes
             if self._waiting_bytes + len(record) > room:
                 self._lost_because = self._lost_because or self._problem or "it does not answer"
@@ -80,13 +85,16 @@ class RunLog:
             return self._tell_once() if is_stuck else ""
 
     def settle(self, seconds: float) -> str:
-        """Wait at most so long until all is written; returns why it is not, or an empty text."""
+        """Wait at most `seconds` until all lines are written.
+
+        Returns a warning if they are not written by then, or an empty text.
+        """
         with self._changed:
             self._changed.wait_for(lambda: not self._waiting_bytes, seconds)
             return self._notice() if self._waiting_bytes else ""
 
     def close(self, seconds: float) -> None:
-        """Write what is left, for at most so long; a volume that hangs may keep the rest."""
+        """Write what is left, for at most `seconds`; if the volume hangs, the rest is lost."""
         with self._changed:
             self._note_lost(datetime.now(UTC))
             self._closing = True
@@ -94,7 +102,7 @@ class RunLog:
         self._thread.join(seconds)
 
     def _tell_once(self) -> str:
-        """The notice, unless it was given and nothing has been written since."""
+        """Return the warning, unless it was returned before and no write has succeeded since."""
         if self._has_told:
             return ""
         self._has_told = True
@@ -121,7 +129,10 @@ class RunLog:
         self._waiting_bytes += len(record)
 
     def _write_all(self) -> None:
-        """The thread: a batch that fails is tried again, so that a short failure loses nothing."""
+        """Write batches of lines (the thread).
+
+        A batch that cannot be written is tried again, so that a short failure loses no line.
+        """
         batch, unsynced_since = b"", None
         while True:
             with self._changed:

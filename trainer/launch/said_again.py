@@ -1,9 +1,9 @@
-"""Says again, in a node's log, what has to be found among its last lines. Pure.
+"""Repeats, in a node's log, the lines that must be found among the last lines of the log.
 
-`./disttrain status` reads the last lines of a pod alone, and may read nothing else of a run: which
-checkpoint was last verified, and the run's goodput, would be pushed out of them by the lines of the
-steps, and the last step of a program of the user's own by what that prints after it. So such a line
-comes again before `EVERY_LINES` others have followed it, with the time when it was first said:
+`./disttrain status` reads only the last lines of a pod, and may read nothing else of a run. The
+lines about steps would push out of them which checkpoint was last verified and what the run's
+goodput is. The output of a user's own program would push out its last step. So such a line is
+repeated after `EVERY_LINES` other lines, with the time at which it was first printed:
 
 [node 0] said at 2026-11-22T06:40:09Z: continuing after step 50 from step-00000050
 """
@@ -17,34 +17,37 @@ from datetime import UTC, datetime
 from trainer.checkpoint.verified_words import Verified, newer_of, read_verified
 
 EVERY_LINES = 100
-"""Half of the lines that status reads of a pod (cli/status/look.py)."""
+"""Half of the lines that `./disttrain status` reads of a pod (cli/status/look.py)."""
 _AGAIN = re.compile(r"said at (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ): (?P<text>.*)")
 _GOODPUT = re.compile(rb"\[node \d+\] goodput \d")
 _VERIFIED = (b"continuing after step ", b"[mirror] step ")
 _STEP = re.compile(rb"\[node \d+\] program: step \d")
-# Lines after which a step is one of processes that have ended (cli/status/progress.py reads them).
+# After such a line, the last step belongs to ranks that have ended (see cli/status/progress.py).
 _ENDED = re.compile(
     rb"\[node \d+\] (?:round \d|training stopped: |starting again after a failed pod: )"
 )
 
 
 def said_again(at: datetime, text: str) -> str:
-    """The line, for `NodeOutput.say`."""
+    """Return the text, for `NodeOutput.say`, that repeats the line `text` from the time `at`."""
     return f"said at {at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}: {text}"
 
 
 def read_again(text: str) -> tuple[datetime, str] | None:
-    """When a line was first said, and the line; None where `text` is no such one."""
+    """Return when a repeated line was first printed, and the line.
+
+    The result is None if `text` does not repeat a line.
+    """
     found = _AGAIN.fullmatch(text)
     try:
         return (datetime.fromisoformat(found["at"]), found["text"]) if found else None
-    except ValueError:  # a program of the user's own wrote something like it
+    except ValueError:  # a user's own program printed something similar
         return None
 
 
 @dataclass
 class _Kept:
-    """A line that must stay in sight, and how many have come since it was last said."""
+    """A line that must stay among the last ones, and how many lines have followed it."""
 
     at: datetime
     text: str
@@ -52,16 +55,17 @@ class _Kept:
 
 
 class SaidAgain:
-    """Is shown every line of a node before it is printed."""
+    """Sees every line of a node before it is printed, and says which lines to repeat."""
 
     def __init__(self) -> None:
         self._verified: Verified | None = None
         self._kept: dict[str, _Kept] = {}
 
     def before(self, at: datetime, line: bytes) -> list[str]:
-        """What has to be said again before `line`, as for `NodeOutput.say`; mostly nothing.
+        """Return the texts, for `NodeOutput.say`, to print before `line`; mostly none.
 
-        Before and not after it, as a line may have to be the last one of its process.
+        They are printed before and not after it, because `line` may have to stay the last line of
+        its process.
         """
         due = list[str]()
         for kept in self._kept.values():

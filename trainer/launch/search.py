@@ -1,9 +1,9 @@
-"""Looks for node 0 in several ways at once; the first connection counts.
+"""Looks for node 0 in several ways at once, and uses the first connection.
 
-The name of a pod can be out of date for half a minute, because the DNS servers of clusters remember
-their answers, also the answer that there is no such name. The address that node 0 has noted on the
-volume (noted_address.py) is new at once, but a volume may not answer. So no way waits for another:
-each has a thread of its own.
+The DNS answer for a pod's name can be out of date for half a minute, because the DNS servers of
+clusters cache their answers, also the answer that there is no such name. The address that node 0
+notes on the volume (noted_address.py) is up to date at once, but a volume may not answer. So no way
+waits for another: each has a thread of its own.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Way:
     """One way to learn where node 0 is.
 
     Args:
-        host: its name or address; empty: this way does not know it yet. It may hang, and may raise
-            OSError.
-        connect_seconds: longest attempt to connect.
-        pause_seconds: between two attempts in the first ten seconds.
-        is_told: whether people are told what this way waits for.
+        host: Returns the name or address of node 0, or an empty text if this way does not know it
+            yet. The call may hang, and may raise OSError.
+        connect_seconds: The longest attempt to connect.
+        pause_seconds: The pause between two attempts; if not `is_told`, only in the first ten
+            seconds, and longer after them.
+        is_told: Whether the search's status says what this way waits for.
     """
 
     host: Callable[[], str]
@@ -37,18 +38,24 @@ class Way:
 
 
 def by_name(host: str) -> Way:
-    """A name is looked up for each attempt."""
+    """Return the way by the host name of node 0, which is looked up for each attempt."""
     return Way(lambda: host, connect_seconds=5.0, pause_seconds=0.1, is_told=True)
 
 
 def by_address(ask: Callable[[], str]) -> Way:
-    """An address may be that of a pod which has gone and gives no answer."""
+    """Return the way by an address that `ask` returns.
+
+    The attempts to connect are short: the pod of an old address is gone and gives no answer.
+    """
     return Way(ask, connect_seconds=1.0, pause_seconds=0.25)
 
 
 def asked_once(noted: Callable[[], str], strangers: set[str]) -> Callable[[], str]:
-    """Asks for the noted address, but not while an earlier question hangs, so that no threads pile
-    up. An old address may be that of a pod of another run by now: `strangers` are left out.
+    """Return a function that calls `noted`, but not while an earlier call hangs.
+
+    Otherwise more and more threads could hang in it.
+
+    `strangers`: addresses to leave out; an old address may by now belong to a pod of another run.
     """
     asking = threading.Lock()
 
@@ -66,7 +73,7 @@ def asked_once(noted: Callable[[], str], strangers: set[str]) -> Callable[[], st
 
 @dataclass(frozen=True)
 class Found:
-    """A connection to node 0, the host that was asked for, and the way by which it was known."""
+    """A connection to node 0, the host name or address it was made to, and the way that knew it."""
 
     connection: socket.socket
     host: str
@@ -74,16 +81,16 @@ class Found:
 
 
 class Search:
-    """Goes on until one way has found node 0, or until it is closed.
+    """Tries all ways until one has found node 0, or until the search is closed.
 
     Args:
-        ways: to learn where node 0 is.
-        port: at which node 0 listens.
+        ways: The ways to learn where node 0 is.
+        port: The TCP port at which node 0 listens.
     """
 
     def __init__(self, ways: Sequence[Way], port: int) -> None:
         self.status = ""
-        """What it waits for, for people."""
+        """What the search waits for, as a text for people."""
         self._port = port
         self._lock, self._over = threading.Lock(), threading.Event()
         self._found: Found | None = None
@@ -91,13 +98,13 @@ class Search:
             threading.Thread(target=self._seek, args=(way,), name="search", daemon=True).start()
 
     def taken(self) -> Found | None:
-        """What was found, once; the caller closes the connection."""
+        """Return what was found, or None. It is returned once; the caller closes the connection."""
         with self._lock:
             found, self._found = self._found, None
         return found
 
     def close(self) -> None:
-        """End the search. An attempt that nobody waits for any more closes what it finds."""
+        """End the search. An attempt that still runs closes the connection that it makes."""
         with self._lock:
             self._over.set()
         if found := self.taken():

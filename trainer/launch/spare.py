@@ -1,12 +1,12 @@
-"""Processes that have imported torch before they are needed, so that a restart takes seconds less.
+"""Spare processes: they import torch before they are needed, so that a restart is seconds faster.
 
 The import takes 2 to 3 s of processor time, half of what a restart costs with a small model. So the
-entrypoint starts, beside its ranks, one further process for each. It imports what a rank
-needs and waits. When ranks are to be started, it becomes one: by a message on its standard input,
-which is a socket, it gets its variables, standard input and output of a rank.
+entrypoint starts one further process, a spare, for each of its ranks. The spare imports what a rank
+needs and waits. When ranks have to be started, the spare becomes one. Its standard input is a
+socket, by which the entrypoint sends it the rank's variables, standard input and output.
 
 A spare touches no GPU before it has become a rank. It ends when the entrypoint closes the socket or
-dies. If there is none, or it has died, the rank is started from the beginning.
+dies. If there is no spare, or if it has died, the rank is started from the beginning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainer.launch.local_ranks import Start, process_of
 from trainer.launch.status_files import StatusFiles
 
 SPARE_VARIABLE = "DISTTRAIN_SPARE"
-# As `top` shows a process: a spare, before and after its import; then `rank-3`, for example.
+# The names that `top` shows: of a spare before and after its import. A rank is named `rank-3`.
 IMPORTS_NAME, WAITS_NAME = "spare-imports", "spare-waits"
 NEEDED = (
     "trainer.launch.worker",
@@ -42,11 +42,11 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class Spares:
-    """Starts ranks: by a spare where one waits, else from the beginning.
+    """Starts ranks: from a spare if one waits, else from the beginning.
 
     Args:
-        command: the program of a rank and its arguments.
-        count: how many spares are to wait; 0: none.
+        command: The program of a rank and its arguments.
+        count: How many spares wait; 0 for none.
     """
 
     def __init__(self, command: Sequence[str], count: int) -> None:
@@ -54,16 +54,16 @@ class Spares:
         self._waiting: list[_Spare] = []
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Start the spares that are missing; `environment` is what all ranks have in common."""
+        """Start the spares that are missing; `environment`: what all ranks have in common."""
         for spare in [spare for spare in self._waiting if not spare.is_alive()]:
             self._waiting.remove(spare)
             spare.end()
         for _ in range(self._count - len(self._waiting)):
-            with suppress(OSError):  # no memory or process is left for it; the rank comes without
+            with suppress(OSError):  # no memory or process is left; the rank starts without a spare
                 self._waiting.append(_Spare(self._start, environment))
 
     def pids(self) -> list[int]:
-        """Process ids of the spares that wait."""
+        """Return the process ids of the spares that wait."""
         return [spare.process.pid for spare in self._waiting]
 
     def start(
@@ -72,8 +72,9 @@ class Spares:
         """Start a rank.
 
         Args:
-            environment: all its variables.
-            stdin, output: open files of this process; None: it prints where this process prints.
+            environment: All variables of the rank.
+            stdin, output: The descriptors of open files of this process, for the rank's input and
+                output. With `output` None, the rank prints where this process prints.
 
         Raises:
             OSError: no process can be started.
@@ -92,13 +93,13 @@ class Spares:
 
 
 class _Spare:
-    """One process that waits, as the entrypoint sees it."""
+    """The entrypoint's side of one spare."""
 
     def __init__(self, start: Start, environment: Mapping[str, str]) -> None:
         self._environment = {**environment, SPARE_VARIABLE: "1"}
         self._channel, theirs = socket.socketpair()
         try:
-            # What it prints while it imports is printed by the rank that it becomes.
+            # What the spare prints during its import goes to this file. The rank prints it later.
             with theirs, tempfile.TemporaryFile() as output:
                 self.process = start(self._environment, theirs.fileno(), output.fileno())
         except OSError:
@@ -109,7 +110,7 @@ class _Spare:
         return self.process.poll() is None
 
     def become(self, environment: Mapping[str, str], stdin: int, output: int | None) -> bool:
-        """Whether it is a rank now."""
+        """Make the spare a rank; return False if it has died instead."""
         changes = {
             **{name: None for name in self._environment if name not in environment},
             **{n: value for n, value in environment.items() if self._environment.get(n) != value},
@@ -126,14 +127,14 @@ class _Spare:
 
     def end(self) -> None:
         self._channel.close()
-        self.process.kill()  # it may still be importing, and does nothing that could break
+        self.process.kill()  # it imports or waits, so killing it breaks nothing
         self.process.wait()
 
 
 def become_rank_when_needed() -> None:
-    """In a spare: return as soon as this process is to be a rank. Otherwise return at once.
+    """Wait, if this process is a spare, until it becomes a rank; otherwise return at once.
 
-    The process ends if the entrypoint does before that.
+    If the entrypoint ends before that, this process ends too.
     """
     if SPARE_VARIABLE in os.environ:
         _wait_to_be_a_rank()
@@ -142,7 +143,7 @@ def become_rank_when_needed() -> None:
 
 
 def import_what_is_needed() -> None:
-    """All that a rank imports sooner or later."""
+    """Import everything that a rank imports sooner or later."""
     with without_garbage_collection():
         for module in NEEDED:
             importlib.import_module(module)
@@ -170,14 +171,14 @@ def _wait_to_be_a_rank() -> None:
         os.dup2(source, target)
         os.close(source)
     os.write(_STDOUT, printed)
-    # Only now, since what fails must be printed where the rank prints.
-    # `./disttrain shell` looks for them, and /proc shows those with which a process was started.
+    # This comes last, because an error in it must be printed where the rank prints. `./disttrain
+    # shell` looks for the variables; /proc shows only those with which a process was started.
     told = {name: value for name, value in changes.items() if value is not None}
     StatusFiles().tell_variables(os.getpid(), told)
 
 
 def _printed() -> bytes:
-    """What this process has printed so far, into the file that is its standard output."""
+    """Return what this process has printed so far, to the file that is its standard output."""
     sys.stdout.flush()
     sys.stderr.flush()
     size = os.lseek(_STDOUT, 0, os.SEEK_CUR)

@@ -1,4 +1,4 @@
-"""Says which rank holds up the others, in words and as events."""
+"""Says in the log, and writes as events, which rank holds up the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.watch.hang import Hang, RankState
 
 
 class StallTeller:
-    """On node 0 it is told the states of the ranks of all nodes."""
+    """Reports ranks that stand still; on node 0, the ranks of all nodes."""
 
     def __init__(self, say: Callable[[str], None], events: EventLog) -> None:
         self._say, self._events = say, events
@@ -24,13 +24,13 @@ class StallTeller:
         missing: Sequence[int] = (),
         away: Sequence[int] = (),
     ) -> None:
-        """Tell of ranks that have made no step.
+        """Report that ranks have made no step for `seconds`.
 
         Args:
-            states: what each rank does.
-            seconds: for how long no rank has made a step.
-            missing: nodes that have not said where their ranks are.
-            away: those of them that do not acknowledge what node 0 sends them.
+            states: What each rank does; at least one.
+            seconds: For how long no rank has made a step.
+            missing: The nodes that have not reported where their ranks are.
+            away: Those of the `missing` nodes that do not acknowledge what node 0 sends them.
         """
         hang = Hang(states, missing, away)
         self._say(hang.describe(seconds))

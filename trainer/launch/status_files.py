@@ -1,16 +1,16 @@
-"""Small files by which the processes of one node tell each other how far they are.
+"""Small files by which the ranks of one node tell the entrypoint how far they are.
 
-    stepped-<local_rank>   that rank has completed a step of this start
-    saving-<local_rank>    that rank is writing a checkpoint: it must not be killed now
-    beat-<local_rank>      where that rank is now (trainer/watch/beat.py)
-    stack-<local_rank>     the Python lines in which it sits, when it was asked for them
-    exit-<local_rank>      how that rank ended: exit code and reason, as JSON
-    variables-<pid>        what a rank that was a spare has in its environment, which /proc does not
+    stepped-<local_rank>   the rank has completed a step since its start
+    saving-<local_rank>    the rank is writing a checkpoint: it must not be killed now
+    beat-<local_rank>      what the rank does now (trainer/watch/beat.py)
+    stack-<local_rank>     the rank's Python stack, if the entrypoint has asked for it
+    exit-<local_rank>      how the rank ended: exit code and reason, as JSON
+    variables-<pid>        environment variables of a rank that was a spare, which /proc does not
                            show: NAME=VALUE, each ended by a zero byte
-    nccl-<local_rank>.<pid>  what NCCL has printed there (trainer/transport/watch.py)
+    nccl-<local_rank>.<pid>  what NCCL has printed in the rank (trainer/transport/watch.py)
     ready                  all local ranks have stepped, or the run is done (readiness probe)
 
-The directory is /tmp/disttrain, or what DISTTRAIN_READY_DIR says.
+The directory is /tmp/disttrain, or the one in the variable DISTTRAIN_READY_DIR.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _EACH = ("stepped-*", "saving-*", "beat-*", "stack-*", "exit-*", "variables-*", 
 
 @dataclass(frozen=True)
 class ExitReport:
-    """How a process, or all of a node, ended."""
+    """How a rank, or all ranks of a node, ended."""
 
     code: ExitCode
     reason: str
 
 
 class StatusFiles:
-    """The files of one node."""
+    """The status files of one node."""
 
     def __init__(self, directory: Path | None = None):
         self._directory = directory or Path(os.environ.get(READY_DIR_VARIABLE, _DEFAULT_DIR))
@@ -54,13 +54,13 @@ class StatusFiles:
             ) from error
 
     def clear(self) -> None:
-        """Forget everything, before the ranks of this node are started."""
+        """Remove all status files. Call this before the ranks of this node are started."""
         for pattern in (READY_FILE, *_EACH):
             for path in self._directory.glob(pattern):
                 path.unlink(missing_ok=True)
 
     def mark_stepped(self, local_rank: int) -> None:
-        """Called by a rank after its first completed step."""
+        """Note that a rank has stepped. Called by the rank after its first completed step."""
         (self._directory / f"stepped-{local_rank}").touch()
 
     def mark_ready(self) -> None:
@@ -72,24 +72,24 @@ class StatusFiles:
         return all((self._directory / f"stepped-{r}").exists() for r in range(local_ranks))
 
     def tell_variables(self, pid: int, variables: Mapping[str, str]) -> None:
-        """Called by a rank that was a spare; read by cli/shell/rank_program.py."""
+        """Write the variables of a rank that was a spare, for cli/shell/rank_program.py."""
         text = "".join(f"{name}={value}\0" for name, value in variables.items())
         (self._directory / f"variables-{pid}").write_text(text, "utf-8", "surrogateescape")
 
     def beat_file(self, local_rank: int) -> Path:
-        """Where a rank tells all the time where it is."""
+        """Return the path of the file in which a rank tells all the time what it does."""
         return self._directory / f"beat-{local_rank}"
 
     def stack_file(self, local_rank: int) -> Path:
-        """Where a rank writes the lines in which it sits, when it is asked."""
+        """Return the path of the file to which a rank writes its stack when it is asked."""
         return self._directory / f"stack-{local_rank}"
 
     def nccl_file(self, local_rank: int) -> Path:
-        """Where NCCL prints in that rank; it adds a dot and the number of its process."""
+        """Return the path for NCCL's output; NCCL adds a dot and the process id to it."""
         return self._directory / f"nccl-{local_rank}"
 
     def mark_saving(self, local_rank: int, is_saving: bool) -> None:
-        """Called by a rank around the write of a checkpoint."""
+        """Note whether a rank is writing a checkpoint. Called by the rank."""
         path = self._directory / f"saving-{local_rank}"
         if is_saving:
             path.touch()
@@ -97,16 +97,16 @@ class StatusFiles:
             path.unlink(missing_ok=True)
 
     def is_saving(self, local_rank: int) -> bool:
-        """Whether that rank is writing a checkpoint."""
+        """Whether a rank is writing a checkpoint."""
         return (self._directory / f"saving-{local_rank}").exists()
 
     def report_exit(self, local_rank: int, ending: ExitReport) -> None:
-        """Called by a rank as its last act; a killed one leaves nothing."""
+        """Write how a rank ended. The rank calls this last; a killed rank leaves no report."""
         value = {"code": int(ending.code), "reason": ending.reason}
         write_json(self._directory / f"exit-{local_rank}", value)
 
     def exit_order(self, local_ranks: int) -> list[int]:
-        """The local ranks in the order in which they reported their end; the silent ones last."""
+        """Return the local ranks in the order of their reports; those without a report last."""
 
         def at(rank: int) -> float:
             path = self._directory / f"exit-{rank}"
@@ -115,7 +115,7 @@ class StatusFiles:
         return sorted(range(local_ranks), key=at)
 
     def exit_reports(self, local_ranks: int) -> list[ExitReport | None]:
-        """What each local rank reported; None for one that did not get to it."""
+        """Return the report of each local rank; None for a rank that has not written one."""
         found: list[ExitReport | None] = []
         for rank in range(local_ranks):
             path = self._directory / f"exit-{rank}"

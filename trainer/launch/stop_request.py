@@ -1,4 +1,4 @@
-"""Turns SIGTERM and SIGINT into a flag that the training loop asks."""
+"""Turns SIGTERM and SIGINT into a flag that the entrypoint and the training loop read."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from trainer.launch.exit_codes import ExitCode
 _POLL_SECONDS = 0.2
 
 
-# Where ranks are started by torchrun, Ctrl-C reaches them and torchrun, which sends it on: that is
-# one request, not two.
+# If torchrun has started the ranks, Ctrl-C reaches both the ranks and torchrun, which passes it on
+# to the ranks. Two signals within this time are one request.
 _SAME_REQUEST_SECONDS = 2.0
 
 
 class StopRequest:
-    """Set by the first SIGTERM or SIGINT after `install`; one more, later, ends the process."""
+    """A request to stop: the first SIGTERM or SIGINT after `install`.
+
+    A further signal, more than `_SAME_REQUEST_SECONDS` later, ends the process at once.
+    """
 
     def __init__(self) -> None:
-        self.requested = False  # not an Event: its lock could be held when the handler runs
+        self.requested = False  # no Event, whose lock may be held when the handler runs
         self._since = 0.0
 
     def install(self) -> None:
-        """Take over both signals. Call it in the main thread."""
+        """Install the handler of both signals. Call this in the main thread."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not much longer than until a signal comes."""
+        """Sleep for `seconds`, or until shortly after a signal has come."""
         deadline = time.monotonic() + seconds
         while not self.requested and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(left, _POLL_SECONDS))

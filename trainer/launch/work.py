@@ -1,7 +1,7 @@
-"""What a node's entrypoint starts: our trainer, or a program of the user's own.
+"""The interface of what a node's entrypoint starts: our trainer, or a program of the user's own.
 
-The entrypoint gathers the nodes, starts the ranks, restarts them and keeps their output, whatever
-they are. All in which the two differ is asked here.
+The entrypoint gathers the nodes, starts and restarts the ranks and keeps their output in the same
+way for both. `Work` has a method for each point in which the two differ.
 """
 
 from __future__ import annotations
@@ -15,62 +15,74 @@ from trainer.launch.status_files import ExitReport
 
 
 class Work(Protocol):
-    """What runs on this node."""
+    """What the ranks of this node run."""
 
     how_to_go_on: str
     """What the user has to do so that a finished run goes on."""
     is_our_trainer: bool
-    """Whether our trainer runs: its ranks have nothing to save before their first step, and say
-    that they were stopped only if they were asked to. Nobody knows that of a program."""
+    """Whether the ranks run our trainer. Ranks of our trainer have nothing to save before their
+    first step, and report PREEMPTED only if they were asked to stop. A user's program may differ in
+    both."""
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Called before the nodes gather for a round.
+        """Prepare the start of the ranks. Called before the nodes gather for a round.
 
-        `environment`: the variables that all ranks of this node have in common, in each round.
+        `environment`: the variables that all ranks of this node have in common in every round.
         """
         ...
 
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
-        """Start the ranks of a round; `environments` has the variables of each.
+        """Start the ranks of the round `here`.
+
+        `environments`: the environment variables of each local rank.
 
         Raises:
-            FatalError: they can never be started.
-            OSError, RetryableError: they cannot be started now.
+            FatalError: the ranks can never be started.
+            OSError, RetryableError: the ranks cannot be started now.
         """
         ...
 
     def poll(self) -> bool:
-        """Called several times a second while they run: whether each of them has stepped."""
+        """Return whether every local rank has made its first step.
+
+        Called several times a second while the ranks run.
+        """
         ...
 
     def ends(self) -> None:
-        """Called once in a round in which the ranks are to be ended because one has failed."""
+        """Prepare for the end of a round that is lost. Called once, before the ranks are ended."""
         ...
 
     def report(self) -> ExitReport:
-        """How they have ended. Called once, when none runs any more."""
+        """Return how the local ranks have ended. Called once, when none of them runs any more."""
         ...
 
     def round_is_done(self) -> None:
-        """Called on node 0 when the ranks of all nodes have ended with exit code 0."""
+        """Note that the run is done.
+
+        Called on node 0 when the ranks of all nodes have ended with exit code 0.
+        """
         ...
 
     def close(self) -> None:
-        """Called when no further round is to come."""
+        """Release what the work holds. Called when no further round will come."""
         ...
 
     def finished(self) -> str | None:
-        """How the run has finished, for people; None if it has not.
+        """Return a text for people that says how the run finished; None while it has not.
 
         Raises:
-            FatalError: the folder of the run belongs to another one.
+            FatalError: the run's folder belongs to another run.
         """
         ...
 
     def newest(self) -> str:
-        """A text that grows with each checkpoint, in the order of texts."""
+        """Return a text that names the newest checkpoint.
+
+        As Python compares texts, the text of a later checkpoint is greater.
+        """
         ...
 
     def recorded(self) -> str:
-        """The text that `newest` gave to earlier processes, as the volume tells it."""
+        """Return what `newest` last returned in an earlier process, read from the volume."""
         ...

@@ -34,9 +34,9 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def run_worker(config: RunConfig) -> NoReturn:
-    """Train, report how it ended, and leave the process with that exit code.
+    """Train, report how the training ended, and end the process with that exit code.
 
-    Until the loop has something to save, a signal ends the process at once.
+    Until the training loop has something to save, a signal ends the process at once.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if started_by_entrypoint():
@@ -44,7 +44,7 @@ def run_worker(config: RunConfig) -> NoReturn:
     world, stop = World.from_environment(), StopRequest()
     status = StatusFiles() if started_by_entrypoint() else None
     if status is not None:
-        answer_with_stack(status.stack_file(world.local_rank))  # before anybody may ask
+        answer_with_stack(status.stack_file(world.local_rank))  # before anyone asks
         BEAT.share(status.beat_file(world.local_rank))
     events = rank_events(config.run_dir, world.rank, world.size, started_by_entrypoint())
     ending = _train(config, world, stop, status, events)
@@ -57,16 +57,16 @@ def run_worker(config: RunConfig) -> NoReturn:
         status.report_exit(world.local_rank, ending)
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not by way of destroy_process_group: with gloo it can wait for ever for a thread of its own
-    # that waits for the interpreter (torch 2.7.1, seen with 3 ranks on a busy machine).
+    # destroy_process_group is not called: with gloo it can wait forever for one of its threads,
+    # which waits for the interpreter (torch 2.7.1, seen with 3 ranks on a busy machine).
     os._exit(ending.code)
 
 
 def set_up_torch(train: TrainConfig, world: World) -> Compute:
-    """Choose what this rank computes with, and set torch up for it.
+    """Choose this rank's device and precision, and set torch up for them.
 
     Raises:
-        FatalError: a setting asks for what this machine does not have.
+        FatalError: a setting asks for something that this machine does not have.
     """
     if train.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before cuBLAS starts
@@ -75,10 +75,10 @@ def set_up_torch(train: TrainConfig, world: World) -> Compute:
     if compute.device.type == "cpu":
         keep_freed_memory()
     threads = os.environ.get("OMP_NUM_THREADS", str(available_cores()))
-    if threads.isdecimal() and int(threads):  # OpenMP has read it, but not in a spare (spare.py)
+    if threads.isdecimal() and int(threads):  # in a spare, OpenMP has not seen it (spare.py)
         torch.set_num_threads(int(threads))
     if compute.device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # TF32 where float32 is multiplied
+        torch.set_float32_matmul_precision("high")  # multiply float32 as TF32
     return compute
 
 
@@ -112,7 +112,7 @@ def _train(
             traceback.print_exc()
             return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
         return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
-    except (Exception, SystemExit) as error:  # whoever exits here has left the others waiting
+    except (Exception, SystemExit) as error:  # SystemExit: the other ranks would wait for this one
         if stop.requested:
             return ExitReport(ExitCode.PREEMPTED, f"stopped while a peer was leaving: {error}")
         traceback.print_exc()
@@ -123,7 +123,10 @@ def _train(
 
 
 def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
-    """Retryable at first, as the allocator may be fragmented; fatal if nothing came of that."""
+    """Return RETRYABLE for the first time, because the allocator's memory may be fragmented.
+
+    For the second time after the same checkpoint, return FATAL.
+    """
     newest = max((path.name for path in config.run_dir.glob("checkpoints/step-*")), default="start")
     config.run_dir.mkdir(parents=True, exist_ok=True)
     again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")

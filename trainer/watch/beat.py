@@ -1,7 +1,7 @@
-"""Where this rank is now, in a few numbers that the entrypoint can read while the rank hangs.
+"""Publishes what this rank does, in a few numbers that the entrypoint can read if the rank hangs.
 
-They are in a file that is mapped into memory (trainer/launch/status_files.py says where), so
-telling takes less than a microsecond and needs nobody to listen.
+The numbers are in a file that is mapped into memory (trainer/launch/status_files.py has its path).
+So publishing takes less than a microsecond, and no reader is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 class Phase(IntEnum):
-    """What a rank does, in the order of one step."""
+    """What a rank does. The numbers have the order of one step."""
 
     START = 0
     SAVE = 1
@@ -27,7 +27,7 @@ class Phase(IntEnum):
 
     @property
     def words(self) -> str:
-        """Words for people that follow `the rank is in`."""
+        """Words for people that complete `the rank is in ...`."""
         return _WORDS[self]
 
 
@@ -44,19 +44,20 @@ _WORDS = {
 _COUNT, _STEP, _PHASE, _WAITS, _LONGEST_WAIT = range(5)
 _BYTES = 8 * 5
 NO_STEP = -1
-"""Before the first update of a start."""
+"""The step before the first update after a start."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What the entrypoint reads.
+    """What the entrypoint has read about a rank.
 
     Args:
-        count: rises whenever the rank tells something; the same count twice: it has not moved.
-        step: the update that the rank makes, counted from 0 as the loop does; or NO_STEP.
-        phase: what it does.
-        waits: whether it has entered a collective and not left it.
-        longest_wait_seconds: so long it may be in one collective; 0: it has not said.
+        count: A number that rises whenever the rank publishes something. If two readings have the
+            same count, the rank has not moved between them.
+        step: The update that the rank makes, counted from 0 as in the training loop; or NO_STEP.
+        phase: What the rank does.
+        waits: Whether the rank has entered a collective and has not left it.
+        longest_wait_seconds: How long the rank may be in one collective; 0 if it has not said.
     """
 
     count: int
@@ -67,14 +68,14 @@ class Seen:
 
 
 class Beat:
-    """The numbers of this process; shared with nobody until `share` is called."""
+    """The numbers of this process; no other process can read them until `share` is called."""
 
     def __init__(self) -> None:
         self._numbers = memoryview(bytearray(_BYTES)).cast("q")
         self._numbers[_STEP] = NO_STEP
 
     def share(self, path: Path) -> None:
-        """From now on in that file, which others may map; its folder must exist."""
+        """Keep the numbers in the file `path` from now on; its folder must exist."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.truncate(descriptor, _BYTES)
@@ -85,38 +86,38 @@ class Beat:
             os.close(descriptor)
 
     def at(self, phase: Phase, step: int) -> None:
-        """The rank comes to `phase` of `step`."""
+        """Publish that the rank comes to `phase` of `step`."""
         self._numbers[_STEP] = step
         self._numbers[_PHASE] = phase
         self._numbers[_COUNT] += 1
 
     def phase(self, phase: Phase) -> None:
-        """The rank comes to `phase` of the step that was told last, and is in no collective."""
+        """Publish that the rank comes to `phase` of the same step, and is in no collective."""
         self._numbers[_PHASE] = phase
         self._numbers[_WAITS] = 0
         self._numbers[_COUNT] += 1
 
     def enter(self) -> None:
-        """The rank waits in a collective from now on."""
+        """Publish that the rank waits in a collective from now on."""
         self._numbers[_WAITS] = 1
         self._numbers[_COUNT] += 1
 
     def leave(self) -> None:
-        """The collective has ended."""
+        """Publish that the collective has ended."""
         self._numbers[_WAITS] = 0
         self._numbers[_COUNT] += 1
 
     def bound_waits(self, seconds: int) -> None:
-        """From now on the rank is to be in no collective for longer."""
+        """Publish the longest time that the rank may be in one collective."""
         self._numbers[_LONGEST_WAIT] = seconds
 
 
 BEAT = Beat()
-"""Of this process. It is one for all, since a process is one rank, in one place at a time."""
+"""The numbers of this process. All code uses this object, because a process is one rank."""
 
 
 def read_beat(path: Path) -> Seen | None:
-    """What that rank tells; None where it has told nothing yet."""
+    """Return what the rank of the file `path` has published; None if there is nothing yet."""
     try:
         content = path.read_bytes()
     except OSError:

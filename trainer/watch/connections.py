@@ -1,7 +1,7 @@
-"""Which machines do not acknowledge what a process sends to them, as the kernel counts (Linux).
+"""Finds the machines that do not acknowledge what a process sends to them (Linux only).
 
-Who waits in a collective cannot tell a slow peer from one whose link is dead: no connection breaks
-for many minutes. But the kernel sends again what nobody acknowledges, and shows how often in
+A rank that waits in a collective cannot tell a slow peer from one whose link is dead: no connection
+breaks for many minutes. But the kernel sends again what is not acknowledged, and shows how often in
 /proc/PID/net/tcp (proc(5)). A stopped process is no such peer: its kernel acknowledges for it.
 """
 
@@ -14,20 +14,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-RESENT = 3  # times in a row: a packet that is lost once comes through the next time
-ASKED = 2  # times in a row without an answer, by keep-alive
+RESENT = 3  # how often in a row: a packet that is lost once arrives the next time
+ASKED = 2  # how many keep-alive probes in a row had no answer
 _ESTABLISHED = "01"
-_MOST = 16  # addresses that are told
+_MOST = 16  # how many addresses are returned
 _TABLES = ("tcp", "tcp6")
 
 
 @dataclass(frozen=True)
 class Connections:
-    """Of one process, to other machines.
+    """The TCP connections of one process to other machines.
 
     Args:
-        own: addresses at which this end of them is.
-        silent: addresses of peers that do not acknowledge what was sent.
+        own: The addresses of this machine in them.
+        silent: The addresses of the peers that do not acknowledge what was sent.
     """
 
     own: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Connections:
 
 
 def connections_of(pid: int) -> Connections:
-    """The connections of a process; none where the system does not show them."""
+    """Return the connections of a process; none if the system does not show them."""
     tables, sockets = list[str](), set[str]()
     for name in _TABLES:
         with suppress(OSError):
@@ -50,11 +50,11 @@ def connections_of(pid: int) -> Connections:
 
 
 def read_tables(tables: Iterable[str], sockets: Collection[str]) -> Connections:
-    """From the kernel's tables. Pure.
+    """Return the connections of a process from the kernel's tables. This function is pure.
 
     Args:
-        tables: texts of /proc/PID/net/tcp and tcp6.
-        sockets: inodes of the process's own ones; the tables have those of all processes.
+        tables: The texts of /proc/PID/net/tcp and tcp6, which have the sockets of all processes.
+        sockets: The inodes of the sockets of the process itself.
     """
     own, silent = dict[str, None](), dict[str, None]()
     for table in tables:
@@ -72,7 +72,10 @@ def read_tables(tables: Iterable[str], sockets: Collection[str]) -> Connections:
 
 
 def is_silent(connection: socket.socket) -> bool:
-    """Whether the peer of an own connection does not acknowledge; False where nobody can say."""
+    """Whether the peer of this process's connection does not acknowledge what was sent.
+
+    The result is False if the system does not show it.
+    """
     if not hasattr(socket, "TCP_INFO"):
         return False
     try:
@@ -83,7 +86,10 @@ def is_silent(connection: socket.socket) -> bool:
 
 
 def _address(column: str) -> str:
-    """`0100007F:1F90`: words in the machine's own byte order, and the port."""
+    """Return the address in a column such as `0100007F:1F90`, which also has the port.
+
+    The address is written as 32-bit words in the machine's own byte order.
+    """
     digits = column.partition(":")[0]
     words = [int(digits[at : at + 8], 16) for at in range(0, len(digits), 8)]
     data = struct.pack(f"={len(words)}I", *words)

@@ -1,4 +1,4 @@
-"""What the kernel says about the CPU time that a thread wanted and did not get."""
+"""Reads from the kernel how much CPU time a thread or a pod wanted and did not get."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ _CPU_STATS = (
     "/sys/fs/cgroup/cpu/cpu.stat",  # v1
     "/sys/fs/cgroup/cpu,cpuacct/cpu.stat",
 )
-# Pressure stall information of the pod. That of the machine would not do: where others always use
-# all cores, it grows with the time alone.
+# Pressure stall information of the pod. That of the machine is no use: if other processes always
+# use all cores, it grows all the time.
 _PRESSURE = "/sys/fs/cgroup/cpu.pressure"  # v2
 _MOST_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class CpuWaits:
-    """Seconds in all.
+    """Seconds in total, since the counters began.
 
     Args:
-        delayed: the thread could run, but no core was free for it.
-        throttled: the pod had used up its CPU quota.
-        pressed: some thread of the pod could run, but no core was free for it.
+        delayed: Seconds in which the thread could run, but no core was free for it.
+        throttled: Seconds in which the pod stood still, because it had used up its CPU quota.
+        pressed: Seconds in which a thread of the pod could run, but no core was free for it.
     """
 
     delayed: float = 0.0
@@ -32,7 +32,7 @@ class CpuWaits:
     pressed: float = 0.0
 
     def since(self, before: CpuWaits) -> CpuWaits:
-        """What has come since then."""
+        """Return the seconds since the earlier reading `before`."""
         return CpuWaits(
             self.delayed - before.delayed,
             self.throttled - before.throttled,
@@ -41,7 +41,10 @@ class CpuWaits:
 
 
 class CpuCounters:
-    """The counters of the thread that makes it, kept open, as opening takes longer than reading."""
+    """The counters of the thread that creates this object.
+
+    The files are kept open, because to open them takes longer than to read them.
+    """
 
     def __init__(self) -> None:
         self._schedstat = _opened(_SCHEDSTAT)
@@ -50,7 +53,7 @@ class CpuCounters:
         self._pressure = _opened(_PRESSURE)
 
     def read(self) -> CpuWaits:
-        """What they say now; 0 for what the system does not count (no Linux, v1)."""
+        """Read the counters; 0 for what the system does not count (not Linux, cgroups v1)."""
         return CpuWaits(
             delayed_of(_text(self._schedstat)),
             throttled_of(_text(self._cpu_stat)),
@@ -59,13 +62,19 @@ class CpuCounters:
 
 
 def delayed_of(schedstat: str) -> float:
-    """Seconds that a thread waited for a core, from its schedstat (proc(5)); 0 if it is empty."""
+    """Return how many seconds a thread has waited for a core.
+
+    `schedstat`: the content of the thread's schedstat (proc(5)); if it is empty, the result is 0.
+    """
     numbers = schedstat.split()
     return int(numbers[1]) / 1e9 if len(numbers) > 1 else 0.0
 
 
 def throttled_of(cpu_stat: str) -> float:
-    """Seconds that a control group stood still, from its cpu.stat of v2 or v1; 0 without quota."""
+    """Return how many seconds a control group was throttled; 0 if it has no quota.
+
+    `cpu_stat`: the content of the group's cpu.stat, of version 2 or 1.
+    """
     for name, unit in (("throttled_usec ", 1e6), ("throttled_time ", 1e9)):
         _, found, rest = cpu_stat.partition(name)
         if found:
@@ -74,9 +83,10 @@ def throttled_of(cpu_stat: str) -> float:
 
 
 def pressed_of(pressure: str) -> float:
-    """Seconds in which some thread waited for a core, from a file of pressure stall information.
+    """Return in how many seconds some thread waited for a core; 0 if `pressure` is empty.
 
-    Its first line: https://docs.kernel.org/accounting/psi.html. 0 if it is empty.
+    `pressure`: the content of a file of pressure stall information, whose first line has the
+    number: https://docs.kernel.org/accounting/psi.html.
     """
     some, _, _ = pressure.partition("\n")
     _, found, total = some.partition(" total=")

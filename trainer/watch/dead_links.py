@@ -1,7 +1,7 @@
-"""Whose link to the other nodes is dead, from the peers that each rank cannot reach. Pure.
+"""Finds the node whose network link is dead, from the peers that each rank cannot reach.
 
-Every two nodes between which nothing arrives are a pair. The node that is in all pairs is cut off;
-a single pair does not tell which of its two ends it is.
+Any two nodes between which nothing arrives are a pair. A node that is in all pairs is cut off. If
+there is only one pair, it does not show which of its two nodes is cut off.
 """
 
 from __future__ import annotations
@@ -12,37 +12,37 @@ from functools import reduce
 from typing import Protocol
 
 End = int | str
-"""A node; or an address, where nobody has said whose it is."""
+"""The number of a node, or an address if it is not known whose address that is."""
 
 
 class Seen(Protocol):
-    """What is needed of a rank's state."""
+    """The part of a rank's state that is needed here."""
 
     @property
     def node(self) -> int:
-        """Where it is."""
+        """The node on which the rank runs."""
         ...
 
     @property
     def own(self) -> tuple[str, ...]:
-        """Addresses of its ends of connections to others."""
+        """The addresses of this machine in the rank's connections to other machines."""
         ...
 
     @property
     def silent(self) -> tuple[str, ...]:
-        """Addresses of peers that do not acknowledge."""
+        """The addresses of the peers that do not acknowledge what the rank sends."""
         ...
 
 
 @dataclass(frozen=True)
 class DeadLinks:
-    """What is known of them.
+    """The dead network links.
 
     Args:
-        cut_off: the nodes, or their addresses, that nothing reaches; empty where it may be the
-            other end, too.
-        pairs: all ends between which nothing arrives, the smaller one first.
-        addresses: of `cut_off`, as the others see them.
+        cut_off: The nodes, or their addresses, that nothing reaches; empty if either end of a pair
+            may be cut off.
+        pairs: All pairs of nodes between which nothing arrives, the smaller number first.
+        addresses: The addresses at which other nodes know those in `cut_off`.
     """
 
     cut_off: tuple[End, ...] = ()
@@ -51,11 +51,11 @@ class DeadLinks:
 
 
 def dead_links(states: Sequence[Seen], away: Collection[int] = ()) -> DeadLinks:
-    """Find them.
+    """Find the dead links.
 
     Args:
-        states: of all ranks that were seen.
-        away: nodes that do not acknowledge what node 0 sends them.
+        states: The states of all ranks that were seen.
+        away: The nodes that do not acknowledge what node 0 sends them.
     """
     owners: dict[str, set[int]] = {}
     for state in states:
@@ -78,7 +78,7 @@ def dead_links(states: Sequence[Seen], away: Collection[int] = ()) -> DeadLinks:
 
 
 def end_words(end: End) -> str:
-    """Words for people."""
+    """Return words for people, such as `node 1`."""
     return f"node {end}" if isinstance(end, int) else f"the node at {end}"
 
 

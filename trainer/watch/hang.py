@@ -1,7 +1,7 @@
-"""Which rank holds up all others in a run that makes no step any more. Pure.
+"""Finds out which rank holds up all other ranks in a run that makes no step any more.
 
-When one rank does not come to a collective, all others wait in it. They are the victims, whatever
-error ends their wait later.
+When one rank does not enter a collective, all other ranks wait in it. They are the victims,
+whatever error ends their wait later.
 """
 
 from __future__ import annotations
@@ -29,17 +29,18 @@ AS_BY = "as by a dead network card, link or switch, or a machine that is off"
 
 @dataclass(frozen=True)
 class RankState:
-    """Where one rank was seen.
+    """What was seen of one rank.
 
     Args:
-        rank, node: which one.
-        step: the update that it makes, counted from 1 as the log does.
-        phase: what it does; a number of `Phase`.
-        waits: whether it is in a collective.
-        process: the letter of its process (proc(5)); empty where the system does not say.
-        place: the Python line in which it sits; empty: it has not answered.
-        own, silent: addresses of its ends of connections to other machines, and of the peers that
-            do not acknowledge what it sends (trainer/watch/connections.py).
+        rank, node: The global rank, and the node on which it runs.
+        step: The update that the rank makes, counted from 1 as in the log.
+        phase: What the rank does; a number of `Phase`.
+        waits: Whether the rank is in a collective.
+        process: The letter of the process's state (proc(5)); empty if the system does not tell it.
+        place: The Python line in which the rank is; empty if the rank has not answered.
+        own: The addresses of this machine in the rank's connections to other machines.
+        silent: The addresses of the peers that do not acknowledge what the rank sends
+            (trainer/watch/connections.py).
     """
 
     rank: int
@@ -54,17 +55,21 @@ class RankState:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its process does not run at all, wherever it was stopped."""
+        """Whether the rank's process is stopped or has ended."""
         return self.process in ("T", "t", "Z")
 
 
 def to_text(states: Sequence[RankState]) -> str:
-    """A text for the way from a node to node 0."""
+    """Return a text in which a node sends the states to node 0."""
     return json.dumps([asdict(state) for state in states])
 
 
 def from_text(text: str) -> list[RankState]:
-    """The inverse. Raises ValueError for anything else."""
+    """Return the states that `to_text` has written.
+
+    Raises:
+        ValueError: `text` is something else.
+    """
     try:
         states = [RankState(**_with_tuples(entry)) for entry in json.loads(text)]
         for state in states:
@@ -75,17 +80,17 @@ def from_text(text: str) -> list[RankState]:
 
 
 def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON has lists."""
+    """Turn the lists, which JSON has instead of tuples, back into tuples."""
     return {key: tuple(value) if key in _ADDRESSES else value for key, value in entry.items()}
 
 
 class Hang:
-    """What is known of ranks that have made no step.
+    """Ranks that have made no step for some time, and those of them that are the cause.
 
     Args:
-        states: of all ranks that were seen, at least one.
-        missing: nodes that have not said where their ranks are.
-        away: those of them that do not acknowledge what node 0 sends them.
+        states: The states of all ranks that were seen; at least one.
+        missing: The nodes that have not reported where their ranks are.
+        away: Those of the `missing` nodes that do not acknowledge what node 0 sends them.
     """
 
     def __init__(
@@ -95,7 +100,7 @@ class Hang:
         self._missing = missing
         self._links = dead_links(self._states, away)
         self.culprits = self._find_culprits()
-        """The ranks that the others wait for; empty where the states do not tell."""
+        """The ranks for which the others wait; empty if the states do not show it."""
 
     def _find_culprits(self) -> list[RankState]:
         states, links = self._states, self._links
@@ -105,15 +110,16 @@ class Hang:
             return busy
         if links.pairs or links.cut_off:
             return [state for state in states if state.node in links.cut_off]
-        if self._missing:  # one of theirs may have reached some of the others and not all of them
+        if self._missing:  # a missing rank may be the cause
             return []
-        # All wait, but not for the same: who is further has left out what the others wait in.
+        # All ranks wait, but in different collectives. The rank that is furthest has left out the
+        # collective in which the other ranks wait.
         furthest = max((state.step, state.phase) for state in states)
         ahead = [state for state in states if (state.step, state.phase) == furthest]
         return ahead if len(ahead) < len(states) else []
 
     def describe(self, seconds: float) -> str:
-        """One sentence for the log; `seconds`: how long no rank has moved."""
+        """Return one sentence for the log; `seconds`: for how long no rank has made a step."""
         states, found, links = self._states, self.culprits, self._links
         victims = [state for state in states if state not in found]
         begin, nodes = f"no step for {seconds:.0f} s", ", ".join(map(str, self._missing))
@@ -142,7 +148,7 @@ class Hang:
 
 
 def _cut_off(links: DeadLinks, found: Sequence[RankState]) -> str:
-    """Which node nothing reaches, or which two do not reach each other."""
+    """Return words that say which node nothing reaches, or which two nodes are disconnected."""
     if not links.cut_off:
         pairs = "; ".join(f"{end_words(a)} and {end_words(b)}" for a, b in links.pairs)
         return (
@@ -179,7 +185,7 @@ def _culprit(state: RankState) -> str:
 
 
 def collective_words(state: RankState) -> str:
-    """The collective in which a rank waits."""
+    """Return words for the collective in which a rank waits."""
     if state.phase == Phase.PASSES:
         return f"the sum of the gradients of step {state.step}"
     return f"a collective of {Phase(state.phase).words} of step {state.step}"

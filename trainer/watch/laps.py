@@ -1,7 +1,8 @@
-"""Where the time of one rank's steps goes, and which part of it the rank spends by itself.
+"""Measures what the time of a rank's steps is spent on, and how much of it is the rank's own.
 
-A collective makes all ranks equally long: the slow one computes while the others wait for it. So
-the loop stamps the clock at the begin and the end of each wait for other ranks.
+Because of the collectives, a step takes equally long on all ranks: the slow rank computes while the
+other ranks wait for it. So the loop reads the clock at the begin and the end of each wait for other
+ranks.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -22,38 +23,41 @@ class Part(IntEnum):
     COMPUTE = 1
     """Forward and backward pass until the last gradient is there, and the update."""
     WAIT = 2
-    """In a collective: until the other ranks have come, and for the transfer."""
+    """In a collective: until the other ranks have entered it, and for the transfer."""
     SAVE = 3
-    """A save that is being copied; Save.own_seconds counts it."""
+    """Copying the state for a save. Save.own_seconds measures that part too."""
 
 
 class Laps(Protocol):
-    """Measures the parts of steps; what comes between two steps belongs to none."""
+    """Measures the parts of steps; the time between two steps belongs to no step."""
 
     def begin_step(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         ...
 
     def lap(self, part: Part) -> None:
-        """The time since the last stamp was spent on `part`; without effect between two steps."""
+        """Count the time since the last call as `part`; between two steps, do nothing."""
         ...
 
     def end_step(self, part: Part) -> None:
-        """The time since the last stamp was spent on `part`, and the step ends here."""
+        """Count the time since the last call as `part`, and end the step."""
         ...
 
     def cut(self) -> list[list[float]]:
-        """Seconds of each step that has ended since the last call, in the order of `Part`."""
+        """Return the seconds of each step that has ended since the last call of `cut`.
+
+        Each step is a list in the order of `Part`.
+        """
         ...
 
 
 def laps_on(device: torch.device) -> Laps:
-    """Measures steps that are computed on that device."""
+    """Return an object that measures steps on `device`."""
     return _CudaLaps() if device.type == "cuda" else _CpuLaps()
 
 
 class _CpuLaps:
-    """Measures by the host's clock."""
+    """Measures with the host's clock."""
 
     def __init__(self) -> None:
         self._steps: list[list[float]] = []
@@ -71,7 +75,7 @@ class _CpuLaps:
     def end_step(self, part: Part) -> None:
         self.lap(part)
         self._steps.append(self._sums)
-        self._sums = [0.0] * len(Part)  # for nobody
+        self._sums = [0.0] * len(Part)  # takes the time between two steps
 
     def cut(self) -> list[list[float]]:
         steps, self._steps = self._steps, []
@@ -79,9 +83,10 @@ class _CpuLaps:
 
 
 class _CudaLaps:
-    """On the GPU's own time line, since the host may be steps ahead of it.
+    """Measures with events on the GPU, because the host may be steps ahead of the GPU.
 
-    So `cut` returns the steps of the call before, which the GPU has done by now or soon will have.
+    So `cut` returns the steps that had ended at the call before. By now the GPU has done these
+    steps, or will have done them soon.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,7 @@
-"""Says what slows the ranks down once it has lasted, and that it is over likewise. Pure."""
+"""Decides what slows the ranks down, from several windows in a row that agree.
+
+It also takes several windows in a row to decide that nothing slows the ranks down any more.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from trainer.watch.slow import (
 )
 
 FAST_FACTOR = 1.15
-"""A rank that is called slow has to come below this not to be."""
+"""A rank that counts as slow has to come below this factor, so that it no longer does."""
 SPAN_SECONDS = 1.0
-"""Windows are put together until they are so long: a few fast steps say nothing."""
+"""Windows are merged into spans of this length, because a few fast steps show nothing."""
 SPANS = 2
-"""So many spans, or saves, in a row have to agree."""
-_LEAST_MEETINGS, _MOST_MEETINGS = 4, 100  # spans that say what is usual
-_MOST_WINDOWS = 1000  # between two saves, before there were any
+"""How many spans, or saves, in a row have to agree."""
+_LEAST_MEETINGS, _MOST_MEETINGS = 4, 100  # how many spans show what is usual
+_MOST_WINDOWS = 1000  # assumed between two saves, until two saves were seen
 
 
 class Pace:
-    """Takes the windows of all ranks, and says what is found once it has lasted."""
+    """Takes the windows of all ranks, and finds what slows them down for some time."""
 
     def __init__(self) -> None:
         self._steps, self._saves = _Lasting(), _Lasting()
@@ -38,12 +41,15 @@ class Pace:
 
     @property
     def finding(self) -> Finding | None:
-        """What slows the ranks down now; None: nothing that was found."""
+        """What slows the ranks down now; None if nothing was found."""
         return self._steps.held or self._saves.held
 
     def take(self, steps: int, windows: Sequence[Window]) -> bool:
-        """The windows of the same `steps` steps, by rank; returns whether the finding says
-        something else than before, or is gone.
+        """Take one window of each rank, and return whether `finding` has changed by that.
+
+        Args:
+            steps: How many steps the windows cover.
+            windows: The windows of the same steps, by rank.
         """
         before = self.finding
         self._take_saves(steps, windows)
@@ -69,7 +75,7 @@ class Pace:
             self._saves.take(slow_save(self._since_save, factor))
             self._usual_quiet = quiet if self._has_saved else _MOST_WINDOWS
             self._since_save, self._has_saved = [], True
-        elif quiet % (2 * self._usual_quiet) == 0:  # no save holds training up any more
+        elif quiet % (2 * self._usual_quiet) == 0:  # no save has held up training for long
             self._saves.take(None)
             self._since_save = self._since_save[-_MOST_WINDOWS:]
 
@@ -80,7 +86,7 @@ class Pace:
 
 
 class _Lasting:
-    """Holds a finding, or that there is none, once SPANS in a row have said the same."""
+    """Holds the last result, a finding or none, that SPANS spans or saves in a row agreed on."""
 
     def __init__(self) -> None:
         self.held: Finding | None = None

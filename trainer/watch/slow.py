@@ -1,7 +1,7 @@
-"""Which rank slows the others down, and by what. Pure.
+"""Finds out which rank slows the others down, and by what.
 
-All ranks of a step take equally long, since they wait for each other. So what a rank needs by
-itself, before it comes to the collective, is compared with what the others need.
+A step takes equally long on all ranks, because they wait for each other. So the time that a rank
+needs by itself, before it enters the collective, is compared with that of the other ranks.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 
 SLOW_FACTOR = 1.3
-"""A rank that needs so many times what the others need is slow,"""
+"""A rank is slow if it needs at least so many times as long as the others."""
 LEAST_SHARE = 0.1
-"""where what it needs more is at least this share of the step."""
+"""A rank is slow only if its extra time is also at least this share of the step."""
 
 
 class Cause(StrEnum):
-    """Why a rank is slow, in the words of the log."""
+    """Why a rank is slow; the values are the words of the log."""
 
     DATA = "data loading"
     COMPUTE = "compute"
@@ -30,17 +30,19 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Window:
-    """What one rank has measured over some steps. Seconds are per step where not noted.
+    """What one rank has measured over some steps (a window). Seconds are per step, except `save`.
 
     Args:
-        node: rank of the node, as the entrypoints count.
-        data: waiting for its batch.
-        compute: forward and backward pass until the last gradient, and the update.
-        wait: in collectives, until the others have come, and for the transfer.
-        save: in this window in all, that training waited for this rank's part of a checkpoint.
-        throttled: mean per step that its CPU quota had the pod stand still.
-        delayed: mean per step that the thread that trains could run, but no core was free.
-        pressed: mean per step that this held for any thread of the pod, as for one that transfers.
+        node: The rank of the node, as the entrypoints count.
+        data: Seconds of waiting for the rank's batch.
+        compute: Seconds of the forward and backward pass until the last gradient, and the update.
+        wait: Seconds in collectives, until the other ranks have entered them, and for the transfer.
+        save: Seconds, in the whole window, that training waited for this rank's part of a
+            checkpoint.
+        throttled: Mean seconds in which the pod stood still because of its CPU quota.
+        delayed: Mean seconds in which the thread that trains could run, but no core was free.
+        pressed: Mean seconds in which any thread of the pod could run, but no core was free; for
+            example a thread that transfers data.
     """
 
     node: int
@@ -54,16 +56,16 @@ class Window:
 
     @property
     def own(self) -> float:
-        """What the rank needs by itself for a step."""
+        """The seconds that the rank needs by itself for a step."""
         return self.data + self.compute
 
     def to_numbers(self) -> list[float]:
-        """The numbers that the ranks exchange."""
+        """Return the window as numbers, which the ranks exchange."""
         return [float(value) for value in vars(self).values()]
 
     @staticmethod
     def from_numbers(numbers: Sequence[float]) -> Window:
-        """The inverse."""
+        """Return the window that `to_numbers` has turned into `numbers`."""
         return Window(int(numbers[0]), *numbers[1:])
 
 
@@ -75,12 +77,12 @@ class Finding:
     """What slows all ranks down.
 
     Args:
-        cause: what the rank loses its time to.
-        rank: which one; None where the collectives take longer, and no single rank is late.
-        node: the rank's node; None likewise.
-        factor: what it needs, as a multiple of what the others need.
-        seconds: what it needs for that part of a step, or of a save.
-        others_seconds: the median of the others, or what was usual before.
+        cause: What the time is lost to.
+        rank: The slow rank; None if the collectives take longer and no single rank is late.
+        node: The node of the slow rank; None if `rank` is None.
+        factor: How many times as long the step takes as on the other ranks, or as before.
+        seconds: The seconds for the part of a step that is slow, or for a save.
+        others_seconds: The median of these seconds on the other ranks, or what was usual before.
     """
 
     cause: Cause
@@ -92,15 +94,15 @@ class Finding:
 
     @property
     def who(self) -> str:
-        """`rank 2 on node 1`."""
+        """The slow rank, as in `rank 2 on node 1`."""
         return "no single rank" if self.rank is None else f"rank {self.rank} on node {self.node}"
 
     def is_same(self, other: Finding) -> bool:
-        """Whether it says the same of the same rank."""
+        """Whether both findings have the same cause and the same rank."""
         return (self.cause, self.rank) == (other.cause, other.rank)
 
     def __str__(self) -> str:
-        """For people: `rank 2 on node 1 takes 1.8x as long as the others: data loading (...)`."""
+        """`rank 2 on node 1 takes 1.8x as long as the others: data loading (...)`."""
         took = f"({self.seconds:.3f} s against {self.others_seconds:.3f} s)"
         if self.rank is None:
             return (
@@ -111,11 +113,11 @@ class Finding:
 
 
 def slow_rank(windows: Sequence[Window], least_factor: float = SLOW_FACTOR) -> Finding | None:
-    """The rank that needs longest for its part of a step, if it is that much slower.
+    """Find the rank that needs longest by itself for a step, if it is slow; else return None.
 
     Args:
-        windows: of the same steps, by rank.
-        least_factor: that much.
+        windows: The windows of the same steps, by rank.
+        least_factor: How many times as long as the others a slow rank needs at least.
     """
     if len(windows) < 2:
         return None
@@ -134,8 +136,9 @@ def slow_rank(windows: Sequence[Window], least_factor: float = SLOW_FACTOR) -> F
     return None  # half of data and half of compute: the next windows will tell
 
 
-# The first that explains half of what the rank needs more. A rank that gets no CPU waits for its
-# batch and for its kernels alike; a thread that its quota keeps from running counts as delayed too.
+# The cause is the first one that explains half of the rank's extra time. The order matters: a rank
+# that gets no CPU waits for its batch and for its kernels alike, and a thread that its quota keeps
+# from running counts as delayed too.
 _PARTS = (
     (Cause.THROTTLED, "throttled"),
     (Cause.CROWDED, "delayed"),
@@ -151,11 +154,12 @@ def _of(window: Window, part: str) -> float:
 def slow_save(
     spans: Sequence[tuple[int, Sequence[Window]]], least_factor: float = SLOW_FACTOR
 ) -> Finding | None:
-    """The rank whose part of the checkpoints training has waited for.
+    """Find the rank for whose part of the checkpoints training has waited; None if there is none.
 
     Args:
-        spans: the windows since the last save before, each with its number of steps.
-        least_factor: how much longer the steps have to be with it than with the others' saves.
+        spans: The windows since the save before, each with its number of steps.
+        least_factor: How many times as long the steps have to take with this rank's save as with
+            the saves of the others.
     """
     if not spans or len(spans[0][1]) < 2:
         return None
@@ -172,12 +176,13 @@ def slow_save(
 
 @dataclass(frozen=True)
 class Meeting:
-    """What a step's collectives take where no rank is late. Seconds per step.
+    """How long the collectives of a step take if no rank is late. Seconds per step.
 
     Args:
-        wait: in collectives, of the rank that waits least: for nobody, only for the transfer.
-        throttled: of the pod that stood still longest.
-        pressed: of the pod whose threads had no core for longest.
+        wait: The time in collectives of the rank that waits least. That rank waits for no other
+            rank, only for the transfer.
+        throttled: The `throttled` of the pod that stood still longest.
+        pressed: The `pressed` of the pod whose threads had no core for longest.
     """
 
     wait: float
@@ -186,7 +191,7 @@ class Meeting:
 
     @staticmethod
     def of(windows: Sequence[Window]) -> Meeting:
-        """Of the windows of all ranks."""
+        """Return the values for the windows of all ranks."""
         return Meeting(
             min(window.wait for window in windows),
             max(window.throttled for window in windows),
@@ -195,7 +200,7 @@ class Meeting:
 
     @staticmethod
     def usual(meetings: Sequence[Meeting]) -> Meeting:
-        """The median of each."""
+        """Return the median of each value."""
         columns = zip(*(vars(meeting).values() for meeting in meetings), strict=True)
         return Meeting(*map(statistics.median, columns))
 
@@ -203,15 +208,16 @@ class Meeting:
 def slow_network(
     windows: Sequence[Window], usual: Meeting | None, least_factor: float = SLOW_FACTOR
 ) -> Finding | None:
-    """Whether the collectives themselves take longer than before.
+    """Find out whether the collectives themselves take longer than before; None if they do not.
 
-    The threads of the transfer may have no core. So where a pod's threads stood still or waited for
-    cores longer than before, for half of what the collectives take more, that is the cause.
+    The threads of the transfer may get no core. So the cause is the CPU and not the network if a
+    pod's threads stood still, or waited for cores, longer than before, and this explains half of
+    the extra time of the collectives.
 
     Args:
-        windows: of the same steps, by rank.
-        usual: what the collectives took so far.
-        least_factor: how much longer the steps have to be.
+        windows: The windows of the same steps, by rank.
+        usual: How long the collectives took so far; None if that is not known yet.
+        least_factor: How many times as long as before the steps have to take.
     """
     if len({window.node for window in windows}) < 2 or usual is None:
         return None  # one machine has no network
@@ -222,7 +228,7 @@ def slow_network(
     half = (now.wait - usual.wait) / 2
     cause = Cause.NETWORK
     if now.throttled - usual.throttled >= half:
-        cause = Cause.THROTTLED  # the kernel counts it as pressure too
+        cause = Cause.THROTTLED  # comes first: it counts as pressure too
     elif now.pressed - usual.pressed >= half:
         cause = Cause.CROWDED
     factor = (last.own + now.wait) / before
@@ -230,7 +236,10 @@ def slow_network(
 
 
 def merged(spans: Sequence[tuple[int, Sequence[Window]]]) -> list[Window]:
-    """One window for each rank, from several with their numbers of steps: the mean per step."""
+    """Merge several windows of each rank, with their numbers of steps, into one for each rank.
+
+    The values are means per step; `save` is the sum.
+    """
     steps = sum(count for count, _ in spans)
     found = list[Window]()
     for rank in range(len(spans[0][1])):

@@ -18,9 +18,9 @@ WINDOW_STEPS = 5
 
 
 class SlowRankWatch:
-    """Stamps the steps of the training loop, and has something to exchange every WINDOW_STEPS.
+    """Measures the steps of the training loop, and exchanges the result every WINDOW_STEPS steps.
 
-    The loop adds it up over the ranks where they ask each other for something anyway.
+    The loop adds the numbers up over the ranks in a collective that it needs anyway.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class SlowRankWatch:
         events: EventLog,
         say: Callable[[str], None],
     ):
-        """`own_save_seconds`: how long, so far, training has waited for this rank's writing."""
+        """`own_save_seconds` returns how long training has waited for this rank's saves so far."""
         self._world, self._own_save_seconds = world, own_save_seconds
         self._events, self._say = events, say
         self._laps, self._pace, self._counters = laps_on(device), Pace(), CpuCounters()
@@ -41,13 +41,13 @@ class SlowRankWatch:
 
     @property
     def note(self) -> str:
-        """Who is slow, for the end of a line about a step; empty where nobody is."""
+        """Which rank is slow, for the end of a line about a step; empty if none is."""
         finding = self._pace.finding
         return f" slow rank: {finding}" if finding is not None else ""
 
     @property
     def for_record(self) -> dict[str, int | float | str | None]:
-        """Who is slow, for a record of the metrics."""
+        """Which rank is slow, for a record of the metrics."""
         finding = self._pace.finding
         return {
             "slow_rank": finding and finding.rank,
@@ -56,15 +56,16 @@ class SlowRankWatch:
         }
 
     def to_exchange(self) -> list[float]:
-        """After every update: numbers that are to be added up over all ranks, often none.
+        """Return the numbers to add up over all ranks; often none. Call this after every update.
 
-        They have room for each rank's own, in which the others have 0.
+        The list has a place for the numbers of each rank. Every rank fills its own place, and has
+        zeros in the places of the others.
         """
         is_due = self._steps and self._steps % WINDOW_STEPS == 0
         if not is_due or self._world.size == 1:
             return []
         steps = self._laps.cut()
-        if not steps:  # a GPU is behind
+        if not steps:  # the steps of a GPU come with the next call
             return [0.0] * (self._world.size * NUMBERS)
         data, compute, wait, _ = (
             sorted(parts)[len(parts) // 2] for parts in zip(*steps, strict=True)
@@ -86,7 +87,10 @@ class SlowRankWatch:
         return before + mine + [0.0] * ((self._world.size - self._world.rank - 1) * NUMBERS)
 
     def step_done(self, sums: Sequence[float]) -> None:
-        """The step has ended with the answer of all ranks: `sums` is what they exchanged."""
+        """Note that the step has ended, and take the sums of the numbers of all ranks.
+
+        `sums`: the numbers of `to_exchange`, added up over all ranks.
+        """
         self._laps.end_step(Part.WAIT)
         self._steps += 1
         if self._steps == 1:  # the first step of a start compiles, and is not measured

@@ -1,4 +1,4 @@
-"""The Python line in which a rank sits, asked for from outside, also while it waits in C++."""
+"""Lets the entrypoint ask a rank for its Python stack, also while the rank waits in C++ code."""
 
 from __future__ import annotations
 
@@ -13,30 +13,33 @@ from typing import TextIO
 _SIGNAL = signal.SIGUSR2
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<name>.*)')
 _OURS = re.compile(r"(?:^|/)trainer/(?!watch/).*\.py$")
-_kept_open: list[TextIO] = []  # faulthandler writes to the file's number
+_kept_open: list[TextIO] = []  # faulthandler uses the descriptors
 
 
 def answer_with_stack(path: Path) -> None:
-    """From now on this process adds its stack to the file whenever it is asked."""
+    """Let this process append its stack to the file whenever it gets the signal for it."""
     file = path.open("a")
     _kept_open.append(file)
     faulthandler.register(_SIGNAL, file, all_threads=True)
 
 
 def ask_for_stack(pid: int, path: Path) -> None:
-    """Ask a process that has called `answer_with_stack(path)`; any other one would end."""
-    with suppress(OSError):  # it may have just ended
+    """Ask a process for its stack.
+
+    The process must have called `answer_with_stack(path)`: the signal ends any other process.
+    """
+    with suppress(OSError):  # the process may have just ended
         os.truncate(path, 0)
         os.kill(pid, _SIGNAL)
 
 
 def place_in(stack: str) -> str:
-    """Where the main thread sits; empty where the stack has none.
+    """Return where the main thread is; empty if the stack has no frame of it.
 
-    The innermost line, such as `threading.py:320 (wait)`, and after it the innermost one of the
-    trainer, where that is another one.
+    That is the innermost frame, such as `threading.py:320 (wait)`. The innermost frame of the
+    trainer's code follows, if it is another one.
     """
-    thread = stack.strip().split("\n\n")[-1]  # the newest thread is the first, the main one last
+    thread = stack.strip().split("\n\n")[-1]  # the main thread comes last
     frames = [frame for line in thread.splitlines() if (frame := _FRAME.match(line))]
     if not frames:
         return ""
