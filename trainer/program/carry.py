@@ -1,7 +1,7 @@
 """Copies the launcher out of the trainer image, for pods whose program runs in another image.
 
-The launcher needs the standard library and PyYAML alone. Nothing that is compiled is copied,
-because the other image may have another Python.
+The launcher needs only the standard library and PyYAML. Compiled files are not copied, because the
+other image may have another version of Python.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ START_FILE = "start.py"
 
 
 def carry(folder: Path) -> None:
-    """Put the launcher into a folder; `python3 <folder>/start.py entrypoint ...` starts it."""
+    """Copy the launcher to a folder; `python3 <folder>/start.py entrypoint ...` starts it."""
     for package in (trainer, yaml):
         assert package.__file__
         source = Path(package.__file__).parent
@@ -28,7 +28,7 @@ def carry(folder: Path) -> None:
 
 
 def own_command(*arguments: str) -> list[str]:
-    """The command that starts this trainer once more, from where it was started itself."""
+    """Return the command that starts another process of this trainer, in the way it was started."""
     start = Path(__file__).parents[2] / START_FILE
     own = [str(start)] if start.exists() else ["-m", "trainer"]
     return [sys.executable, *own, *arguments]

@@ -1,4 +1,4 @@
-"""The variables of a program's processes, as torchrun would set or read them. Pure."""
+"""Makes the environment of a program's processes, as torchrun would set or read it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.membership import Round
 from trainer.launch.node import Node
 
-# Of one rank; a program that starts its ranks itself sets them, and must not find them set.
+# Variables of a single rank. A program that starts its ranks itself sets them for its ranks, and
+# must not find them set.
 _OF_A_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")
 
 
 def process_environments(
     config: RunConfig, node: Node, here: Round, environments: Sequence[Mapping[str, str]]
 ) -> list[dict[str, str]]:
-    """The variables of each process that is started on this node.
+    """Return the variables of each process that is started on this node.
 
     Args:
-        config: of the run.
-        node: this one.
-        here: the round that begins.
-        environments: by local rank, what our own trainer's ranks would get.
+        config: The configuration of the run.
+        node: This node.
+        here: The round that begins.
+        environments: The variables that ranks of our own trainer would get, by local rank.
     """
     place = here.nodes.index(node.rank)
     common = {
@@ -39,7 +40,7 @@ def process_environments(
             "ROLE_NAME": "default",
             "TORCHELASTIC_RESTART_COUNT": str(here.number - 1),
             "TORCHELASTIC_MAX_RESTARTS": str(config.train.max_restarts),
-            # By this one torch, and so Lightning, knows that the ranks have been started.
+            # This variable tells torch, and so Lightning, that the ranks are started already.
             "TORCHELASTIC_RUN_ID": config.run_name,
         }
         return [_fit(environment, {**more, **_role(environment)}) for environment in environments]
@@ -56,18 +57,21 @@ def process_environments(
 
 
 def process_names(config: RunConfig, node: Node, here: Round) -> list[str]:
-    """What the processes of this node are called in messages."""
+    """Return the names of this node's processes for messages."""
     if config.program.per == "rank":
         return [f"rank {here.first_rank + local}" for local in range(node.local_ranks)]
     return [f"the program of node {node.rank}"]
 
 
 def _role(environment: Mapping[str, str]) -> dict[str, str]:
-    """All ranks have the same role here, as they have by default under torchrun."""
+    """Return the variables of a rank's role. All ranks have the same role, as with torchrun."""
     return {"ROLE_RANK": environment["RANK"], "ROLE_WORLD_SIZE": environment["WORLD_SIZE"]}
 
 
 def _fit(environment: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """An environment for output line by line, without what only our own trainer's ranks read."""
+    """Return the environment with `more`, and without the lifeline, which only our ranks read.
+
+    Unless the environment says otherwise, Python writes its output without a buffer.
+    """
     kept = {name: text for name, text in environment.items() if name != LIFELINE_VARIABLE}
     return {"PYTHONUNBUFFERED": "1", **kept, **more}

@@ -1,4 +1,4 @@
-"""What the exit codes of a program mean. Pure."""
+"""Interprets the exit codes of a program's processes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from trainer.launch.status_files import ExitReport
 
 
 def report_of(exit_codes: Sequence[int], names: Sequence[str], *, was_asked: bool) -> ExitReport:
-    """How a node's round ended.
+    """Decide how a node's round ended.
 
-    A fatal end comes before one that may be tried again, and that before a stop.
+    If the processes ended in different ways, FATAL decides before RETRYABLE, and RETRYABLE before
+    PREEMPTED.
 
     Args:
-        exit_codes: of its processes; negative: a signal has ended the process.
-        names: of the processes, for people, such as `rank 3`.
-        was_asked: whether they were asked to end. After that exit code 0 does not say that the
-            program has finished: many save and end so.
+        exit_codes: The exit codes of the node's processes; negative if a signal has ended one.
+        names: The names of the processes for people, such as `rank 3`.
+        was_asked: Whether the processes were asked to end. After that, exit code 0 does not mean
+            that the program has finished: many programs save and then end with it.
     """
     meanings = [
         _meaning(code, name, was_asked) for code, name in zip(exit_codes, names, strict=True)

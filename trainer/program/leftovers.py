@@ -1,8 +1,9 @@
-"""Ends what a program has left behind, so that nothing of one start holds GPUs in the next.
+"""Ends processes that a program has left behind, so that they hold no GPUs in the next start.
 
-A killed torchrun leaves its workers, a shell its background jobs. Linux gives such orphans to the
-nearest ancestor that has asked for them, which here is the entrypoint. It knows the processes that
-it has started itself. Every other child of it is an orphan, whatever its name and its variables.
+A killed torchrun leaves its workers behind, and a shell its background jobs. Linux makes such
+orphans children of the nearest ancestor that has asked for them, which here is the entrypoint. The
+entrypoint knows the processes that it has started itself. Every other child is an orphan, whatever
+its name and its variables.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ def take_orphans() -> None:
 
 
 def end_leftovers(own: Collection[int]) -> list[int]:
-    """Kill all processes of a start, whose first ones have ended.
+    """Kill all processes that are left of a start, after its first processes have ended.
 
-    Each pass ends the orphans that are there; their own children are orphans in the next one.
+    Each pass kills the present orphans; in the next pass, their own children are orphans.
 
     Args:
-        own: processes that this one has started itself, and that go on.
+        own: The ids of the processes that this process has started itself and that go on.
 
     Returns:
-        The processes that still run after LIMIT_SECONDS, as some do that wait for a device.
+        The ids of the processes that still run after LIMIT_SECONDS. Processes that wait for a
+        device may do so.
     """
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
@@ -53,19 +55,20 @@ def end_leftovers(own: Collection[int]) -> list[int]:
 
 
 def orphans(own: Collection[int]) -> dict[int, int]:
-    """The orphans that have not ended: the process group of each.
+    """Return the process ids of the orphans that have not ended, with the process group of each.
 
     Args:
-        own: processes that this one has started itself.
+        own: The ids of the processes that this process has started itself.
     """
     return {child.pid: child.group for child in _others(own) if not child.has_ended}
 
 
 def reap(own: Collection[int]) -> None:
-    """Let go of the orphans that have ended, which would stay in the table of processes.
+    """Remove the orphans that have ended from the system's table of processes.
 
     Args:
-        own: processes that this one has started itself, and whose exit status somebody waits for.
+        own: The ids of the processes that this process has started itself. Their exit status is
+            needed elsewhere, so they are left alone.
     """
     for child in _others(own):
         if child.has_ended:
@@ -75,7 +78,7 @@ def reap(own: Collection[int]) -> None:
 
 @dataclass(frozen=True)
 class _Child:
-    """A child of this process, and whether it has ended and nobody has asked yet how."""
+    """A child of this process. `has_ended`: it has ended, and its exit status was not read yet."""
 
     pid: int
     group: int
@@ -83,10 +86,10 @@ class _Child:
 
 
 def _others(own: Collection[int]) -> list[_Child]:
-    """All children of this process but its own."""
+    """Return the children of this process that it has not started itself."""
     found = list[_Child]()
     for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):  # it has gone meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             state, parent, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(parent) == os.getpid() and int(folder.name) not in own:
                 found.append(_Child(int(folder.name), int(group), state == "Z"))

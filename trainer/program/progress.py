@@ -1,4 +1,4 @@
-"""Reads how far a program is from the lines that it prints."""
+"""Reads the progress of a program from the lines that it prints."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import time
 from dataclasses import dataclass
 
 MOST_CHARACTERS = 4096
-"""Of a line in which a pattern is searched. The time that `.*step` takes grows with the square of
-the line's length, and meanwhile Python runs nothing else of the launcher."""
-_MOST_BYTES = 4 * MOST_CHARACTERS  # of them, in UTF-8
+"""How many characters of a line are searched for the pattern.
+
+The time that a pattern such as `.*step` takes grows with the square of the line's length. Meanwhile
+Python runs no other thread of the launcher."""
+_MOST_BYTES = 4 * MOST_CHARACTERS  # so many bytes of UTF-8 hold these characters
 
 
 @dataclass(frozen=True)
 class Point:
-    """What one line of the program says.
+    """The progress in one line of the program.
 
     Args:
-        step: updates made so far, as the program counts them.
-        loss: None where the line has none; NaN where it has one that is not finite.
-        total: updates of the whole run; None where the line does not say it.
-        unix_seconds: when the line came.
+        step: The number of updates made so far, as the program counts them.
+        loss: The loss; None if the line has none, and NaN if it is not finite.
+        total: The number of updates of the whole run; None if the line does not have it.
+        unix_seconds: When the line was read, in seconds since 1970.
     """
 
     step: int
@@ -31,7 +33,7 @@ class Point:
     unix_seconds: float
 
     def words(self) -> str:
-        """`step 120/2000 loss 1.8307`; `./disttrain status` reads it (cli/status/progress.py)."""
+        """Return a text such as `step 120/2000 loss 1.8307`; cli/status/progress.py reads it."""
         total = f"/{self.total}" if self.total is not None else ""
         return f"step {self.step}{total}{self._loss_words()}"
 
@@ -42,11 +44,11 @@ class Point:
 
 
 class ProgressReader:
-    """Takes output in the threads of the pipes, and keeps what it says until it is asked.
+    """Takes output in the threads of the pipes, and keeps its points until they are taken.
 
     Args:
-        pattern: regular expression with the group `step`, perhaps `loss` and `total`; None: no
-            line says anything.
+        pattern: A regular expression with the group `step`, and perhaps `loss` and `total`. With
+            None, no points are read, and only the lines are counted.
     """
 
     def __init__(self, pattern: str | None) -> None:
@@ -54,10 +56,13 @@ class ProgressReader:
         self._lock = threading.Lock()
         self._points = list[Point]()
         self._lines = 0
-        self._rest = b""  # of rank 0: a line, or a state of a progress bar, whose end has not come
+        self._rest = b""  # the begin of a line of rank 0, or of a state of a progress bar
 
     def take(self, block: bytes, *, of_rank_0: bool) -> None:
-        """What one process has printed since the last call, of any length. Raises nothing."""
+        """Take what one process has printed since the last call, of any length.
+
+        This raises no error.
+        """
         found = list[Point]()
         if self._pattern is not None and of_rank_0:
             texts = self._whole_texts(block)
@@ -67,9 +72,9 @@ class ProgressReader:
             self._points += found
 
     def _whole_texts(self, block: bytes) -> list[bytes]:
-        """The lines that have ended by now, and so far the states of a progress bar.
+        """Return the lines that have ended by now, and the complete states of a progress bar.
 
-        A progress bar writes its states into one line, each after a carriage return, for hours.
+        A progress bar may write its states into one line for hours, separated by carriage returns.
         """
         *lines, rest = (self._rest + block).split(b"\n")
         states, end, rest = rest.rpartition(b"\r")
@@ -77,7 +82,7 @@ class ProgressReader:
         return [*lines, states] if end else lines
 
     def taken(self) -> tuple[list[Point], int]:
-        """What was said since the last call, and the number of lines of all processes since."""
+        """Return the points since the last call, and the number of lines of all processes."""
         with self._lock:
             points, self._points = self._points, []
             lines, self._lines = self._lines, 0
@@ -85,9 +90,11 @@ class ProgressReader:
 
 
 def point_in(pattern: re.Pattern[str], line: bytes) -> Point | None:
-    """What the line says; None if nothing. Of a progress bar the last state counts. Pure.
+    """Return the point in a line; None if it has none. This function is pure except for the time.
 
-    Only the first MOST_CHARACTERS are searched, of a progress bar those of its last states.
+    If the line has several states of a progress bar, the last state with a point counts. Only
+    MOST_CHARACTERS are searched: the first ones of a line, and those of the last states of a
+    progress bar.
     """
     left = MOST_CHARACTERS
     for state in reversed(line.decode(errors="replace").split("\r")):
@@ -102,7 +109,7 @@ def point_in(pattern: re.Pattern[str], line: bytes) -> Point | None:
 
 
 def point_from(step: str | None, loss: str | None, total: str | None) -> Point | None:
-    """The point of these texts; None where there is no step."""
+    """Return the point with the numbers in these texts; None if `step` is no whole number."""
     number = _whole(step)
     return None if number is None else Point(number, _loss(loss), _whole(total), time.time())
 

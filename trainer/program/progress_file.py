@@ -1,6 +1,7 @@
-"""Reads how far a program is from a file that it writes, by a thread of its own.
+"""Reads the progress of a program from a file that the program writes.
 
-So a volume that hangs holds up nobody. The file may grow by lines, or be written anew each time.
+A separate thread reads it, so that a volume that hangs holds up nothing else. The file may grow by
+lines, or the program may write it anew each time.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from trainer.program.state_line import StateLine
 
 LOOK_SECONDS = 0.5
 LAST_LOOK_SECONDS = 2.0
-"""So long the end of a start waits for what its program has written last."""
+"""How long the end of a start waits until the last lines of its program are read."""
 _MOST_BYTES = 1 << 20
 _MARK_BYTES = 256
 
 
 class Tail:
-    """The lines that have come to a file since it was looked at last.
+    """Reads the lines that were added to a file since the last reading.
 
     Args:
-        path: of the file, which need not be there.
-        is_whole: whether text at the end, of which no end of a line is there, is a line all the
-            same.
-        most_bytes: that are read in one look; a longer line is left out.
+        path: The path of the file, which need not exist.
+        is_whole: Returns whether the text after the last newline is a whole line, although its
+            newline is missing.
+        most_bytes: How many bytes are read at once; a longer line is left out.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Tail:
         self._place, self._before = 0, b""
 
     def skip(self) -> None:
-        """Leave out the lines that are in the file by now."""
+        """Skip the lines that are in the file now."""
         try:
             with self._path.open("rb") as file:
                 self._place = file.seek(0, 2)
@@ -49,14 +50,14 @@ class Tail:
             self._place, self._before = 0, b""
 
     def new_lines(self) -> list[bytes]:
-        """The lines since the last look; all of them where the file was replaced meanwhile."""
+        """Return the lines since the last reading; all lines if the file was replaced since."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._place - len(self._before))
                 if file.read(len(self._before)) != self._before:
                     self._place, self._before = file.seek(0), b""
                 data = file.read(self._most_bytes)
-        except OSError:  # it is not there, or the volume fails, of which others tell
+        except OSError:  # there is no file, or the volume fails, which is reported elsewhere
             self._place, self._before = 0, b""
             return []
         whole, end, rest = data.rpartition(b"\n")
@@ -72,7 +73,10 @@ class Tail:
 
 
 def point_of_json(line: bytes) -> Point | None:
-    """What an object of JSON says by its names `step`, `loss` and `total`; None if nothing."""
+    """Return the point in a JSON object with the names `step`, `loss` and `total`.
+
+    The result is None if the line is no such object or has no step.
+    """
     try:
         found: object = json.loads(line)
     except (ValueError, RecursionError):
@@ -84,23 +88,25 @@ def point_of_json(line: bytes) -> Point | None:
 
 
 def _as_text(value: object) -> str | None:
-    """The text of a number or a text; a whole number may be written as 3.0."""
+    """Return a number or a text as a text, and 3.0 as `3`; None for any other value."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     return str(value) if isinstance(value, int | float | str) else None
 
 
 class ProgressFile:
-    """Looks into the file now and then, and keeps what it says until that is asked for.
+    """Reads the file again and again, and keeps its points until they are taken.
 
     Args:
-        path: of the file.
-        pattern: of its lines, with the groups that `point_in` knows; None: they are of JSON.
+        path: The path of the file.
+        pattern: The pattern of its lines, with the groups of `ProgressReader`; None if the lines
+            are JSON objects.
     """
 
     def __init__(self, path: Path, pattern: str | None) -> None:
         self._pattern = re.compile(pattern) if pattern is not None else None
-        # What matches so far may go on: `step 1` becomes `step 12`. An object of JSON is closed.
+        # A text that matches a pattern may not be complete: `step 1` becomes `step 12`. A JSON
+        # object shows by itself that it is complete.
         self._path, self._tail = path, Tail(path, self._is_whole)
         self._state_line = StateLine(path)
         self._seen, self._said = (0, 0, 0), ""
@@ -109,36 +115,39 @@ class ProgressFile:
         self._thread = threading.Thread(target=self._serve, name="progress-file", daemon=True)
 
     def begin(self) -> None:
-        """Start the thread; what the file has by now is of an earlier start and is left out."""
+        """Start the thread. What the file has now is from an earlier start and is skipped."""
         self.skip()
         self._thread.start()
 
     def skip(self) -> None:
-        """Leave out what the file says by now."""
+        """Skip what the file has now."""
         self._seen, whole = self._state(), self._whole()
         self._said = whole.words() if whole is not None else ""
         self._state_line.skip()
         self._tail.skip()
 
     def taken(self) -> list[Point]:
-        """What was said since the last call."""
+        """Return the points since the last call."""
         with self._lock:
             points, self._points = self._points, []
         return points
 
     def end(self) -> None:
-        """The program has ended: look once more, but wait for no volume that hangs."""
+        """Read the file once more after the end of the program.
+
+        A volume that hangs is awaited only for `LAST_LOOK_SECONDS`.
+        """
         self._is_over.set()
         self._thread.join(LAST_LOOK_SECONDS)
 
     def look(self, *, is_over: bool = False) -> bool:
-        """Take what is new; returns whether there was a new line.
+        """Read what is new, and return whether there was a new line.
 
-        An object that is written anew in place may be as long as before and end as before. Then no
-        line is new, but the file has changed.
+        A JSON object that is written anew in place may be as long as before and end as before. Then
+        there is no new line, although the file has changed.
 
         Args:
-            is_over: whether the program has ended, so that a line without an end is whole.
+            is_over: Whether the program has ended, so that a line without a newline is complete.
         """
         state = self._state()
         has_changed, self._seen = state != self._seen, state
@@ -156,7 +165,7 @@ class ProgressFile:
         return bool(lines)
 
     def _state(self) -> tuple[int, int, int]:
-        """Differs when the file is another one, or was written to."""
+        """Return numbers that differ if the file was replaced or written to."""
         try:
             found = self._path.stat()
         except OSError:
@@ -172,7 +181,7 @@ class ProgressFile:
         return self._read(rest) is not None
 
     def _whole(self) -> Point | None:
-        """What a file that is one object of JSON says, over several lines; None if it is not."""
+        """Return the point in a file that is one JSON object over several lines; else None."""
         if self._pattern is not None:
             return None
         try:

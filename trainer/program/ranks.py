@@ -1,4 +1,4 @@
-"""The processes of a user's own program on one node: how they are asked to end, and ended."""
+"""Starts the processes of a user's own program on one node, and ends them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from trainer.launch.status_files import StatusFiles
 from trainer.launch.stop_request import StopRequest
 from trainer.program.leftovers import end_leftovers, orphans, reap, take_orphans
 
-# When a rank has failed, the others get SIGTERM, and so long to end before they are killed.
+# When a rank has failed, the others get SIGTERM. They are killed after so many seconds.
 GRACE_SECONDS = 10.0
 REAP_SECONDS = 10.0
-"""Between two looks for orphans that have ended by themselves."""
+"""The time between two removals of orphans that have ended by themselves."""
 
 
 class ProgramRanks(LocalRanks):
-    """SIGTERM goes to the first process of each rank alone, as under torchrun.
+    """The processes of a user's own program on one node.
 
-    The workers of a DataLoader would die of it, and their program with an error in the middle of
-    its save. What a shell leaves behind, which ends at once and hands nothing on, gets it too.
+    SIGTERM goes only to the first process of each rank, as under torchrun. It would end the workers
+    of a DataLoader, and then the program would fail in the middle of its save. A shell ends at once
+    on SIGTERM and does not pass it on, so the processes that it leaves behind get SIGTERM too.
     """
 
     has_lifeline = False
@@ -43,11 +44,19 @@ class ProgramRanks(LocalRanks):
         helpers: Callable[[], Collection[int]],
         stop: StopRequest,
     ):
-        """See `LocalRanks`, and beside:
+        """Start the processes; see `LocalRanks`.
 
         Args:
-            helpers: says which processes this one has started beside the ranks.
-            stop: of this node. Once it is requested, the pod's grace is the only limit of time.
+            command: The program and its arguments.
+            environments: All variables of each process.
+            status: The status files of this node.
+            output: Gets the lines that the processes print.
+            folder: The folder in which the processes start; None for that of this process.
+            tap: Also gets what the processes print.
+            helpers: Returns the ids of the processes that this process has started beside the
+                ranks.
+            stop: The request to stop this node. Once a stop is requested, the pod's grace period
+                is the only time limit.
         """
         self._helpers, self._stop = helpers, stop
         self._has_asked, self._ending_since_seconds = False, float("inf")
@@ -56,19 +65,19 @@ class ProgramRanks(LocalRanks):
         super().__init__(process_of(command, folder), environments, status, output, tap)
 
     def request_stop(self) -> None:
-        """Ask each rank to save and end. Asked twice, many programs end without saving."""
+        """Ask each rank once to save and end. If asked twice, many programs end without saving."""
         if not self._has_asked:
             self._has_asked = True
             super().request_stop()
 
     def is_running(self) -> bool:
-        """Whether any of them runs, or a program below a shell that SIGTERM has ended at once."""
+        """Whether any process runs, also a program whose shell SIGTERM has already ended."""
         if super().is_running():
             return True
         return self._has_asked and bool(self._orphans())
 
     def wait(self, seconds: float) -> None:
-        """See `LocalRanks`; before it, programs whose shell has ended are asked to end, too."""
+        """See `LocalRanks`; before that, ask programs whose shell has ended to end too."""
         if self._has_asked:
             self._ask_orphans()
         if time.monotonic() - self._reaped_at >= REAP_SECONDS:
@@ -81,11 +90,14 @@ class ProgramRanks(LocalRanks):
 
     @property
     def was_asked(self) -> bool:
-        """Whether the processes were asked to end, so that exit code 0 does not mean: finished."""
+        """Whether the processes were asked to end; then exit code 0 does not mean finished."""
         return self._has_asked
 
     def has_failed(self) -> bool:
-        """Whether a rank has ended otherwise than by finishing or by a request to stop."""
+        """Whether a rank has ended, but neither finished nor was stopped on request.
+
+        The result is False once a stop of this node is requested.
+        """
         if self._stop.requested:
             return False
         expected = [None, ExitCode.DONE, ExitCode.PREEMPTED]
@@ -93,7 +105,10 @@ class ProgramRanks(LocalRanks):
         return any(code not in expected for code in self.exit_codes())
 
     def end_soon(self) -> None:
-        """End all ranks; call it repeatedly until none runs."""
+        """Ask all ranks to end, and kill them after `GRACE_SECONDS`. Call this until none runs.
+
+        Once a stop of this node is requested, ranks are not killed.
+        """
         self.request_stop()
         now = time.monotonic()
         self._ending_since_seconds = min(self._ending_since_seconds, now)
@@ -109,16 +124,19 @@ class ProgramRanks(LocalRanks):
                 os.kill(pid, signal.SIGTERM)
 
     def _orphans(self) -> list[int]:
-        """Those in the process groups of the ranks, such as a program whose shell has ended."""
+        """Return the orphans in the ranks' process groups, such as programs of an ended shell."""
         found, ranks = orphans(self._own()), self.pids()
         return [pid for pid, group in found.items() if group in ranks]
 
     def _own(self) -> list[int]:
-        """The processes that this one has started itself."""
+        """Return the ids of the processes that this process has started itself."""
         return [*self.pids(), *self._helpers()]
 
     def close(self) -> None:
-        """Nothing that the program has started may live on: it would hold the GPUs."""
+        """Kill all processes that the program has left behind, because they would hold the GPUs.
+
+        Then close the output pipes; see `LocalRanks`.
+        """
         if left := end_leftovers(self._helpers()):
             pids = ", ".join(map(str, left))
             self._say(f"warning: process(es) {pids} of the program cannot be ended")
@@ -126,6 +144,6 @@ class ProgramRanks(LocalRanks):
 
 
 def _signal_group(group: int, number: int) -> None:
-    """The group may have ended by itself."""
+    """Send a signal to a process group, which may have ended by itself."""
     with suppress(ProcessLookupError):
         os.killpg(group, number)

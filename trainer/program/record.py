@@ -1,7 +1,7 @@
-"""What the launcher keeps about a program in the run's folder.
+"""Writes and reads what the launcher keeps about a program in the run's folder.
 
 metrics.jsonl    step and loss, as our trainer writes them (trainer/metrics/log.py)
-done.json        the program has ended with exit code 0 in every rank
+done.json        exists once the program has ended with exit code 0 in every rank
 program/         the program's own folder, for its checkpoints
 """
 
@@ -31,7 +31,7 @@ _LAST_BYTES = 64 << 10
 
 
 def program_identity(config: RunConfig) -> str:
-    """Another value: it is another program, which has not ended yet."""
+    """Return a text that differs for another program, so that its run counts as not finished."""
     program = config.program
     parts = [list(program.command), program.per, program.files]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
@@ -50,7 +50,9 @@ def write_program_done(config: RunConfig, last: Point | None) -> None:
 
 
 def read_program_done(config: RunConfig) -> dict[str, Any] | None:
-    """The marker; None where there is none, or where it is of another program or image.
+    """Return the marker of the finished run; None if there is none.
+
+    A marker of another program or image does not count.
 
     Raises:
         FatalError: the folder belongs to a run of our trainer, or the marker is damaged.
@@ -63,23 +65,23 @@ def read_program_done(config: RunConfig) -> dict[str, Any] | None:
             f"{config.run_dir} has a finished run of another kind: of disttrain's own trainer, "
             "and not of a program. Choose another runName"
         )
-    # A marker that an earlier version has written does not say the image, and counts for any.
+    # A marker of an earlier version of disttrain has no image, and counts for any image.
     image = marker.get("image", config.program.image)
     is_same = (marker["program"], image) == (program_identity(config), config.program.image)
     return marker if is_same else None
 
 
 def newest_change(folder: Path) -> str:
-    """When a file of the folder was last changed, as a text that grows; empty: there is none.
+    """Return when a file of the folder was last changed, as `growing_text`; empty if no file.
 
-    Of a folder with very many files only some are looked at.
+    If the folder has more than about MOST_FILES files, only some of them are looked at.
     """
     newest, seen = 0, 0
     for path, _, names in os.walk(folder):
         for name in names:
             try:
                 newest = max(newest, (Path(path) / name).stat().st_mtime_ns)
-            except OSError:  # it was removed meanwhile, as old checkpoints are
+            except OSError:  # removed meanwhile, as old checkpoints are
                 continue
             seen += 1
         if seen >= MOST_FILES:
@@ -88,26 +90,26 @@ def newest_change(folder: Path) -> str:
 
 
 def growing_text(number: int) -> str:
-    """A number as a text that comes after those of smaller ones; empty for 0."""
+    """Return a number as a text that is greater than the texts of smaller numbers; empty for 0."""
     return f"{number:020d}" if number else ""
 
 
 def last_step(run_dir: Path) -> int:
-    """The last step in the curve of a run; 0: there is none."""
+    """Return the last step in the metrics file of a run; 0 if there is none."""
     try:
         with (run_dir / METRICS_FILE).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))  # all nodes read it
             lines = file.read().decode(errors="replace").splitlines()
-    except OSError:  # there is none, or the volume fails, of which the start will tell
+    except OSError:  # there is no file, or the volume fails, which the start will report
         return 0
     return next((step for line in reversed(lines) if (step := _step_of(line)) is not None), 0)
 
 
 class Curve:
-    """Appends points to metrics.jsonl in a thread, as a volume that hangs must hold up nobody."""
+    """Appends points to metrics.jsonl in a thread, so that a volume that hangs holds up nothing."""
 
     def __init__(self, run_dir: Path, world_size: int, say: Callable[[str], None]) -> None:
-        """`say` is told of the first error; the run goes on without its curve."""
+        """`say` gets a warning at the first error; the run goes on without its curve."""
         self._path, self._world_size, self._say = run_dir / METRICS_FILE, world_size, say
         self._waiting: queue.SimpleQueue[Sequence[Point]] = queue.SimpleQueue()
         self._has_begun = self._has_failed = False
@@ -120,7 +122,7 @@ class Curve:
             self._waiting.put(points)
 
     def close(self) -> None:
-        """Write what is left; a volume that hangs is not waited for."""
+        """Write what is left; a volume that hangs is awaited only for `CLOSE_SECONDS`."""
         self._waiting.put(())
         self._thread.join(CLOSE_SECONDS)
 
@@ -142,7 +144,8 @@ class Curve:
                 self._say(f"warning: {self._path} cannot be written ({error}); the run goes on")
 
     def _line(self, point: Point) -> str:
-        # Null: it is not finite, as in our trainer's records. A line without a loss says nothing.
+        # The loss is null if it is not finite, as in our trainer's records. If the program's line
+        # has no loss, the record has none either.
         loss = {} if point.loss is None else {"loss": _finite(point.loss)}
         record = {
             "step": point.step,
@@ -153,7 +156,7 @@ class Curve:
         return json.dumps(record, allow_nan=False) + "\n"
 
     def _drop_from(self, step: int) -> None:
-        def kept() -> Iterator[bytes]:  # never all at once: a long run has millions
+        def kept() -> Iterator[bytes]:  # one by one: a long run has millions
             for line in lines:
                 number = _step_of(line.decode(errors="replace"))
                 if number is not None and number < step:
@@ -170,5 +173,5 @@ def _finite(loss: float | None) -> float | None:
 def _step_of(line: str) -> int | None:
     try:
         return int(dict(json.loads(line))["step"])
-    except (ValueError, TypeError, KeyError):  # a crash has cut it off
+    except (ValueError, TypeError, KeyError):  # a crash has cut the line off
         return None

@@ -1,37 +1,37 @@
-"""Reads a file that is one line without an end, which a program writes anew with each state.
+"""Reads a file that is one line without a newline, which a program writes anew with each state.
 
-A line whose end has not come may go on: `step 1` may become `step 12`. It is whole once it stays as
-it is from one look to the next, or is replaced by a text that does not begin with it.
+A line without a newline may be incomplete: `step 1` may become `step 12`. It is complete once it
+stays the same from one reading to the next, or is replaced by a text that does not begin with it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_MOST_BYTES = 4096  # of the line, as all of it is read at each look
+_MOST_BYTES = 4096  # a longer line is ignored, because each reading reads all of it
 
 
 class StateLine:
-    """What such a file says; of a file with several lines, nothing.
+    """Reads such a file; a file with several lines has no state.
 
     Args:
-        path: of the file, which need not be there.
+        path: The path of the file, which need not exist.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._line = b""  # at the last look; it may go on
+        self._line = b""  # at the last reading; it may be incomplete
         self._told = b""
 
     def skip(self) -> None:
-        """Leave out what the file says by now."""
+        """Skip the state that the file has now."""
         self._line = self._told = _only_line(self._text())
 
     def new_lines(self, *, is_over: bool = False) -> list[bytes]:
-        """The lines that are whole by now and were not told before.
+        """Return the lines that are complete by now and were not returned before.
 
         Args:
-            is_over: whether nobody writes any more, so that what is there is whole.
+            is_over: Whether the program has ended, so that the line in the file is complete.
         """
         before, text = self._line, self._text()
         self._line = _only_line(text)
@@ -46,14 +46,14 @@ class StateLine:
         return new
 
     def without_told(self, lines: list[bytes]) -> list[bytes]:
-        """The lines of the file without the first one if it was told before its end came."""
+        """Return `lines` without the first one if it was returned before its newline came."""
         return lines[1:] if self._told and lines[:1] == [self._told] else lines
 
     def _text(self) -> bytes:
         try:
             with self._path.open("rb") as file:
                 return file.read(_MOST_BYTES + 1)
-        except OSError:  # it is not there, or the volume fails, of which others tell
+        except OSError:  # there is no file, or the volume fails, which is reported elsewhere
             return b""
 
 

@@ -1,4 +1,4 @@
-"""A user's own program as what the entrypoint starts; docs/programs.md is written for its users."""
+"""The `Work` that runs a user's own program; docs/programs.md explains it for users."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ from trainer.program.record import (
 FILES_DIR = Path("/program")  # infra/workloads/pod.py mounts the user's files there
 SAY_EVERY_SECONDS = 5.0
 SAY_EVERY_LINES = 100
-"""`./disttrain status` reads the last 200 lines of a pod, so it has to be said that often."""
+"""The progress is printed at least once in so many lines of the program.
+
+`./disttrain status` reads only the last 200 lines of a pod."""
 SAY_UNMATCHED_SECONDS = 60.0
 RUNNING_SECONDS = 10.0
-"""Where nobody sees steps, processes that have run for so long count as training."""
+"""If steps cannot be seen, processes that have run for so many seconds count as training."""
 _NEVER_STARTS = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
 UNSEEN = (
     "it runs; its steps are not seen, because neither program.progress nor program.progress_file "
@@ -47,7 +49,7 @@ UNSEEN = (
 
 
 class Program:
-    """Starts the program's processes and reads how far it is."""
+    """Starts the program's processes and reads their progress."""
 
     how_to_go_on = "change program.command, the program's files or its image to go on"
     is_our_trainer = False
@@ -62,11 +64,15 @@ class Program:
         stop: StopRequest,
         helpers: Callable[[], Collection[int]],
     ):
-        """`helpers` says which processes the entrypoint has started beside the ranks."""
+        """`helpers` returns the ids of the entrypoint's processes that are no ranks.
+
+        The other arguments are the parts of the node's entrypoint.
+        """
         self._helpers = helpers
         self._config, self._node, self._status = config, node, status
         self._output, self._events, self._stop = output, events, stop
-        # Rank 0 is on node 0: the steps are seen there, and the others train when they run.
+        # Rank 0 is on node 0, so only node 0 sees steps. The ranks of other nodes count as training
+        # once they have run for a while.
         program = config.program
         self._reads = node.rank == 0 and program.tells_steps
         reads_lines = self._reads and program.progress_file is None
@@ -85,7 +91,7 @@ class Program:
         self._lines = 0
 
     def prepare(self, environment: Mapping[str, str]) -> None:
-        """Do nothing: a program cannot be prepared before the ranks of the round are known."""
+        """Do nothing: a program can only be started when the ranks of the round are known."""
 
     def start(self, here: Round, environments: Sequence[Mapping[str, str]]) -> LocalRanks:
         """See `Work`."""
@@ -123,7 +129,7 @@ class Program:
         return self._ranks
 
     def poll(self) -> bool:
-        """See `Work`. Where steps are seen, the first one counts, else some seconds of running."""
+        """See `Work`. If this node cannot see steps, `RUNNING_SECONDS` of running count as one."""
         points, lines = self._reader.taken()
         self._lines += lines
         if self._file is not None:
@@ -136,12 +142,15 @@ class Program:
         return self._has_stepped
 
     def ends(self) -> None:
-        """See `Work`. A report that comes later would say that the ranks train again."""
+        """Write the last report now; after it, none is written to the events in this round.
+
+        A later report would say that the ranks train again.
+        """
         self._report_rest()
         self._is_ending = True
 
     def _begin_file(self) -> None:
-        """Read the progress file of this start, in a thread of its own.
+        """Begin to read the progress file of this start, in a new thread.
 
         The thread of an earlier start may still hang in a read from the volume.
         """
@@ -175,8 +184,8 @@ class Program:
         report = report_of(codes, self._names, was_asked=self._ranks.was_asked)
         if report.code == ExitCode.DONE and self._node.rank == 0:
             # This has to come before the event of the round's end, which alone would count as a
-            # restart. The step is 0 where none was seen. If another node fails now, the next round
-            # takes it back (trainer/events/history.py).
+            # restart. The step is 0 if none was seen. If another node fails now, the next round
+            # takes this event back (trainer/events/history.py).
             last = self._last.step if self._last is not None else 0
             self._events.write(Name.FINISHED, step=last)
         return report
@@ -186,7 +195,7 @@ class Program:
         write_program_done(self._config, self._last)
 
     def close(self) -> None:
-        """Do nothing: no part of a program runs on between two rounds."""
+        """Do nothing: no process of the program runs between two rounds."""
 
     def finished(self) -> str | None:
         """See `Work`."""
@@ -199,11 +208,12 @@ class Program:
         return f"step {marker['step']}{loss}"
 
     def newest(self) -> str:
-        """The highest step; where none is seen, when the program's folder was last written to.
+        """See `Work`. Return the highest step, or when a file of the program's folder last changed.
 
-        A start that fails at the step at which the one before has failed is no progress. Node 0
-        sees the steps, and the others find them in its curve. What it has not written yet when they
-        look counts for the next start.
+        The time is used if the program's settings do not tell how to see steps. A start that fails
+        at the step at which the start before failed is no progress. Node 0 sees the steps, and the
+        other nodes find them in the curve that it writes. Steps that node 0 has not written yet
+        when they look count for the next start.
         """
         if not self._config.program.tells_steps:
             return newest_change(self._config.program_dir)
@@ -221,7 +231,7 @@ class Program:
         self._reader.take(block, of_rank_0=rank == 0 or rank is None)
 
     def _take(self, points: Sequence[Point]) -> None:
-        """Keep new points, and tell of the first one at which step this start began."""
+        """Keep new points, and write events about the first step of this start."""
         if self._curve is not None:
             self._curve.add(points)
         self._last = points[-1]
