@@ -1,4 +1,4 @@
-"""`python -m trainer restore`: a checkpoint of the mirror, for whoever has lost the volume."""
+"""`python -m trainer restore`: fetches a checkpoint from the mirror after the volume is lost."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from trainer.mirror.restore import restore
 def bring_home(config: RunConfig) -> Path:
     """Fetch the newest checkpoint of the mirror whose files match its manifest.
 
-    It comes to the run's folder, `<data_root>/runs/<run_name>`, with the run's configuration,
-    metrics and tokenizer, so that `export` and training can go on from there.
+    The checkpoint is put into the run's folder, `<data_root>/runs/<run_name>`, with the run's
+    configuration, metrics and tokenizer, so that `export` and training can use them there.
 
     Returns:
         The folder of the checkpoint.
 
     Raises:
-        FatalError: no mirror is set, it holds no checkpoint that can be used, or the folder has
-            checkpoints already.
+        FatalError: no mirror is set, the mirror holds no checkpoint that can be used, or the folder
+            has checkpoints already.
         RetryableError: the mirror did not answer.
     """
     if not config.checkpoint.mirror:

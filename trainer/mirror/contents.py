@@ -1,10 +1,10 @@
-"""What the mirror of one run holds, for every reader of it.
+"""Describes what the mirror of one run holds, for all code that reads the mirror.
 
     <mirror>/<run_name>/run.yaml, metrics.jsonl                as they were at the newest copy
-    <mirror>/<run_name>/tokenizer.json                         only where the data set has one
+    <mirror>/<run_name>/tokenizer.json                         only if the data set has one
     <mirror>/<run_name>/checkpoints/step-00000100/             the same files as on the volume
 
-A checkpoint without a manifest is not there.
+A checkpoint without a manifest does not count as a checkpoint.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from trainer.mirror.place import DamagedError, Place
 from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 
 RESULTS = ("run.yaml", METRICS_FILE, TOKENIZER_FILE)
-"""Files beside the checkpoints that the mirror has, too."""
+"""The files beside the checkpoints that are copied to the mirror too."""
 
 
 def run_url(mirror: str, run_name: str) -> str:
-    """The address of a run's folder; `mirror` is the setting `checkpoint.mirror`."""
+    """Return the URL of a run's folder; `mirror` is the setting `checkpoint.mirror`."""
     return f"{mirror.rstrip('/')}/{run_name}"
 
 
 def remote_manifests(place: Place) -> dict[int, bytes]:
-    """The manifests of the checkpoints that are whole in the mirror, by step.
+    """Return the manifests of the complete checkpoints in the mirror, by step.
 
-    One that was changed in the store is empty here.
+    A manifest that was changed in the store is returned as empty.
 
     Args:
-        place: the folder of the run's checkpoints.
+        place: The folder of the run's checkpoints.
 
     Raises:
         StoreError: the store failed.

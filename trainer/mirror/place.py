@@ -1,4 +1,4 @@
-"""A folder in an object store, or anywhere else that the library fsspec reaches.
+"""Accesses a folder in an object store, or anywhere else that the library fsspec reaches.
 
 For `s3://` the library s3fs does the work. It reads credentials and endpoint from the environment,
 by the names that every S3 client knows: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
@@ -20,10 +20,10 @@ from typing import Any, cast
 
 from trainer.launch.exit_codes import FatalError
 
-BLOCK_BYTES = 16 * 2**20  # of one read, and of one part of an upload
+BLOCK_BYTES = 16 * 2**20  # the size of one read, and of one part of an upload
 CALL_SECONDS = 120.0  # the longest that a listing, a small file or one block may take
 _S3_OPTIONS = {
-    # A store that does not answer is noticed within a minute, and tried again by our own loop.
+    # A store that does not answer is noticed within a minute. The caller's own loop tries again.
     "config_kwargs": {
         "connect_timeout": 10,
         "read_timeout": 30,
@@ -35,21 +35,21 @@ _S3_OPTIONS = {
 
 
 class StoreError(Exception):
-    """The store did not do what it was asked for; it may do so later."""
+    """The store has failed; a later try may succeed."""
 
 
 class DamagedError(Exception):
-    """A file of the store is not what was written: the checksum that S3 keeps with it differs."""
+    """A file in the store was changed: it does not match the checksum that S3 keeps with it."""
 
 
 class Place:
-    """A folder behind a URL; names are relative to it, with `/` between their parts."""
+    """A folder behind a URL. Names are relative to it, with `/` between their parts."""
 
     def __init__(self, url: str, bytes_per_second: int = 0) -> None:
-        """`bytes_per_second` limits each copy; 0 is no limit.
+        """Connect to the folder; `bytes_per_second` limits each copy, and 0 is no limit.
 
         Raises:
-            FatalError: no installed library reaches such a URL.
+            FatalError: no installed library supports such a URL.
         """
         import fsspec
 
@@ -70,15 +70,15 @@ class Place:
         self._is_s3 = bool(options)
 
     def parent(self) -> Place:
-        """The folder that this one lies in, by the same connections."""
+        """Return the parent folder, with the same connections."""
         return self._moved(self.url.rpartition("/")[0], self._root.rpartition("/")[0])
 
     def below(self, folder: str) -> Place:
-        """A folder in this one, by the same connections."""
+        """Return the folder `folder` in this one, with the same connections."""
         return self._moved(f"{self.url}/{folder}", f"{self._root}/{folder}")
 
     def names(self, folder: str = "") -> list[str]:
-        """Names of what lies in a folder, sorted; empty where the folder is not there."""
+        """Return the sorted names of what is in a folder; empty if the folder does not exist."""
         with self._store(folder):
             self._filesystem.invalidate_cache()
             try:
@@ -88,7 +88,7 @@ class Place:
         return sorted({str(path).rstrip("/").rsplit("/", 1)[-1] for path in found})
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """The files of a folder with their sizes in bytes; empty where the folder is not there."""
+        """Return the files of a folder with their sizes in bytes; empty if it does not exist."""
         with self._store(folder):
             self._filesystem.invalidate_cache()
             try:
@@ -99,14 +99,23 @@ class Place:
         return {str(each["name"]).rsplit("/", 1)[-1]: int(each["size"]) for each in files}
 
     def check(self) -> None:
-        """Raise StoreError where there is no such bucket, which a listing does not tell."""
+        """Check that the bucket exists, which a listing does not show (S3 only).
+
+        Raises:
+            StoreError: there is no such bucket, or the store failed.
+        """
         if self._is_s3:
             with self._store(""):
                 bucket = self._root.partition("/")[0]
                 self._filesystem.call_s3("head_bucket", Bucket=bucket, **self._limit)
 
     def read(self, name: str) -> bytes | None:
-        """The content of a small file; None where it is not there. Raises DamagedError."""
+        """Return the content of a small file; None if it does not exist.
+
+        Raises:
+            StoreError: the store failed.
+            DamagedError: the store's own checksum of the file differs.
+        """
         with self._store(name):
             try:
                 return cast(bytes, self._filesystem.cat_file(self._path(name), **self._limit))
@@ -114,9 +123,12 @@ class Place:
                 return None
 
     def read_part(self, name: str, offset: int, count: int) -> bytes | None:
-        """Bytes of a file from `offset` on, fewer at its end; None where it is not there.
+        """Return `count` bytes of a file from `offset` on, or fewer at the end of the file.
 
-        `count` is BLOCK_BYTES at the most. Raises StoreError: the store failed.
+        The result is None if the file does not exist. `count` is at most BLOCK_BYTES.
+
+        Raises:
+            StoreError: the store failed.
         """
         assert 0 < count <= BLOCK_BYTES
         started = time.monotonic()
@@ -137,7 +149,7 @@ class Place:
             self._filesystem.pipe_file(self._path(name), content)
 
     def copy_in(self, source: Path, name: str) -> str:
-        """Copy a file of this machine into the place; returns the sha256 of what was sent.
+        """Copy a file of this machine into the folder; return the sha256 of what was sent.
 
         Raises:
             StoreError: the store failed.
@@ -156,7 +168,7 @@ class Place:
                 with self._store(name):
                     target.close()
             except BaseException:
-                # `close` would put a file in place that is cut off.
+                # `close` would put an incomplete file in place.
                 with suppress(Exception):
                     target.discard()
                 target.closed = True
@@ -164,7 +176,9 @@ class Place:
         return digest.hexdigest()
 
     def copy_out(self, name: str, target: Path) -> str:
-        """Copy a file of the place to a new, durable file of this machine; returns its sha256.
+        """Copy a file of the folder to a new file of this machine; return its sha256.
+
+        The new file is synced to the disk.
 
         Raises:
             StoreError: the store failed, or does not have the file.
@@ -192,20 +206,21 @@ class Place:
         return digest.hexdigest()
 
     def remove(self, name: str) -> None:
-        """Remove a file; does nothing where it is not there."""
+        """Remove a file; do nothing if it does not exist."""
         with self._store(name), suppress(FileNotFoundError):
             self._filesystem.rm_file(self._path(name))
 
     def remove_folder(self, name: str) -> None:
-        """Remove a folder with all that is in it; does nothing where it is not there."""
+        """Remove a folder with all that is in it; do nothing if it does not exist."""
         with self._store(name), suppress(FileNotFoundError):
             self._filesystem.invalidate_cache()
             self._filesystem.rm(self._path(name), recursive=True)
 
     def abort_unfinished(self) -> int:
-        """Abort uploads below this place that a killed process left; returns how many.
+        """Abort the unfinished uploads below this folder, and return how many there were.
 
-        S3 keeps, and charges for, the parts of an upload that was neither finished nor aborted.
+        A killed process leaves them. S3 keeps, and charges for, the parts of an upload that was
+        neither finished nor aborted.
         """
         if not self._is_s3:
             return 0
@@ -231,14 +246,14 @@ class Place:
 
     @property
     def _limit(self) -> dict[str, float]:
-        """The time limit of one call; file systems of this machine know none."""
+        """The time limit of one call; file systems of this machine have none."""
         return {"timeout": CALL_SECONDS} if self._filesystem.async_impl else {}
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}" if name else self._root
 
     def _make_folder_of(self, name: str) -> None:
-        """Object stores have no folders, and would make a bucket instead."""
+        """Make the folder of a file; not in S3, which would make a bucket instead."""
         if not self._is_s3:
             self._filesystem.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
 
@@ -252,15 +267,15 @@ class Place:
             self._wait(len(block), started)
 
     def _wait(self, size_bytes: int, started: float) -> None:
-        """Wait until a block that was begun at `started` has taken the time it may take."""
+        """Wait until the block that was begun at `started` keeps the limit of bytes per second."""
         if self._pace:
             time.sleep(max(0.0, size_bytes / self._pace - (time.monotonic() - started)))
 
     @contextmanager
     def _store(self, name: str) -> Iterator[None]:
-        """Say of which file and store an error comes.
+        """Turn any error into a DamagedError or a StoreError that names the file and the store.
 
-        The libraries behind fsspec raise errors of their own kinds, which share no base class.
+        The libraries behind fsspec raise their own kinds of errors, which share no base class.
         """
         try:
             yield

@@ -1,4 +1,4 @@
-"""Which checkpoints the mirror lacks, and which it holds too many. Pure functions."""
+"""Decides which checkpoint to copy to the mirror, and which ones to remove from it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 def next_to_copy(
     local: Mapping[int, bytes], remote: Mapping[int, bytes], best: int | None
 ) -> int | None:
-    """The step of the checkpoint to copy next: the newest first, then the best.
+    """Return the step of the checkpoint to copy next: the newest first, then the best.
 
     Args:
-        local: manifests of the complete checkpoints of the volume, by step.
-        remote: manifests in the mirror, by step.
-        best: step of the checkpoint with the lowest validation loss that has to stay, if any.
+        local: The manifests of the complete checkpoints on the volume, by step.
+        remote: The manifests in the mirror, by step.
+        best: The step of the checkpoint with the lowest validation loss that has to stay, if any.
     """
     newest = max(local, default=None)
     for step in (newest, best):
@@ -23,16 +23,16 @@ def next_to_copy(
 
 
 def too_many(remote: Mapping[int, float | None], newest_local: int, keep_last: int) -> list[int]:
-    """Steps in the mirror that need not stay, by the rule that the volume has too.
+    """Return the steps of the checkpoints to remove from the mirror, by the volume's own rule.
 
-    One that is newer than all of the volume is left alone: the run was set back, and will replace
-    it when it gets there again.
+    Checkpoints that are newer than all on the volume are left alone: the run was set back, and will
+    replace them when it gets there again.
 
     Args:
-        remote: validation losses of the complete checkpoints in the mirror, by step; None where
-            none was measured, or where the best one need not stay.
-        newest_local: the newest step of the volume.
-        keep_last: how many of the newest stay.
+        remote: The validation losses of the complete checkpoints in the mirror, by step; None if
+            none was measured, or if the best checkpoint need not stay.
+        newest_local: The newest step on the volume.
+        keep_last: How many of the newest checkpoints stay.
     """
     ours = sorted((step for step in remote if step <= newest_local), reverse=True)
     losses = [(loss, step) for step, loss in remote.items() if loss is not None]

@@ -1,7 +1,7 @@
 """The process that keeps the mirror up to date beside the training of node 0.
 
-It is a process of its own, so that neither hashing nor a store that is away costs the training a
-step, and so that it goes on while the ranks are started again.
+It is a separate process, so that neither hashing nor a store that does not answer slows the
+training down, and so that it goes on while the ranks are restarted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _PAUSES_SECONDS = (2.0, 5.0, 15.0, 30.0)  # after the first, second ... failure 
 def run_mirror(config: RunConfig) -> ExitCode:
     """Copy checkpoints until the entrypoint asks to finish; then copy what is left, and end.
 
-    Started by hand it copies what there is, and ends. The entrypoint ends it by force where the
-    store does not let it finish: see trainer/launch/mirror.py.
+    If it was started by hand, it copies what there is and ends. If the store does not let it
+    finish, the entrypoint kills it (trainer/launch/mirror.py).
 
     Raises:
-        FatalError: no installed library reaches the mirror; the run's mirror.json says so, too.
+        FatalError: no installed library reaches the mirror. The run's mirror.json says so too.
     """
     finish = threading.Event()
     if started_by_entrypoint():
@@ -54,12 +54,12 @@ def run_mirror(config: RunConfig) -> ExitCode:
             if is_finishing:
                 return ExitCode.DONE
             pause = _POLL_SECONDS
-        except (StoreError, OSError) as error:  # the store's, or the volume's
+        except (StoreError, OSError) as error:  # an error of the store, or of the volume
             if not failures:
                 _say(f"warning: {error}; training goes on, and the copy is tried again")
             pause = _PAUSES_SECONDS[min(failures, len(_PAUSES_SECONDS) - 1)]
             failures += 1
-            with suppress(OSError):  # a volume that is full refuses that, too
+            with suppress(OSError):  # a full volume refuses this too
                 pusher.note_problem(str(error))
         if is_finishing:
             time.sleep(min(pause, _POLL_SECONDS))

@@ -1,8 +1,8 @@
 """Copies checkpoints into the mirror: the files first, the manifest last.
 
-A checkpoint without a manifest is not there, for every reader (contents.py). So a copy that was cut
-at any point leaves nothing that could be taken for a checkpoint. The run's settings, metrics and
-tokenizer follow each checkpoint, so that they are not lost with the volume.
+A checkpoint without a manifest does not count for any reader (contents.py). So a copy that was
+interrupted at any point leaves nothing that looks like a checkpoint. The run's settings, metrics
+and tokenizer are copied after each checkpoint, so that they are not lost with the volume.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ from trainer.run_folder import CHECKPOINTS_DIR
 
 @dataclass(frozen=True)
 class ChangedError(Exception):
-    """A file is not what the checkpoint's manifest says: it was damaged, or has been removed."""
+    """A file differs from the checkpoint's manifest: it was damaged, or has been removed."""
 
     reason: str
 
 
 def mirror_place(config: RunConfig) -> Place:
-    """The folder of the run's checkpoints in its mirror. Raises FatalError as `Place` does."""
+    """Return the folder of the run's checkpoints in its mirror.
+
+    Raises:
+        FatalError: no installed library supports the URL of the mirror.
+    """
     assert config.checkpoint.mirror is not None
     url = f"{run_url(config.checkpoint.mirror, config.run_name)}/{CHECKPOINTS_DIR}"
     return Place(url, config.checkpoint.mirror_bytes_per_second)
@@ -43,7 +47,7 @@ class Pusher:
     def __init__(
         self, config: CheckpointConfig, run_dir: Path, place: Place, say: Callable[[str], None]
     ) -> None:
-        """`say` is told of each checkpoint that was copied, and of each that was not."""
+        """`say` prints a line about each checkpoint that was copied or could not be copied."""
         self._config, self._run_dir, self._place, self._say = config, run_dir, place, say
         self._root = run_dir / "checkpoints"
         self._remote: dict[int, bytes] | None = None
@@ -55,18 +59,19 @@ class Pusher:
             self.status = MirrorStatus(url=place.url)
 
     def push_next(self) -> bool:
-        """Copy one checkpoint, if one is to be copied; returns whether one was.
+        """Copy one checkpoint if the mirror lacks one; return whether there was one to copy.
 
-        The call after it copies the run's settings, metrics and tokenizer first.
+        The next call begins with copying the run's settings, metrics and tokenizer.
 
         Raises:
-            StoreError: the store failed; calling again goes on where it stopped.
+            StoreError: the store failed; another call goes on where this one stopped.
         """
         if self._remote is None:
             if left := self._results.abort_unfinished():
                 self._say(f"{left} unfinished upload(s) of an earlier start were removed")
             self._remote = remote_manifests(self._place)
-            self._results_are_due = bool(self._remote)  # the start before may have been cut there
+            # An earlier process may have been killed before it copied them.
+            self._results_are_due = bool(self._remote)
         if self._results_are_due:
             self._copy_results()
         local = self._local_manifests()
@@ -95,7 +100,7 @@ class Pusher:
             try:
                 path = store.directory_of(self._root, step) / store.MANIFEST_FILE
                 manifest = path.read_bytes()
-            except FileNotFoundError:  # it has just been removed
+            except FileNotFoundError:  # it was just removed
                 continue
             if self._refused.get(step) != manifest:
                 manifests[step] = manifest
@@ -136,7 +141,10 @@ class Pusher:
         return size
 
     def _copy_results(self) -> None:
-        """What the run has measured by now: the metrics of a checkpoint are written before it."""
+        """Copy the run's settings, metrics and tokenizer.
+
+        The metrics contain those of the copied checkpoint, because they are written before it.
+        """
         for name in RESULTS:
             try:
                 self._results.copy_in(self._run_dir / name, name)
@@ -154,9 +162,10 @@ class Pusher:
             del self._remote[step]
 
     def _remove_leftovers(self, newest_local: int) -> None:
-        """Remove what is left of a copy or a removal that was cut and that nobody goes on with.
+        """Remove what is left of an interrupted copy or removal that will not go on.
 
-        No reader takes it for a checkpoint. If it is the best one, it is copied again as a whole.
+        It does not count as a checkpoint. If it belongs to the best checkpoint, that one is copied
+        again completely.
         """
         assert self._remote is not None
         for name in self._place.names():
@@ -179,7 +188,7 @@ class Pusher:
         return float(value) if isinstance(value, float | int) else None
 
     def _note(self, newest_step: int | None) -> None:
-        """Write the status, if it is another than before."""
+        """Write the status if it has changed."""
         status = MirrorStatus(url=self._place.url, newest_step=newest_step)
         if status != read_status(self._run_dir):
             write_status(self._run_dir, status)

@@ -19,21 +19,22 @@ from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
     """Fetch the newest checkpoint of `place` whose files all match its manifest.
 
-    The metrics come first, where the run's folder has none: the run goes on in them, and its mirror
-    would lose the old ones with its next copy. With them comes the tokenizer's file, if the mirror
-    has one. Only for the process that saves into `root`. Damaged checkpoints of the mirror are
-    skipped, with the reason; those in `root` are set aside once a good one has come.
+    If the run's folder has no metrics, they are fetched first: the run appends to them, and the
+    next copy to the mirror would overwrite the old ones there. The tokenizer's file is fetched too,
+    if the mirror has one. Only the process that saves into `root` may call this. Damaged
+    checkpoints of the mirror are skipped, with the reason. Damaged checkpoints in `root` are set
+    aside once a good one was fetched.
 
     Args:
-        root: directory of all checkpoints of the run.
-        place: their folder in the mirror.
-        say: told of what is fetched and of what is skipped.
+        root: The directory of all checkpoints of the run.
+        place: The folder of the run's checkpoints in the mirror.
+        say: Prints a line about each checkpoint that is fetched or skipped.
 
     Returns:
-        Its step; None where the mirror holds no checkpoint.
+        The step of the checkpoint; None if the mirror holds no checkpoint.
 
     Raises:
-        RetryableError: the mirror did not answer, so nobody knows what it holds.
+        RetryableError: the mirror did not answer, so it is not known what it holds.
         FatalError: the mirror holds checkpoints and all of them are damaged.
     """
     try:
@@ -63,7 +64,7 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
 
 
 def _fetch_results(run_dir: Path, place: Place, say: Callable[[str], None]) -> None:
-    """Fetch what the run's folder lacks of the files beside the checkpoints."""
+    """Fetch the metrics and the tokenizer's file if the run's folder lacks them."""
     there = place.names()
     for name in (METRICS_FILE, TOKENIZER_FILE):
         if name in there and not (run_dir / name).exists():
@@ -72,7 +73,7 @@ def _fetch_results(run_dir: Path, place: Place, say: Callable[[str], None]) -> N
 
 def _fetch_result(run_dir: Path, place: Place, name: str, say: Callable[[str], None]) -> None:
     building = run_dir / f".{name}.mirror-{os.getpid()}"
-    building.unlink(missing_ok=True)  # of a process that had this number and was killed
+    building.unlink(missing_ok=True)  # left by a killed process with the same id
     try:
         place.copy_out(name, building)
         building.rename(run_dir / name)
@@ -84,14 +85,14 @@ def _fetch_result(run_dir: Path, place: Place, name: str, say: Callable[[str], N
 
 
 def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
-    """Put one checkpoint in place; returns why that was not possible."""
+    """Fetch one checkpoint and put it in place; return why that was not possible, or None."""
     final = store.directory_of(root, step)
     building = root / f"{store.TEMPORARY_PREFIX}{final.name}-{os.getpid()}"
     try:
         files = {str(n): str(e["sha256"]) for n, e in json.loads(manifest)["files"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{store.MANIFEST_FILE} is damaged: {error!r}"
-    shutil.rmtree(building, ignore_errors=True)  # of a process that had this number
+    shutil.rmtree(building, ignore_errors=True)  # left by a process with the same id
     try:
         building.mkdir()
         for name, sha256 in files.items():
@@ -105,7 +106,7 @@ def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
                 return f"{name} does not have the sha256 of {store.MANIFEST_FILE}"
         (building / store.MANIFEST_FILE).write_bytes(manifest)
         fsync_directory(building)
-        store.set_damaged_aside(root, None)  # one of them may have the name of this one
+        store.set_damaged_aside(root, None)  # one may have the same name
         building.rename(final)
         fsync_directory(root)
     finally:

@@ -1,4 +1,7 @@
-"""`<run>/mirror.json`: how far the mirror is, for people and for the process that removes files."""
+"""Reads and writes `<run>/mirror.json`, which says how far the mirror is.
+
+People read it, and so does the process that removes old checkpoints from the volume.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,20 @@ STATUS_FILE = "mirror.json"
 
 @dataclass
 class MirrorStatus:
-    """Where the mirror stands.
+    """How far the mirror is.
 
     Args:
-        url: of the mirror.
-        newest_step: the newest checkpoint that is whole in the mirror; None: there is none.
-        copying_step: the one that is being copied; it is not removed from the volume meanwhile.
-        copied_files: files of that one which are in the mirror, so that a new start goes on there.
-        copied_manifest_sha256: of that one's manifest: another save of the same step is another.
-        problem: why the mirror cannot go on; empty: it can.
-        problem_since: when that began, in seconds since 1970.
+        url: The URL of the folder of checkpoints in the mirror.
+        newest_step: The step of the newest complete checkpoint in the mirror; None if there is
+            none.
+        copying_step: The step of the checkpoint that is being copied. It is not removed from the
+            volume meanwhile.
+        copied_files: The files of that checkpoint that are in the mirror already, so that a new
+            start of the process does not copy them again.
+        copied_manifest_sha256: The sha256 of that checkpoint's manifest, which differs for another
+            save of the same step.
+        problem: Why the mirror cannot go on; empty if it can.
+        problem_since: When the problem began, in seconds since 1970.
     """
 
     url: str = ""
@@ -35,7 +42,7 @@ class MirrorStatus:
     problem_since: float | None = None
 
     def set_problem(self, problem: str) -> None:
-        """Note a problem, with the time at which the first of a series was met."""
+        """Note a problem, and when the first problem of a series began; empty for no problem."""
         self.problem = problem
         if not problem:
             self.problem_since = None
@@ -44,7 +51,7 @@ class MirrorStatus:
 
 
 def read_status(run_dir: Path) -> MirrorStatus:
-    """The status of a run; a fresh one where there is none, or none that can be read."""
+    """Return the status of a run; an empty one if the file is missing or damaged."""
     try:
         return MirrorStatus(**json.loads((run_dir / STATUS_FILE).read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -52,7 +59,7 @@ def read_status(run_dir: Path) -> MirrorStatus:
 
 
 def write_status(run_dir: Path, status: MirrorStatus) -> None:
-    """Replace the status of a run."""
+    """Write the status of a run in place of the old one."""
     write_json(run_dir / STATUS_FILE, asdict(status))
 
 
@@ -64,5 +71,5 @@ def note_problem(run_dir: Path, problem: str) -> None:
 
 
 def step_being_copied(run_dir: Path) -> int | None:
-    """The checkpoint that must stay on the volume until it is in the mirror."""
+    """Return the step of the checkpoint that must stay on the volume until it is copied."""
     return read_status(run_dir).copying_step
