@@ -1,6 +1,6 @@
-"""Whether ranks reach each other as the network profile asks, and in which words. Pure.
+"""Decides whether ranks use a transport that the network profile asks for, and words the result.
 
-`./disttrain status` and `verify` know a node's line by its beginning (cli/status/progress.py).
+`./disttrain status` and `verify` recognize a node's line by its beginning (cli/status/progress.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from trainer.transport.lines import (
 )
 
 VARIABLE = "DISTTRAIN_TRANSPORTS"
-"""The transports that the network profile asks for, any of them, divided by commas."""
+"""The variable with the transports that the network profile accepts, separated by commas."""
 FILE_VARIABLE = "NCCL_DEBUG_FILE"
 OWN_VARIABLES = ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", FILE_VARIABLE)
-"""Where the user sets one of them, NCCL prints as that says, and nobody reads it."""
+"""If the user sets one of these variables, NCCL prints as it says, and the pod does not read it."""
 AS_ASKED, OTHER, NOT_KNOWN, NOT_ASKED = (
     "transport as asked: ",
     "warning: transport not as asked: ",
@@ -31,7 +31,7 @@ AS_ASKED, OTHER, NOT_KNOWN, NOT_ASKED = (
     "transport: ",
 )
 STOPS = OTHER.removeprefix("warning: ")
-"""The reason of a run that ends because of its transport begins so."""
+"""How the reason begins if a run ends because of its transport."""
 _MOST_DEVICES = 8
 _NAMES = {
     SOCKET: "TCP sockets",
@@ -44,7 +44,7 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Cause:
-    """Why it may be another transport; `sign`: the lines of NCCL that speak for it."""
+    """Why it may be another transport. `sign`: a pattern of the lines of NCCL that support it."""
 
     text: str
     sign: str
@@ -94,14 +94,14 @@ _GLOO_CAUSES = (
 
 
 def asked_of(text: str) -> tuple[str, ...]:
-    """The transports that a value of VARIABLE names; empty: none is asked for."""
+    """Return the transports in a value of VARIABLE; empty if none is asked for."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def as_asked(found: Transport, asked: tuple[str, ...]) -> bool | None:
-    """Whether all connections by the network are by one of `asked`.
+    """Whether all connections to other machines use a transport in `asked`.
 
-    None: nothing is asked for, it is not known, or no network is used.
+    The result is None if nothing is asked for, if it is not known, or if no network is used.
     """
     if not asked or not found.networks or stays_inside(found):
         return None
@@ -120,17 +120,20 @@ def _is_asked(network: str, asked: tuple[str, ...]) -> bool | None:
 
 
 def of_node(found: Mapping[int, Transport], asked: tuple[str, ...]) -> bool | None:
-    """What `as_asked` says of all ranks of a node: one that has another transport decides."""
+    """Whether all ranks of a node use a transport in `asked`; None if it is not known.
+
+    If one rank has another transport, the result is False.
+    """
     answers = [as_asked(transport, asked) for transport in found.values()]
     return False if False in answers else None if None in answers or not answers else True
 
 
 def line(found: Mapping[int, Transport], asked: tuple[str, ...]) -> str:
-    """What a node says of its ranks, in one line.
+    """Return the line in which a node reports the transport of its ranks.
 
     Args:
-        found: by rank; not empty.
-        asked: see VARIABLE.
+        found: The transport of each rank; not empty.
+        asked: The transports that the network profile asks for; see VARIABLE.
     """
     others = {r: t for r, t in found.items() if as_asked(t, asked) is False}
     if others:
@@ -149,25 +152,28 @@ def line(found: Mapping[int, Transport], asked: tuple[str, ...]) -> str:
 
 
 def reason_to_stop(text: str) -> str:
-    """Why a run with `train.transport_policy: stop` ends, from the line that would warn."""
+    """Return why a run with `train.transport_policy: stop` ends; `text` is the warning line."""
     what = text.removeprefix(OTHER)
     return f"{STOPS}{what}. The run ends because train.transport_policy is stop"
 
 
 def is_known(found: Transport) -> bool:
-    """Whether the lines have said something of it."""
+    """Whether NCCL's lines have shown how the rank reaches others."""
     return bool(found.networks or found.inside)
 
 
 def _is_open(found: Transport, asked: tuple[str, ...]) -> bool:
-    """Whether nobody can say if it is what was asked for."""
+    """Whether it cannot be decided if the transport is one that was asked for."""
     if not is_known(found):
         return True
     return bool(asked) and not stays_inside(found) and as_asked(found, asked) is None
 
 
 def causes(found: Transport, asked: tuple[str, ...]) -> list[tuple[Cause, str]]:
-    """What it may come from, the likeliest first, with the line of NCCL that speaks for it."""
+    """Return why it may be another transport, the likeliest cause first.
+
+    Each cause comes with the line of NCCL that supports it, or with an empty text.
+    """
     if found.library == "gloo":
         table = _GLOO_CAUSES
     elif EFA in asked:
@@ -182,12 +188,15 @@ def causes(found: Transport, asked: tuple[str, ...]) -> list[tuple[Cause, str]]:
 
 
 def cause_text(cause: Cause, said: str) -> str:
-    """A cause with its evidence."""
+    """Return the words of a cause, with NCCL's line that supports it."""
     return f"{cause.text} (NCCL says: {said})" if said else cause.text
 
 
 def words(found: Mapping[int, Transport]) -> str:
-    """`rank 0, 1 by NCCL over InfiniBand (mlx5_0), with GPUDirect`; see `way`."""
+    """Return words for all ranks: `rank 0, 1 by NCCL over InfiniBand (mlx5_0), with GPUDirect`.
+
+    `way` makes the part after `by`.
+    """
     groups = dict[tuple[str, str], dict[int, Transport]]()
     for rank, transport in sorted(found.items()):
         groups.setdefault(_network_words(transport), {})[rank] = transport
@@ -195,10 +204,10 @@ def words(found: Mapping[int, Transport]) -> str:
 
 
 def way(found: Sequence[Transport]) -> str:
-    """`NCCL over InfiniBand (mlx5_0), with GPUDirect; inside a machine by P2P/CUMEM`.
+    """Return `NCCL over InfiniBand (mlx5_0), with GPUDirect; inside a machine by P2P/CUMEM`.
 
     Args:
-        found: of ranks that differ in their devices alone.
+        found: The transports of ranks that use the same networks and library.
     """
     over, end = _network_words(found[0])
     alone = all(map(stays_inside, found))
@@ -211,18 +220,21 @@ def way(found: Sequence[Transport]) -> str:
 
 
 def stays_inside(found: Transport) -> bool:
-    """Whether all ranks are on one machine, and none reaches another by the network."""
+    """Whether all ranks are on one machine, and no connection by the network was seen."""
     return found.machines == 1 and not found.is_used
 
 
 def network_name(name: str) -> str:
-    """Words for people: of the label `transport` (watch.labels_of), or of the network profile."""
+    """Return words for a network, named as in the label `transport` or in a network profile.
+
+    `watch.labels_of` makes the label.
+    """
     special = {"none": "inside one machine", "unknown": "a transport that NCCL does not tell"}
     return special.get(name) or _NAMES.get(name, name)
 
 
 def _network_words(found: Transport) -> tuple[str, str]:
-    """What stands before the devices, and after them."""
+    """Return the words before the names of the devices, and those after them."""
     library = {"nccl": "NCCL"}.get(found.library, found.library)
     if stays_inside(found):
         return f"{library} inside one machine", ""

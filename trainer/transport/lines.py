@@ -1,8 +1,8 @@
-"""How a rank reaches the others, read from the lines that NCCL has printed. Pure.
+"""Reads from the lines that NCCL has printed how a rank reaches the other ranks.
 
 NCCL prints these lines with NCCL_DEBUG=INFO. Their wording changes from version to version, and a
-plugin for the network writes its own. What is not known is left empty, and a network that is not in
-`KNOWN` keeps the name that NCCL gives it.
+plugin for the network writes its own lines. What is not known is left empty, and a network that is
+not in `KNOWN` keeps the name that NCCL gives it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 SOCKET, IB, ROCE, EFA = "socket", "ib", "roce", "efa"
 KNOWN = (SOCKET, IB, ROCE, EFA)
 IB_OR_ROCE = "ib-or-roce"
-"""InfiniBand's verbs, and no line says over which kind of link."""
+"""The verbs interface, if no line says whether the link is InfiniBand or RoCE."""
 LIBFABRIC = "libfabric"
-"""The plugin for libfabric, and no line says by which of its providers."""
+"""The plugin for libfabric, if no line says which provider of libfabric it uses."""
 MOST_LINES = 20
 
 _TEXT = re.compile(r"\bNCCL (?:INFO|WARN) (.+)")
@@ -41,18 +41,21 @@ _REASON = re.compile(
 
 @dataclass(frozen=True)
 class Transport:
-    """What is known of one rank.
+    """How one rank reaches the other ranks, as far as it is known.
 
     Args:
-        networks: what leads to the ranks of other machines: names of `KNOWN`, or NCCL's own; empty:
-            not known. Several, where some connections go another way.
-        devices: names of the network devices, as far as they are said.
-        has_gpu_direct: whether the network reads the GPU's memory (GPUDirect RDMA); None: not said.
-        inside: the ways to ranks of the same machine, such as `P2P/CUMEM` or `SHM/direct`.
-        is_used: whether a connection by the network was seen; else it is what NCCL has chosen.
-        rank, ranks, machines: of the first and largest group of ranks; None: not said.
-        reasons: lines that may say why it is this network.
-        library: nccl or gloo.
+        networks: The networks to the ranks of other machines: names of `KNOWN`, or NCCL's own
+            names. Empty if not known. There are several if not all connections use the same one.
+        devices: The names of the network devices, as far as the lines have them.
+        has_gpu_direct: Whether the network reads the GPU's memory (GPUDirect RDMA); None if no line
+            says it.
+        inside: The ways to ranks of the same machine, such as `P2P/CUMEM` or `SHM/direct`.
+        is_used: Whether a line shows a connection by the network. If not, `networks` is only what
+            NCCL has chosen.
+        rank, ranks, machines: The number of this rank, and the numbers of ranks and machines, in
+            the first of the largest groups of ranks; None if no line says it.
+        reasons: The lines that may show why NCCL uses this network.
+        library: `nccl` or `gloo`.
     """
 
     networks: tuple[str, ...] = ()
@@ -68,10 +71,10 @@ class Transport:
 
 
 def read_transport(lines: Iterable[str]) -> Transport:
-    """What the lines of one process say.
+    """Read the transport of one process from its lines.
 
     Args:
-        lines: all that it has printed; lines that are not NCCL's are passed over.
+        lines: All lines that the process has printed; lines that are not NCCL's are ignored.
     """
     used, chosen = list[tuple[str, int | None, bool]](), list[str]()
     listed, links = dict[str, dict[int, str]](), dict[int, str]()
@@ -127,7 +130,14 @@ def read_transport(lines: Iterable[str]) -> Transport:
 
 
 def _network(name: str, number: int | None, links: dict[int, str], providers: list[str]) -> str:
-    """`name` is NCCL's; `number` that of the device, None where no connection was seen."""
+    """Return the name of a network.
+
+    Args:
+        name: NCCL's name of the network.
+        number: The number of the device; None if no connection was seen.
+        links: The kind of link, `ib` or `roce`, by the number of the device.
+        providers: The providers of libfabric that lines name.
+    """
     if name == "Socket":
         return SOCKET
     if name.endswith("Libfabric"):

@@ -1,10 +1,11 @@
-"""Finds out by which transport the ranks of this node really reach the others, and tells it.
+"""Finds out which transport the ranks of this node really use to reach other ranks, and reports it.
 
-With `train.transport_policy: stop` a transport that was not asked for ends the run.
+With `train.transport_policy: stop`, a transport that the network profile does not ask for ends the
+run.
 
-NCCL falls back to TCP sockets without a word where it cannot use a fast network. What it says of
-that goes into a file of the pod, for each process its own, so that nothing more stands in the log.
-The files are read when the ranks have stepped; if they say nothing then, some times more.
+NCCL falls back to TCP sockets without a warning if it cannot use a fast network. Its lines about
+that go to a separate file of each process in the pod, so that they do not fill the log. The files
+are read when the ranks have stepped, and again a few times if they do not show the transport then.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from trainer.transport.asked import FILE_VARIABLE, OWN_VARIABLES
 from trainer.transport.lines import SOCKET, Transport, read_transport
 
 SUBSYSTEMS = "INIT,ENV,NET"
-MOST_BYTES = 1 << 20  # of a file; what is asked for stands near its begin
-WITHOUT_STEP_SECONDS = 45.0  # so long the first step may take before the files are read without it
-BETWEEN_SECONDS = 5.0
-LONGEST_SECONDS = 60.0  # after the first step
-REPEAT_SECONDS = 300.0  # a warning is said again that often, as `status` reads the last lines
+MOST_BYTES = 1 << 20  # so much of a file is read; what is needed is near its begin
+WITHOUT_STEP_SECONDS = 45.0  # if the first step takes longer, the files are read before it
+BETWEEN_SECONDS = 5.0  # between two readings
+LONGEST_SECONDS = 60.0  # so long after the first step the files are read again
+REPEAT_SECONDS = 300.0  # a warning is repeated this often, because `status` reads the last lines
 _OWN = "NCCL_DEBUG is set by podEnvironment or the image, so NCCL prints as that says"
 
 
 class TransportWatch:
-    """What is known of the ranks of this node, from round to round."""
+    """Reads and reports the transport of this node's ranks in each round."""
 
     def __init__(
         self,
@@ -55,11 +56,14 @@ class TransportWatch:
         self._interface, self._has_own = "", False
         self._found: Mapping[int, Transport] = {}
         self._due = self._last = math.inf
-        self._tell_bad_at = math.inf  # at the latest, also where some ranks' lines are missing
+        self._tell_bad_at = math.inf  # from then on without the lines of all ranks
         self._said, self._repeat_at = "", math.inf
 
     def variables(self, environment: Mapping[str, str], local_rank: int) -> dict[str, str]:
-        """What a rank needs beside `environment`; nothing where that has a say of its own."""
+        """Return the variables that let a rank's NCCL write its lines to a file.
+
+        The result is empty if `environment` sets one of these variables, or if NCCL is not used.
+        """
         may_have_nccl = self._config.has_program or self._config.train.backend != "gloo"
         if not may_have_nccl or any(name in environment for name in OWN_VARIABLES):
             return {}
@@ -68,7 +72,12 @@ class TransportWatch:
         return {**level, FILE_VARIABLE: f"{path}.%p"}
 
     def begins(self, here: Round, environments: Sequence[Mapping[str, str]]) -> None:
-        """The ranks of a round are being started, with these variables."""
+        """Prepare for a round whose ranks were started.
+
+        Args:
+            here: The round.
+            environments: The environment of each local rank.
+        """
         self._here, self._found, self._said = here, {}, ""
         self._asked = question.asked_of(environments[0].get(question.VARIABLE, ""))
         self._interface = environments[0].get("GLOO_SOCKET_IFNAME", "")
@@ -77,14 +86,20 @@ class TransportWatch:
         self._due, self._last = self._clock() + WITHOUT_STEP_SECONDS, math.inf
         self._tell_bad_at = self._due
         self._repeat_at = math.inf
-        if here.world_size == 1:  # it has nobody to talk to
+        if here.world_size == 1:  # the only rank has no peer
             self._due = math.inf
 
     def poll(self, has_stepped: bool) -> ExitReport | None:
-        """Called several times a second while the ranks run; reads the files when it is time to.
+        """Read the files when it is time to, and report the transport.
 
-        Returns why the run has to end: with `transport_policy: stop`, where another transport than
-        the one asked for was found; else None.
+        Call this several times a second while the ranks run.
+
+        Args:
+            has_stepped: Whether all ranks of this node have stepped.
+
+        Returns:
+            Why the run has to end, if `transport_policy` is `stop` and the network profile does not
+            ask for the transport that was found; else None.
         """
         now = self._clock()
         if has_stepped and self._last == math.inf and self._due != math.inf:
@@ -113,11 +128,11 @@ class TransportWatch:
         return None
 
     def ended(self) -> None:
-        """No rank runs any more; the next round may have another transport."""
+        """Forget the transport, because no rank runs any more. The next round may have another."""
         self._found, self._due, self._repeat_at = {}, math.inf, math.inf
 
     def samples(self) -> Sequence[Sample]:
-        """What Prometheus is told."""
+        """Return the samples for Prometheus."""
         found, asked = self._found, self._asked
         samples = [Sample(names.TRANSPORT, 1, labels_of(rank, t)) for rank, t in found.items()]
         answer = question.of_node(found, asked)
@@ -127,7 +142,7 @@ class TransportWatch:
 
     @property
     def _uses_nccl(self) -> bool:
-        """Whether it surely uses NCCL; where this is false, it may all the same."""
+        """Whether the ranks surely use NCCL; if this is False, they may use it nevertheless."""
         return not self._config.has_program and self._config.train.backend == "nccl"
 
     def _read(self) -> dict[int, Transport]:
@@ -157,7 +172,10 @@ class TransportWatch:
         return sorted(pattern.parent.glob(f"{pattern.name}.*"))
 
     def _tell(self, found: Mapping[int, Transport], is_bad: bool) -> ExitReport | None:
-        """Say it once, and note it, where it is news; returns why the run has to end."""
+        """Report the transport in the log and as an event, unless the same was reported before.
+
+        Returns why the run has to end, or None.
+        """
         text, answer = question.line(found, self._asked), question.of_node(found, self._asked)
         self._found = dict(sorted(found.items()))
         if text == self._said:
@@ -166,7 +184,7 @@ class TransportWatch:
         ends_run = is_bad and self._config.train.transport_policy == "stop"
         self._repeat_at = self._clock() + REPEAT_SECONDS if is_bad and not ends_run else math.inf
         is_trivial = all(t.library == "gloo" and t.machines == 1 for t in found.values())
-        if not is_trivial and not ends_run:  # else it is the reason of the end
+        if not is_trivial and not ends_run:  # the run's end gives it as its reason
             self._say(text)
         each = [labels_of(rank, transport) for rank, transport in self._found.items()]
         values = {
@@ -178,7 +196,7 @@ class TransportWatch:
 
 
 def labels_of(rank: int, found: Transport) -> dict[str, str]:
-    """The labels of a rank's transport. Pure."""
+    """Return the labels of a rank's transport for Prometheus."""
     network = "none" if question.stays_inside(found) else "+".join(found.networks) or "unknown"
     direct = {True: "yes", False: "no", None: "unknown"}[found.has_gpu_direct]
     return {
@@ -192,6 +210,10 @@ def labels_of(rank: int, found: Transport) -> dict[str, str]:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of the begin of a file. Raises OSError."""
+    """Return the lines in the first MOST_BYTES bytes of a file.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
     with path.open("rb") as file:
         return file.read(MOST_BYTES).decode(errors="replace").splitlines()
