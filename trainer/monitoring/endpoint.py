@@ -1,9 +1,9 @@
 """Serves `/metrics` to Prometheus from a thread of a pod's program.
 
-Training never waits for it. Questions are answered one after another, and a page is made at most
-once a second, so however many ask, the effort is small. A port that is taken costs the metrics and
-nothing else. Where the volume hangs, so does this thread alone, and Prometheus sees that
-nobody answers (`up` is 0).
+Training never waits for it. Requests are answered one after another, and the page is made at most
+once a second, so the work stays small for any number of requests. If the port is taken, there are
+no metrics, but nothing else is lost. If the volume hangs, only this thread hangs, and Prometheus
+sees that there is no answer (`up` is 0).
 """
 
 from __future__ import annotations
@@ -23,15 +23,19 @@ from trainer.monitoring.text import CONTENT_TYPE
 
 PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"
 PATH = "/metrics"
-_CLIENT_SECONDS = 5.0  # so long a client may take to say what it wants
+_CLIENT_SECONDS = 5.0  # so long a client may take for its request
 _PAGE_SECONDS = 1.0
-_READINGS = 5  # so many are remembered
+_READINGS = 5  # so many newest readings are remembered
 _LONGEST_LAST_READING_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
 
 def metrics_port(environment: Mapping[str, str]) -> int:
-    """The port to serve at; 0: none. Raises ConfigError: the variable holds no port."""
+    """Return the port of the metrics; 0 for none.
+
+    Raises:
+        ConfigError: the variable DISTTRAIN_METRICS_PORT holds no port.
+    """
     text = environment.get(PORT_VARIABLE, "") or "0"
     if text.isdecimal() and int(text) < 65536:
         return int(text)
@@ -39,12 +43,18 @@ def metrics_port(environment: Mapping[str, str]) -> int:
 
 
 class Endpoint:
-    """The server and its thread, or nothing where the port is 0 or taken."""
+    """The server and its thread; if the port is 0 or taken, nothing is served."""
 
     def __init__(self, port: int, page: Callable[[], str], say: Callable[[str], None]) -> None:
-        """`page` makes the text; it may raise, which the asker sees as status 500."""
+        """Serve at `port`.
+
+        Args:
+            port: The TCP port; 0 for none.
+            page: Makes the text. If it raises an error, the answer has the status 500.
+            say: Prints a warning if the port is taken.
+        """
         self._page, self._text, self._made_at = page, "", -math.inf
-        self._readings = list[float]()  # when the newest ones were, by the monotonic clock
+        self._readings = list[float]()  # the times of the newest ones, by the monotonic clock
         self._is_ending = self._end_was_read = self._is_closed = False
         self._server: _Server | None = None
         if not port:
@@ -64,39 +74,40 @@ class Endpoint:
 
     @property
     def port(self) -> int | None:
-        """Where it serves; None: it does not."""
+        """The port at which the metrics are served; None if they are not."""
         return None if self._server is None else int(self._server.socket.getsockname()[1])
 
     def answer(self) -> tuple[int, str, bool]:
-        """Status and text for somebody who asks, and whether the text shows the end."""
+        """Return the status and text of an answer, and whether the text shows the run's end."""
         now, shows_end = time.monotonic(), self._is_ending
         if shows_end or now - self._made_at >= _PAGE_SECONDS:
             try:
                 self._text = self._page()
-            except Exception as error:  # the asker is told, and training goes on
+            except Exception as error:  # the answer says it, and training goes on
                 return 500, f"{type(error).__name__}: {error}\n", shows_end
             self._made_at = now
         return 200, self._text, shows_end
 
     def note_reading(self, shows_end: bool) -> None:
-        """Somebody has got an answer."""
+        """Note that an answer was read; `shows_end`: whether it shows the end of the run."""
         self._readings = [*self._readings[1 - _READINGS :], time.monotonic()]
         self._end_was_read = self._end_was_read or shows_end
 
     def await_last_reading(self, stop: StopRequest) -> None:
-        """Let whoever reads regularly see the end: wait for one more reading, or two intervals.
+        """Let a regular reader see the end of the run: wait for one more reading.
 
-        Who has read less than twice is not waited for, nor is anybody for more than a minute.
+        The wait ends after two intervals of the reader, after a minute, or when a stop is
+        requested. If there were fewer than two readings, there is no wait.
         """
         if self._server is None or len(self._readings) < 2:
             return
         end = next_reading_by(self._readings)
-        self._is_ending = True  # an answer that is under way may still show the time before
+        self._is_ending = True  # an answer that is being made may not show the end yet
         while not self._end_was_read and time.monotonic() < end and not stop.requested:
             stop.wait(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Listen no more, in a moment; a thread that hangs ends with the process."""
+        """Let the thread stop listening soon; a thread that hangs ends with the process."""
         self._is_closed = True
 
     def _serve(self, server: _Server) -> None:
@@ -106,19 +117,21 @@ class Endpoint:
 
 
 def next_reading_by(readings: Sequence[float]) -> float:
-    """When somebody who reads regularly has read again for sure, by the clock of `readings`.
+    """Return the time by which a regular reader has read again, by the clock of `readings`.
 
-    That is two intervals after the newest of them, of which there are two or more. The longest of
-    the intervals counts, because a reading that came late is soon followed by the next.
+    That is two intervals after the newest reading, but at most a minute. The longest of the
+    intervals counts, because a late reading is soon followed by the next one.
+
+    `readings`: the times of at least two readings, the oldest first.
     """
     interval = max(later - earlier for earlier, later in pairwise(readings))
     return readings[-1] + min(2 * interval, _LONGEST_LAST_READING_SECONDS)
 
 
 class _Server(HTTPServer):
-    """One client at a time; by IPv4 and IPv6 where the machine has both."""
+    """Answers one client at a time, by IPv4, and by IPv6 too if the machine has both."""
 
-    timeout = 0.5  # so often `handle_request` returns where nobody asks
+    timeout = 0.5  # after so many seconds without a request, `handle_request` returns
 
     def __init__(self, port: int, endpoint: Endpoint) -> None:
         super().__init__(("", port), _Handler, bind_and_activate=False)
@@ -132,7 +145,7 @@ class _Server(HTTPServer):
             self.socket = socket.create_server(("", port))
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away while it is answered is no news to anybody."""
+        """Print nothing about a client that closes its connection before the answer."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -153,4 +166,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.endpoint.note_reading(shows_end)
 
     def log_message(self, format: str, *args: object) -> None:
-        """The log of a run is for the training."""
+        """Print nothing about requests: the log of a run is for the training."""

@@ -1,6 +1,6 @@
-"""The names of the numbers that a run offers to Prometheus, with their types and meanings.
+"""The names of the metrics that a run offers to Prometheus, with their types and meanings.
 
-docs/monitoring.md lists the same names; a test holds that.
+docs/monitoring.md lists the same names; a test checks that.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """How Prometheus treats a number."""
+    """How Prometheus treats a metric."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -21,9 +21,9 @@ class Family:
     """All samples of one name.
 
     Args:
-        name: the metric's name, with its unit at the end.
-        help: what it is, in one sentence.
-        kind: a counter only grows, until its process starts again.
+        name: The name of the metric, with its unit at the end.
+        help: What the metric is, in one sentence.
+        kind: The type of the metric. A counter only grows, until its process is restarted.
     """
 
     name: str
@@ -35,7 +35,7 @@ def _counter(name: str, text: str) -> Family:
     return Family(name, text, Kind.COUNTER)
 
 
-# What each pod knows.
+# The metrics of each pod's program.
 INFO = Family("disttrain_info", "Always 1; the labels say how the run is set up.")
 START = Family(
     "disttrain_start_timestamp_seconds", "When this pod's program began, in seconds since 1970."
@@ -66,7 +66,7 @@ AS_ASKED = Family(
 FINISHED = Family("disttrain_finished", "1 once the run has come to its last step, else 0.")
 FAILED = Family("disttrain_failed", "1 once this pod has given up, else 0.")
 
-# What the files of the run say; node 0 offers it.
+# The metrics from the files of the run, which only node 0 offers.
 STEP = Family("disttrain_step", "Updates made so far, as far as they are logged.")
 MAX_STEPS = Family("disttrain_max_steps", "Updates of the whole run.")
 LAST_STEP = Family(

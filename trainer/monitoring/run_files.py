@@ -1,7 +1,7 @@
-"""What the files of a run say about it, for Prometheus.
+"""Reads samples for Prometheus from the files of a run.
 
-Only the ends of files that grow are read, so the effort is the same on the first and the last day.
-What a file does not say is left out, and nothing is made up for it.
+Only the ends of growing files are read, so the work is the same on the first and the last day. A
+number that is not in the files is left out, and no other number takes its place.
 """
 
 from __future__ import annotations
@@ -39,10 +39,14 @@ _QUANTILES = {"step_seconds_p50": "0.5", "step_seconds_p95": "0.95"}
 
 
 def samples_of_files(config: RunConfig) -> Sequence[Sample]:
-    """All that the files say. Raises OSError where the volume does not let them be read."""
+    """Return the samples from all files of the run.
+
+    Raises:
+        OSError: the volume cannot be read.
+    """
     run_dir = config.run_dir
     found = _of_records(last_records(run_dir / METRICS_FILE))
-    if not config.has_program:  # whose length and checkpoints only the program knows
+    if not config.has_program:  # only a program knows its length and its checkpoints
         found.append(Sample(names.MAX_STEPS, config.train.max_steps))
         found += _of_checkpoints(run_dir / "checkpoints", config.checkpoint.interval)
     if config.checkpoint.mirror is not None:
@@ -57,7 +61,10 @@ def samples_of_files(config: RunConfig) -> Sequence[Sample]:
 
 
 def last_records(path: Path) -> list[dict[str, Any]]:
-    """The whole records at the end of a metrics file, some hundreds at most; oldest first."""
+    """Return the complete records at the end of a metrics file, the oldest first.
+
+    Only the last 64 KiB are read, so there are some hundreds of records at most.
+    """
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -72,7 +79,7 @@ def last_records(path: Path) -> list[dict[str, Any]]:
             record = dict(json.loads(line))
             record["step"] = int(record["step"])
             records.append(record)
-        except (ValueError, TypeError, KeyError):  # damaged: the trainer says so when it resumes
+        except (ValueError, TypeError, KeyError):  # damaged; the trainer reports it on resume
             continue
     return records
 
@@ -86,7 +93,7 @@ def _of_records(records: Sequence[Mapping[str, Any]]) -> list[Sample]:
         for key, family in _OF_A_RECORD.items()
         if newest.get(key) is not None
     ]
-    # Null: it was not finite. The lines of a user's own program may have none at all.
+    # The loss is null if it was not finite. Records of a user's own program may have none.
     told = [record["loss"] for record in records if "loss" in record]
     if told:
         found.append(Sample(names.LOSS, math.nan if told[-1] is None else float(told[-1])))
@@ -108,7 +115,7 @@ def _of_checkpoints(folder: Path, interval: int) -> list[Sample]:
     for path in folder.glob("step-*"):
         number = re.fullmatch(r"step-(\d+)", path.name)
         if number is not None and int(number[1]) >= newest:
-            with suppress(FileNotFoundError):  # it has just been removed, as old ones are
+            with suppress(FileNotFoundError):  # it was just removed, as old checkpoints are
                 saved_at = path.stat().st_mtime
                 newest = int(number[1])
     found = [Sample(names.CHECKPOINT_STEP, newest)]

@@ -1,4 +1,4 @@
-"""The metrics of a pod: what its program knows and what the run's files say, at one address."""
+"""Serves the metrics of a pod at one address: those of its program and of the run's files."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def start_endpoint(
     transport: TransportWatch,
     say: Callable[[str], None],
 ) -> Endpoint:
-    """Serve the metrics of this pod where the environment names a port.
+    """Serve the metrics of this pod if the environment names a port.
 
-    Only node 0 offers what the files say, so that a sum over the pods counts nothing twice.
+    Only node 0 serves the metrics from the run's files, so that a sum over the pods counts nothing
+    twice.
 
     Raises:
         ConfigError: the variable DISTTRAIN_METRICS_PORT holds no port.

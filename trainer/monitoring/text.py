@@ -1,6 +1,6 @@
-"""Writes samples in Prometheus' text format. Pure.
+"""Writes samples in Prometheus' text format.
 
-https://prometheus.io/docs/instrumenting/exposition_formats/ describes it (version 0.0.4).
+https://prometheus.io/docs/instrumenting/exposition_formats/ describes the format (version 0.0.4).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True)
 class Sample:
-    """One number of a family, with labels of its own."""
+    """One number of a metric, with its labels."""
 
     family: Family
     value: float
@@ -24,7 +24,7 @@ class Sample:
 
 
 def as_text(samples: Sequence[Sample], common: Mapping[str, str]) -> str:
-    """The samples grouped by family; `common` are labels that all of them have."""
+    """Return the page with the samples, grouped by family; all get the labels `common` too."""
     groups: dict[str, list[Sample]] = {}
     for sample in samples:
         groups.setdefault(sample.family.name, []).append(sample)

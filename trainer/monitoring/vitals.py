@@ -1,6 +1,6 @@
-"""What the program of a pod knows about itself, for Prometheus.
+"""Counts what the program of a pod knows about itself, for Prometheus.
 
-Its main loop writes here and another thread reads, so both take a lock for an instant.
+The program's main loop writes here and another thread reads, so both take a lock for an instant.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from trainer.monitoring.text import Sample
 
 
 class State(StrEnum):
-    """What the ranks of this pod are for at the moment."""
+    """What the ranks of this pod do at the moment."""
 
     WAITING = "waiting"
-    """No rank runs: the pod waits for the others, or before another try."""
+    """No rank runs: the pod waits for other pods, or before another start."""
     STARTING = "starting"
-    """The ranks run, and not all of them have made a step."""
+    """The ranks run, but not all of them have made a step."""
     TRAINING = "training"
-    """All have."""
+    """All ranks have made a step."""
     ENDED = "ended"
-    """The run is finished or given up, and the pod is still there."""
+    """The run is finished, or this pod has given up, but the pod still exists."""
 
 
 class Vitals:
@@ -45,7 +45,7 @@ class Vitals:
         self._ranks_alive = 0
 
     def enter(self, state: State) -> None:
-        """The ranks are for something else from now on."""
+        """Note that `state` begins."""
         with self._lock:
             now = self._clock()
             self._seconds[self._state] += now - self._since
@@ -53,29 +53,29 @@ class Vitals:
             self._starts += state == State.STARTING
 
     def see_ranks(self, exit_codes: Sequence[int | None]) -> None:
-        """Note how many ranks run: None is in the place of each that does."""
+        """Note how many ranks run: the exit code of a running rank is None."""
         self._ranks_alive = exit_codes.count(None)
 
     def round_ended(self, reason: str) -> None:
-        """No rank runs any more; `reason` is what the ranks reported."""
+        """Note that no rank runs any more; `reason` is what the ranks reported."""
         self._ranks_alive = 0
-        self._divergences += " diverged: " in reason  # trainer/train.py says it so
+        self._divergences += " diverged: " in reason  # as trainer/train.py words it
         self.enter(State.WAITING)
 
     def end(self, *, has_failed: bool) -> None:
-        """The run is finished, or this pod gives up."""
+        """Note that the run is finished, or that this pod gives up."""
         self._has_finished, self._has_failed = not has_failed, has_failed
         self.enter(State.ENDED)
 
     def samples(self) -> Sequence[Sample]:
-        """All that is known."""
+        """Return all samples of this pod's program."""
         config, node = self._config, self._node
         with self._lock:
             seconds = dict(self._seconds)
             seconds[self._state] += self._clock() - self._since
             starts = self._starts
         about = dict[str, str]()
-        if not config.has_program:  # of which nobody here knows what it trains on
+        if not config.has_program:  # of a program, these are not known
             about = {
                 "dataset": config.dataset.name,
                 "device": config.train.device,
