@@ -1,4 +1,4 @@
-"""How much of a run's time went where, and what it cost. Pure.
+"""Makes the account of a run: what its time was spent on.
 
 docs/goodput.md defines every number here.
 """
@@ -23,10 +23,10 @@ class StartTimes:
     """How long one start of the training took, from the end of training to its first step.
 
     Args:
-        step: updates made before it.
-        reason: why training had ended; empty for the first start.
-        has_stepped: false where it has not come to its first step (yet).
-        phases: seconds by phase.
+        step: The number of updates made before it.
+        reason: Why training had ended; empty for the first start.
+        has_stepped: Whether it has come to its first step.
+        phases: The seconds of each phase.
     """
 
     step: int
@@ -36,7 +36,7 @@ class StartTimes:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all phases."""
+        """The seconds of all phases."""
         return sum(self.phases.values())
 
 
@@ -45,12 +45,12 @@ class Account:
     """The account of a run up to its end, or to its last sign of life.
 
     Args:
-        seconds: by kind; their sum is `wall_seconds`.
-        gpu_seconds: the same, each with the GPUs of that time.
-        lost_steps: how many updates were made again.
-        unsaved_seconds: productive time after the newest checkpoint; a kill now would lose it.
-        starts: the first start, then one for each interruption.
-        nvidia, google: goodput as those two define it; None where nothing was measured.
+        seconds: The seconds of each kind; their sum is `wall_seconds`.
+        gpu_seconds: The seconds of each kind, times the number of GPUs at that time.
+        lost_steps: How many updates were made again.
+        unsaved_seconds: The productive time after the newest checkpoint; a kill now would lose it.
+        starts: The first start, then one for each interruption.
+        nvidia, google: Goodput as NVIDIA and Google define it; None if nothing was measured.
     """
 
     is_finished: bool
@@ -71,15 +71,15 @@ class Account:
 
     @property
     def goodput(self) -> float:
-        """Share of the time that was productive; 0 where nothing was measured."""
+        """The share of the time that was productive; 0 if nothing was measured."""
         return self.seconds[Kind.PRODUCTIVE] / self.wall_seconds if self.wall_seconds else 0.0
 
 
 def account_of(events: Iterable[Event], damaged_lines: int = 0) -> Account:
-    """The account from the events of node 0, in the order of the file.
+    """Make the account from the events of node 0, in the order of the file.
 
-    They are gone through twice, and kept nowhere: the memory that this takes grows with the number
-    of starts, and not with that of the reports.
+    The events are iterated twice and not kept. So the memory that this needs grows with the number
+    of starts, and not with the number of reports.
     """
     outlook = Outlook.of(events)
     sums = Sums(outlook.saved_step)
@@ -118,6 +118,6 @@ def account_of(events: Iterable[Event], damaged_lines: int = 0) -> Account:
 
 
 def account_of_file(events: Events) -> Account:
-    """The account from the event file of node 0, with the number of its damaged lines."""
+    """Make the account from the event file of node 0, with the number of its damaged lines."""
     account = account_of(events)
     return replace(account, damaged_lines=events.damaged_lines)

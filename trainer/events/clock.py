@@ -1,4 +1,4 @@
-"""Which clocks an event is stamped with, and how old this process is."""
+"""Reads the clocks with which events are stamped, and the age of this process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def stamped(name: str, values: Mapping[str, Any]) -> Event:
-    """An event that happens now."""
+    """Return an event that happens now."""
     return Event(name, time.time(), time.monotonic(), boot_identity(), values)
 
 
 @cache
 def boot_identity() -> str:
-    """Names this start of this machine, which all its processes share; else the machine alone."""
+    """Return an id of this boot of this machine, which is the same for all its processes.
+
+    If the system does not have one, the result is the host name.
+    """
     try:
         return _BOOT_ID.read_text().strip()[:8]
     except OSError:
@@ -30,7 +33,7 @@ def boot_identity() -> str:
 
 
 def process_age_seconds() -> float:
-    """Seconds since this process was started; 0 where the system does not say (no /proc)."""
+    """Return the seconds since this process was started; 0 if the system has no /proc."""
     try:
         started_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         uptime_seconds = float(Path("/proc/uptime").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""`python -m trainer goodput`: the account of a run whose folder is on this machine."""
+"""`python -m trainer goodput`: prints the account of a run whose folder is on this machine."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PRICE_VARIABLE = "DISTTRAIN_PRICE_PER_GPU_HOUR"
 
 
 def goodput(events: Events, price_per_gpu_hour: float | None, for_programs: bool) -> str:
-    """The account as text or JSON.
+    """Return the account as text or JSON.
 
     Args:
-        events: of node 0.
-        price_per_gpu_hour: None: no cost is shown.
-        for_programs: JSON instead of a table.
+        events: The events of node 0.
+        price_per_gpu_hour: The price; with None, no cost is shown.
+        for_programs: Whether to return JSON instead of a table.
     """
     account = account_of_file(events)
     cost = None if price_per_gpu_hour is None else cost_of(account, price_per_gpu_hour)
@@ -30,7 +30,11 @@ def goodput(events: Events, price_per_gpu_hour: float | None, for_programs: bool
 
 
 def goodput_of_folder(run_dir: Path, price_per_gpu_hour: float | None, for_programs: bool) -> str:
-    """`goodput` of a run's folder. Raises FatalError: it has no events, or none can be read."""
+    """Return the account of the run in the folder `run_dir`; see `goodput`.
+
+    Raises:
+        FatalError: the folder has no event file, or the file cannot be read.
+    """
     path = event_file(run_dir, 0)
     try:
         return goodput(Events.of_file(path), price_per_gpu_hour, for_programs)
@@ -42,13 +46,13 @@ def goodput_of_folder(run_dir: Path, price_per_gpu_hour: float | None, for_progr
 
 
 def add_goodput_options(command: argparse.ArgumentParser) -> None:
-    """What the commands of the trainer and of `./disttrain` have in common."""
+    """Add the options that the commands of the trainer and of `./disttrain` have in common."""
     command.add_argument("--json", action="store_true", help="for programs")
     add_price_option(command)
 
 
 def add_price_option(command: argparse.ArgumentParser) -> None:
-    """What a GPU costs; the environment may say it once for all commands."""
+    """Add the option for the price of a GPU, whose default is an environment variable."""
     command.add_argument(
         "--price-per-gpu-hour",
         type=_price,
@@ -59,7 +63,11 @@ def add_price_option(command: argparse.ArgumentParser) -> None:
 
 
 def _price(text: str) -> float:
-    """Raises ArgumentTypeError where it is not a number from 0 on."""
+    """Read a price.
+
+    Raises:
+        ArgumentTypeError: the text is no number from 0 on.
+    """
     try:
         value = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the GPUs of a run cost. Pure."""
+"""Computes what the GPUs of a run cost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ HOUR_SECONDS = 3600
 
 @dataclass(frozen=True)
 class Cost:
-    """In the currency of the price.
+    """The cost of a run, in the currency of the price.
 
     Args:
-        total: all GPUs for the whole time.
-        kinds: by what the time was spent on; their sum is the total.
-        per_million_tokens: total by the tokens trained and kept; None where there are none.
+        total: The cost of all GPUs for the whole time.
+        kinds: The cost by what the time was spent on; the sum is `total`.
+        per_million_tokens: The total cost for each million of tokens that were trained on and kept;
+            None if there are none.
     """
 
     price_per_gpu_hour: float
@@ -27,7 +28,7 @@ class Cost:
 
 
 def cost_of(account: Account, price_per_gpu_hour: float) -> Cost:
-    """What the GPUs cost at a price, whether they were productive or not."""
+    """Return what the GPUs cost at a price, whether they were productive or not."""
     price = price_per_gpu_hour / HOUR_SECONDS
     kinds = {kind: seconds * price for kind, seconds in account.gpu_seconds.items()}
     total = sum(kinds.values())

@@ -1,4 +1,4 @@
-"""Goodput as others define it, from the same sums. Pure."""
+"""Computes goodput as NVIDIA and Google define it, from the same sums."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from collections.abc import Callable, Mapping
 from trainer.events.span import Kind, Phase
 from trainer.events.sums import Group
 
-# Until the container runs, it is rescheduling there.
+# In NVIDIA's definition, the time until the container runs is rescheduling.
 _RESCHEDULING = (Kind.DOWN, Kind.IMAGE, Kind.CONTAINER)
-# What a span of a start counts as there, if not as resuming: rescheduling, saving, or lost work.
+# In NVIDIA's definition, spans of a start with these kinds do not count as resuming, but as
+# rescheduling, saving, or lost work.
 _NOT_RESUMING = (*_RESCHEDULING, Kind.SAVE, Kind.HANG)
 
 
 def nvidia_goodput(sums: Mapping[Group, int]) -> float | None:
     """Goodput as NVIDIA's Cluster Readiness Engine defines it (GoodputMeasurement, `result`).
 
-    (t_w - t_ch - t_rm - t_re - t_save) / (t_w - t_re): of the time without rescheduling (t_re),
-    what is not lost since a checkpoint (t_ch), not spent on coming back to training (t_rm), and not
-    on saving. Evaluations, waits for data and hangs that end by themselves are good there. None
-    where no time is measured.
+    It is (t_w - t_ch - t_rm - t_re - t_save) / (t_w - t_re), with the whole time t_w. It is the
+    share of the time without rescheduling (t_re) that was not lost since a checkpoint (t_ch), not
+    spent on coming back to training (t_rm), and not on saving (t_save). Evaluations, waits for data
+    and hangs that end by themselves count as good. The result is None if no time was measured.
     """
     running = _sum(sums, lambda of: of.kind not in _RESCHEDULING)
     lost = _sum(sums, lambda of: of.is_repeated and of.kind not in (Kind.SAVE, Kind.START))
@@ -29,10 +30,11 @@ def nvidia_goodput(sums: Mapping[Group, int]) -> float | None:
 
 
 def google_goodput(sums: Mapping[Group, int], usual_step: float) -> float | None:
-    """Goodput as Google's ml-goodput-measurement defines it: time of steps that were kept.
+    """Goodput as Google's ml-goodput-measurement defines it: the share of steps that were kept.
 
-    A step that hangs is a long step there, and of a start's first step, which compiles, as much
-    counts as a step usually takes (`usual_step`, in microseconds). None where no time is measured.
+    A step that hangs counts as a long step. The first step of a start, which compiles, counts only
+    for the time that a step usually takes (`usual_step`, in microseconds). The result is None if no
+    time was measured.
     """
     wall = sum(sums.values())
     kept = {of: length for of, length in sums.items() if of.has_updates and not of.is_repeated}

@@ -1,9 +1,9 @@
-"""Cuts the time of a run into spans without gaps, by the events of node 0. Pure.
+"""Cuts the time of a run into spans without gaps, by the events of node 0.
 
-What a span is depends on the event at its begin (states.py). The time between two reports of steps
-is cut further (training.py). Steps are repeated where a later start continues from before them.
-All that is needed of later events is read first (outlook.py). So each span is final when it is cut,
-and nobody has to keep the spans of a long run.
+The kind of a span depends on the event at its begin (states.py). The time between two reports of
+steps is cut further (training.py). Steps are repeated if a later start continues from before them.
+What is needed from later events is read first (outlook.py). So each span is final when it is cut,
+and the spans of a long run need not be kept.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ ASKED = "asked to stop"
 
 @dataclass(frozen=True)
 class Start:
-    """One time that training was started, or is being started.
+    """One start of the training, which may still be under way.
 
     Args:
-        step: updates made before it, as far as the checkpoint goes that it continued from.
-        reason: why the start before it had ended; empty for the first.
-        has_stepped: whether it came to its first step.
+        step: The number of updates in the checkpoint from which it continued.
+        reason: Why the start before it had ended; empty for the first start.
+        has_stepped: Whether it came to its first step.
     """
 
     step: int = 0
@@ -48,16 +48,16 @@ class Start:
 
 @dataclass(frozen=True)
 class History:
-    """What the events say, beside the spans.
+    """What the events show beside the spans.
 
     Args:
-        starts: the first one, and one for each time that training was interrupted.
-        begin_unix_seconds: when the run began, by the machine's clock at that time.
-        is_finished: whether the run has come to its last step.
-        step: the newest update that was reported.
-        saved_step: of the newest checkpoint.
-        lost_steps: how many reported updates were made again.
-        tokens_per_step: 0 where it is not known.
+        starts: The first start, and one for each interruption of the training.
+        begin_unix_seconds: When the run began, by the machine's clock at that time.
+        is_finished: Whether the run has come to its last step.
+        step: The newest update that was reported.
+        saved_step: The step of the newest checkpoint.
+        lost_steps: How many reported updates were made again.
+        tokens_per_step: The number of tokens of a step; 0 if it is not known.
     """
 
     starts: tuple[Start, ...] = ()
@@ -79,10 +79,10 @@ def read_history(
     """Cut the time of a run into spans.
 
     Args:
-        events: of node 0, in the order of the file.
-        outlook: of the same events.
-        take_span: is given each span in the order of time, without gaps, from 0 to the last sign of
-            life or the end of the run.
+        events: The events of node 0, in the order of the file.
+        outlook: The outlook of the same events.
+        take_span: Called with each span in the order of time, without gaps, from 0 to the last sign
+            of life or the end of the run.
     """
     reader: _Reader | None = None
     age, begin_unix_seconds = 0, 0.0
@@ -96,7 +96,7 @@ def read_history(
 
 
 def _before(started: Event) -> dict[str, int]:
-    """What came before an event `pod_started`, in the order of time: microseconds by name."""
+    """Return the times before an event `pod_started`, in microseconds by name, oldest first."""
     keys = ("image_seconds", "container_seconds", "age_seconds")
     return {key: round(float(started.values.get(key, 0)) * MICRO) for key in keys}
 
@@ -116,7 +116,7 @@ class _Reader:
 
     def take(self, now: int, event: Event) -> None:
         if self._is_finished and event.name == Name.ROUND_BEGUN:
-            self._state = AFTER[Name.GATHERING]  # node 0 has waited for the other nodes since
+            self._state = AFTER[Name.GATHERING]  # node 0 has waited for other nodes since then
         if event.name == Name.POD_STARTED:
             self._close(self._seen, None)
             self._take_pod(now, event)
@@ -144,11 +144,11 @@ class _Reader:
         )
 
     def _take_pod(self, now: int, event: Event) -> None:
-        """What was between the last sign of life and the begin of this pod's process."""
+        """Add the spans between the last sign of life and the begin of this pod's process."""
         image, container, age = _before(event).values()
         pod = str(event.values.get("pod", ""))
         if pod and pod == self._pod:
-            image = 0  # another container of the same pod: its image was there
+            image = 0  # another container of the same pod, whose image was there
         self._pod = pod
         self._pass(DOWN, now - age - container - image)
         self._gpus = int(event.number("gpus"))
@@ -156,7 +156,7 @@ class _Reader:
         self._pass(CONTAINER, now - age)
 
     def _pass(self, state: State, end: int) -> None:
-        """A state that no event begins or ends."""
+        """Add a span of `state` until `end`, without an event at its begin or end."""
         self._state = state
         self._close(max(self._open, end), None)
 
@@ -187,12 +187,12 @@ class _Reader:
             self._reason = str(event.values.get("reason", ""))
 
     def _note(self, **changes: Any) -> None:
-        """Change what is known of the newest start."""
+        """Change the fields of the newest start."""
         if self._starts:
             self._starts[-1] = replace(self._starts[-1], **changes)
 
     def _close(self, end: int, event: Event | None) -> None:
-        """End the span that is open with `event`; None: nothing says why it ended."""
+        """End the open span with `event`; None if no event ended it."""
         state, length = self._state, end - self._open
         if state == TRAINING:
             self._close_training(length, event)

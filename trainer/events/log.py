@@ -1,7 +1,7 @@
-"""Appends events to a file, from a thread of its own: training never waits for the volume.
+"""Appends events to a file from a separate thread, so that training never waits for the volume.
 
-A volume that is full, slow or gone costs events and nothing else: the first error is said, and what
-comes later is tried all the same.
+If the volume is full, slow or gone, events are lost and nothing else. The first error is printed,
+and later events are still tried.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from trainer.events.event import Event, Name, to_line
 HEARTBEAT_SECONDS = 10.0
 CLOSE_SECONDS = 2.0
 _MOST_WAITING = 10_000
-"""Events that wait for a slow volume; further ones are dropped."""
+"""How many events may wait for a slow volume; further ones are dropped."""
 
 
 class EventLog:
-    """One process' way to an event file, which other processes may append to as well."""
+    """Appends the events of one process to a file, to which other processes may append too."""
 
     def __init__(
         self, path: Path | None, say: Callable[[str], None], heartbeat_seconds: float | None = None
     ):
-        """Nothing is opened before the first event.
+        """The file is not opened before the first event.
 
         Args:
-            path: the file; None: nothing is written.
-            say: prints a line; called once if events cannot be written.
-            heartbeat_seconds: after the first event, say that often that this process lives.
+            path: The path of the file; with None, nothing is written.
+            say: Prints a line; it is called once if events cannot be written.
+            heartbeat_seconds: After the first event, write an `alive` event whenever there was no
+                other event for so many seconds; None for never.
         """
         self._path, self._say, self._heartbeat_seconds = path, say, heartbeat_seconds
         self._events: queue.Queue[Event | None] = queue.Queue(_MOST_WAITING)
@@ -43,7 +44,7 @@ class EventLog:
         self._has_failed = self._is_closed = False
 
     def write(self, name: Name, **values: Any) -> None:
-        """Note that something happens now. Takes microseconds, and raises nothing."""
+        """Write an event that happens now. This takes microseconds, and raises no error."""
         if self._path is None or self._is_closed:
             return
         if self._thread is None:
@@ -55,7 +56,7 @@ class EventLog:
             self._failed("the volume is too slow")
 
     def close(self, limit_seconds: float = CLOSE_SECONDS) -> None:
-        """Write what waits, for at most so long, and end. Later events are not written."""
+        """Write the waiting events, for at most `limit_seconds`. Later events are not written."""
         thread, self._is_closed = self._thread, True
         if thread is None or not thread.is_alive():
             return
@@ -87,10 +88,13 @@ class EventLog:
             self._failed("the volume is full")
 
     def _put(self, line: bytes) -> int:
-        """Write at the end of the file; returns how many bytes. Raises OSError.
+        """Write at the end of the file, and return how many bytes were written.
 
-        A file that was opened before may be out of reach for ever while its name is not, as after
-        an NFS server has come back (ESTALE). So it is opened again after each error.
+        An open file may fail forever although its path can be opened again, for example after the
+        restart of an NFS server (ESTALE). So the file is opened again after each error.
+
+        Raises:
+            OSError: nothing was written.
         """
         was_open = self._descriptor is not None
         try:
@@ -109,7 +113,7 @@ class EventLog:
     def _close_file(self) -> None:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            with suppress(OSError):  # an error of a write before, which was seen there
+            with suppress(OSError):  # an error of an earlier write, which was reported then
                 os.close(descriptor)
 
     def _open(self) -> int:

@@ -1,4 +1,4 @@
-"""The middle of many numbers, in memory that does not grow with how many there are. Pure."""
+"""Computes the median of many numbers without keeping all of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class Median:
-    """Counts numbers by their first four digits: the median is exact to one part in 2000."""
+    """Counts numbers by their first four digits, so that the median is exact to 1 part in 2000."""
 
     def __init__(self) -> None:
         self._counts = Counter[float]()
@@ -16,12 +16,12 @@ class Median:
         self._counts[float(f"{number:.3e}")] += 1
 
     def value(self) -> float | None:
-        """The median; None where there is no number."""
+        """Return the median; None if there are no numbers."""
         total = self._counts.total()
         passed, middle = 0, list[float]()
         for number, count in sorted(self._counts.items()):
             before, passed = passed, passed + count
-            # One place is in the middle of an odd number of them, two are of an even number.
+            # An odd number of numbers has one middle place, and an even number has two.
             middle += [
                 number for place in {(total - 1) // 2, total // 2} if before <= place < passed
             ]

@@ -1,4 +1,4 @@
-"""What the account of a moment of a run needs from later events: the first reading of two. Pure."""
+"""Reads the events once in advance for what the account of a moment needs from later events."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ class Outlook:
     """What is known only at the end of all events.
 
     Args:
-        usual: what is usual in the run.
-        goes_back_to: after so many restorations (the place in the list), the fewest updates that a
-            later one goes back to; None where no later one comes.
-        saved_step: of the newest checkpoint.
+        usual: What is usual in the run.
+        goes_back_to: Item N is for the time after N restorations (events `restored`). It is the
+            smallest number of updates to which a later restoration goes back; None if there is no
+            later one.
+        saved_step: The step of the newest checkpoint.
     """
 
     usual: Usual
@@ -31,7 +32,7 @@ class Outlook:
 
     @staticmethod
     def of(events: Iterable[Event]) -> Outlook:
-        """From all events of node 0, in the order of the file."""
+        """Return the outlook of all events of node 0, in the order of the file."""
         step, report = Median(), Median()
         restored, saved_step = list[int](), 0
         begin: int | None = None
@@ -53,10 +54,10 @@ class Outlook:
 
 
 def counted(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """The events that count, each with its microseconds since the first one.
+    """Return the events that count, each with its microseconds since the first one.
 
-    After the end of a finished run only what trains further counts: a pod that starts, or a round
-    of a program that had ended on node 0 alone.
+    After the end of a finished run, events count only once training goes on: a pod starts, or a
+    round begins for a program that had ended only on node 0.
     """
     is_finished = False
     for now, event in timeline(events):

@@ -1,8 +1,9 @@
-"""What happened to this pod before its first process, by what the kubelet has left in it.
+"""Finds out how long the start of this pod took before its first process, from the kubelet's files.
 
-A process cannot ask Kubernetes about its pod without rights. But the kubelet writes files on its
-way: first the volumes, such as the one of the run's ConfigMap; then, when the image is there, the
-container's /etc/hosts; and then it has the container made. Their times are of the machine's clock.
+A process cannot ask Kubernetes about its pod without rights. But the kubelet writes files while it
+starts a pod. First it writes the volumes, such as that of the run's ConfigMap. When the image is
+there, it writes the container's /etc/hosts, and then the container is made. The times of these
+files are by the machine's clock.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from typing import Any
 from trainer.events.clock import process_age_seconds
 
 CONFIG_FOLDER = Path("/etc/disttrain")
-"""Where the pods of a run have their ConfigMap, whose files lie behind a link named `..data`."""
+"""The folder of the run's ConfigMap in a pod; its files are behind a link named `..data`."""
 HOSTS = Path("/etc/hosts")
 
 
 def pod_begin(config_folder: Path = CONFIG_FOLDER, hosts: Path = HOSTS) -> dict[str, Any]:
-    """Values of the event `pod_started`.
+    """Return values of the event `pod_started`.
 
-    `age_seconds`: since this process began, always. Where the files tell: `container_seconds`
-    before that, for which the container was being made; `image_seconds` before that, for the pod's
-    network and the pull of its image; and `pod`, which is equal in all containers that follow each
-    other in one pod, and in no other pod.
+    `age_seconds`, the age of this process, is always there. The others are there if the kubelet's
+    files show them. `container_seconds`: how long the container was made before that.
+    `image_seconds`: how long, before that, the pod's network and the pull of its image took. `pod`:
+    a text that is the same in all containers that follow each other in one pod, and differs in
+    other pods.
     """
     age, now = process_age_seconds(), time.time()
     try:
@@ -33,7 +35,7 @@ def pod_begin(config_folder: Path = CONFIG_FOLDER, hosts: Path = HOSTS) -> dict[
     except OSError:  # not in a pod
         return {"age_seconds": age}
     image_seconds, container_seconds = image - volume, now - age - image
-    if min(image_seconds, container_seconds) < 0:  # the clock was set, or the files are of others
+    if min(image_seconds, container_seconds) < 0:  # the clock was set, or others wrote the files
         return {"age_seconds": age}
     return {
         "age_seconds": age,
@@ -44,5 +46,5 @@ def pod_begin(config_folder: Path = CONFIG_FOLDER, hosts: Path = HOSTS) -> dict[
 
 
 def _pod(config_folder: Path) -> str:
-    """The kubelet gives the volume's folder a name of the time and a random number."""
+    """Return the name of the volume's folder, which the kubelet makes of time and random number."""
     return (config_folder / "..data").readlink().name.lstrip(".")

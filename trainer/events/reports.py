@@ -1,4 +1,4 @@
-"""Rank 0's reports of its steps, and what it does between them."""
+"""Writes rank 0's events about its steps, and about what it does between them."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from trainer.events.event import Name
 from trainer.events.log import EventLog
 
 LEAST_SECONDS = 1.0
-"""Between two reports, so that the file of a long run stays small: 30 MB a day at the most."""
+"""The least time between two reports: the file of a long run grows by 30 MB a day at most."""
 
 
 class Reports:
-    """Gathers what was measured since the last report and writes it, not too often."""
+    """Collects what was measured since the last report, and writes it from time to time."""
 
     def __init__(self, events: EventLog, least_seconds: float = LEAST_SECONDS):
         self._events, self._least_seconds = events, least_seconds
         self._last = time.monotonic()
         self._reported_step = self._step = self._saved_step = 0
         self._data_seconds = self._save_seconds = self._longest_seconds = 0.0
-        self._since, self._waited_seconds = self._last, 0.0  # of the last call of `stepped`
+        self._since, self._waited_seconds = self._last, 0.0  # since the last call of `stepped`
         self._is_held_up = False
 
     def first_step(self, step: int) -> None:
-        """The first update of this start is made; `step`: updates made so far."""
+        """Write that the first update of this start is made; `step`: updates made so far."""
         self._events.write(Name.FIRST_STEP, step=step)
         self._step = self._reported_step = step
         self._last = self._since = time.monotonic()
         self._save_seconds = self._waited_seconds = 0.0
 
     def waited_for_save(self, seconds: float) -> None:
-        """A save held training up between two steps."""
+        """Note that training waited so many seconds for a save between two steps."""
         self._save_seconds += seconds
         self._waited_seconds += seconds
 
     def stepped(
         self, step: int, step_seconds: float, longest_seconds: float, data_seconds: float
     ) -> None:
-        """Training has come to `step`.
+        """Note that training has come to `step`, and write a report if it is time for one.
 
         Args:
-            step: updates made so far.
-            step_seconds: mean of the updates since the last call.
-            longest_seconds: of one of them, the first of a start left out.
-            data_seconds: mean of the wait for their batches.
+            step: Updates made so far.
+            step_seconds: The mean time of the updates since the last call.
+            longest_seconds: The longest time of one of these updates, except the first of a start.
+            data_seconds: The mean time of waiting for the batches of these updates.
         """
         steps, now = step - self._step, time.monotonic()
         beside_steps = now - self._since - steps * step_seconds - self._waited_seconds
@@ -54,19 +54,19 @@ class Reports:
             self._report()
 
     def saved(self, step: int) -> None:
-        """The newest checkpoint that is in its place is of `step`; 0: there is none."""
+        """Write that the newest complete checkpoint is of `step` (0: none), if that is new."""
         if step != self._saved_step:
             self._saved_step = step
             self._events.write(Name.SAVED, step=step)
 
     def held_up(self, name: Name) -> None:
-        """An evaluation or a save begins that holds training up."""
+        """Write that an evaluation or a save begins for which training waits."""
         self._report()
         self._events.write(name)
         self._is_held_up = True
 
     def resumed(self) -> None:
-        """Nothing holds training up; without effect where nothing did."""
+        """Write that training no longer waits; do nothing if it did not wait."""
         if self._is_held_up:
             self._events.write(Name.RESUMED)
             self._is_held_up = False

@@ -1,4 +1,4 @@
-"""The account as a table for people, and as JSON for programs. Pure."""
+"""Writes an account as a table for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ assert list(WHAT) == list(Kind)
 
 
 def as_text(account: Account, cost: Cost | None) -> str:
-    """A table of the kinds, then the starts, the GPUs and, with a price, the cost."""
+    """Return a table of the kinds, then the starts, the GPUs and, with a price, the cost."""
     if not account.wall_seconds:
         return "no time is measured yet: the run has not begun"
     began = datetime.fromtimestamp(account.begin_unix_seconds, UTC)
@@ -81,7 +81,7 @@ def _other_definitions(account: Account) -> str:
 
 
 def _starts(starts: Sequence[StartTimes]) -> list[str]:
-    """The first start, and the newest restarts."""
+    """Return lines for the first start and the newest restarts."""
     lines = [_start("time to first step", start) for start in starts[:1]]
     left_out = max(0, len(starts) - 1 - MOST_STARTS)
     if left_out:
@@ -111,12 +111,12 @@ def _seconds(value: float) -> str:
 
 
 def as_json(account: Account, cost: Cost | None) -> str:
-    """The account as JSON, for programs; seconds are rounded to milliseconds."""
+    """Return the account as JSON for programs; seconds are rounded to milliseconds."""
     return json.dumps(as_mapping(account, cost), indent=2)
 
 
 def as_mapping(account: Account, cost: Cost | None) -> dict[str, Any]:
-    """The account for JSON; seconds are rounded to milliseconds."""
+    """Return the account as a mapping for JSON; seconds are rounded to milliseconds."""
     content: dict[str, Any] = {
         "finished": account.is_finished,
         "begin_unix_seconds": round(account.begin_unix_seconds, 3),

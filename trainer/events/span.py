@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Kind(StrEnum):
-    """What time is spent on; docs/goodput.md has the definitions."""
+    """What time is spent on; docs/goodput.md defines the kinds."""
 
     PRODUCTIVE = "productive"
     LOST = "lost"
@@ -40,14 +40,14 @@ class Span(NamedTuple):
     """A part of the run's time.
 
     Args:
-        begin, end: microseconds since the run's begin.
-        kind: what it was spent on, as if no step were repeated.
-        phase: the part of a start that it belongs to; None while the run trains.
-        start: the number of the start that it belongs to, from 1.
-        gpus: GPUs that the run holds or waits for.
-        first, last: it is spent on the updates after the first one up to the last one; equal where
-            it is not spent on updates.
-        is_repeated: whether a later start has made these updates again.
+        begin, end: Microseconds since the run's begin.
+        kind: What the time was spent on, regardless of whether its steps are repeated later.
+        phase: The phase of a start to which the span belongs; None while the run trains.
+        start: The number of the start to which the span belongs, counted from 1.
+        gpus: The number of GPUs that the run holds or waits for.
+        first, last: The span was spent on the updates `first` + 1 to `last`. Both are equal if it
+            was not spent on updates.
+        is_repeated: Whether a later start has made these updates again.
     """
 
     begin: int
@@ -62,17 +62,18 @@ class Span(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Microseconds."""
+        """The length in microseconds."""
         return self.end - self.begin
 
     def repeated_after(self, step: int) -> list[Span]:
-        """The span once a start has continued after `step` updates: what it repeats is cut off.
+        """Return the parts of this span, if a later start continues after `step` updates.
 
-        Where only a part of its updates is repeated, each counts as long as the others.
+        That start repeats the later updates, so they become a span of their own with `is_repeated`.
+        All updates of the span count as equally long.
         """
         if self.is_repeated or self.last <= step:
             return [self]
-        updates = self.last - self.first  # none in a report that tells of no further update
+        updates = self.last - self.first  # 0 in a report without a further update
         kept = max(0, step - self.first) * self.length // updates if updates else 0
         middle = self.begin + kept
         if middle == self.begin:

@@ -1,4 +1,4 @@
-"""What a run does after each event. Pure."""
+"""The table of what a run does after each event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from trainer.events.span import Kind, Phase
 
 @dataclass(frozen=True)
 class State:
-    """What a span is spent on, and to which phase of a start it belongs; None: the run trains."""
+    """What a span of time is spent on, and the phase of a start to which it belongs.
+
+    `phase` is None while the run trains.
+    """
 
     kind: Kind
     phase: Phase | None
@@ -40,7 +43,7 @@ AFTER: dict[str, State] = {  # other events neither begin nor end a span
     Name.ENDED: DOWN,
     Name.FINISHED: DOWN,
 }
-# In the loop, before the first step of a start: what was not evaluated before is evaluated now.
+# In the training loop, before the first step of a start: an evaluation that was due is made now.
 BEFORE_FIRST_STEP: dict[str, State] = {
     Name.EVALUATING: State(Kind.EVALUATION, Phase.FIRST_STEP),
     Name.SAVING: State(Kind.SAVE, Phase.FIRST_STEP),

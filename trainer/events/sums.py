@@ -1,4 +1,4 @@
-"""Adds up the lengths of spans which have in common all that an account asks for. Pure."""
+"""Adds up the lengths of spans in groups that differ in what an account distinguishes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from trainer.events.span import Kind, Phase, Span
 
 
 class Group(NamedTuple):
-    """What such spans have in common; see `Span`.
+    """What the spans of a group have in common; see `Span`.
 
     Args:
-        start: 0 where they are no part of a start.
-        has_updates: whether whole updates were made in them.
+        start: The number of the start; 0 if the spans are no part of a start.
+        has_updates: Whether updates were made in the spans.
     """
 
     kind: Kind
@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
     @property
     def counts_as(self) -> Kind:
-        """The kind, where productive time whose updates were made again is lost."""
+        """The kind, but LOST for productive time whose updates were made again."""
         is_lost = self.is_repeated and self.kind == Kind.PRODUCTIVE
         return Kind.LOST if is_lost else self.kind
 
@@ -35,13 +35,13 @@ class Sums:
     """The sums of the spans so far, in microseconds."""
 
     def __init__(self, saved_step: int) -> None:
-        """`saved_step`: updates in the newest checkpoint at the end."""
+        """`saved_step`: the number of updates in the newest checkpoint at the end of the events."""
         self._saved_step = saved_step
         self.lengths = Counter[Group]()
         self.usual_step = Median()
-        """Of the steps that were kept."""
+        """The median time of the steps that were not repeated."""
         self.unsaved = 0
-        """Of steps that count, and would be repeated from the newest checkpoint."""
+        """The time of steps that count, but that a restart from the newest checkpoint repeats."""
         self.wall = self.gpus = 0
 
     def add(self, span: Span) -> None:

@@ -1,13 +1,13 @@
-"""One clock for the events of all starts of a run, whatever the machines' clocks did. Pure.
+"""Puts the events of all starts of a run on one clock, even if machines' clocks were set.
 
-Between two events of the same start of a machine the time is what its monotonic clock says, which
-nobody sets. From one machine (or start of it) to the next only the clock of day is known, and it is
-asked once for each: the lines of two pods that overlap, as where one still ends on a machine that
-was cut off, may come in turns. Time never goes backwards.
+Between two events of the same boot of a machine, the time is taken from its monotonic clock, which
+cannot be set. From one machine or boot to the next, only the time of day is known. It is used once
+for each boot, because the lines of two pods may alternate in the file, for example while one pod
+still ends on a machine that was cut off. Time never goes backwards.
 
-The entrypoint and rank 0 append to one file, each by a thread that may be late on a busy machine or
-a slow volume. So a line may stand behind one of the other process that happened after it. Lines
-that share a clock are put in the order of that clock first.
+The entrypoint and rank 0 append to one file, each from a thread that may be late on a busy machine
+or a slow volume. So a line may come after a line of the other process that happened later. Lines
+that share a clock are first put in the order of that clock.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from heapq import heappop, heappush
 from trainer.events.event import Event, Name
 
 MICRO = 1_000_000
-# A monotonic clock that goes back further than that has begun anew.
+# If a monotonic clock goes back further than this, it is another clock that has begun anew.
 _LARGEST_DISORDER_SECONDS = 60.0
 
 
 def timeline(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
-    """The events in the order of their clock, each with its microseconds since the first one."""
+    """Return the events in the order of time, each with its microseconds since the first one."""
     now, before = 0, None
-    # Of each start of a machine: an event, the time of that event, and the newest event.
+    # For each boot of a machine: its first event, the time of that event, and the newest event.
     anchors = dict[str, tuple[Event, int, Event]]()
     for event in _in_order(events):
         known = anchors.get(event.boot)
@@ -43,13 +43,14 @@ def timeline(events: Iterable[Event]) -> Iterator[tuple[int, Event]]:
 
 
 def _in_order(events: Iterable[Event]) -> Iterator[Event]:
-    """Put what shares a clock in the order of that clock.
+    """Put events that share a clock in the order of that clock.
 
-    Only the events of the last seconds wait for a line that is late. Nothing comes before the end
-    of a finished run that was written after it: the account of such a run stays as it is.
+    Only the events of the last `_LARGEST_DISORDER_SECONDS` are kept for lines that come late. Lines
+    that were written after the end of a finished run are not put before that end, so that the
+    account of such a run stays as it is.
     """
-    waiting = list[tuple[float, int, Event]]()  # the number is for equal times
-    newest: Event | None = None  # of those that share a clock
+    waiting = list[tuple[float, int, Event]]()  # the number orders equal times
+    newest: Event | None = None  # of the events that share a clock
     for number, event in enumerate(events):
         if newest is None or newest.name == Name.FINISHED or not _share_a_clock(newest, event):
             yield from (each for *_, each in sorted(waiting))

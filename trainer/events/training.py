@@ -1,4 +1,4 @@
-"""What the time between two reports of steps was spent on. Pure."""
+"""Divides the time between two reports of steps by what it was spent on."""
 
 from __future__ import annotations
 
@@ -9,32 +9,38 @@ from trainer.events.span import Kind
 from trainer.events.timeline import MICRO
 
 HANG_STEPS = 5
-"""A step that takes longer than so many median steps is a hang,"""
+"""A step is a hang if it takes longer than so many median steps."""
 LEAST_HANG_SECONDS = 1.0
-"""if it takes longer than this too: short steps vary."""
+"""A step is a hang only if it also takes longer than this, because short steps vary."""
 
 
 @dataclass(frozen=True)
 class Usual:
-    """What is usual in this run, in microseconds; None where no steps were reported.
+    """What is usual in this run, in microseconds; None if no steps were reported.
 
     Args:
-        step: the median over the reports of the time for a step without waits.
-        report: the median of the time between two reports.
+        step: The median, over the reports, of the time for a step without waits.
+        report: The median of the time between two reports.
     """
 
     step: float | None = None
     report: float | None = None
 
     def is_hang(self, microseconds: float) -> bool:
-        """Whether a step that takes so long is one."""
+        """Whether a step that takes so many microseconds is a hang."""
         if self.step is None:
             return False
         return microseconds > max(HANG_STEPS * self.step, LEAST_HANG_SECONDS * MICRO)
 
 
 def reported(length: int, report: Event, usual: Usual) -> list[tuple[Kind, int]]:
-    """The parts of `length` microseconds whose steps were reported, in microseconds."""
+    """Divide the time before a report into its kinds, in microseconds.
+
+    Args:
+        length: The time between the report and the event before it, in microseconds.
+        report: The event of the report.
+        usual: What is usual in the run.
+    """
     data = _most(report.number("data_seconds"), length)
     save = _most(report.number("save_seconds"), length - data)
     longest, hang = report.number("longest_seconds") * MICRO, 0
@@ -45,7 +51,15 @@ def reported(length: int, report: Event, usual: Usual) -> list[tuple[Kind, int]]
 
 
 def unreported(length: int, usual: Usual) -> list[tuple[Kind, int]]:
-    """The same parts where no report came any more; until one was due, steps were likely made."""
+    """Divide the time of training after which no report came into its kinds, in microseconds.
+
+    Until a report was due, steps were likely made, so that part counts as productive. The rest is a
+    hang, if it is long enough for one.
+
+    Args:
+        length: The time, in microseconds.
+        usual: What is usual in the run.
+    """
     if usual.report is None or not usual.is_hang(length - usual.report):
         return [(Kind.PRODUCTIVE, length)]
     productive = round(usual.report)

@@ -1,4 +1,4 @@
-"""Who writes events of a run, and where: the entrypoint of each node, and rank 0."""
+"""Makes the event logs of those who write events: the entrypoint of each node, and rank 0."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ _LONGEST_REASON = 200  # an event is a short line
 
 
 def entrypoint_events(run_dir: Path, node: int, say: Callable[[str], None]) -> EventLog:
-    """The entrypoint's way to the file of its node, with a sign of life every few seconds."""
+    """Return the entrypoint's log for its node's file; it writes `alive` events too."""
     return EventLog(event_file(run_dir, node), say, HEARTBEAT_SECONDS)
 
 
 def rank_events(run_dir: Path, rank: int, ranks: int, has_entrypoint: bool) -> EventLog:
-    """The way of a rank that has imported everything; only rank 0 writes.
+    """Return the event log of a rank that has imported everything; only rank 0 writes events.
 
-    Started by torchrun or by hand, it also writes what an entrypoint would.
+    If rank 0 was started without an entrypoint, by torchrun or by hand, it also writes the events
+    `pod_started` and `alive`.
     """
     if rank != 0:
         return EventLog(None, _say)
@@ -32,12 +33,12 @@ def rank_events(run_dir: Path, rank: int, ranks: int, has_entrypoint: bool) -> E
 
 
 def pod_started(events: EventLog, ranks: int) -> None:
-    """Note when pod and process were started, and how many ranks the run has in all."""
+    """Write when pod and process were started, and how many ranks the run has in all."""
     events.write(Name.POD_STARTED, **pod_begin(), gpus=ranks)
 
 
 def shortened(reason: str) -> str:
-    """A reason for an event: one line, of which little more than the first sentence is kept."""
+    """Return a reason as one line of at most 200 characters, for an event."""
     return " ".join(reason.split())[:_LONGEST_REASON]
 
 
