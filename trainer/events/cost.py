@@ -1,4 +1,7 @@
-"""Computes what the GPUs of a run cost."""
+"""Computes what the GPUs of a run cost.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Computes goodput as NVIDIA and Google define it, from the same sums."""
+"""Computes goodput as NVIDIA and Google define it, from the same sums.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

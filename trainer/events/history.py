@@ -4,6 +4,8 @@ The kind of a span depends on the event at its begin (states.py). The time betwe
 steps is cut further (training.py). Steps are repeated if a later start continues from before them.
 What is needed from later events is read first (outlook.py). So each span is final when it is cut,
 and the spans of a long run need not be kept.
+
+This module does no input or output.
 """
 
 from __future__ import annotations

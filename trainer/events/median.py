@@ -1,4 +1,7 @@
-"""Computes the median of many numbers without keeping all of them."""
+"""Computes the median of many numbers without keeping all of them.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

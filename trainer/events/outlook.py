@@ -1,4 +1,7 @@
-"""Reads the events once in advance for what the account of a moment needs from later events."""
+"""Reads the events once in advance for what the account of a moment needs from later events.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Writes an account as a table for people, and as JSON for programs."""
+"""Writes an account as a table for people, and as JSON for programs.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Adds up the lengths of spans in groups that differ in what an account distinguishes."""
+"""Adds up the lengths of spans in groups that differ in what an account distinguishes.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

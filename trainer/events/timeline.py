@@ -8,6 +8,8 @@ still ends on a machine that was cut off. Time never goes backwards.
 The entrypoint and rank 0 append to one file, each from a thread that may be late on a busy machine
 or a slow volume. So a line may come after a line of the other process that happened later. Lines
 that share a clock are first put in the order of that clock.
+
+This module does no input or output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Divides the time between two reports of steps by what it was spent on."""
+"""Divides the time between two reports of steps by what it was spent on.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

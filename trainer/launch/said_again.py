@@ -1,4 +1,6 @@
-"""Repeats, in a node's log, the lines that must be found among the last lines of the log.
+"""Decides which lines to repeat so that they are found among the last lines of a node's log.
+
+This module does no input or output.
 
 `./disttrain status` reads only the last lines of a pod, and may read nothing else of a run. The
 lines about steps would push out of them which checkpoint was last verified and what the run's

@@ -1,4 +1,7 @@
-"""Decides which checkpoint to copy to the mirror, and which ones to remove from it."""
+"""Decides which checkpoint to copy to the mirror, and which ones to remove from it.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Writes samples in Prometheus' text format.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/ describes the format (version 0.0.4).
+
+This module does no input or output.
 """
 
 from __future__ import annotations

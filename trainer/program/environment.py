@@ -1,4 +1,7 @@
-"""Makes the environment of a program's processes, as torchrun would set or read it."""
+"""Makes the environment of a program's processes, as torchrun would set or read it.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Interprets the exit codes of a program's processes."""
+"""Interprets the exit codes of a program's processes.
+
+This module does no input or output.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Decides whether ranks use a transport that the network profile asks for, and words the result.
 
 `./disttrain status` and `verify` recognize a node's line by its beginning (cli/status/progress.py).
+
+This module does no input or output.
 """
 
 from __future__ import annotations

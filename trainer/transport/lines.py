@@ -3,6 +3,8 @@
 NCCL prints these lines with NCCL_DEBUG=INFO. Their wording changes from version to version, and a
 plugin for the network writes its own lines. What is not known is left empty, and a network that is
 not in `KNOWN` keeps the name that NCCL gives it.
+
+This module does no input or output.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Any two nodes between which nothing arrives are a pair. A node that is in all pairs is cut off. If
 there is only one pair, it does not show which of its two nodes is cut off.
+
+This module does no input or output.
 """
 
 from __future__ import annotations

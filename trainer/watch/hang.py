@@ -2,6 +2,8 @@
 
 When one rank does not enter a collective, all other ranks wait in it. They are the victims,
 whatever error ends their wait later.
+
+This module does no input or output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Decides what slows the ranks down, from several windows in a row that agree.
 
 It also takes several windows in a row to decide that nothing slows the ranks down any more.
+
+This module does no input or output.
 """
 
 from __future__ import annotations
