@@ -123,7 +123,7 @@ def combine_exit_reports(
         reports: the report of each local rank; None for a rank that has not reported.
         exit_codes: the exit code of each local rank.
         order: the local ranks in the order in which they reported; by default by their number.
-        gone: the local ranks that ended first, whether or not they have reported.
+        gone: the local ranks that ended first, by a signal or without giving a reason.
     """
     in_order = [reports[rank] for rank in (range(len(reports)) if order is None else order)]
     reported = [report for report in in_order if report is not None]

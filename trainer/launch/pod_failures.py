@@ -7,8 +7,8 @@ a run has failed for good. Node 0 keeps it for all nodes, in pod_failures.json i
 and every node reads it before it joins the other nodes.
 
 A pod that was asked to end (a preemption, a drained node, `./disttrain stop`) has not failed. A pod
-that waits for other nodes has not failed either. A pod has failed if its ranks had started and it
-ended without recording how: the kernel killed it, or its machine was lost.
+that waits for other nodes has not failed either. But a pod has failed whose ranks had started and
+that ended without recording how: the kernel killed it, or its machine was lost.
 """
 
 from __future__ import annotations
