@@ -12,7 +12,7 @@ COMMANDS: Mapping[str, Command] = {**PROJECT_COMMANDS, **CLUSTER_COMMANDS}
 
 
 def main(words: Sequence[str]) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m sandbox", description=__doc__)
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():

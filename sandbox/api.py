@@ -1,4 +1,4 @@
-"""HTTP requests to the cluster's components, for the waits of `up`; no proxy is used."""
+"""Sends the HTTP requests by which `up` waits for the cluster's components, without a proxy."""
 
 import http.client
 import json
@@ -12,10 +12,10 @@ TIMEOUT_SECONDS = 5
 
 
 def https_get(address: str, port: int, path: str, pki: Path) -> tuple[int, str]:
-    """GET with the administrator's certificate; returns status and body.
+    """Send a GET request with the administrator's certificate, and return status and body.
 
     Raises:
-        OSError: no connection, or the server's certificate is not the cluster's.
+        OSError: there is no connection, or the server's certificate is not the cluster's.
     """
     context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
     context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
@@ -25,7 +25,11 @@ def https_get(address: str, port: int, path: str, pki: Path) -> tuple[int, str]:
 
 
 def http_get(address: str, port: int, path: str) -> tuple[int, str]:
-    """GET without TLS; returns status and body. Raises OSError: no connection."""
+    """Send a GET request without TLS, and return status and body.
+
+    Raises:
+        OSError: there is no connection.
+    """
     return _get(http.client.HTTPConnection(address, port, timeout=TIMEOUT_SECONDS), path)
 
 
@@ -34,15 +38,16 @@ def missing_node_condition(node: str, since: float = 0) -> str | None:
 
     Args:
         node: JSON text of the Node object.
-        since: Unix time in seconds; what the kubelet said before does not count. Kubernetes goes
-            on showing a lost node as Ready for 50 s.
+        since: Unix time in seconds. A report that the kubelet sent before it does not count,
+            because Kubernetes goes on showing a lost node as Ready for 50 s.
     """
     value = cast(dict[str, Any], json.loads(node))
     conditions = {c["type"]: c for c in value["status"].get("conditions", ())}
     ready = conditions.get("Ready")
     if ready is None:
         return "the node has no Ready condition yet"
-    if since and _unix_time(ready["lastHeartbeatTime"]) < math.floor(since):  # of whole seconds
+    # The heartbeat's time has whole seconds, so `since` is rounded down.
+    if since and _unix_time(ready["lastHeartbeatTime"]) < math.floor(since):
         return "the kubelet that was started has not reported yet"
     if ready["status"] != "True":
         return str(ready.get("message", "not Ready"))

@@ -18,7 +18,10 @@ def cache_dir() -> Path:
 
 
 def content_key(*parts: str | bytes | Path) -> str:
-    """Twelve hex digits of a hash over the parts; of a Path, its content or its files count."""
+    """Twelve hex digits of a hash over the parts.
+
+    A Path stands for the content of its file, or for the names and contents of a folder's files.
+    """
     digest = hashlib.sha256()
     for part in parts:
         for chunk in _chunks(part):

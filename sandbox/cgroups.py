@@ -23,7 +23,8 @@ def hierarchies(root: Path = CGROUP_ROOT) -> list[Path]:
     """Roots of all hierarchies: one in version 2, one for each set of controllers in version 1."""
     if is_version_2(root):
         return [root]
-    # In version 1, `cpu` may be a link to `cpu,cpuacct`; links are left out, or it counts twice.
+    # In version 1, `cpu` may be a link to `cpu,cpuacct`. Links are left out, because the hierarchy
+    # would count twice.
     return sorted(path for path in root.iterdir() if path.is_dir() and not path.is_symlink())
 
 
@@ -41,7 +42,8 @@ def make_cgroup(cgroup: str, root: Path = CGROUP_ROOT) -> None:
 
     Raises:
         RuntimeError: the kernel refuses. In version 2 a control group that holds processes cannot
-            pass controllers on to its children, and a container's root control group holds some.
+            enable controllers for its children, and a container's root control group holds
+            processes.
     """
     try:
         _make_in_all(cgroup, root)
@@ -68,7 +70,7 @@ def remove_cgroup(cgroup: str, root: Path = CGROUP_ROOT) -> None:
     """Remove `cgroup`, all groups below it, and those of its parents that are then empty.
 
     Raises:
-        TimeoutError: a process still runs in it.
+        TimeoutError: a process still runs in the control group.
     """
     for hierarchy in hierarchies(root) if root.exists() else []:
         top = hierarchy / cgroup.strip("/")

@@ -1,4 +1,4 @@
-"""The parts of a cluster that must work before it takes pods, and what they lack until then."""
+"""Checks the parts of a cluster that must work before it takes pods, and says what they lack."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from sandbox.node import Node
 
 @dataclass(frozen=True)
 class Check:
-    """Looks at one part.
+    """A check of one part of the cluster.
 
     Args:
-        part: its name, for the messages of a wait.
-        missing: says what it lacks; None while it works.
+        part: the part's name, for the messages of a wait.
+        missing: a function that returns what the part lacks, or None while the part works.
     """
 
     part: str
@@ -22,7 +22,7 @@ class Check:
 
 
 def checks_of_cluster(first: Node, link: Link) -> list[Check]:
-    """Checks of all that the first node runs, which has this link."""
+    """Checks of everything that the first node runs; `link` is the first node's own link."""
 
     def service_account() -> str | None:
         path = "/api/v1/namespaces/default/serviceaccounts/default"
@@ -42,7 +42,7 @@ def checks_of_cluster(first: Node, link: Link) -> list[Check]:
 
 
 def checks_of_node(first: Node, node: Node, since: float = 0) -> list[Check]:
-    """Checks of what every node runs; `since` as in `api.missing_node_condition`."""
+    """Checks of what every node runs; `since` is that of `api.missing_node_condition`."""
 
     def proxy() -> str | None:
         return _missing_at(node.address or "", components.PROXY_HEALTH_PORT, "/healthz")
@@ -62,7 +62,7 @@ def checks_of_node(first: Node, node: Node, since: float = 0) -> list[Check]:
 
 
 def lacking(checks: Sequence[Check]) -> list[str]:
-    """What those parts lack that do not work, in the order of the checks."""
+    """What each part that does not work lacks, in the order of the checks."""
     return [reason for check in checks if (reason := check.missing())]
 
 
@@ -74,7 +74,7 @@ def missing_api(first: Node, link: Link) -> str | None:
 def _missing_in_object(
     first: Node, link: Link, path: str, missing: Callable[[str], str | None]
 ) -> str | None:
-    """What `missing` says of the API server's answer, or why there is none."""
+    """What `missing` says of the API server's answer, or why there is no answer."""
     try:
         status, body = api.https_get(str(link.node), components.API_PORT, path, first.layout.pki)
     except OSError as reason:

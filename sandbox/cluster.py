@@ -29,7 +29,7 @@ __all__ = ["STATE_ROOT", "Cluster", "ClusterStatus"]
 class ClusterStatus:
     """State of a cluster: `up` (all nodes are Ready), `down` (nothing runs) or `broken`.
 
-    `problems` says what is broken, `nodes` has the address of each node that runs, by name.
+    `problems` says what is broken. `nodes` maps the name of each running node to its address.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Cluster:
 
     Args:
         name: 1 to 30 characters, each a-z, 0-9 or '-'.
-        bin_dir: folder with `components.PROGRAMS`; None will do for `down`, `status` and `logs`.
+        bin_dir: folder with `components.PROGRAMS`; None is enough for `down`, `status` and `logs`.
         state_root: folder that holds the folders of all clusters.
 
     Raises:
@@ -78,7 +78,7 @@ class Cluster:
 
     @property
     def data_root(self) -> Path:
-        """Folder for hostPath volumes; the same one on the host and on all nodes."""
+        """Folder for hostPath volumes; it is the same on the host and on all nodes."""
         return self.layout.data
 
     @property
@@ -102,7 +102,7 @@ class Cluster:
         """The link between a further node and the others, to be cut, slowed down or mended.
 
         Raises:
-            ValueError: there is no such node, or it is the first one, to which the links lead.
+            ValueError: there is no such node, or it is node 1, to which all links lead.
             RuntimeError: one of the two nodes is down.
         """
         node, first = self.node(number).holder, self._first.holder
@@ -129,12 +129,12 @@ class Cluster:
     def up(self, nodes: int | None = None) -> None:
         """Start the cluster and return when its nodes take pods; do nothing if they do already.
 
-        What a broken or killed cluster of this name has left is removed first. A further node that
-        is missing or broken is started alone while the first one works, and the last ones are
-        taken away with all that runs on them where fewer are wanted.
+        `up` first removes what a broken or killed cluster of this name has left. While the first
+        node works, `up` starts only those further nodes that are missing or broken. If fewer nodes
+        are wanted than there are, it removes the last ones with everything that runs on them.
 
         Args:
-            nodes: how many; None: as many as there are, or one.
+            nodes: how many nodes the cluster shall have; None: as many as there are, or one.
 
         Raises:
             ValueError: the number is not possible.
@@ -165,7 +165,7 @@ class Cluster:
         """Stop the cluster and remove all that it made, except `data` and the image stores.
 
         Args:
-            purge: remove those as well.
+            purge: remove the data and the image stores as well.
 
         Raises:
             TimeoutError: a process does not end, or a control group cannot be removed.
@@ -184,7 +184,7 @@ class Cluster:
         say(f"cluster {self.name} is down after {time.monotonic() - start:.1f} s")
 
     def status(self) -> ClusterStatus:
-        """Look at it without changing anything."""
+        """The state of the cluster. Nothing is changed."""
         require_root_on_linux()
         further = self._further()
         if not self._first.has_begun and not further:
@@ -227,12 +227,12 @@ class Cluster:
         return folder / f"{component}.log"
 
     def _further(self) -> list[Node]:
-        """The nodes after the first that have been started and not taken down."""
+        """The nodes after the first one that were started and not removed since."""
         found = (Node(layout, self._bin_dir) for layout in self.layout.further_nodes())
         return [node for node in found if node.has_begun]
 
     def _wanted(self, count: int) -> list[Node]:
-        """The nodes after the first that a cluster of this many nodes has."""
+        """The nodes after the first one in a cluster of `count` nodes."""
         if not 1 <= count <= MOST_NODES:
             raise ValueError(f"--nodes {count} is not possible: use 1 to {MOST_NODES}")
         return [Node(self.layout.node(n), self._bin_dir) for n in range(2, count + 1)]
@@ -314,7 +314,7 @@ class Cluster:
         self.run_kubectl("apply", "-f", "-", given=json.dumps(objects))
 
     def run_kubectl(self, *arguments: str, given: str = "") -> str:
-        """Output of kubectl, which reads `given`; raises RuntimeError where it fails."""
+        """Output of kubectl with `given` as its standard input. Raises RuntimeError if it fails."""
         done = subprocess.run(
             [*self.kubectl, *arguments],
             input=given,
@@ -328,14 +328,14 @@ class Cluster:
         return done.stdout
 
     def _clean(self, *, keep_logs: bool) -> None:
-        """Remove a cluster in whatever state it is, except `data` and the image stores."""
+        """Remove the cluster, whatever its state is, except `data` and the image stores."""
         for layout in self.layout.further_nodes():
             Node(layout, self._bin_dir).clean(keep_logs=keep_logs)
         self._first.clean(keep_logs=keep_logs)
 
     @contextmanager
     def _exclusive(self) -> Generator[None]:
-        """Only one `up` or `down` of this cluster at a time."""
+        """Hold a lock, so that only one `up` or `down` of this cluster runs at a time."""
         self.layout.root.mkdir(parents=True, exist_ok=True)
         with locked(self.layout.root, f"another up or down of cluster {self.name}"):
             yield

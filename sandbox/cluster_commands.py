@@ -20,11 +20,11 @@ from sandbox.toolchain import bin_dir
 NAME_VARIABLE = "DISTTRAIN_CLUSTER"
 CHOICES = {**CONTROLLERS, **OLDER}
 EXIT_BROKEN = 1
-EXIT_DOWN = 3  # as of `systemctl status`
+EXIT_DOWN = 3  # `systemctl status` ends with 3 too
 
 
 def programs() -> Path:
-    """The folder `$DISTTRAIN_BIN`, else that of the pinned programs, which are fetched or built."""
+    """The folder `$DISTTRAIN_BIN`, or else the pinned programs' folder; missing ones are made."""
     given = os.environ.get("DISTTRAIN_BIN")
     return Path(given) if given else bin_dir()
 

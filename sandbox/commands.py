@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 def no_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add no arguments; for a command that has none."""
+    """Add no arguments. A command without arguments has this as its `add_arguments`."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ PROXY_HEALTH_PORT = 10256
 MIRROR_PORT = 5001
 CLUSTER_DOMAIN = "cluster.local"
 VOLUME_PLUGINS = "/var/lib/kubelet/volume-plugins"
-CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # of Debian's package, of upstream
+CNI_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))  # Debian's, upstream's
 CNI_PLUGINS = ("ptp", "host-local", "portmap", "loopback")
-NODE_COMPONENTS = ("containerd", "kubelet", "kube-proxy")  # of every node
+NODE_COMPONENTS = ("containerd", "kubelet", "kube-proxy")  # on every node
 MIRROR = "image-mirror"  # runs on the first node of several
 COMPONENTS = (
     "etcd",
@@ -49,7 +49,7 @@ CLIENTS = {
 }
 
 
-FRONT_PROXY = "front-proxy-client"  # as which the API server asks further API servers
+FRONT_PROXY = "front-proxy-client"  # the API server's user name at further API servers
 
 
 def _front_proxy(pki: Path) -> tuple[str, ...]:
@@ -255,10 +255,10 @@ def manifests(link: Link) -> Mapping[str, Any]:
 
 
 def further_node(layout: Layout) -> Mapping[str, Any]:
-    """The object of a node that joins; its kubelet finds it and fills it in.
+    """The Node object of a node that joins; the node's kubelet finds it and fills it in.
 
-    Made before the kubelet starts, so that Kubernetes gives the node the addresses for pods to
-    which the links lead.
+    It is made before the kubelet starts, so that Kubernetes gives the node those pod addresses to
+    which the routes over the links lead.
     """
     pods = str(pods_of(layout.number))
     return {
@@ -270,7 +270,7 @@ def further_node(layout: Layout) -> Mapping[str, Any]:
 
 
 def image_mirror(layout: Layout, link: Link) -> Component:
-    """The program that gives images of the first node to the others."""
+    """The program that gives the first node's images to the other nodes."""
     command = (sys.executable, "-m", "sandbox.image_mirror", str(layout.root), str(link.node))
     return Component(MIRROR, command)
 
@@ -284,7 +284,7 @@ def find_cni_folder() -> Path | None:
 
 
 def host_program(name: str) -> Path:
-    """The path of a program that is installed on this machine, which the preflight has checked."""
+    """The path of a program of this machine; the preflight has checked that it is installed."""
     found = shutil.which(name, path=SYSTEM_PATH)
     assert found, f"{name} is not installed"
     return Path(found)

@@ -40,7 +40,7 @@ def write_configuration(layout: Layout, link: Link, pause_image: str, cni_folder
 def write_node_configuration(
     layout: Layout, link: Link, first: Link, pause_image: str, cni_folder: Path
 ) -> None:
-    """Write what a node's own programs read; `first` is the link of the first node."""
+    """Write the files that a node's own programs read; `first` is the link of the first node."""
     _write_clients(layout, first, "kubelet-client", "kube-proxy")
     (layout.run / "cni.d").mkdir()
     _json(layout.run / "cni.d" / "10-pods.conflist", _cni(layout))
@@ -142,7 +142,7 @@ def _kube_proxy(layout: Layout, link: Link) -> Mapping[str, Any]:
 
 
 def _corefile(layout: Layout, link: Link) -> str:
-    # Answers are remembered as in k3s, so pods see the new address of a pod some seconds late.
+    # CoreDNS caches answers as in k3s, so pods see a pod's new address some seconds late.
     return f"""\
 .:53 {{
     bind {link.node}
@@ -159,7 +159,8 @@ def _corefile(layout: Layout, link: Link) -> str:
 
 def _containerd(layout: Layout, pause_image: str, cni_folder: Path) -> str:
     # restrict_oom_score_adj is set because CAP_SYS_RESOURCE may be missing, as in containers.
-    # disable_apparmor is set because the profile would be loaded for the whole machine, and stay.
+    # disable_apparmor is set because the profile would be loaded for the whole machine, where it
+    # would stay after `down`.
     return f"""\
 version = 2
 root = "{layout.containerd_store}"
@@ -186,9 +187,10 @@ config_path = "{layout.registries}"
 
 
 def _pull_from(layout: Layout, first: Link) -> None:
-    """Images that this node lacks come from the first one, whatever registry their names say.
+    """Let this node pull the images that it lacks from the first node, whatever their registry.
 
-    A folder for one registry, which a test may add, comes before this one.
+    The folder `_default` is for all registries. A test may add a folder for one registry, which
+    containerd prefers.
     """
     default = layout.registries / "_default"
     default.mkdir(parents=True)

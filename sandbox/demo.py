@@ -20,13 +20,13 @@ from sandbox.venvs import PROJECT, ensure_venv
 
 STATE = PROJECT / ".pulumi-state"
 STACKS = ("sandbox", "sandbox-multipod")
-# Begins of the Kubernetes provider's lines about its own waiting, which do not help a user.
+# The Kubernetes provider's lines about its own waiting begin with these. They do not help a user.
 PROVIDERS_OWN_WORDS = ("Skipping await logic", "✅")
 NO_STEP_SECONDS = 300
 
 
 def environment() -> dict[str, str]:
-    """The variables with which a shell runs `pulumi` and `kubectl` on the demo."""
+    """The environment variables with which a shell runs `pulumi` and `kubectl` on the demo."""
     cluster = Cluster("default", bin_dir())
     return {
         **pulumi_environment(STATE, ensure_venv(".venv")),
@@ -35,7 +35,7 @@ def environment() -> dict[str, str]:
 
 
 def print_environment() -> None:
-    """Print `export` lines for `eval`."""
+    """Print `export` lines, which a shell reads with `eval`."""
     names = ("PATH", "KUBECONFIG", "PULUMI_HOME", "PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE")
     values = environment()
     for name in names:
@@ -60,7 +60,8 @@ def up(stack_name: str) -> None:
     say(f"  text: {text.what}")
     shutil.copyfile(text.path, STATE_ROOT / "default" / "input.txt")
     say(f"3/4 pulumi up --stack {stack_name}")
-    # Both stacks are made, so that `pulumi stack select` finds the other; the last stays selected.
+    # Both stacks are made, so that `pulumi stack select` also finds the one that is not used now.
+    # The stack that was made last, which is the one of this demo, stays selected.
     names = sorted(STACKS, key=lambda name: name == stack_name)
     stacks = [Stack(name, STATE, PROJECT / f"Pulumi.{name}.yaml") for name in names]
     stack = stacks[-1]
@@ -86,16 +87,16 @@ def _pulumi_up(stack: Stack) -> None:
 
 
 def worth_saying(line: str) -> str:
-    """The part of a line of pulumi's output that helps a user, else an empty text.
+    """The part of a line of pulumi's output that helps a user, or an empty text.
 
-    A resource that only begins gives an empty text.
+    The line of a resource whose work only begins gives an empty text.
     """
     match = re.match(r"\s*\S+\s+(\S+:\S+) (\S+) (\w+) \([\d.]+s\)\s*(.*)", line)
     if match is None:
         return ""
     kind, name, status, message = match.groups()
     if message.startswith("{") or message.endswith("completed with exit code 0"):
-        return ""  # what a command tells the engine; what a warning says that is none
+        return ""  # a command's output for the engine, or a message that warns of nothing
     if message and not message.startswith(PROVIDERS_OWN_WORDS):
         return f"{name}: {message}"
     return f"{kind.rsplit(':', 1)[1]} {name} {status}" if status.endswith("ed") else ""

@@ -14,7 +14,7 @@ from sandbox.venvs import PROJECT, ensure_venv
 PRESETS = PROJECT / "trainer" / "presets"
 DEFAULT_PRESET = "shakespeare-char-cpu"
 SHORT = ("--train.max_steps=300", "--eval.interval=100", "--checkpoint.interval=100")
-DEFAULT_WARM_UP = 100  # of trainer/config/train.py
+DEFAULT_WARM_UP = 100  # steps; the default in trainer/config/train.py
 DATA_ROOT = PROJECT / "build" / "demo-local"
 
 
@@ -23,10 +23,13 @@ class Options:
     """What is trained, and how.
 
     Args:
-        preset: name of a file in trainer/presets.
-        processes: how many ranks; 0: two on the CPU, one on a GPU.
-        device: auto, cpu or cuda; empty: the preset's.
-        steps: length of the run; 0: 300 for the default preset, else the preset's.
+        preset: name of a file in trainer/presets, without its ending.
+        processes: how many ranks train; 0: one if `device` is cuda, else two.
+        device: auto, cpu or cuda; empty: the device that the preset names.
+        steps: length of the run; 0: 300 for the default preset, else the preset's length.
+
+    Raises:
+        ValueError: there is no such preset, or a number is below 0.
     """
 
     preset: str = DEFAULT_PRESET
@@ -47,29 +50,29 @@ class Options:
 
     @property
     def ranks(self) -> int:
-        """How many processes train."""
+        """How many processes train, each as one rank."""
         return self.processes or (1 if self.device == "cuda" else 2)
 
     @property
     def run_name(self) -> str:
-        """Each preset has a run of its own, so that none continues another's checkpoints."""
+        """The run's name. Each preset has its own, so that none continues another's checkpoints."""
         return "demo-local" if self.preset == DEFAULT_PRESET else f"demo-local-{self.preset}"
 
 
 def warm_up_steps(preset: str) -> int:
-    """How many steps of the preset's length its learning rate rises."""
+    """How many steps the preset's learning rate rises at the beginning of a run."""
     text = (PRESETS / f"{preset}.yaml").read_text()
     found = re.search(r"^ *warmup_steps: *(\d+)", text, re.MULTILINE)
     return int(found[1]) if found else DEFAULT_WARM_UP
 
 
 def trainer_settings(options: Options, text: Path | None, sha256: str) -> list[str]:
-    """The trainer's options. Pure, but for the size of the text.
+    """The trainer's command-line options. Apart from the size of `text`, it reads only the preset.
 
     Args:
         options: what is trained.
         text: a file with Shakespeare's text; None: the preset's own data set is downloaded.
-        sha256: of that file.
+        sha256: the checksum of that file.
     """
     settings = [
         f"--config={options.preset}",

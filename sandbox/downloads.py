@@ -23,7 +23,8 @@ class Unavailable(Exception):  # noqa: N818 - an answer, not an error: the calle
 class Release:
     """A file of a release.
 
-    `members` maps members of the archive to program names; empty if the file is the program.
+    `members` maps members of the archive to program names. It is empty if the file is itself the
+    program.
     """
 
     url: str
@@ -33,7 +34,7 @@ class Release:
 
 @functools.cache
 def host_answers(host: str, port: int = 443) -> bool:
-    """Whether a TCP connection to the host can be opened; the answer is kept for the process.
+    """Whether a TCP connection to the host can be opened. This process asks each host only once.
 
     Behind a proxy the answer is always True, because only the request itself can tell.
     """
@@ -51,7 +52,7 @@ def fetch(url: str) -> bytes:
     """The body of the answer, if its status is 200.
 
     Raises:
-        Unavailable: there is no connection, or the status is another one.
+        Unavailable: there is no connection, or the status is not 200.
     """
     parts = urllib.parse.urlsplit(url)
     host = parts.hostname or ""
@@ -65,7 +66,7 @@ def fetch(url: str) -> bytes:
 
 
 def expected_sha256(checksums: str, file_name: str) -> str:
-    """The sha256 of `file_name` in a checksum file, which may also hold the checksum alone.
+    """The sha256 of `file_name` in a checksum file, which may also hold nothing but the checksum.
 
     Raises:
         Unavailable: the checksum file does not name the file.

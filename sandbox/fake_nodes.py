@@ -1,10 +1,9 @@
-"""Nodes that do not exist, for questions of size: kwok (https://kwok.sigs.k8s.io) stands in for
-their kubelets.
+"""Adds fake nodes to a cluster, to test it with many nodes.
 
-The API server, the scheduler and the controllers treat them as they treat real ones, and kwok says
-of each pod on them that it runs. No process runs there: such pods have no logs, nobody can run a
-command in them, and a pod of a Job is over at once. The nodes have a taint, so that only pods that
-tolerate it come there.
+kwok (https://kwok.sigs.k8s.io) stands in for their kubelets. The API server, the scheduler and the
+controllers treat fake nodes as they treat real ones, and kwok reports that each pod on them runs.
+No process runs there: such pods have no logs, no command can be run in them, and a pod of a Job
+completes at once. The nodes have a taint, so that only pods that tolerate it are scheduled there.
 """
 
 import json
@@ -29,7 +28,7 @@ STAGES = (
 
 
 def set_fake_nodes(cluster: Cluster, count: int) -> None:
-    """Let the cluster have so many of them; 0 takes all away. Builds kwok the first time.
+    """Let the cluster have `count` fake nodes; 0 removes all of them. Builds kwok the first time.
 
     Raises:
         ValueError: the number is not possible.

@@ -1,4 +1,4 @@
-"""A lock on a folder, which the processes of this machine share."""
+"""Locks a folder, so that only one process of this machine works on it."""
 
 import fcntl
 import os
@@ -13,10 +13,14 @@ LOCK_SECONDS = 300
 
 @contextmanager
 def locked(folder: Path, other: str) -> Generator[None]:
-    """Hold a lock on a folder, which is made again if its last owner has removed it.
+    """Hold a lock on a folder, which is made again if the lock's last owner has removed it.
+
+    Args:
+        folder: the folder to lock.
+        other: what may hold the lock, for the message of an error.
 
     Raises:
-        TimeoutError: somebody else holds it for `LOCK_SECONDS`; the text names `other`.
+        TimeoutError: the lock was not free within `LOCK_SECONDS`; the text names `other`.
     """
     descriptor = -1
 

@@ -32,8 +32,9 @@ def until_done(
 
     Args:
         run_dir: `<data root>/runs/<run name>` as seen on the host.
-        limit_seconds: longest time between two new points.
-        still_alive: called between two reads; it raises when the training has failed.
+        limit_seconds: the longest time that may pass between two new points.
+        still_alive: a function that is called between two reads, and raises an error when the
+            training has failed.
 
     Raises:
         TimeoutError: there was no new point for `limit_seconds`.
@@ -56,7 +57,7 @@ def until_done(
 
 
 class LiveLine:
-    """A line that is rewritten in place on a terminal; in a log, a new line now and then."""
+    """A line that is rewritten in place on a terminal, and printed now and then into a log."""
 
     def __init__(self, log_every_seconds: float = 10) -> None:
         self.terminal = sys.stdout.isatty()
@@ -64,7 +65,7 @@ class LiveLine:
         self.last_logged = float("-inf")
 
     def show(self, text: str) -> None:
-        """Replace the line on a terminal; else print it if enough time has passed."""
+        """Replace the line on a terminal. In a log, print it if enough time has passed."""
         if self.terminal:
             print(f"\r\033[K{text[:110]}", end="", flush=True)
         elif time.monotonic() - self.last_logged >= self.log_every_seconds:

@@ -1,4 +1,4 @@
-"""Lets nodes join a cluster whose first node runs."""
+"""Lets further nodes join a cluster whose first node runs."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,9 +14,9 @@ def join_cluster(first: Node, further: Sequence[Node], apply: Callable[[object],
     """Start all programs of these nodes; the caller waits until they are Ready.
 
     Args:
-        first: the node with the control plane, which runs.
-        further: nodes of which nothing is left from an earlier start.
-        apply: makes Kubernetes objects.
+        first: the running node that has the control plane.
+        further: the nodes to start. Nothing of an earlier start of theirs may be left.
+        apply: a function that makes Kubernetes objects.
 
     Raises:
         RuntimeError: a part cannot be made or has ended; the text says which.

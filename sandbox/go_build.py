@@ -21,14 +21,14 @@ def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
         RuntimeError: the compiler failed; the text ends with its last lines.
     """
     linker = " ".join(["-s -w", *(f"-X {symbol}={value}" for symbol, value in build.variables)])
-    # Several programs have the names of their packages.
+    # Go names several programs after their packages.
     output = folder / programs[0] if len(build.packages) == 1 else folder
     options = ["-trimpath", *(["-tags", ",".join(build.tags)] if build.tags else [])]
     place = GO_FOLDER / build.module
     with tempfile.TemporaryDirectory() as scratch:
         if build.additions:
             place = _with_additions(build, Path(scratch))
-        if build.packages:  # else files of a module are all that is wanted
+        if build.packages:  # without packages, only files of a module are wanted
             _go(place, "build", *options, "-ldflags", linker, "-o", f"{output}", *build.packages)
     for module, file in build.module_files:
         source = _module_folder(place, module) / file
@@ -40,7 +40,7 @@ def go_build(build: GoBuild, folder: Path, programs: tuple[str, ...]) -> None:
 
 
 def _with_additions(build: GoBuild, scratch: Path) -> Path:
-    """A copy of the build's folder that uses copies of modules with the files that they lack."""
+    """A copy of the build's folder that uses copies of the modules, with `additions` in them."""
     place = scratch / "build"
     shutil.copytree(GO_FOLDER / build.module, place)
     for number, (module, file, text) in enumerate(build.additions):
@@ -53,7 +53,7 @@ def _with_additions(build: GoBuild, scratch: Path) -> Path:
 
 
 def _module_folder(place: Path, module: str) -> Path:
-    """Where the module lies, which is downloaded if it is missing."""
+    """The module's folder; the module is downloaded if it is missing."""
     _go(place, "mod", "download", module)
     return Path(_go(place, "list", "-m", "-f", "{{.Dir}}", module).strip())
 

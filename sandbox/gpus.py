@@ -1,7 +1,7 @@
-"""GPUs that do not exist, offered to a cluster's pods by a real device plugin.
+"""Lets a cluster offer fake GPUs to its pods, by a real device plugin.
 
-The kubelet, the scheduler and all who count `nvidia.com/gpu` treat them as they treat real ones. A
-container is given the names of its GPUs in NVIDIA_VISIBLE_DEVICES, and no device.
+The kubelet, the scheduler and everything that counts `nvidia.com/gpu` treat them as real ones. A
+container gets the names of its GPUs in NVIDIA_VISIBLE_DEVICES, but no device.
 """
 
 import json
@@ -17,9 +17,9 @@ MOST = 64
 
 
 def offer_gpus(cluster: Cluster, count: int) -> None:
-    """Let the first node offer so many GPUs; 0 takes them away again.
+    """Let the first node offer `count` fake GPUs; 0 removes them.
 
-    Pods that have GPUs already keep them.
+    Pods that already have GPUs keep them.
 
     Raises:
         ValueError: the number is not possible.

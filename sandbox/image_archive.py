@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Python's name -> Go's
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}  # Python's name: Go's name
 
 
 def image_archive(program: Path, image: str, user: str = "", folder: str = "") -> bytes:
     """An archive for `ctr images import` with the image `image`, whose entrypoint is `program`.
 
-    The program lies in `folder` of the image, such as `bin` (empty: its root), and runs as `user`
-    (a number; empty: as root). The same program gives the same bytes.
+    The program lies in `folder` of the image, such as `bin` (empty: the image's root folder), and
+    runs as `user` (a number; empty: as root). The same program always gives the same bytes.
     """
     path = f"{folder}/{program.name}" if folder else program.name
     layer = _tar({path: program.read_bytes()}, mode=0o755)
@@ -29,9 +29,10 @@ def image_archive(program: Path, image: str, user: str = "", folder: str = "") -
 
 
 def layer_archive(layer: bytes, image: str, settings: Mapping[str, Any]) -> bytes:
-    """An archive for `ctr images import`: `image` with one layer, an uncompressed tar.
+    """An archive for `ctr images import` with `image`, whose one layer is `layer`.
 
-    `settings` are those of the image's configuration, such as Entrypoint and Env.
+    `layer` is an uncompressed tar. `settings` go into the image's configuration, such as
+    Entrypoint and Env.
     """
     packed = gzip.compress(layer, compresslevel=1, mtime=0)
     config = _json(

@@ -1,10 +1,10 @@
 """Copies an image between the stores of two running containerds by hard links.
 
-containerd never writes into a file of a blob or of a committed layer again: overlayfs copies a file
+containerd never changes a file of a complete blob or of a committed layer: overlayfs copies a file
 before a container changes it, and a blob is renamed into its place when it is complete. So these
-files may be hard links, which cost neither time to unpack nor disk. What containerd knows about
-them stays its own: it takes blobs and layers in by its own commands, and the pull that follows
-finds all of them there.
+files may be hard links, which cost neither time to unpack nor disk space. Each containerd's records
+of blobs and layers are made by containerd itself: it takes them in by its own commands. The pull
+that follows finds all of them there.
 """
 
 import json
@@ -32,7 +32,7 @@ class Store:
     root: Path
 
     def blob(self, digest: str) -> Path:
-        """Where a blob lies, if it is there. Nothing else than a digest leads to a file."""
+        """The path of a blob. A text that is no digest gives a path at which no blob can be."""
         name = digest.removeprefix("sha256:") if DIGEST.fullmatch(digest) else "no-digest"
         return self.root / BLOBS / name
 
@@ -42,14 +42,14 @@ class Store:
         return {row[0]: row[2] for row in rows}
 
     def ctr(self, *arguments: str, stdin: IO[bytes] | None = None) -> str:
-        """Output of ctr; raises RuntimeError with its error text."""
+        """Output of ctr. Raises RuntimeError with ctr's error text if it fails."""
         done = self._run(*arguments, stdin=stdin)
         if done.returncode:
             raise RuntimeError(f"ctr {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
     def has_layers(self, chain: str) -> bool:
-        """Whether the layers up to this one are unpacked."""
+        """Whether this layer and all layers below it are unpacked."""
         return self._run("snapshots", "info", chain).returncode == 0
 
     def _run(
@@ -69,18 +69,18 @@ def link_image(source: Store, target: Store, digest: str) -> None:
     """Give `target` the unpacked layers and the blobs of an image that `source` has unpacked.
 
     Args:
-        source: has the image.
-        target: on the same file system.
-        digest: of the image's manifest.
+        source: the store that has the image.
+        target: the store that gets it, on the same file system.
+        digest: the digest of the image's manifest.
 
     Raises:
-        RuntimeError: containerd refuses a step; what was done until then is right by itself.
+        RuntimeError: containerd refuses a step. What was linked until then is valid, and stays.
         OSError: a file cannot be linked.
     """
     manifest = read_json(source, digest)
     if "config" not in manifest:
         raise RuntimeError(f"{digest} is an index of several images")
-    # First the blobs: a pull leaves out those of layers that are unpacked.
+    # The blobs come first, because a pull leaves out the blobs of layers that are unpacked.
     for part in manifest["layers"]:
         link_blob(source, target, part["digest"])
     config = read_json(source, manifest["config"]["digest"])
@@ -95,7 +95,7 @@ def link_image(source: Store, target: Store, digest: str) -> None:
 
 
 def link_blob(source: Store, target: Store, digest: str) -> None:
-    """Give `target` a blob: containerd takes what lies in its folder, or else reads the file."""
+    """Give `target` a blob: link its file, and let containerd take it in."""
     here, there = source.blob(digest), target.blob(digest)
     if not there.exists():
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -103,12 +103,12 @@ def link_blob(source: Store, target: Store, digest: str) -> None:
     expected = ("--expected-digest", digest, "--expected-size", str(here.stat().st_size))
     with here.open("rb") as blob:
         target.ctr("content", "ingest", *expected, f"sandbox-link-{digest}", stdin=blob)
-    # No image refers to it yet, and containerd collects what nothing refers to.
+    # No image refers to the blob yet, and containerd's garbage collection removes such blobs.
     target.ctr("content", "label", digest, "containerd.io/gc.root=linked")
 
 
 def chain_ids(diff_ids: Sequence[str]) -> list[str]:
-    """Names of the snapshots, from the lowest layer up.
+    """Names of the snapshots (chain IDs), from the lowest layer to the highest.
 
     https://github.com/opencontainers/image-spec/blob/v1.1.0/config.md#layer-chainid
     """
@@ -120,13 +120,13 @@ def chain_ids(diff_ids: Sequence[str]) -> list[str]:
 
 
 def layer_folders(store: Store, chain: str) -> list[Path]:
-    """The folders with the files of each layer, from the lowest up."""
+    """The folders with the files of each layer, from the lowest layer to the highest."""
     key = f"sandbox-link-{uuid.uuid4().hex}"
     mounts = json.loads(store.ctr("snapshots", "view", "--mounts", key, chain))
     try:
         store.ctr("snapshots", "remove", key)
     except RuntimeError as refused:
-        # Nothing refers to a view, so containerd may have collected it as garbage by itself.
+        # Nothing refers to the view, so containerd's garbage collection may have removed it.
         if "does not exist" not in str(refused):
             raise
     (mount,) = mounts
@@ -142,7 +142,7 @@ def link_layer(target: Store, files: Path, chain: str, parent: str) -> None:
     made = target.ctr("snapshots", "prepare", "--mounts", key, *([parent] if parent else []))
     try:
         (mount,) = json.loads(made)
-        # The attributes of the layer's own folder belong to it, too: `cp` sets them.
+        # `cp` also sets the attributes of the layer's top folder, which belong to the layer.
         copy = ["cp", "--archive", "--link", f"{files}/.", str(upper_folder(mount))]
         done = subprocess.run(copy, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -162,5 +162,5 @@ def upper_folder(mount: dict[str, Any]) -> Path:
 
 
 def read_json(store: Store, digest: str) -> dict[str, Any]:
-    """A blob that holds JSON."""
+    """The content of a blob that holds JSON."""
     return cast(dict[str, Any], json.loads(store.blob(digest).read_bytes()))

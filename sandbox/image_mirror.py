@@ -1,10 +1,10 @@
-"""Gives the first node's images to the other nodes, as a registry that can only be read.
+"""Gives the first node's images to the other nodes, as a read-only registry.
 
 `python3 -m sandbox.image_mirror FOLDER ADDRESS` runs on the first node of a cluster of several. The
 other nodes' containerds ask it for every image that they lack, whatever registry its name says, as
-k3s' nodes ask each other where its embedded registry is on. Before it answers, it links what the
-asking node lacks into that node's store (`image_links.py`), so that nothing is sent or unpacked
-again. If that fails, the node pulls the image as from any registry, which only takes longer.
+k3s' nodes ask each other if its embedded registry is on. Before the mirror answers, it links what
+the asking node lacks into that node's store (`image_links.py`), so that nothing is sent or unpacked
+again. If linking fails, the node pulls the image as from any registry, which only takes longer.
 
 https://github.com/opencontainers/distribution-spec/blob/v1.1.0/spec.md
 """
@@ -26,7 +26,7 @@ DEFAULT_TYPE = "application/vnd.oci.image.manifest.v1+json"
 
 
 class Mirror:
-    """What the mirror knows: the first node's store, and the others' by their addresses."""
+    """The first node's store, and the other nodes' stores, which are found by their addresses."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -34,7 +34,7 @@ class Mirror:
         self._one_at_a_time = threading.Lock()
 
     def manifest(self, image: str, reference: str) -> str | None:
-        """The digest of an image's manifest; `reference` is a tag or a digest."""
+        """The digest of an image's manifest, or None; `reference` is a tag or a digest."""
         if reference.startswith("sha256:"):
             return reference if self.images.blob(reference).exists() else None
         return self.images.images().get(f"{image}:{reference}")
@@ -49,7 +49,7 @@ class Mirror:
 
 
 def address_of(layout: Layout) -> str | None:
-    """The address of a further node, which `up` has written down; None: it is not up."""
+    """The address of a further node, as `up` has noted it; None if the node is not up."""
     file = layout.address_file
     return file.read_text() if file.exists() else None
 
@@ -64,7 +64,7 @@ class Found:
 
 
 def find(mirror: Mirror, target: str, client: str) -> Found | None:
-    """What answers a request of `client` for the path and query `target`; None: it is not here."""
+    """The file that answers a request of `client` for the path and query `target`, or None."""
     asked = urlsplit(target)
     words = asked.path.strip("/").split("/")
     if len(words) < 4 or words[0] != "v2" or words[-2] not in ("manifests", "blobs"):
@@ -72,7 +72,7 @@ def find(mirror: Mirror, target: str, client: str) -> Found | None:
     if words[-2] == "blobs":
         digest, kind = words[-1], "application/octet-stream"
     else:
-        host = parse_qs(asked.query).get("ns", [])  # the registry that the image's name says
+        host = parse_qs(asked.query).get("ns", [])  # the registry in the image's name
         image = "/".join([*host, *words[1:-2]])
         named = mirror.manifest(image, words[-1])
         if named is None:
@@ -118,7 +118,7 @@ def handler(mirror: Mirror) -> type[BaseHTTPRequestHandler]:
 
 
 def main(root: str, address: str) -> None:
-    """Serve until it is killed."""
+    """Serve until the process is killed."""
     folder = Path(root)
     mirror = Mirror(Layout(folder.name, folder.parent))
     ThreadingHTTPServer((address, MIRROR_PORT), handler(mirror)).serve_forever()

@@ -10,11 +10,11 @@ def write_kubeconfig(path: Path, *, server: str, name: str, pki: Path, certifica
     """Write a kubeconfig with one context `name` that uses the client certificate `certificate`.
 
     Args:
-        path: the file, made with mode 0600.
+        path: the file, which is made with mode 0600.
         server: URL of the API server.
         name: name of the cluster, the user and the context.
-        pki: folder of `make_pki`.
-        certificate: its `file` in `make_pki`.
+        pki: the folder that `make_pki` has made.
+        certificate: the `file` of a `Certificate` in that folder.
     """
 
     def data(file: str) -> str:

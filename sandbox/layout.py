@@ -9,10 +9,11 @@ from pathlib import Path
 
 STATE_ROOT = Path("/var/lib/disttrain-sandbox")
 NAME_PATTERN = re.compile(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?")
-FURTHER_NODE = re.compile(r"node([2-9])")  # their folders; so at most 9 nodes
+FURTHER_NODE = re.compile(r"node([2-9])")  # names of further nodes' folders: at most 9 nodes
 MOST_NODES = 9
 SOCKET_PATH_LIMIT = 107  # sun_path of unix(7), less its final zero
-# In a cluster's namespaces other file systems are mounted over these, and would hide its state.
+# In a cluster's namespaces other file systems are mounted over these folders. They would hide its
+# state.
 COVERED = (Path("/run"), Path("/var/run"), Path("/var/log"), Path("/var/lib/kubelet"))
 
 
@@ -20,8 +21,8 @@ COVERED = (Path("/run"), Path("/var/run"), Path("/var/log"), Path("/var/lib/kube
 class Layout:
     """Paths and host-wide names of node `number` of the cluster `name` under `state_root`.
 
-    The first node has the control plane and lies in the cluster's own folder. Each further node
-    has a folder in it.
+    The first node has the control plane, and its folder is the cluster's own. Each further node
+    has a folder in that one.
 
     Raises:
         ValueError: the name is not a DNS label of at most 30 characters, or the state folder
@@ -56,7 +57,7 @@ class Layout:
         return Layout(self.name, self.state_root, number)
 
     def further_nodes(self) -> list[Layout]:
-        """The nodes after the first that have a folder, also those that do not run."""
+        """The nodes after the first one that have a folder, whether they run or not."""
         found = (FURTHER_NODE.fullmatch(path.name) for path in self.cluster_root.glob("node*"))
         return [self.node(number) for number in sorted(int(m[1]) for m in found if m)]
 
@@ -72,7 +73,7 @@ class Layout:
 
     @property
     def data(self) -> Path:
-        """Folder for hostPath volumes, the same one on all nodes; `down` keeps it."""
+        """Folder for hostPath volumes, the same on all nodes; `down` keeps it."""
         return self.cluster_root / "data"
 
     @property
@@ -102,7 +103,7 @@ class Layout:
 
     @property
     def address_file(self) -> Path:
-        """Holds the address of a further node while it is up, for the first node's mirror."""
+        """File that holds a further node's address while it is up, for the first node's mirror."""
         return self.run / "address"
 
     @property
@@ -132,7 +133,7 @@ class Layout:
 
     @property
     def identity(self) -> str:
-        """A name that no other node of the machine has, even one of another state folder."""
+        """A name that no other node on this machine has, even one of another state folder."""
         digest = hashlib.sha256(str(self.root).encode()).hexdigest()[:8]
         return f"{self.name}-{digest}"
 

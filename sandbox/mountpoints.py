@@ -1,7 +1,7 @@
-"""Makes the folders whose paths kubelet and CNI have built in, as mount points on the host.
+"""Makes the folders whose paths are fixed in the kubelet and in CNI, as mount points on the host.
 
-Each cluster mounts its own folder over them in its own mount namespace. On the host they hold
-only a mark that says who made them, and they are removed with the last cluster.
+Each cluster mounts its own folders over them in its own mount namespace. On the host they hold
+nothing but a file that marks them as made by the sandbox. They are removed with the last cluster.
 """
 
 from pathlib import Path

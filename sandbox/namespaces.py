@@ -16,7 +16,7 @@ from sandbox.waiting import wait_until
 
 MARK = "--holder-of"
 # The kubelet sets these for the whole machine, and no option prevents it. In the cluster's mount
-# namespace each is covered by a file with the wanted value, so that the host's do not change.
+# namespace a file with the wanted value covers each of them, so that the host's do not change.
 KUBELET_SYSCTLS = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -83,12 +83,14 @@ def find_holder(layout: Layout) -> Holder | None:
 
 
 def wait_until_gone(layout: Layout) -> None:
-    """Wait until nobody is in the namespaces: `unshare`, the holder's parent, ends after it.
+    """Wait until no process is left in the namespaces.
+
+    `unshare`, the holder's parent, ends after the holder.
 
     Raises:
         TimeoutError: a process does not end.
     """
-    end = f"{MARK} {shlex.quote(str(layout.root))}"  # of the command lines of both
+    end = f"{MARK} {shlex.quote(str(layout.root))}"  # both command lines end with it
 
     def still_there() -> str | None:
         for pid in _pids():
@@ -107,7 +109,7 @@ def start_holder(layout: Layout, pause: Path) -> Holder:
     """Make the namespaces, prepare them, and start `pause` in them.
 
     Raises:
-        RuntimeError: the preparation failed; the text is the shell's.
+        RuntimeError: the preparation failed; the text is the shell's error text.
     """
     log = layout.log / "namespaces.log"
     unshare = ["unshare", "--mount", "--uts", "--net", "--pid", "--fork", "--kill-child"]
@@ -144,7 +146,7 @@ def prepare_script(layout: Layout, pause: Path) -> str:
 
     lines = [
         "set -eu",
-        "mount --make-rshared /",  # volumes of pods propagate, in here only
+        "mount --make-rshared /",  # mounts of pods' volumes propagate in this namespace only
         "mount -t tmpfs -o mode=755 tmpfs /run",  # xtables.lock, netns, shims' sockets
         "mkdir /run/lock /run/sysctl",
         mount(layout.kubelet, "/var/lib/kubelet"),

@@ -13,11 +13,12 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 # RFC 2544 reserves these addresses for tests of network devices, so no network uses them. The
-# shared address space 100.64.0.0/10 would not do: Tailscale's firewall drops it on other links.
+# shared address space 100.64.0.0/10 cannot be used: Tailscale's firewall drops its packets on links
+# other than Tailscale's.
 POOL = IPv4Network("198.18.0.0/15")
 LINK_PREFIX = 30
 NODE_LINK = "node0"
-POD_CIDR = IPv4Network("10.244.0.0/16")  # inside the namespaces: the same in every cluster
+POD_CIDR = IPv4Network("10.244.0.0/16")  # only inside the namespaces, so all clusters have it
 SERVICE_CIDR = IPv4Network("10.96.0.0/16")
 KUBERNETES_SERVICE = SERVICE_CIDR[1]
 DNS_SERVICE = SERVICE_CIDR[10]
@@ -41,15 +42,15 @@ class Link:
 
 
 def pods_of(number: int) -> IPv4Network:
-    """The addresses of the pods of node `number`, counted from 1; Kubernetes gives out the same."""
+    """The addresses of node `number`'s pods, counted from 1; Kubernetes assigns the same ones."""
     return IPv4Network((int(POD_CIDR[0]) + 256 * (number - 1), 24))
 
 
 def free_subnet(routes: Iterable[IPv4Network], pool: IPv4Network = POOL) -> IPv4Network:
     """The first /30 of the pool that overlaps no route of the host.
 
-    Routes shorter than /8 do not count: a default route, or the two halves of it that a VPN
-    makes, covers everything, and the kernel prefers the more specific route of the link.
+    Routes with prefixes shorter than /8 do not count. A default route, or the two halves of it
+    that a VPN makes, covers everything, and the kernel prefers the link's more specific route.
 
     Raises:
         RuntimeError: the host's routes cover the whole pool.
@@ -77,9 +78,9 @@ def host_routes() -> list[IPv4Network]:
 
 
 def connect(host_link: str, namespace_pid: int) -> Link:
-    """Make the veth pair to the network namespace of process `namespace_pid`.
+    """Make the veth pair from the host to the network namespace of process `namespace_pid`.
 
-    The caller holds the lock of all clusters, or two of them could choose the same subnet.
+    The caller holds the lock of all clusters, because two could otherwise choose the same subnet.
     """
     link = Link(free_subnet(host_routes()))
     peer = ("peer", "name", NODE_LINK, "netns", str(namespace_pid))
@@ -89,7 +90,7 @@ def connect(host_link: str, namespace_pid: int) -> Link:
     inside = ("nsenter", "--target", str(namespace_pid), "--net", "ip")
     _run(*inside, "address", "add", f"{link.node}/{LINK_PREFIX}", "dev", NODE_LINK)
     _run(*inside, "link", "set", NODE_LINK, "up")
-    # The kernel looks for a route before kube-proxy's rules replace a Service's address.
+    # The kernel needs a route to a Service's address before kube-proxy's rules replace it.
     _run(*inside, "route", "add", str(SERVICE_CIDR), "dev", NODE_LINK)
     return link
 

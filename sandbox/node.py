@@ -17,7 +17,8 @@ from sandbox.network import Link
 from sandbox.processes import Component, Processes
 from sandbox.waiting import wait_until
 
-# A lock on this folder, which always exists, protects what clusters share: subnets, mount points.
+# A lock on this folder, which always exists, protects what all clusters share: the subnets and the
+# mount points.
 MACHINE = Path("/var/lib")
 START_SECONDS = 120
 
@@ -26,8 +27,9 @@ class Node:
     """A node, running or not.
 
     Args:
-        layout: where everything is.
-        bin_dir: folder with `components.PROGRAMS`; None will do to look at it and to remove it.
+        layout: the node's paths and names.
+        bin_dir: folder with `components.PROGRAMS`; None is enough to look at the node and to
+            remove it.
     """
 
     def __init__(self, layout: Layout, bin_dir: Path | None) -> None:
@@ -47,27 +49,27 @@ class Node:
 
     @property
     def holder(self) -> Holder | None:
-        """The process that keeps its namespaces."""
+        """The process that keeps the node's namespaces; None if the node does not run."""
         return find_holder(self.layout)
 
     @property
     def link(self) -> Link | None:
-        """Its link to the host."""
+        """The node's link to the host; None if there is none."""
         return network.current_link(self.layout.host_link)
 
     @property
     def address(self) -> str | None:
-        """Its address as reached from the host and from the other nodes; None: it is down."""
+        """The address at which the host and the other nodes reach the node; None if it is down."""
         link = self.link
         return str(link.node) if link else None
 
     @property
     def has_begun(self) -> bool:
-        """Whether it runs, or was killed and nothing has removed what is left of it."""
+        """Whether the node runs, or something is left of a node that was killed."""
         return self.layout.run.exists() or self.holder is not None or self.link is not None
 
     def broken_frame(self) -> str | None:
-        """What is wrong with its namespaces and its link; None: nothing."""
+        """What is wrong with the node's namespaces or its link; None if nothing is."""
         if self.holder is None:
             return "its processes have been killed"
         if self.link is None:
@@ -75,7 +77,11 @@ class Node:
         return None
 
     def ended(self, names: Iterable[str]) -> list[str]:
-        """One sentence for each of these programs that does not run. The node has a holder."""
+        """One sentence for each of these programs that does not run.
+
+        Raises:
+            RuntimeError: the node itself does not run, so it has no holder.
+        """
         processes = self._processes
         return [
             f"{name} does not run; its log is {processes.log(name)}"
@@ -84,11 +90,11 @@ class Node:
         ]
 
     def program(self, name: str) -> str | None:
-        """The path of the program that runs under this name; None: it does not run."""
+        """The path of the program that runs under this name; None if it does not run."""
         return self._processes.program(name)
 
     def make(self) -> tuple[Holder, Link]:
-        """Make folders, control group, namespaces and the link to the host."""
+        """Make the node's folders, its control group, its namespaces and its link to the host."""
         layout = self.layout
         for folder in (layout.data, layout.containerd_store):
             folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +108,7 @@ class Node:
             return holder, network.connect(layout.host_link, holder.pid)
 
     def clean(self, *, keep_logs: bool) -> None:
-        """Remove it in whatever state it is, except the image store."""
+        """Remove the node, whatever its state is, except its image store and `data`."""
         layout = self.layout
         with locked(MACHINE, "the start or end of another cluster"):
             if holder := self.holder:
@@ -111,7 +117,7 @@ class Node:
             network.disconnect(layout.host_link)
             mountpoints.remove_mount_points()
         remove_cgroup(layout.cgroup)
-        # Nothing is mounted below these on the host: the mounts went with the node's namespace.
+        # On the host nothing is mounted below these: the mounts ended with the node's namespace.
         for folder in (layout.run, *(() if keep_logs else (layout.log,))):
             if folder.exists():
                 shutil.rmtree(folder)
@@ -120,22 +126,22 @@ class Node:
             file.unlink(missing_ok=True)
 
     def start(self, wanted: Iterable[Component], more: Mapping[str, str] | None = None) -> None:
-        """Start programs; `more` are variables beside the usual ones."""
+        """Start programs; `more` are environment variables beside the usual ones."""
         # The caller's variables, such as proxies and locale, must not change how the node works.
         environment = {"PATH": f"{self.bin_dir}:{components.SYSTEM_PATH}", "HOME": "/root"}
         for component in wanted:
             self._processes.start(component, {**environment, **(more or {})})
 
     def end(self, name: str) -> None:
-        """End one program, if it runs; raises TimeoutError where it does not end."""
+        """End one program, if it runs. Raises TimeoutError if it does not end."""
         self._processes.end(name)
 
     def wait(self, what: str, missing: Callable[[], str | None]) -> None:
-        """Wait until nothing is missing, while all of its programs run.
+        """Wait until `missing` returns None, while all programs of the node run.
 
         Raises:
-            ComponentEndedError: one has ended.
-            TimeoutError: the text says what it waited for.
+            ComponentEndedError: a program of the node has ended.
+            TimeoutError: the limit is reached; the text says what was waited for.
         """
         processes = self._processes
         started = [path.stem for path in sorted(self.layout.run.glob("*.pid"))]
@@ -150,7 +156,7 @@ class Node:
             raise TimeoutError(f"{reason} (logs: {self.layout.log})") from None
 
     def ctr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Ask the node's containerd."""
+        """Run `ctr` with the node's containerd."""
         program = str(components.host_program("ctr"))
         return subprocess.run(
             [program, "--address", str(self.layout.containerd_socket), *arguments],
@@ -160,7 +166,12 @@ class Node:
         )
 
     def prepare_containerd(self) -> None:
-        """Wait for containerd and import the image that holds the namespaces of pods."""
+        """Wait for containerd, and import the pause image, which keeps the pods' namespaces.
+
+        Raises:
+            RuntimeError: the image could not be imported or pinned.
+            TimeoutError: containerd does not answer.
+        """
         self.wait("containerd", self._containerd_missing)
         image = self.pause_image
         listed = self.ctr("-n", "k8s.io", "images", "list", "--quiet")
@@ -172,14 +183,14 @@ class Node:
         if done.returncode:
             raise RuntimeError(f"the pause image could not be imported: {done.stderr.strip()}")
         archive.unlink()
-        pinned = "io.cri-containerd.pinned=pinned"  # or a kubelet with a full disk removes it
+        pinned = "io.cri-containerd.pinned=pinned"  # a kubelet with a full disk keeps it then
         done = self.ctr("-n", "k8s.io", "images", "label", image, pinned)
         if done.returncode:
             raise RuntimeError(f"the pause image could not be pinned: {done.stderr.strip()}")
 
     @cached_property
     def pause_image(self) -> str:
-        """Name of the image that holds the namespaces of pods."""
+        """Name of the pause image, which keeps the namespaces of pods."""
         digest = hashlib.sha256((self.bin_dir / "pause").read_bytes()).hexdigest()[:12]
         return f"localhost/disttrain/pause:{digest}"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sandbox.say import phase
 
-# Program or file, and its package. Nothing is installed for a program that is there already.
+# Program or file: its package. Nothing is installed for a program that is already there.
 CLUSTER_PACKAGES: Mapping[str, str] = {
     "containerd": "containerd",
     "runc": "runc",
@@ -36,7 +36,7 @@ TEST_PACKAGES: Mapping[str, str] = {
     "srun": "slurm-client",
 }
 
-# The virtual machine of tests/vm, which `make test-engines` alone starts.
+# For the virtual machine of tests/vm, which only `make test-engines` starts.
 VIRTUAL_MACHINE_PACKAGES: Mapping[str, str] = {
     "qemu-system-x86_64": "qemu-system-x86",
     "mkfs.ext4": "e2fsprogs",
@@ -78,14 +78,14 @@ def ensure_packages(*wanted: Mapping[str, str]) -> None:
 
 
 def unpack_packages(folder: Path, names: Iterable[str]) -> None:
-    """Put the files of packages below a folder; nothing of this machine is changed.
+    """Unpack packages into a folder, without installing anything on this machine.
 
-    For a package that must not be installed here: a further kernel, or a file server that its
-    package would start. Neither their scripts run nor are their dependencies unpacked.
+    This is for packages that must not be installed here: a further kernel, or a file server that
+    its package would start. Their scripts do not run, and their dependencies are not unpacked.
 
     Args:
-        folder: an empty one.
-        names: the packages, as apt knows them.
+        folder: an empty folder.
+        names: the names of the packages in apt.
 
     Raises:
         RuntimeError: apt-get or dpkg failed; the text ends with its last lines.
@@ -99,17 +99,17 @@ def unpack_packages(folder: Path, names: Iterable[str]) -> None:
 
 
 def download_packages(folder: Path, names: Iterable[str]) -> None:
-    """Put the archives of packages into a folder.
+    """Download the archives of packages into a folder.
 
     Args:
-        folder: is there.
-        names: the packages, as apt knows them.
+        folder: a folder that exists.
+        names: the names of the packages in apt.
 
     Raises:
         RuntimeError: apt-get failed; the text ends with its last lines.
     """
     _apt_get(["update"])
-    # apt's own user may not write into a folder of root's, which apt would say as a warning.
+    # apt downloads as a user of its own, which may not write into root's folder. It would warn.
     _apt_get(["-o", "APT::Sandbox::User=root", "download", *names], folder)
 
 

@@ -1,8 +1,8 @@
-"""The links between the nodes of a cluster: made, cut, slowed down and mended.
+"""Makes, cuts, slows down and mends the links between the nodes of a cluster.
 
-Each further node has a veth pair to the first one, which routes between the others. In the first
-node's namespaces the link to node N is called `nodeN`; on node N the link to the first is `node1`.
-Nothing of them is on the host, and they end with the nodes.
+Each further node has a veth pair to the first node, which routes between the further ones. In the
+first node's namespaces the link to node N is called `nodeN`; on node N the link to the first node
+is called `node1`. The links are not visible on the host, and they end with the nodes.
 """
 
 import json
@@ -24,25 +24,26 @@ def join(first: Holder, first_link: Link, node: Holder, link: Link, number: int)
     """Make the link between the first node and node `number`, and the routes over it."""
     here = at_first(number)
     part(first, number)
-    PeerLink(first, node, number).mend()  # what was cut for a node of this number before
+    PeerLink(first, node, number).mend()  # an earlier node of this number may have been cut off
     _in(first, "ip", "link", "add", here, *("type", "veth", "peer", "name", TO_FIRST))
     _in(first, "ip", "link", "set", TO_FIRST, "netns", str(node.pid))
     _in(first, "ip", "link", "set", here, "up")
     _in(node, "ip", "link", "set", TO_FIRST, "up")
-    # The links have no addresses of their own: the nodes are reached at those that they have.
+    # The links have no addresses of their own: nodes are reached by the addresses of their links
+    # to the host.
     _route(first, f"{link.node}/32", here, source=first_link)
     _route(first, str(pods_of(number)), here, source=first_link, via=link)
     _route(node, f"{first_link.node}/32", TO_FIRST, source=link)
     for others in (POOL, POD_CIDR):
         _route(node, str(others), TO_FIRST, source=link, via=first_link)
-    # A pod that has gone must not be looked for at the first node, which would send it back.
+    # Packets for a pod that is gone must not go to the first node, which would send them back.
     _in(node, "ip", "route", "add", "unreachable", str(pods_of(number)))
 
 
 def part(first: Holder, number: int) -> None:
-    """Remove the link to a node that has ended; its routes go with it.
+    """Remove the link to a node that has ended, and with it its routes.
 
-    The kernel does so itself, but only some time after the node's last process has ended.
+    The kernel also removes it, but only some time after the node's last process has ended.
     """
     here = at_first(number)
     if here in _links(first):
@@ -59,27 +60,27 @@ def _links(holder: Holder) -> set[str]:
 
 @dataclass(frozen=True)
 class PeerLink:
-    """The link between node `number` and the first one, through which it reaches all others."""
+    """The link between node `number` and the first node, by which it reaches all other nodes."""
 
     first: Holder
     node: Holder
     number: int
 
     def cut(self) -> None:
-        """Drop everything in both directions, as when a cable is pulled."""
+        """Drop all packets in both directions, as if the cable were pulled."""
         if not self.is_cut:
             for rule in _cut_rules(self.number):
                 _in(self.first, "iptables", "--wait", "-t", "mangle", "-I", *rule)
 
     def mend(self) -> None:
-        """End `cut`; nothing happens if the link is not cut."""
+        """Let packets pass again; nothing happens if the link is not cut."""
         if self.is_cut:
             for rule in _cut_rules(self.number):
                 _in(self.first, "iptables", "--wait", "-t", "mangle", "-D", *rule)
 
     @property
     def is_cut(self) -> bool:
-        """Whether `cut` holds."""
+        """Whether the link is cut."""
         rules = _in(self.first, "iptables", "--wait", "-t", "mangle", "-S", "PREROUTING")
         return f"-i {at_first(self.number)} " in rules
 
@@ -87,10 +88,10 @@ class PeerLink:
         """Limit both directions by the kernel's token bucket filter.
 
         Args:
-            rate: as `tc` writes it, such as `10mbit`; None: no limit.
+            rate: the rate as `tc` writes it, such as `10mbit`; None removes the limit.
 
         Raises:
-            RuntimeError: tc refuses the rate, or the kernel has no tbf.
+            RuntimeError: tc refuses the rate, or the kernel has no token bucket filter (tbf).
         """
         for holder, name in ((self.first, at_first(self.number)), (self.node, TO_FIRST)):
             if rate:
@@ -121,7 +122,7 @@ def _route(
 
 
 def _in(holder: Holder, *command: str) -> str:
-    """Run a command in a node's network; the output, or RuntimeError with its error text."""
+    """Output of a command in a node's network. Raises RuntimeError with its error text."""
     inside = ["nsenter", "--target", str(holder.pid), "--net", "--", *command]
     done = subprocess.run(inside, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-VALID_DAYS = 365  # made anew at every start
+VALID_DAYS = 365  # every start of a cluster makes new certificates
 CA = "ca"
 SERVICE_ACCOUNT_KEY = "service-account.key"
 
@@ -25,7 +25,7 @@ class Certificate:
     user: str
     use: Literal["clientAuth", "serverAuth"] = "clientAuth"
     group: str | None = None
-    alternative_names: tuple[str, ...] = ()  # as openssl writes them: "IP:10.0.0.1", "DNS:name"
+    alternative_names: tuple[str, ...] = ()  # in openssl's format: "IP:10.0.0.1", "DNS:name"
 
 
 def make_pki(folder: Path, certificates: Sequence[Certificate]) -> None:
@@ -46,7 +46,7 @@ def make_pki(folder: Path, certificates: Sequence[Certificate]) -> None:
 
 @contextmanager
 def copy_authority(source: Path, folder: Path) -> Generator[None]:
-    """Make `folder` with the authority of `source`; its key is there only within the block."""
+    """Make `folder` with the authority of `source`; its key is removed after the block."""
     folder.mkdir(mode=0o700, parents=True)
     shutil.copy2(source / f"{CA}.crt", folder)
     shutil.copy2(source / f"{CA}.key", folder)
@@ -57,10 +57,10 @@ def copy_authority(source: Path, folder: Path) -> Generator[None]:
 
 
 def sign(folder: Path, certificate: Certificate) -> None:
-    """Make the pair of one certificate in a folder that holds `ca.crt` and `ca.key`.
+    """Make one certificate and its key in a folder that holds `ca.crt` and `ca.key`.
 
     Raises:
-        RuntimeError: openssl failed; the text is its own.
+        RuntimeError: openssl failed; the text is what it wrote.
     """
     subject = f"CN = {certificate.user}"
     if certificate.group:

@@ -11,7 +11,7 @@ from sandbox.cgroups import missing_controllers
 from sandbox.components import CNI_FOLDERS, CNI_PLUGINS, PROGRAMS, SYSTEM_PATH, find_cni_folder
 from sandbox.layout import Layout
 
-# program -> package of Debian and Ubuntu
+# Each program, and its package in Debian and Ubuntu.
 HOST_PROGRAMS = {
     "containerd": "containerd",
     "ctr": "containerd",
@@ -35,7 +35,7 @@ IPTABLES_TRIALS = (
 
 
 def require_root_on_linux() -> None:
-    """Raise RuntimeError unless this is root on Linux, without which no command works."""
+    """Raise RuntimeError unless this process is root on Linux, which every command needs."""
     if platform.system() != "Linux":
         raise RuntimeError(
             f"the sandbox needs Linux, this is {platform.system()}; try `make demo-local`"
@@ -45,9 +45,9 @@ def require_root_on_linux() -> None:
 
 
 def problems(layout: Layout, bin_dir: Path) -> list[str]:
-    """One sentence for each thing that the machine lacks, with the remedy; empty if none."""
+    """One sentence for each thing that the machine lacks, with the remedy."""
     found = _missing_programs(bin_dir)
-    return found or _missing_features(layout)  # which need the programs
+    return found or _missing_features(layout)  # these checks run the programs
 
 
 def _missing_programs(bin_dir: Path) -> list[str]:
@@ -104,7 +104,7 @@ def _overlay_trial(store: Path) -> str | None:
 
 
 def _trial(script: str) -> str | None:
-    """Run a command in temporary namespaces; returns the reason if it fails, else None."""
+    """Run a command in temporary namespaces, and return why it failed; None if it did not."""
     done = subprocess.run(
         ["unshare", "--mount", "--net", "sh", "-c", script],
         env={"PATH": SYSTEM_PATH},

@@ -52,15 +52,15 @@ class Processes:
         (self.pids / f"{component.name}.pid").write_text(record)
 
     def end(self, name: str) -> None:
-        """End a component, if it runs, and forget it.
+        """End a component, if it runs, and remove the file with its PID.
 
         Raises:
-            TimeoutError: it does not end.
+            TimeoutError: the component does not end.
         """
         record = self.pids / f"{name}.pid"
         if self.is_running(name):
             pid = record.read_text().split()[0]
-            subprocess.run(self.holder.enter("kill", pid), check=False)  # it may have ended now
+            subprocess.run(self.holder.enter("kill", pid), check=False)  # it may just have ended
             wait_until(
                 f"{name} to end",
                 lambda: f"its process {pid} runs" if self.is_running(name) else None,
@@ -83,7 +83,7 @@ class Processes:
         return not command or command.startswith(expected)
 
     def program(self, name: str) -> str | None:
-        """The path of the program of a component that runs; None: it does not run."""
+        """The path of a running component's program; None if the component does not run."""
         if not self.is_running(name):
             return None
         return (self.pids / f"{name}.pid").read_text().split(maxsplit=1)[1].strip()

@@ -1,4 +1,4 @@
-"""The other commands of `python3 -m sandbox`: setup, the demos, env and clean-cache."""
+"""The commands of `python3 -m sandbox` for the project: setup, the demos, env and clean-cache."""
 
 import argparse
 import shutil

@@ -1,4 +1,4 @@
-"""Pulumi's environment in the sandbox: a home with both plugins, a file backend, no questions."""
+"""Makes Pulumi's environment in the sandbox: both plugins, a file backend, and no prompts."""
 
 import os
 import subprocess
@@ -10,11 +10,11 @@ from sandbox.toolchain import bin_dir, origin, tool_folder
 from sandbox.tools.cluster import COMMAND_PROVIDER, KUBERNETES_PROVIDER, TOOLS
 
 PLUGINS = {"kubernetes": KUBERNETES_PROVIDER, "command": COMMAND_PROVIDER}
-# Names a program that takes the pinned Kubernetes provider's place, so that the tests can be run
-# with another version: docs/sandbox.md.
+# This variable names a program that replaces the pinned Kubernetes provider, so that the tests can
+# run with another version: docs/sandbox.md.
 PLUGIN_VARIABLE = "DISTTRAIN_KUBERNETES_PLUGIN"
-# Names a folder whose `pulumi` and language host take the place of the sandbox's own, such as that
-# of an unpacked release: docs/sandbox.md.
+# This variable names a folder, such as that of an unpacked release, whose `pulumi` and language
+# host replace the sandbox's own: docs/sandbox.md.
 ENGINE_VARIABLE = "DISTTRAIN_ENGINE"
 ENGINE_PROGRAMS = ("pulumi", "pulumi-language-python", "pulumi-language-python-exec")
 
@@ -48,7 +48,10 @@ def pulumi_environment(backend: Path, venv: Path) -> dict[str, str]:
 
 
 def runs_policy_packs() -> bool:
-    """Whether the engine's Python language host can; the one that is built here is too old."""
+    """Whether the engine's Python language host can run policy packs.
+
+    The language host that the sandbox builds from Go modules is too old for them.
+    """
     if _given_engine():
         return True
     engine = next(tool for tool in TOOLS if tool.name == "pulumi")
@@ -58,7 +61,8 @@ def runs_policy_packs() -> bool:
 def plugin_home() -> Path:
     """A folder for PULUMI_HOME in which both provider plugins are installed.
 
-    The engine asks for the version of the Python package, so another program goes under that one.
+    The engine asks for the version of the Python package. So a program that replaces the pinned
+    provider is installed under that version.
 
     Raises:
         ValueError: `$DISTTRAIN_KUBERNETES_PLUGIN` is not a program.

@@ -12,7 +12,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def phase(what: str) -> Iterator[None]:
-    """Print what begins and, when it has ended, how many seconds it took."""
+    """Print what begins, and after the block how many seconds it took."""
     say(f"  {what} ...")
     start = time.monotonic()
     yield

@@ -1,4 +1,4 @@
-"""`python3 -m sandbox setup`: installs what a target of the Makefile needs, and no more."""
+"""The command `python3 -m sandbox setup`: installs what a target of the Makefile needs."""
 
 import argparse
 import importlib.util
@@ -37,7 +37,7 @@ FOR_TESTS_IN_DEPTH = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of `python3 -m sandbox setup`."""
+    """Add the options of `python3 -m sandbox setup`."""
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--only-dev", action="store_true", help="the developers' virtualenv alone")
     only.add_argument("--for-tests", action="store_true", help="also what the tests need")
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Install what is missing for the chosen scope."""
+    """Install what the chosen option needs and this machine lacks."""
     if arguments.missing:
         for tool in filter(is_missing, tools_of_tests()):
             print(tool.name, tool.version)
@@ -83,7 +83,7 @@ def prepare_sandbox(*, for_tests: bool = False) -> None:
 
 
 def tools_of_tests() -> list[Tool]:
-    """The sandbox's tools, and what the tests need beside them."""
+    """The sandbox's tools, and the tools that only the tests need."""
     return [*TOOLS, *FOR_TESTS, *(controller.tool for controller in CONTROLLERS.values())]
 
 

@@ -1,4 +1,4 @@
-"""Releases locks that a killed `pulumi` left in a file backend, which the engine never does."""
+"""Releases locks that a killed `pulumi` left in a file backend. The engine never releases them."""
 
 import getpass
 import json
@@ -7,14 +7,15 @@ from pathlib import Path
 
 
 def release_dead_locks(backend: Path, project: str, stack: str) -> list[int]:
-    """Remove the stack's locks of this machine and user whose process has ended.
-
-    Returns the PIDs of those processes.
+    """Remove the locks that ended processes of this machine and user hold on the stack.
 
     Args:
         backend: folder of the stacks' states, as in `file://<backend>`.
         project: name of the Pulumi project.
         stack: name of the stack.
+
+    Returns:
+        The PIDs of those processes.
     """
     released: list[int] = []
     for file in (backend / ".pulumi" / "locks" / "organization" / project / stack).glob("*.json"):
@@ -30,7 +31,7 @@ def release_dead_locks(backend: Path, project: str, stack: str) -> list[int]:
 
 
 def is_pulumi(pid: int) -> bool:
-    """Whether the process runs and is a `pulumi`; a PID may belong to another program by now."""
+    """Whether the process runs and is a `pulumi`. Another program may have the PID by now."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

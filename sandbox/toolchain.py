@@ -15,8 +15,8 @@ from sandbox.tools.tool import Tool
 def bin_dir() -> Path:
     """A folder with the programs of `TOOLS`; what the cache lacks is downloaded or built.
 
-    Pulumi's providers are not in it, because the engine would prefer one that it finds on PATH
-    to the installed one.
+    Pulumi's providers are not in it, because the engine would prefer a provider on PATH to the
+    installed one.
     """
     folders = [tool_folder(tool) for tool in TOOLS]
     key = content_key("without providers", *(str(folder) for folder in folders))

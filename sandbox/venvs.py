@@ -10,7 +10,8 @@ from sandbox.say import phase
 
 PROJECT = Path(__file__).parent.parent
 REQUIREMENTS = {
-    # Pulumi's virtualenv is small, because each preview reads all of it. `make lock` writes this.
+    # Pulumi's virtualenv is small, because each preview reads all of it. `make lock` writes
+    # requirements.lock.
     ".venv": ("requirements.lock",),
     ".venv-dev": (
         "tests/requirements.txt",
@@ -27,7 +28,7 @@ REQUIREMENTS = {
 def ensure_venv(link_name: str) -> Path:
     """The virtualenv to which `<checkout>/<link_name>` links; it is made if it is missing.
 
-    If the user has a real folder at that place, it is used as it is.
+    If that path is a real folder, which the user has made, it is used as it is.
     """
     link = PROJECT / link_name
     if link.is_dir() and not link.is_symlink():

@@ -1,4 +1,4 @@
-"""Waits for a condition, with a limit, and says what it waited for when the limit is reached."""
+"""Waits for a condition with a time limit, and says what it waited for if the limit is reached."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ INTERVAL_SECONDS = 0.1
 
 
 def wait_until(what: str, missing: Callable[[], str | None], *, timeout_seconds: float) -> None:
-    """Call `missing` until it returns None; a text that it returns says what is still missing.
+    """Call `missing` until it returns None. A text that it returns says what is still missing.
 
     Raises:
         TimeoutError: the text names `what`, the limit and the last answer.

@@ -1,6 +1,7 @@
-"""What the configuration files of controllers that are built on one library have in common.
+"""What the configuration files of controllers that are built on controller-runtime have in common.
 
-The library is sigs.k8s.io/controller-runtime; the names are those of the controllers' own examples.
+The library is sigs.k8s.io/controller-runtime. The fields' names are those in the controllers' own
+examples.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,10 @@ from sandbox.controllers.kind import Place
 def manager_configuration(
     api_version: str, place: Place, webhook_port: int, health_port: int
 ) -> Mapping[str, Any]:
-    """One process, whose webhooks answer with the certificates of the sandbox; no metrics."""
+    """The configuration of one process without leader election and without metrics.
+
+    Its webhooks answer with certificates of the sandbox.
+    """
     return {
         "apiVersion": api_version,
         "kind": "Configuration",

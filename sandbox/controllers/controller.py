@@ -1,8 +1,8 @@
 """Runs a controller beside a cluster's own programs, as a process and not as a pod.
 
-So no image of it is needed. Its definitions, rights and webhooks are those of the controller's own
-module; only the way from the API server to the webhooks differs: they are called by address,
-because no Service leads to a process of the node.
+So no image of the controller is needed. Its resource definitions, roles and webhooks are those of
+the controller's own module. Only the way from the API server to the webhooks differs: they are
+called by address, because no Service leads to a process of the node.
 """
 
 import base64
@@ -27,14 +27,14 @@ from sandbox.say import phase
 from sandbox.toolchain import tool_folder
 
 DEFINITIONS = ("CustomResourceDefinition",)
-WEBHOOK_FOLDER = "k8s-webhook-server/serving-certs"  # below TMPDIR, as controller-runtime has it
+WEBHOOK_FOLDER = "k8s-webhook-server/serving-certs"  # below TMPDIR: controller-runtime's default
 WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
 def start_controller(cluster: Cluster, controller: Controller) -> None:
-    """Make its kinds known to a cluster that is up, and start it.
+    """Make a controller's kinds known to a cluster that is up, and start the controller.
 
-    Does nothing where it runs already. Builds the controller the first time.
+    Nothing happens if it runs already. The first start builds the controller.
 
     Raises:
         RuntimeError: the build failed, the cluster is down, another version of the controller runs
@@ -62,10 +62,10 @@ def start_controller(cluster: Cluster, controller: Controller) -> None:
 
 
 def refuse_another_version(cluster: Cluster, controller: Controller) -> None:
-    """A cluster has one version of a controller: their definitions have the same names.
+    """Refuse a second version of a controller in a cluster: the definitions have the same names.
 
     Raises:
-        RuntimeError: another version runs there, or the cluster is down.
+        RuntimeError: another version runs in the cluster, or the cluster is down.
     """
     node, tool = cluster.node(1), controller.tool
     if node.link is None:
@@ -80,13 +80,13 @@ def refuse_another_version(cluster: Cluster, controller: Controller) -> None:
 
 
 def running_version(program: str, tool_name: str) -> str | None:
-    """The version of a program in the cache, by its path; None: it has none."""
+    """The version that the path of a program in the cache names; None if it names none."""
     found = re.fullmatch(rf"{re.escape(tool_name)}-(.+)-[0-9a-f]{{12}}", Path(program).parent.name)
     return found[1] if found else None
 
 
 def start_programs(cluster: Cluster, controller: Controller) -> None:
-    """Start the programs of a controller whose kinds the cluster knows, and wait until they answer.
+    """Start a controller's programs and wait until they answer. The cluster must know its kinds.
 
     Raises:
         RuntimeError: the cluster is down, or a program has ended.
@@ -104,7 +104,7 @@ def start_programs(cluster: Cluster, controller: Controller) -> None:
 
 
 def stop_controller(cluster: Cluster, controller: Controller) -> None:
-    """End it and remove what it had in the cluster, objects of its kinds included.
+    """End a controller, and remove what it has in the cluster, objects of its kinds included.
 
     Raises:
         RuntimeError: the cluster is down, or another version of the controller runs there.
@@ -112,7 +112,7 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
     """
     refuse_another_version(cluster, controller)
     objects = _objects(cluster, controller)
-    # The webhooks first: without the controller they refuse every change of its kinds.
+    # The webhooks go first: without the controller they refuse every change of its objects.
     _delete(cluster, _webhooks(cluster, controller, objects))
     _delete(cluster, _definitions(controller, objects))
     _delete(cluster, [*_rights(controller, objects), *controller.objects])
@@ -124,13 +124,13 @@ def stop_controller(cluster: Cluster, controller: Controller) -> None:
 
 @contextmanager
 def running(cluster: Cluster, controllers: Sequence[Controller]) -> Iterator[None]:
-    """Start the controllers in this order; at the end, end them in the opposite one.
+    """Start the controllers in this order, and end them in the opposite order after the block.
 
     Raises:
-        RuntimeError, TimeoutError: as `start_controller` and `stop_controller` do.
+        RuntimeError, TimeoutError: see `start_controller` and `stop_controller`.
     """
     for controller in controllers:
-        refuse_another_version(cluster, controller)  # which goes on running
+        refuse_another_version(cluster, controller)  # before `finally` could end that version
     try:
         for controller in controllers:
             start_controller(cluster, controller)
@@ -158,7 +158,7 @@ def _down(cluster: Cluster) -> str:
 
 
 def _client(controller: Controller) -> str:
-    """The name of the certificate by which the API server knows it."""
+    """The name of the certificate by which the API server knows the controller."""
     return f"{controller.name}-client"
 
 
@@ -167,7 +167,7 @@ def _temporary(layout: Layout, controller: Controller) -> Path:
 
 
 def _objects(cluster: Cluster, controller: Controller) -> list[dict[str, Any]]:
-    """What the module's own manifests make; kubectl turns their YAML into JSON."""
+    """The objects of the module's own manifests; kubectl turns their YAML into JSON."""
     programs = tool_folder(controller.tool)
     places = [programs / name for name in controller.manifests]
     text = "\n---\n".join(
@@ -196,7 +196,7 @@ def _definitions(controller: Controller, objects: list[dict[str, Any]]) -> list[
 
 
 def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The controller's own roles, given to the user of its certificate."""
+    """The controller's own roles, and bindings that give them to its certificate's user."""
     group = "rbac.authorization.k8s.io"
     found: list[dict[str, Any]] = []
     for role in _of_kinds(objects, ("ClusterRole",)):
@@ -216,7 +216,7 @@ def _rights(controller: Controller, objects: list[dict[str, Any]]) -> list[dict[
 
 
 def _write_files(layout: Layout, controller: Controller, place: Place) -> None:
-    """Write certificates, configuration and kubeconfig."""
+    """Write the controller's certificates, its configuration and its kubeconfig."""
     client, server = _client(controller), f"{controller.name}-server"
     for certificate in (
         Certificate(client, controller.user),
@@ -240,7 +240,7 @@ def _write_files(layout: Layout, controller: Controller, place: Place) -> None:
 
 
 def _mount(node: Node, certificates: Path, folder: str) -> None:
-    """Let a controller find its certificates in a folder that it has built in."""
+    """Let a controller find its certificates in the folder whose path is fixed in its program."""
     if folder:
         _unmount(node, folder)
         script = 'mkdir -p "$2" && mount --bind "$1" "$2"'
@@ -248,7 +248,7 @@ def _mount(node: Node, certificates: Path, folder: str) -> None:
 
 
 def _unmount(node: Node, folder: str) -> None:
-    """The mount of a controller that was killed may still be there."""
+    """Remove the mount, which may also be left of a controller that was killed."""
     if folder:
         _in_node(node, "sh", "-c", 'mountpoint -q "$1" && umount "$1" || true', "sh", folder)
 
@@ -262,10 +262,10 @@ def _in_node(node: Node, *command: str) -> None:
 def _webhooks(
     cluster: Cluster, controller: Controller, objects: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Webhooks at the address of the process instead of a Service of pods.
+    """The webhooks, which lead to the address of the process instead of to a Service of pods.
 
-    They have names of ours: a controller that makes certificates by itself would put its own
-    authority into the webhooks that it knows by name.
+    They get other names than in the manifests, because a controller that makes its certificates
+    itself would put its own authority into the webhooks that it finds by name.
     """
     found = _of_kinds(objects, WEBHOOKS) if controller.webhook_port else []
     for item in found:
@@ -276,7 +276,7 @@ def _webhooks(
 
 
 def _converted(item: dict[str, Any], controller: Controller, layout: Layout) -> dict[str, Any]:
-    """A definition whose versions are converted by the process, where it needs that at all."""
+    """The definition. If a webhook converts its versions, it leads to the process's address."""
     webhook = item["spec"].get("conversion", {}).get("webhook")
     if webhook:
         webhook["clientConfig"] = _address(webhook["clientConfig"], controller, layout)
@@ -305,14 +305,17 @@ def _not_ready(address: str, controller: Controller) -> str | None:
 def _not_served(cluster: Cluster, definitions: list[dict[str, Any]]) -> str | None:
     try:
         listed = cluster.run_kubectl("api-resources", "--cached=false", "-o", "name").split()
-    except RuntimeError as reason:  # a group that has just come or gone
+    except RuntimeError as reason:  # an API group has just come or gone
         return str(reason)
     missing = {item["metadata"]["name"] for item in definitions} - set(listed)
     return f"the API server does not serve {', '.join(sorted(missing))} yet" if missing else None
 
 
 def _refusal(cluster: Cluster, probe: Mapping[str, Any]) -> str | None:
-    """Why the API server and the webhooks do not take the probe yet; nothing is made."""
+    """Why the API server or a webhook still refuses the probe; None if they take it.
+
+    It is a dry run, so no object is made.
+    """
     try:
         cluster.run_kubectl("create", "--dry-run=server", "-f-", given=json.dumps(probe))
     except RuntimeError as reason:
@@ -321,7 +324,7 @@ def _refusal(cluster: Cluster, probe: Mapping[str, Any]) -> str | None:
 
 
 def _apply(cluster: Cluster, items: list[dict[str, Any]]) -> None:
-    # On the server's side, because the definitions are too long for an annotation.
+    # It is a server-side apply, because the definitions are too long for kubectl's annotation.
     options = ("--server-side", "--force-conflicts")
     if items:
         cluster.run_kubectl("apply", *options, "-f-", given=_list(items))

@@ -1,4 +1,4 @@
-"""What a controller has to be known by to run as a process beside the programs of a cluster."""
+"""What the sandbox has to know of a controller to run it as a process beside a cluster."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ class Place:
     """What a controller's command line needs to know of the node that it runs on.
 
     Args:
-        programs: folder with its program and with the files of its module.
+        programs: folder with the controller's program and with the files of its module.
         address: the node's address, on which the sandbox asks whether the controller is ready.
-        certificates: folder with `tls.crt` and `tls.key` for its webhooks. It is where a
-            controller looks for them that is told nothing, because its TMPDIR is above it.
-        config: the file that `Controller.configuration` is written to.
-        kubeconfig: its way to the API server, which the variable KUBECONFIG names too.
+        certificates: folder with `tls.crt` and `tls.key` for the webhooks. A controller without
+            an option for it looks there by default, because its TMPDIR is above this folder.
+        config: the file to which `Controller.configuration` is written.
+        kubeconfig: the kubeconfig for the controller, which the variable KUBECONFIG names too.
     """
 
     programs: Path
@@ -30,12 +30,12 @@ class Place:
 
 @dataclass(frozen=True)
 class Program:
-    """A further program of a controller.
+    """A program of a controller.
 
     Args:
-        name: of its log and of its process.
-        health_port: where it answers on the node's address that it is ready.
-        command: its arguments.
+        name: the name of the program's log and of its process.
+        health_port: the port of the node's address at which it answers whether it is ready.
+        command: a function that gives its command line.
     """
 
     name: str
@@ -45,28 +45,31 @@ class Program:
 
 @dataclass(frozen=True)
 class Controller:
-    """A controller that is started where it is asked for.
+    """A controller that a cluster of the sandbox can have.
 
     Args:
-        name: of the choice `--with`, of its log and of its process.
-        title: what people call it.
-        tool: its program, with the folder of its module that holds the manifests.
+        name: the name for the option `--with`, of the controller's log and of its process.
+        title: the name for people.
+        tool: the controller's program, with the folder of its module that holds the manifests.
         manifests: folders of kustomizations in the tool's folder, or files of objects.
-        roles: names of the ClusterRoles that it works with.
-        health_port: where it answers on the node's address that it is ready.
-        webhook_port: where it answers the API server on 127.0.0.1; 0: it has no webhooks.
-        command: its arguments.
-        configuration: what its configuration file holds; None: it reads no such file.
-        probe: an object that the API server takes once definitions and webhooks are ready. It is
-            only tried.
-        objects: what else it needs in the cluster.
-        variables: of its process, beside the usual ones.
-        certificates: a folder where it waits for its certificates, whatever it is told. It is
-            made on the machine, and has them in the node's namespaces alone.
-        definitions: names of those of its definitions that are made; empty: all of them.
-        more_rules: rules of rights that each of its roles lacks.
-        health_path: of the addresses that say that its programs are ready.
-        beside: further programs, which have its rights and its configuration file.
+        roles: names of the ClusterRoles that the controller needs.
+        health_port: the port of the node's address at which it answers whether it is ready.
+        webhook_port: the port of 127.0.0.1 at which it answers the API server; 0: it has no
+            webhooks.
+        command: a function that gives its command line.
+        configuration: a function that gives the content of its configuration file; None: it reads
+            no such file.
+        probe: an object that the API server accepts once definitions and webhooks are ready. It is
+            sent as a dry run, so it is never made.
+        objects: further objects that the controller needs in the cluster.
+        variables: environment variables of its process, beside the usual ones.
+        certificates: a folder whose path is fixed in the program, and in which it waits for its
+            certificates. The folder is made on the machine; the certificates are visible in it
+            only in the node's namespaces. Empty: there is no such folder.
+        definitions: names of the resource definitions to make; empty: all of the manifests'.
+        more_rules: rules (RBAC) that are added to each of its roles, because they lack them.
+        health_path: the HTTP path at which its programs answer whether they are ready.
+        beside: further programs, which have the same rights and configuration file.
     """
 
     name: str
@@ -89,10 +92,10 @@ class Controller:
 
     @property
     def programs(self) -> tuple[Program, ...]:
-        """All of its programs; the first one has its name."""
+        """All programs of the controller; the first one has the controller's name."""
         return (Program(self.name, self.health_port, self.command), *self.beside)
 
     @property
     def user(self) -> str:
-        """Name of its certificate's user, and of what gives it its rights."""
+        """Name of the certificate's user; the names of its role bindings begin with it."""
         return f"{self.name}-controller"

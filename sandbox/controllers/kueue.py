@@ -9,7 +9,8 @@ from sandbox.tools.controllers import KUEUE_CONTROLLER
 
 WEBHOOK_PORT = 9446
 HEALTH_PORT = 9447
-# By HTTPS, with its webhooks' certificate, for those who may read the URL /metrics of the cluster.
+# Kueue serves its metrics over HTTPS, with its webhooks' certificate, to those who may read the
+# cluster's non-resource URL /metrics.
 METRICS_PORT = 9450
 
 
@@ -29,13 +30,14 @@ def _configuration(place: Place) -> Mapping[str, Any]:
                 "kubeflow.org/mpijob",
             ]
         },
-        # The one keeps its certificate in a folder of its image's, the other needs further
-        # clusters and rights in a namespace of its own.
+        # VisibilityOnDemand keeps its certificate in a folder of Kueue's image. MultiKueue needs
+        # further clusters, and rights in a namespace of its own.
         "featureGates": {"VisibilityOnDemand": False, "MultiKueue": False},
     }
 
 
-# A shell stays as the parent, since the sandbox knows a process by the name it was started with.
+# A shell stays as Kueue's parent, because the sandbox recognizes a process by the program that it
+# started.
 START = """\
 unshare --mount sh -c '
     mount -t tmpfs -o size=64k none /etc &&
@@ -50,9 +52,9 @@ wait
 
 
 def _command(place: Place) -> tuple[str, ...]:
-    """Kueue, in a mount namespace where its certificates are at the path that they have in pods.
+    """Run Kueue in a mount namespace where its certificates have the same path as in a pod.
 
-    The path is fixed in the program. It is below /etc, of which the program needs nothing else.
+    The path is fixed in the program. It is below /etc, from which the program needs nothing else.
     """
     program = str(place.programs / "kueue")
     return ("sh", "-c", START, "sh", program, str(place.certificates), str(place.config))

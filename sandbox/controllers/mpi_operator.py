@@ -1,13 +1,13 @@
 """Kubeflow's MPI Operator, of MPIJobs (https://www.kubeflow.org/docs/components/trainer/).
 
-It has no webhooks. Whether it is ready and who leads it is asked at ports and in a namespace that
-it has built in, or else takes from its command line.
+It has no webhooks. It answers at its default port whether it is ready. The namespace of its leader
+election's Lease comes from its command line.
 """
 
 from sandbox.controllers.kind import Controller
 from sandbox.tools.controllers import MPIJOB_CONTROLLER
 
-NAMESPACE = "kube-system"  # where its lease is
+NAMESPACE = "kube-system"  # its Lease is there
 
 MPI_OPERATOR = Controller(
     name="mpi-operator",
@@ -15,7 +15,7 @@ MPI_OPERATOR = Controller(
     tool=MPIJOB_CONTROLLER,
     manifests=("manifests/base",),
     roles=("mpi-operator",),
-    # The role of 0.8.2 lacks what it does to resume a run. The fix has come after that version:
+    # The role of 0.8.2 lacks a right that resuming a run needs. The fix came after that version:
     # https://github.com/kubeflow/mpi-operator/pull/830
     more_rules=({"apiGroups": ["batch"], "resources": ["jobs/status"], "verbs": ["update"]},),
     health_port=8080,

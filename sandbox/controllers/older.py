@@ -1,6 +1,7 @@
-"""Older versions of controllers; a cluster has one version of each at a time.
+"""The older versions of controllers that a cluster can have instead of the pinned ones.
 
-Their process, log and user have the names that those of the pinned version have.
+A cluster has one version of a controller at a time. The process, log and user of an older version
+have the same names as those of the pinned version.
 """
 
 from dataclasses import replace
@@ -14,11 +15,11 @@ OLDER_TRAINERS: dict[str, tuple[Controller, ...]] = {
     version: (replace(JOBSET, tool=JOBSETS[needed]), replace(TRAINER, tool=TRAINERS[version]))
     for version, needed in JOBSET_OF_TRAINER.items()
 }
-"""A version of Trainer after the JobSet that it needs, in the order in which they start."""
+"""By the version of Trainer: the JobSet that it needs and Trainer, in the order of their start."""
 
 OLDER: dict[str, Controller] = {
     f"{each.name}-{minor(each.tool.version)}": each
     for controllers in OLDER_TRAINERS.values()
     for each in controllers
 }
-"""By the choice `--with`, such as `trainer-2.1`."""
+"""By the name for the option `--with`, such as `trainer-2.1`."""

@@ -1,4 +1,4 @@
-"""A controller that is down for a while: its programs are killed, and started again."""
+"""Lets a controller be down for a while: kills its programs, and starts them again."""
 
 import subprocess
 import threading
@@ -12,20 +12,21 @@ from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_programs
 from sandbox.waiting import wait_until
 
-KUBERNETES = "kube-controller-manager"  # of Jobs and StatefulSets
+KUBERNETES = "kube-controller-manager"  # Kubernetes' own controllers, as of Jobs, StatefulSets
 END_SECONDS = 30
-# With its child, where a shell has started it.
+# Kills a process and its children: Kueue is the child of a shell.
 _KILL = 'kill -9 "$1" $(cat "/proc/$1/task/$1/children")'
 
 
 def kill_program(cluster: Cluster, name: str) -> None:
-    """Kill one program of the first node, which has no time to say or write anything.
+    """Kill one program of the first node with SIGKILL, so that it can write nothing more.
 
-    It is forgotten: whoever waits for something of the cluster would be told of its end.
+    The file with the program's PID is removed. Otherwise everything that waits for the cluster
+    would fail because the program has ended.
 
     Raises:
-        RuntimeError: it does not run.
-        TimeoutError: it does not end.
+        RuntimeError: the program does not run.
+        TimeoutError: the program does not end.
     """
     node = cluster.node(1)
     if reasons := node.ended([name]):
@@ -42,11 +43,11 @@ def kill_program(cluster: Cluster, name: str) -> None:
 
 
 def kill_controller(cluster: Cluster, name: str) -> None:
-    """Kill all programs of a controller, or Kubernetes' own; what it has in the cluster stays.
+    """Kill all programs of a controller, or Kubernetes' own. Its objects in the cluster stay.
 
     Args:
-        cluster: where it runs.
-        name: of `CONTROLLERS`, or `KUBERNETES`.
+        cluster: the cluster in which the controller runs.
+        name: a name in `CONTROLLERS`, or `KUBERNETES`.
 
     Raises:
         RuntimeError, TimeoutError: see `kill_program`.
@@ -57,7 +58,7 @@ def kill_controller(cluster: Cluster, name: str) -> None:
 
 
 def start_again(cluster: Cluster, name: str) -> None:
-    """Start what `kill_controller` has killed, as it was started before.
+    """Start the programs that `kill_controller` has killed, as they were started at first.
 
     Raises:
         RuntimeError: a program has ended.
@@ -73,12 +74,12 @@ def start_again(cluster: Cluster, name: str) -> None:
 
 
 class Outage:
-    """Controllers that are down, until so many seconds have passed or it is left.
+    """A context in which controllers are down, for `seconds` or until its end if that is sooner.
 
     Args:
-        cluster: where they run.
-        names: as `kill_controller` takes them; they are started again in this order.
-        seconds: after which they are started again all the same.
+        cluster: the cluster in which the controllers run.
+        names: names as `kill_controller` takes them. The controllers start again in this order.
+        seconds: the longest time for which they are down.
     """
 
     def __init__(self, cluster: Cluster, names: Sequence[str], seconds: float) -> None:
@@ -87,7 +88,7 @@ class Outage:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._failure: Exception | None = None
         self.ended = 0.0
-        """When they were started again, by the clock of this machine; 0: not yet."""
+        """Unix time, in seconds, at which they were started again; 0 before that."""
 
     def __enter__(self) -> Self:
         killed = list[str]()
@@ -103,7 +104,7 @@ class Outage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Start the controllers again.
+        """Start the controllers again, unless they were already started.
 
         Raises:
             RuntimeError, TimeoutError: see `start_again`.

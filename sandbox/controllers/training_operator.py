@@ -1,7 +1,7 @@
 """Kubeflow's Training Operator, of PyTorchJobs.
 
-It makes certificates by itself, keeps them in a Secret and waits until that Secret is mounted. Here
-there are our certificates instead, and its webhooks are called by these.
+The operator makes certificates itself, keeps them in a Secret, and waits until that Secret is
+mounted. Here the sandbox's certificates are mounted instead, and the API server trusts those.
 https://www.kubeflow.org/docs/components/trainer/legacy-v1/
 """
 
@@ -10,7 +10,7 @@ from sandbox.tools.controllers import PYTORCHJOB_CONTROLLER
 
 WEBHOOK_PORT = 9445
 HEALTH_PORT = 9442
-NAMESPACE = "kube-system"  # where its Secret is
+NAMESPACE = "kube-system"  # its Secret is there
 SECRET = "training-operator-webhook-cert"
 
 TRAINING_OPERATOR = Controller(
@@ -19,7 +19,7 @@ TRAINING_OPERATOR = Controller(
     tool=PYTORCHJOB_CONTROLLER,
     manifests=("manifests/overlays/standalone",),
     roles=("training-operator",),
-    # Its definition of MPIJobs is of version 1, and has the name of the MPI Operator's.
+    # Its definition of MPIJobs is of v1, and has the same name as the MPI Operator's definition.
     definitions=("pytorchjobs.kubeflow.org",),
     health_port=HEALTH_PORT,
     webhook_port=WEBHOOK_PORT,

@@ -1,7 +1,7 @@
 """Volcano's controllers and its scheduler, of Jobs whose pods start together (https://volcano.sh).
 
-Its webhook is left out: it fills in fields, all of which the manifests of this project set, and
-refuses what `up` itself refuses before, such as a queue that is not there.
+Its webhook is left out. It would fill in fields, all of which this project's manifests set. And it
+would refuse what `up` refuses before, such as a queue that does not exist.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ SCHEDULER_HEALTH_PORT = 9449
 
 
 def _configuration(_: Place) -> Mapping[str, Any]:
-    """The scheduler's, as Volcano's own manifests have it."""
+    """The scheduler's configuration, with the values of Volcano's own manifests."""
     first = ({"name": "priority"}, {"name": "gang", "enablePreemptable": False})
     second = (
         {"name": "overcommit"},
@@ -33,7 +33,7 @@ def _options(place: Place, health_port: int) -> tuple[str, ...]:
         "--leader-elect=false",
         "--enable-healthz=true",
         f"--healthz-address={place.address}:{health_port}",
-        f"--kubeconfig={place.kubeconfig}",  # without it they ask as a pod would
+        f"--kubeconfig={place.kubeconfig}",  # without it they look for a pod's service account
     )
 
 
@@ -65,7 +65,7 @@ VOLCANO = Controller(
     ),
     configuration=_configuration,
     beside=(SCHEDULER,),
-    # A socket that changes how much it logs; its folder of old is one that nodes share.
+    # The folder of a socket that changes how much Volcano logs. All nodes share the default folder.
     variables={"DEBUG_SOCKET_DIR": "/run/volcano"},
     probe={
         "apiVersion": "batch.volcano.sh/v1alpha1",

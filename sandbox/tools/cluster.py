@@ -1,4 +1,4 @@
-"""The programs of a demo: Pulumi with its plugins, and a cluster of one node."""
+"""The pinned programs that a demo needs: Pulumi with its plugins, and those of a cluster."""
 
 from sandbox.downloads import Release
 from sandbox.tools.tool import GoBuild, Tool

@@ -1,4 +1,4 @@
-"""The controllers of workloads and queues, and the charts or manifests that install them."""
+"""The pinned controllers of workloads and queues, and the charts or manifests that install them."""
 
 from sandbox.tools.tool import GoBuild, Tool
 
@@ -12,11 +12,11 @@ KUEUE = "0.19.2"
 
 
 def jobset_controller(version: str, module: str = "jobset") -> Tool:
-    """JobSet's controller, and the folder with its definitions, which are not in its program.
+    """JobSet's controller, and the folder with its resource definitions (CRDs).
 
     Args:
-        version: of JobSet.
-        module: the folder of `sandbox/go` that pins that version.
+        version: the version of JobSet.
+        module: the folder in `sandbox/go` that pins that version.
     """
     return Tool(
         "jobset",
@@ -33,11 +33,11 @@ def jobset_controller(version: str, module: str = "jobset") -> Tool:
 
 
 def trainer_controller(version: str, module: str = "trainer") -> Tool:
-    """Kubeflow Trainer's controller, of TrainJobs, and its definitions.
+    """Kubeflow Trainer's controller of TrainJobs, and its resource definitions.
 
     Args:
-        version: of Trainer.
-        module: the folder of `sandbox/go` that pins that version.
+        version: the version of Trainer.
+        module: the folder in `sandbox/go` that pins that version.
     """
     return Tool(
         "trainer",
@@ -55,7 +55,7 @@ def trainer_controller(version: str, module: str = "trainer") -> Tool:
 JOBSET_CONTROLLER = jobset_controller(JOBSET)
 TRAINER_CONTROLLER = trainer_controller(TRAINER)
 
-# Kubeflow's controller of before, of PyTorchJobs, and its definitions.
+# Kubeflow's older controller, the Training Operator, of PyTorchJobs, and its definitions.
 PYTORCHJOB_CONTROLLER = Tool(
     "training-operator",
     TRAINING_OPERATOR,
@@ -68,7 +68,7 @@ PYTORCHJOB_CONTROLLER = Tool(
     ),
 )
 
-# Kubeflow's MPI Operator, of MPIJobs, and its definitions.
+# Kubeflow's MPI Operator, the controller of MPIJobs, and its definitions.
 MPIJOB_CONTROLLER = Tool(
     "mpi-operator",
     MPI_OPERATOR,
@@ -81,10 +81,8 @@ MPIJOB_CONTROLLER = Tool(
     ),
 )
 
-# What says of nodes and pods that do not exist that they run, and the rules by which it does so.
-
 # Volcano's controllers, its scheduler and their manifests. Its go.mod asks for the same versions as
-# that of Kubernetes, so that packages that both have in common are compiled once.
+# that of Kubernetes, so that packages that both use are compiled only once.
 VOLCANO_CONTROLLERS = Tool(
     "volcano",
     VOLCANO,
@@ -98,7 +96,7 @@ VOLCANO_CONTROLLERS = Tool(
     ),
 )
 
-# The controller of LeaderWorkerSets, and its definitions. Its package is called `cmd`.
+# The controller of LeaderWorkerSets, and its definitions. The package of its program is `cmd`.
 LWS_CONTROLLER = Tool(
     "lws",
     LWS,
@@ -126,7 +124,7 @@ KUEUE_CONTROLLER = Tool(
     ),
 )
 
-# The Helm charts of the two, which a platform can install: they lie in the modules too.
+# The Helm charts of JobSet and Kueue, which a platform can install. The modules have them too.
 JOBSET_CHART = Tool(
     "jobset-chart",
     JOBSET,
@@ -142,7 +140,7 @@ KUEUE_CHART = Tool(
     GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
 )
 
-# The manifests of the five controllers that have no chart which could be pinned.
+# The manifests of the five controllers that have no chart that could be pinned.
 MPI_OPERATOR_MANIFESTS = Tool(
     "mpi-operator-manifests",
     MPI_OPERATOR,
@@ -154,7 +152,7 @@ MPI_OPERATOR_MANIFESTS = Tool(
         module_files=(("github.com/kubeflow/mpi-operator", "deploy/v2beta1/mpi-operator.yaml"),),
     ),
 )
-# The program of Volcano's webhooks, which a cluster of the sandbox does without.
+# The program of Volcano's webhooks, which Volcano in a cluster of the sandbox runs without.
 VOLCANO_WEBHOOKS = Tool(
     "volcano-webhooks",
     VOLCANO,

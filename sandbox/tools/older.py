@@ -1,17 +1,17 @@
-"""Older versions of controllers, which users' clusters may have.
+"""The older versions of controllers that users' clusters may have.
 
-Only tests in depth build them. A version of Trainer is built with one of JobSet, and its manifests
-install that minor version beside it.
+Only the tests in depth build them. Each version of Trainer is built with one version of JobSet, and
+its manifests install that minor version of JobSet too.
 """
 
 from sandbox.tools.controllers import jobset_controller, trainer_controller
 from sandbox.tools.tool import Tool
 
-JOBSET_OF_TRAINER = {"2.1.0": "0.10.1", "2.2.1": "0.11.1"}  # by the version of Trainer
+JOBSET_OF_TRAINER = {"2.1.0": "0.10.1", "2.2.1": "0.11.1"}  # version of Trainer: of JobSet
 
 
 def minor(version: str) -> str:
-    """`2.1` of `2.1.0`: the end of the name of the folder in `sandbox/go` that pins it."""
+    """`2.1` for `2.1.0`. The folder in `sandbox/go` that pins the version ends with it."""
     return version.rpartition(".")[0]
 
 

@@ -1,4 +1,4 @@
-"""What the tests need beside a cluster; a demo does without."""
+"""The pinned programs that the tests need beside a cluster, and that a demo does not need."""
 
 from sandbox.tools.tool import GoBuild, Tool
 
@@ -25,8 +25,8 @@ IMAGE_REGISTRY = Tool(
     GoBuild("registry", ("github.com/distribution/distribution/v3/cmd/registry",)),
 )
 
-# Without the user interface, which is not in the module, and without the ways to find targets in
-# clouds and clusters: the tests name theirs.
+# It is built without the user interface, which is not in the module, and without service discovery
+# in clouds and clusters, because the tests name their targets.
 PROMETHEUS_SERVER = Tool(
     "prometheus",
     PROMETHEUS,
@@ -62,7 +62,7 @@ ALERTMANAGER_SERVER = Tool(
     ),
 )
 
-# The same server as a pod that finds its targets in its cluster.
+# The same server, for a pod that finds its targets in its cluster.
 PROMETHEUS_IN_CLUSTER = Tool(
     "prometheus-in-cluster",
     PROMETHEUS,
@@ -76,8 +76,8 @@ PROMETHEUS_IN_CLUSTER = Tool(
     ),
 )
 
-# What makes Prometheus and Alertmanager of objects of theirs, the program beside each that reads
-# its configuration anew, and the folder with definitions and roles.
+# The operator that runs Prometheus and Alertmanager according to Kubernetes objects, the program
+# that lets each of them reload its configuration, and the folder with definitions and roles.
 PROMETHEUS_OPERATOR = Tool(
     "prometheus-operator",
     PROMETHEUS_OPERATOR_VERSION,
@@ -93,7 +93,8 @@ PROMETHEUS_OPERATOR = Tool(
     ),
 )
 
-# What plays nodes and their pods, of which no program runs.
+# kwok, which stands in for the kubelets of fake nodes, and the rules by which it does so
+# (sandbox/fake_nodes.py).
 FAKE_NODES = Tool(
     "kwok",
     KWOK,

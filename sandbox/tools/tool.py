@@ -1,4 +1,4 @@
-"""What a pinned program is: its releases, and how it is built where none of them answers."""
+"""What a pinned program is: its releases, and how it is built if they cannot be downloaded."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,14 +13,15 @@ GO_FOLDER = Path(__file__).parent.parent / "go"
 class GoBuild:
     """Packages to build in `sandbox/go/<module>`, with linker variables (symbol, value).
 
-    `tags` are build tags by which a program leaves parts of itself out. `additions` (module, path
-    in it, text) are files that a published module lacks, such as built pages that it embeds.
+    `module_files` (module, path in it) are files and folders that are copied out of modules.
+    `tags` are build tags that leave out parts of a program. `additions` (module, path in it, text)
+    are files that a published module lacks, such as built pages that it embeds.
     """
 
     module: str
     packages: tuple[str, ...] = (".",)
     variables: tuple[tuple[str, str], ...] = ()
-    module_files: tuple[tuple[str, str], ...] = ()  # (module, its file) to copy, or its folder
+    module_files: tuple[tuple[str, str], ...] = ()
     tags: tuple[str, ...] = field(default=(), repr=False)
     additions: tuple[tuple[str, str, str], ...] = field(default=(), repr=False)
 
