@@ -1,4 +1,4 @@
-"""Measures the trainer: `python -m bench` for all rows, `python -m bench throughput` for one.
+"""Measures the trainer: `python -m bench` for all rows, `python -m bench throughput` for one row.
 
 It prints the table and writes it to docs/benchmarks.md. All results are kept in
 bench/results.json, so that the table keeps the other rows when one row is measured alone.
@@ -29,7 +29,7 @@ RESULTS = CHECKOUT / "bench" / "results.json"
 
 
 def main() -> int:
-    """Measure the rows; returns 1 if a bar is not met."""
+    """Measure the rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
     parser.add_argument("--threads", type=int, default=available_cores(), help="of each process")
@@ -61,14 +61,15 @@ def _kept() -> dict[str, list[dict[str, Any]]]:
 
 
 def _load() -> str:
-    """The load average of the last minute, which is written beside each figure."""
+    """The load average of the last minute; the table has it beside each figure."""
     return f"{os.getloadavg()[0]:.1f}"
 
 
 def _cpu() -> str:
-    """Vendor, name and vector instructions: one vendor's figures say little of another's.
+    """The processor's vendor, name and vector instructions, as far as the system tells them.
 
-    `AuthenticAMD, AMD EPYC, AVX512`, as far as the system tells.
+    An example is `AuthenticAMD, AMD EPYC, AVX512`. They are in the table because one vendor's
+    figures say little about another's.
     """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

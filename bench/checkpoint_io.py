@@ -2,7 +2,7 @@
 
     python -m bench.checkpoint_io save|load DIRECTORY    with RANK, WORLD_SIZE, MASTER_* set
 
-It prints one line of JSON: seconds, the bytes of its shard, and its peak memory meanwhile.
+It prints one line of JSON: the seconds, the bytes of its shard, and its peak memory meanwhile.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -34,7 +34,7 @@ _STEP = 1
 
 
 def main() -> None:
-    """Save or load one checkpoint; all ranks together."""
+    """Save or load one checkpoint, together with all other ranks."""
     what, directory = sys.argv[1:]
     world = World.from_environment()
     torch.set_num_threads(1)
@@ -58,10 +58,10 @@ def main() -> None:
     here = [
         getattr(tensor, "to_local", lambda tensor=tensor: tensor)() for tensor in tensors.values()
     ]
-    for tensor in here:  # pages that were never written to would not count
+    for tensor in here:  # pages that were never written would not count as memory
         tensor.detach().random_() if what == "save" else tensor.detach().zero_()
     world.barrier()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is measured from here on
     begin = time.perf_counter()
     if what == "save":
         _save(config, world, compute.device, tensors)
@@ -90,7 +90,7 @@ def _save(
 
 
 def _load(config: RunConfig, world: World, tensors: dict[str, torch.Tensor]) -> None:
-    """What a start does: every rank verifies its share of the files, then reads its shards."""
+    """Load as a start does: every rank verifies its share of the files, then reads its shards."""
     root = config.run_dir / CHECKPOINTS_DIR
     directory = store.directory_of(root, _STEP)
     mine = set(store.files_of(root, _STEP)[world.rank :: world.size])

@@ -1,4 +1,4 @@
-"""The rows about checkpoints: what they cost training, how fast and how large they are."""
+"""The rows about checkpoints: what they cost training, their speed, and the memory they take."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _DISK_PAIRS = 5
 
 
 def checkpoints(bench: Bench) -> list[Row]:
-    """What saves take from training: 40 steps that begin with one against the 40 that follow.
+    """What saves cost training: 40 steps that begin with a save against the 40 steps that follow.
 
-    Both are of one run, so that a busy machine slows both. A record is written before the save
-    of its step, so the time until the next record holds all that a save takes.
+    Both belong to one run, so that a busy machine slows both. A record is written before the save
+    of its step, so the time until the next record contains all that the save takes.
     """
     settings = [
         f"--train.max_steps={2 * _EVERY * (_PAIRS + 1)}",
         "--eval.interval=0",
         f"--log.interval={_EVERY}",
-        f"--checkpoint.interval={2 * _EVERY * 5 // 4}",  # saved a fifth earlier
+        f"--checkpoint.interval={2 * _EVERY * 5 // 4}",  # saves come a fifth earlier
     ]
     config = bench.config("saving", settings)
     assert config.checkpoint.steps_between_saves == 2 * _EVERY
@@ -56,8 +56,8 @@ def checkpoint_io(bench: Bench) -> list[Row]:
     """Speed and memory of saving and loading 0.54 B parameters with Adam's state, on 4 ranks.
 
     `dd` writes as many bytes, in turn with the saves: once through the page cache with fsync, and
-    once past it (oflag=direct); the faster one counts. The first pair is not counted: on a virtual
-    disk the first use of a block can cost more than the later ones.
+    once past it (oflag=direct). The faster of the two counts. The first pair is not counted: on a
+    virtual disk the first use of a block can take longer than later uses.
     """
     directory = bench.root / "checkpoint-io"
     total = _RANKS * 16 * 100_000_000  # about as many bytes as the save has
@@ -101,7 +101,7 @@ def checkpoint_io(bench: Bench) -> list[Row]:
 
 
 def _bytes_per_second(ranks: list[dict[str, Any]]) -> float:
-    """Of all ranks together, until the last one has ended."""
+    """The rate of all ranks together, until the last rank has ended."""
     seconds = max(rank["seconds"] for rank in ranks)
     return sum(rank["shard_bytes"] for rank in ranks) / seconds
 

@@ -1,4 +1,4 @@
-"""How long a call takes."""
+"""Measures how long a call takes."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A world in which the bench hears of every update."""
+"""A world of ranks that tells the bench of every update."""
 
 from __future__ import annotations
 

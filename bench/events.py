@@ -24,7 +24,7 @@ _MOST_SHARE = 0.001
 
 
 class _Log(EventLog):
-    """Measures the processor time of the thread that writes."""
+    """An event log that measures the processor time of the thread that writes it."""
 
     seconds = 0.0
 
@@ -35,11 +35,11 @@ class _Log(EventLog):
 
 
 class _Switched(Reports):
-    """Reports that can be off, and that measure their own time in the thread that trains."""
+    """Reports that can be switched off, and that measure their own time in the training thread."""
 
     is_on = True
     seconds = 0.0
-    """Of the processor: other work on the machine is not in it."""
+    """Processor time, which does not contain other work on the machine."""
 
     def stepped(
         self, step: int, step_seconds: float, longest_seconds: float, data_seconds: float
@@ -59,7 +59,7 @@ class _Switched(Reports):
 
 
 def events(bench: Bench) -> list[Row]:
-    """Processor time of the events in both threads; and steps with and without them, in turn."""
+    """The events' processor time in both threads, and steps with and without them in turn."""
     torch.set_num_threads(bench.threads)
     keep_freed_memory()
     updates = 2 * _BLOCK * (_PAIRS + 1) + 1

@@ -1,11 +1,12 @@
 """Measures `disttrain fetch` against scp: `python -m bench.fetch`, as root.
 
-A pair is one fetch of a run with 256 MB over the API server and the kubelet of a cluster of its own
-(sandbox/), and one `scp -r` of the same files from an sshd in the cluster's network, both over the
-same link and into empty folders. All ends share this machine's cores. One row has the link as it
-is, where the cores are the limit; in the other it carries 200 Mbit/s, where they are not. The table
-goes to docs/benchmarks.md. Left out: the start of the pod, Python's start and `pulumi stack output`
-(a few seconds once for each fetch), and what delay and loss of a real network would add.
+A pair is one fetch of a run with 256 MB over the API server and the kubelet of a new cluster of the
+sandbox, and one `scp -r` of the same files from an sshd in the cluster's network. Both use the same
+link and empty folders. All programs share this machine's cores. In one row the link has no limit,
+and the cores are the limit. In the other row it is limited to 200 Mbit/s, and the cores are not the
+limit. The table goes to docs/benchmarks.md. The figures leave out the start of the pod, Python's
+start and `pulumi stack output` (a few seconds once for each fetch), and what the delay and loss of
+a real network would add.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ HEADING = "## Results home"
 SSH_PORT = 2222
 BAR = 0.8
 LIMIT = "200mbit"
-PAIRS = {"": 7, LIMIT: 3}  # rate of the link -> pairs that are measured
+PAIRS = {"": 7, LIMIT: 3}  # rate of the link (empty: no limit): how many pairs are measured
 FILES = {"model-00000.bin": 86_000_000, "optimizer-00000.bin": 170_000_000}
 
 
 @contextmanager
 def cluster_with_image() -> Iterator[Cluster]:
-    """A new cluster, which has the image of the pod."""
+    """A new cluster that has the pod's image; it is removed after the block."""
     with locked(f"{CLUSTER}-cluster"):
         cluster = Cluster(CLUSTER, programs())
         cluster.down(purge=True)
@@ -69,7 +70,7 @@ def cluster_with_image() -> Iterator[Cluster]:
 
 @contextmanager
 def pod_with_run(cluster: Cluster) -> Iterator[tuple[VolumePod, VolumePlace, Path]]:
-    """A pod on a volume, and the folder of a run there."""
+    """A pod with a volume, the volume's place, and the folder of a run on it."""
     run = run_with_claim(Lab(cluster))
     folder = runs_folder(run) / NAME
     make_run(folder)
@@ -82,7 +83,7 @@ def pod_with_run(cluster: Cluster) -> Iterator[tuple[VolumePod, VolumePlace, Pat
 
 
 def make_run(folder: Path) -> None:
-    """A run with one checkpoint of random bytes, which cannot be compressed."""
+    """Make a run with one checkpoint of random bytes, which cannot be compressed."""
     directory = folder / "checkpoints" / "step-00000100"
     directory.mkdir(parents=True)
     (folder / "run.yaml").write_text("run_name: fetch\n")
@@ -97,7 +98,7 @@ def make_run(folder: Path) -> None:
 
 @contextmanager
 def sshd(scratch: Path, address: str, inside: list[str]) -> Iterator[list[str]]:
-    """An sshd in the cluster's network; gives the beginning of an scp command that reaches it."""
+    """Run an sshd in the cluster's network, and give the beginning of an scp command to it."""
     for key in ("host", "user"):
         command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(scratch / key)]
         subprocess.run(command, check=True)
@@ -131,7 +132,7 @@ def sshd(scratch: Path, address: str, inside: list[str]) -> Iterator[list[str]]:
 
 
 def measure(scratch: Path) -> dict[str, list[tuple[float, float]]]:
-    """For each rate of the link: pairs of the seconds of fetch and of scp."""
+    """For each rate of the link: pairs of the seconds that fetch and scp took."""
     with cluster_with_image() as cluster:
         holder = find_holder(cluster.layout)
         assert holder
@@ -156,7 +157,7 @@ def measure(scratch: Path) -> dict[str, list[tuple[float, float]]]:
                 if rate:
                     shape = f"tc qdisc add dev {NODE_LINK} root tbf burst 256kb latency 100ms rate"
                     subprocess.run([*inside, *shape.split(), rate], check=True)
-                # who is first alternates
+                # fetch and scp take turns at being first
                 pairs = [one_pair(scratch, by_fetch, by_scp, i % 2 == 0) for i in range(count)]
                 found[rate] = pairs
             return found
@@ -168,7 +169,7 @@ def one_pair(
     by_scp: Callable[[], None],
     fetch_is_first: bool = True,
 ) -> tuple[float, float]:
-    """Seconds of fetch and of scp, one after the other; what they brought is removed."""
+    """Seconds that fetch and scp take, one after the other. The files they bring are removed."""
     order = (by_fetch, by_scp) if fetch_is_first else (by_scp, by_fetch)
     seconds = {action: seconds_of(action) for action in order}
     for folder in ("fetched", "copied"):
@@ -197,7 +198,7 @@ def row(rate: str, found: list[tuple[float, float]], where: str) -> dict[str, ob
 
 
 def main() -> int:
-    """Measure; returns 1 if a bar is not met."""
+    """Measure all rows, and return 1 if a bar is not met."""
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(Path(scratch))

@@ -1,10 +1,11 @@
 """Measures gangs in a queue while its controllers are killed: `python -m bench.gangs`, as root.
 
-Gangs of three pods wait in a queue that has room for one of them: JobSets in a platform's own queue
-of Kueue, then Jobs of Volcano in a queue of Volcano. The API server is watched all the time: at no
-moment may pods of two of them be there that have not ended. At first nothing disturbs them, and it
-is timed how soon the next gang runs. Then the controllers are killed (SIGKILL) at drawn moments and
-started again. The table goes to docs/benchmarks.md.
+A gang is a group of pods that start together. Gangs of three pods wait in a queue that has room for
+one gang: JobSets in a platform's own queue of Kueue, then Jobs of Volcano in a queue of Volcano. A
+watch of the API server checks that pods of two gangs are never unfinished at the same time. At
+first nothing disturbs the gangs, and the time until the next gang runs is measured. Then the
+controllers are killed (SIGKILL) at random moments and started again. The table goes to
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from sandbox.stack import Stack
 from tests.e2e.lab import Lab, wait_for
 
 HEADING = "## Gangs in a queue"
-IN_QUEUE = 2  # so many gangs are there at every time, and the queue has room for one
+IN_QUEUE = 2  # how many unfinished gangs exist at any time; the queue has room for one
 
 
 @contextmanager
 def platform(lab: Lab) -> Iterator[Stack]:
-    """One for all queues, so that the image comes to the node once."""
+    """One platform for all queues, so that the image is brought to the node only once."""
     stack = lab.stack("bench-gangs", "sandbox", {"topology": "none"})
     try:
         yield stack
@@ -49,7 +50,7 @@ def platform(lab: Lab) -> Iterator[Stack]:
 
 @contextmanager
 def made(lab: Lab, stack: Stack, queue: Queue) -> Iterator[None]:
-    """The queue on the platform, with its controllers; nothing of them is left."""
+    """Make the queue on the platform and run its controllers; both are removed after the block."""
     with running(lab.cluster, [CONTROLLERS[name] for name in queue.controllers]):
         stack.set_all(queue.settings)
         stack.up()
@@ -62,7 +63,7 @@ def made(lab: Lab, stack: Stack, queue: Queue) -> Iterator[None]:
 
 
 class Killer(threading.Thread):
-    """Kills a controller at a drawn moment and starts it again, until all kills are made."""
+    """Kills a controller at a random moment and starts it again, `kills` times."""
 
     def __init__(self, lab: Lab, names: Sequence[str], draw: random.Random, kills: int) -> None:
         super().__init__(daemon=True)
@@ -70,7 +71,7 @@ class Killer(threading.Thread):
         self.kills, self.done = kills, 0
 
     def run(self) -> None:
-        """Each kill is followed by the start of what was killed."""
+        """Kill a controller and start it again, until all kills are done."""
         while self.done < self.kills:
             time.sleep(self.draw.uniform(0, 3))
             name = self.draw.choice(self.names)
@@ -86,10 +87,16 @@ def _file(lab: Lab, item: object) -> str:
 
 
 def gangs(lab: Lab, queue: Queue, first: int, goes_on: Callable[[int], bool]) -> int:
-    """Let gangs come and go for as long as `goes_on` says, given how many were made.
+    """Make gangs while `goes_on` returns true, and wait until all of them have ended.
+
+    Args:
+        lab: the cluster.
+        queue: the queue in which the gangs wait.
+        first: the number of the first gang.
+        goes_on: a function that gets the number of gangs made so far.
 
     Returns:
-        how many were made; the first one has the number `first`.
+        How many gangs were made.
     """
     image = next(name for name in lab.trainer_images() if not name.startswith("sha256:"))
     count = 0
@@ -100,7 +107,7 @@ def gangs(lab: Lab, queue: Queue, first: int, goes_on: Callable[[int], bool]) ->
             try:
                 lab.kubectl("create", "-f", given)
                 count += 1
-            except AssertionError:  # the webhook's controller was killed a moment ago
+            except AssertionError:  # the controller that serves the webhook was just killed
                 time.sleep(0.5)
         time.sleep(0.2)
 
@@ -112,7 +119,7 @@ def gangs(lab: Lab, queue: Queue, first: int, goes_on: Callable[[int], bool]) ->
 
 
 def measured(lab: Lab, queue: Queue, count: int, kills: int, seed: int) -> list[Row]:
-    """Both rows of a queue: `count` gangs that nothing disturbs, then those that kills disturb."""
+    """Both rows of a queue: `count` undisturbed gangs, then gangs whose controllers are killed."""
     with Watch(lab, LABEL) as pods:
         gangs(lab, queue, 0, lambda made: made < count)
     calm = _shown(pods.seen())
@@ -127,7 +134,7 @@ def measured(lab: Lab, queue: Queue, count: int, kills: int, seed: int) -> list[
 
 
 def _is_of_first(seen: Seen, count: int) -> bool:
-    """Whether a pod is one of the first gangs', whose objects are still there."""
+    """Whether a pod belongs to one of the first `count` gangs, whose objects still exist."""
     return int(seen.mark.removeprefix("gang-")) < count
 
 
@@ -138,7 +145,7 @@ def _shown(seen: Sequence[Seen]) -> Sequence[Seen]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure; returns 1 if two gangs held pods at once, or the next one came too late."""
+    """Measure, and return 1 if two gangs had pods at once, or the next one ran too late."""
     parser = argparse.ArgumentParser(prog="python -m bench.gangs", description=__doc__)
     parser.add_argument("queues", nargs="*", default=[*QUEUES], metavar="|".join(QUEUES))
     parser.add_argument("--gangs", type=int, default=20, help="that nothing disturbs")

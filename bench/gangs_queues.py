@@ -1,4 +1,4 @@
-"""The two queues in which `bench.gangs` lets gangs come and go: Kueue's, and Volcano's own."""
+"""The two queues in which `bench.gangs` makes gangs: one of Kueue and one of Volcano."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ class Queue:
     """A queue with room for one gang.
 
     Args:
-        title: of what is killed, for the table.
-        controllers: of the sandbox, in the order in which they are started.
-        settings: of the platform's stack, beside those that it has anyway.
-        objects: what makes the queue, where the platform does not.
-        resource: what kubectl calls a gang.
-        gang: the gang of a name whose pods run an image.
-        is_over: whether such an object says that all of its pods have worked to their end.
+        title: the name, for the table, of the controllers that are killed.
+        controllers: names of the sandbox's controllers, in the order in which they are started.
+        settings: the settings of the platform's stack for this queue.
+        objects: the objects that make the queue, if the platform does not make it.
+        resource: kubectl's name for the kind of object that is a gang.
+        gang: a function that gives the gang of a name whose pods run an image.
+        is_over: a function that tells whether such an object says that all of its pods have
+            completed.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Whether two gangs ever had pods at once, and how soon the next one ran. Pure."""
+"""Judges whether two gangs ever had pods at once, and how soon the next one ran; pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAR_SECONDS = 5.0
 
 
 def overlaps(seen: Sequence[Seen]) -> list[str]:
-    """The moments at which pods of two gangs were there that had not ended, each as a sentence."""
+    """The moments at which two gangs had unfinished pods, each as a sentence."""
     alive, found = dict[str, str](), list[str]()  # uid -> gang
     for each in seen:
         if each.is_over:
@@ -52,7 +52,7 @@ def starts_after_room(seen: Sequence[Seen]) -> list[float]:
 def undisturbed(seen: Sequence[Seen], gangs: int, title: str) -> Row:
     """The row of gangs whose controllers run all the time.
 
-    The bar in seconds is that of the 95th percentile.
+    The bar in seconds is for the 95th percentile of the times.
     """
     found, starts = overlaps(seen), starts_after_room(seen)
     return Row(
@@ -65,7 +65,7 @@ def undisturbed(seen: Sequence[Seen], gangs: int, title: str) -> Row:
 
 
 def disturbed(seen: Sequence[Seen], gangs: int, kills: int, title: str) -> Row:
-    """The row of gangs whose controllers are killed meanwhile."""
+    """The row of gangs whose controllers are killed and started again meanwhile."""
     found, starts = overlaps(seen), starts_after_room(seen)
     return Row(
         f"two of {gangs} gangs of {PODS} pods hold pods at once, {kills} kills of {title}",

@@ -1,11 +1,11 @@
 """Measures the trainer on a GPU: `python3 -m bench.gpu [ROW ...]`, or `make bench-gpu`.
 
-Writes the section "On a GPU" of docs/benchmarks.md, with the machine, its driver and its torch in
-every row; what was measured is kept in bench/gpu.json. It takes the torch that this Python has, and
+It writes the section "On a GPU" of docs/benchmarks.md, with the machine, its driver and its version
+of torch in every row. bench/gpu.json keeps the measurements. It uses the torch of this Python, and
 needs no network and no installation. Without a GPU it says so and ends with status 77.
 
-The model is gpt2-124m's. The text is random characters, as many different ones as GPT-2 has tokens:
-the speed of training does not depend on what the tokens are.
+The model is that of gpt2-124m. The text has random characters, as many different ones as GPT-2 has
+tokens, because the speed of training does not depend on what the tokens are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RESULTS = CHECKOUT / "bench" / "gpu.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure the rows; returns 1 where a bar is not met, 77 without a GPU."""
+    """Measure the rows, and return 1 if a bar is not met, or 77 if there is no GPU."""
     parser = argparse.ArgumentParser(prog="python3 -m bench.gpu", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure; all without one")
     parser.add_argument("--yardstick", type=Path, help=argparse.SUPPRESS)
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(names: Sequence[str]) -> int:
-    """Run the rows and write them down one by one, so that a row that fails loses no other."""
+    """Measure the rows and save each at once, so that no other row is lost if one fails."""
     from bench import gpu_rows
     from tests.gpu.machine import describe_machine
 

@@ -1,4 +1,4 @@
-"""The rows of the GPU's table: each measures one thing and can be run alone (bench/gpu.py)."""
+"""The rows of the GPU's table. Each measures one thing, and can run alone (bench/gpu.py)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ from trainer.data.prepare import prepare
 GPT2_VOCABULARY = 50257
 GPU_KILLS = 4
 TURNS = 2
-UPDATES, WARM_UP = 60, 10  # the first ones compile, and fill the allocator's cache
+UPDATES, WARM_UP = 60, 10  # the first updates compile, and fill the allocator's cache
 
 
 def gpt2_config(root: Path, run_name: str, overrides: Sequence[str] = ()) -> RunConfig:
-    """gpt2-124m with 4 micro-batches of 12 sequences in an update, on prepared random text."""
+    """The configuration of gpt2-124m with 4 micro-batches of 12 sequences in each update.
+
+    The data set is random text; it is prepared here if it is missing.
+    """
     text = root / "random.txt"
     if not text.exists():
         points = [i for i in range(0x100, 0x10000) if not 0xD800 <= i <= 0xDFFF]
@@ -53,7 +56,7 @@ def gpt2_config(root: Path, run_name: str, overrides: Sequence[str] = ()) -> Run
 
 
 def trained(root: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
-    """`python -m trainer train` in a process of its own; returns the records after the warm-up."""
+    """Run `python -m trainer train` in a new process, and return the records after the warm-up."""
     config = gpt2_config(root, name, overrides)
     config.run_dir.mkdir(parents=True, exist_ok=True)
     file = config.run_dir / "bench.yaml"
@@ -72,7 +75,7 @@ def trained(root: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
 
 
 def make_row(what: str, measured: str, bar: str = "-", met: bool | None = None) -> dict[str, Any]:
-    """One line of the table; `met` is None where a figure is only for information."""
+    """One line of the table; `met` is None if the figure is only for information."""
     return {"what": what, "bar": bar, "measured": measured, "met": met}
 
 
@@ -88,7 +91,7 @@ def _median_mfu(records: Sequence[dict[str, Any]]) -> float:
 
 
 def _yardstick(root: Path, *switches: str) -> dict[str, Any]:
-    """In a process of its own, so that memory and compiled code are its own too."""
+    """Measure the yardstick in a new process, so that it shares no memory and no compiled code."""
     config = gpt2_config(root, "yardstick")
     file = root / "yardstick.yaml"
     file.write_text(yaml.safe_dump(config.to_mapping()))
@@ -96,7 +99,7 @@ def _yardstick(root: Path, *switches: str) -> dict[str, Any]:
 
 
 def _last_line(*words: str, **environment: str) -> str:
-    """What `python -m bench.gpu WORDS` prints last, in a process of its own."""
+    """The last line that `python -m bench.gpu WORDS` prints in a new process."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.gpu", *words],
         cwd=CHECKOUT,
@@ -139,7 +142,7 @@ def run_yardstick(file: Path, compiled: bool, float32_loss: bool) -> None:
 
 
 def throughput(root: Path) -> list[dict[str, Any]]:
-    """Ours and the yardsticks, eager and compiled, in turn, each time in a new process."""
+    """The trainer and the yardsticks in turn, eager and compiled, each time in a new process."""
     loop = "nanoGPT-style loop"
     in_float32 = f"{loop} with its loss in float32, as ours has it"
     eager = _side_by_side(root, "eager", {loop: (), in_float32: ("--float32-loss",)})
@@ -149,7 +152,10 @@ def throughput(root: Path) -> list[dict[str, Any]]:
 def _side_by_side(
     root: Path, word: str, yardsticks: dict[str, tuple[str, ...]]
 ) -> list[dict[str, Any]]:
-    """The rows of the yardsticks, by name with their switches, and those of ours against each."""
+    """The rows of the yardsticks, and the rows of the trainer against each of them.
+
+    `yardsticks` maps the name of each yardstick to its options.
+    """
     ours, theirs = list[dict[str, Any]](), {name: list[dict[str, Any]]() for name in yardsticks}
     ratios = {name: list[float]() for name in yardsticks}
     for turn in range(TURNS):
@@ -181,21 +187,23 @@ def _side_by_side(
 
 
 def recompute(root: Path) -> list[dict[str, Any]]:
-    """What recomputed blocks cost and save, compiled."""
+    """What recomputing blocks in the backward pass costs and saves, compiled."""
     on = ("--train.compile=on", "--train.activation_checkpointing=true")
     figures = _figures(trained(root, "recompute", *on))
     return [make_row("gpt2-124m, compiled, blocks recomputed in the backward pass", figures)]
 
 
 def tf32(root: Path) -> list[dict[str, Any]]:
-    """float32, whose products take TF32."""
+    """Training in float32, whose matrix products use TF32."""
     figures = _figures(trained(root, "float32", "--train.dtype=float32", "--train.compile=off"))
     return [make_row("gpt2-124m, float32 with TF32, eager", figures)]
 
 
 def first_step(root: Path) -> list[dict[str, Any]]:
-    """The time that compiling takes: with an empty and with a filled cache of compiled code, and
-    with an empty one where an earlier start has kept its code in the run's folder."""
+    """The time that compiling takes with an empty and with a filled cache of compiled code.
+
+    The third row has an empty cache, but an earlier start has kept its code in the run's folder.
+    """
     settings = ("--train.compile=on", "--train.keep_compiled=true")
     steps = ("--train.max_steps=2", "--train.warmup_steps=1")
     config = gpt2_config(root, "first-step", [*settings, *steps])
@@ -238,7 +246,7 @@ def run_first_step(file: Path, cache: str) -> None:
 
 
 def saves(root: Path) -> list[dict[str, Any]]:
-    """How long training stands still for a save, and how much slower the steps beside it are."""
+    """How long a save stops training, and how much slower the steps are meanwhile."""
     shape = ("--train.compile=on", "--log.interval=1")
     without = trained(root, "no-saves", *shape)
     saving = trained(root, "saves", *shape, "--checkpoint.interval=12")
@@ -257,9 +265,10 @@ def saves(root: Path) -> list[dict[str, Any]]:
 
 
 def quality(root: Path) -> list[dict[str, Any]]:
-    """The whole preset shakespeare-char, started as in a pod: its best loss, and how long it took.
+    """The whole preset shakespeare-char, started as in a pod: its best loss and its time.
 
-    The text is the file $DISTTRAIN_DATASET, the one beside the checkout, or the download.
+    The text is the file $DISTTRAIN_DATASET, or else the file beside the checkout, or else the
+    download.
     """
     bench = Bench(root)
     config = bench.config("quality", ["--train.device=cuda"], preset="shakespeare-char")
@@ -286,7 +295,7 @@ def quality(root: Path) -> list[dict[str, Any]]:
 
 
 def recovery(root: Path) -> list[dict[str, Any]]:
-    """From a kill -9 to the next trained step: the processes of one pod, on one GPU."""
+    """The time from a kill -9 to the next trained step, for the processes of one pod on one GPU."""
     settings = ["--train.compile=on", "--train.max_steps=1000000", "--train.max_restarts=1000"]
     settings += ["--checkpoint.interval=25", "--log.interval=1"]
     kinds: dict[str, Callable[[Pods], None]] = {
@@ -314,8 +323,11 @@ def recovery(root: Path) -> list[dict[str, Any]]:
 
 
 def time_line(root: Path) -> list[dict[str, Any]]:
-    """What the GPU does during a save, by torch's profiler; with CUDA's 8 queues for all streams of
-    a process, and with 32: two streams that share a queue wait for each other."""
+    """What the GPU does during a save, as torch's profiler sees it.
+
+    It is measured with CUDA's default of 8 queues for all streams of a process, and with 32 queues,
+    because two streams that share a queue wait for each other.
+    """
     rows: list[dict[str, Any]] = []
     for queues in ("8", "32"):
         folder = root / queues

@@ -1,9 +1,9 @@
-"""What a plan costs when the world grows: `python -m bench.growth [--times 5]`, as root.
+"""Measures what a plan costs if a run is large: `python -m bench.growth [--times 5]`, as root.
 
-A run of 1,000 ranks in 125 pods is compared with one of 3 ranks in 3 pods: the whole program with
-an engine that answers at once, and the size of what it registers, for each kind of workload; then
-`pulumi preview` and `pulumi up` on a cluster of 125 nodes that do not exist. The table goes to
-docs/benchmarks.md, which says what the figures leave out.
+A run of 1,000 ranks in 125 pods is compared with one of 3 ranks in 3 pods. For each kind of
+workload the whole program runs with an engine that answers at once, and the size of what it
+registers is measured. Then `pulumi preview` and `pulumi up` are measured on a cluster with 125 fake
+nodes. The table goes to docs/benchmarks.md, which says what the figures leave out.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from tests.unit.stacks import deploy
 HEADING = "## Growth"
 TIMES = 5
 MOST_RENDER_SECONDS, MOST_PREVIEW_SECONDS, MOST_UP_SECONDS = 1.0, 5.0, 10.0
-MOST_FURTHER_BYTES = 100  # for numbers with more digits
+MOST_FURTHER_BYTES = 100  # because larger numbers have more digits
 POLL_SECONDS = 0.02
 JOB = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/train-indexed"
 
 
 @dataclass(frozen=True)
 class UpTimes:
-    """Seconds from the start of `pulumi up` until the workload is there, and to the end."""
+    """Seconds from the start of `pulumi up` until the workload exists, and until its end."""
 
     object_made: float
     end: float
 
 
 def program(topology: str, size: tuple[int, int], times: int) -> tuple[list[float], int]:
-    """Seconds of the whole program, and the bytes of all Kubernetes objects that it registers."""
+    """Seconds that the whole program takes, and bytes of all Kubernetes objects it registers."""
     settings = nested(settings_of(topology, *size))
     with tempfile.TemporaryDirectory() as scratch:
-        made = deploy("sandbox", Path(scratch), settings)  # imports what it needs
+        made = deploy("sandbox", Path(scratch), settings)  # imports modules
         objects = [r.inputs for r in made.resources if r.type.startswith("kubernetes:")]
         found = [
             seconds_of(lambda: deploy("sandbox", Path(scratch), settings)) for _ in range(times)
@@ -59,7 +59,7 @@ def program(topology: str, size: tuple[int, int], times: int) -> tuple[list[floa
 
 
 def program_row(topology: str, times: int) -> Row:
-    """A kind of workload."""
+    """The row of one kind of workload."""
     _, small_bytes = program(topology, SMALL, 0)
     found, large_bytes = program(topology, LARGE, times)
     middle = statistics.median(found)
@@ -73,9 +73,9 @@ def program_row(topology: str, times: int) -> Row:
 
 
 def preview_row(lab: Lab, times: int) -> Row:
-    """Previews of a large and a small run, in turn."""
+    """The row of previews of a large and a small run, in turn."""
     small, large = stack_of(lab, *SMALL), stack_of(lab, *LARGE)
-    small.preview()  # compiles Python's files
+    small.preview()  # the first preview compiles Python's files
     pairs = [(seconds_of(small.preview), seconds_of(large.preview)) for _ in range(times)]
     more = statistics.median(b - a for a, b in pairs)
     ratio = statistics.median(b / a for a, b in pairs)
@@ -89,7 +89,7 @@ def preview_row(lab: Lab, times: int) -> Row:
 
 
 def up_times(lab: Lab, api: Api, size: tuple[int, int]) -> UpTimes:
-    """Of a new stack, which is destroyed afterwards."""
+    """The times of `pulumi up` of a new stack, which is destroyed afterwards."""
     stack = stack_of(lab, *size)
     try:
         with ThreadPoolExecutor(1) as thread:
@@ -105,7 +105,7 @@ def up_times(lab: Lab, api: Api, size: tuple[int, int]) -> UpTimes:
 
 
 def up_rows(lab: Lab, times: int) -> list[Row]:
-    """`pulumi up` of a large and a small run, in turn."""
+    """The rows of `pulumi up` of a large and a small run, in turn."""
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     pairs = [(up_times(lab, api, SMALL), up_times(lab, api, LARGE)) for _ in range(times)]
     made = [large.object_made for _, large in pairs]
@@ -127,13 +127,13 @@ def up_rows(lab: Lab, times: int) -> list[Row]:
 
 
 def shown(found: Sequence[float]) -> str:
-    """The median with the extremes."""
+    """The median and the extremes as text."""
     middle, count = statistics.median(found), len(found)
     return f"{middle:.2f} s, median of {count}: {min(found):.2f} to {max(found):.2f}"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure; returns 1 if a bar is not met."""
+    """Measure all rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
     parser.add_argument("--times", type=int, default=TIMES, help="how often each is measured")
     parser.add_argument(

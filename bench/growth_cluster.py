@@ -1,7 +1,7 @@
-"""A cluster of 126 nodes for `bench.growth`, and the settings of runs that stand on 125 of them.
+"""A cluster of 126 nodes for `bench.growth`, and the settings of runs on 125 of them.
 
-The nodes do not exist (sandbox/fake_nodes.py). The pods of a Job there are over as soon as they
-have a node, so the Job of the data set and the training's own are complete at once.
+Those 125 nodes are fake (sandbox/fake_nodes.py). A pod of a Job on them completes as soon as it has
+a node, so the data set's Job and the training's Job are complete at once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.e2e.lab import Lab, run_settings
 CLUSTER = "bench-growth"
 NODES, RANKS_PER_NODE = 125, 8
 SMALL, LARGE = (3, 1), (NODES, RANKS_PER_NODE)
-"""Pods, and ranks of each."""
+"""How many pods the small and the large run have, and how many ranks each pod has."""
 
 
 def settings_of(topology: str, pods: int, ranks: int) -> dict[str, str]:
-    """Of a training whose pods may stand on any number of nodes."""
+    """The settings of a training whose pods may run on any number of nodes."""
     wanted = {
         "topology": topology,
         "pods": str(pods),
@@ -42,7 +42,7 @@ def settings_of(topology: str, pods: int, ranks: int) -> dict[str, str]:
 
 
 def nested(plain: dict[str, str]) -> dict[str, object]:
-    """Settings with paths such as `a.b` as the objects that Pulumi makes of them."""
+    """The nested objects that Pulumi makes of settings with paths such as `a.b`."""
     found: dict[str, object] = {}
     for path, value in plain.items():
         *folders, name = path.split(".")
@@ -54,11 +54,11 @@ def nested(plain: dict[str, str]) -> dict[str, object]:
 
 
 def on_fake_nodes(pods: int, ranks: int) -> dict[str, str | None]:
-    """Of a run that stands there: no image is brought and no file is sent, since no pod runs."""
+    """The settings of a run on the fake nodes. No image and no file is sent, since no pod runs."""
     return {
         **run_settings("growth", 20),
         **settings_of("indexed-job", pods, ranks),
-        "datasetFile": None,  # the preset's address then, which nothing asks
+        "datasetFile": None,  # so the preset's address holds, from which nothing downloads
         f'nodeSelector["{MARK}"]': TAINT["value"],
         "tolerations[0].key": MARK,
         "tolerations[0].operator": "Exists",
@@ -68,13 +68,13 @@ def on_fake_nodes(pods: int, ranks: int) -> dict[str, str | None]:
 
 
 def stack_of(lab: Lab, pods: int, ranks: int) -> Stack:
-    """A stack for a run of so many pods, of which nothing is made yet."""
+    """A stack for a run of `pods` pods with `ranks` ranks each. Nothing of the run is made yet."""
     return lab.stack(f"bench-growth-{pods}", "sandbox", on_fake_nodes(pods, ranks))
 
 
 @contextmanager
 def many_nodes(scratch: Path) -> Iterator[Lab]:
-    """The cluster, which is taken away afterwards."""
+    """The cluster with its fake nodes; it is removed after the block."""
     with locked(f"{CLUSTER}-cluster"):
         cluster = Cluster(CLUSTER, programs())
         cluster.down(purge=True)

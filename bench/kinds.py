@@ -1,11 +1,12 @@
 """Measures the kinds of workload side by side: `python -m bench.kinds [KIND ...]`, as root.
 
-For each kind, on a cluster of the sandbox with the kind's own controllers: the time from `pulumi
-up` to the first step of all ranks, and the time from a fault (kill -9 of a rank, the eviction of a
-pod, that of node 0's pod, and both while the kind's controller is down) to the next new step. The
-table goes to docs/benchmarks.md, which says what these figures leave out. `--faults`,
-`--evictions`, `--outages` and `--ups` say how often each is done; with 0 the row of before stays.
-With another number of `--ranks` than three, the rows stand beside those of three.
+Each kind runs on a cluster of the sandbox with the kind's own controllers. Two times are measured:
+from `pulumi up` to the first step of all ranks, and from a fault to the next new step. The faults
+are kill -9 of a rank, the eviction of a pod, the eviction of node 0's pod, and the first two again
+while the kind's controller is down. The table goes to docs/benchmarks.md, which says what these
+figures leave out. `--faults`, `--evictions`, `--outages` and `--ups` say how often each is done;
+with 0, the table keeps the earlier row. The rows for a number of `--ranks` other than three do not
+replace those for three ranks.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ OF_A_JOB = 3  # evictions
 
 @dataclass(frozen=True)
 class Kind:
-    """What a kind needs.
+    """What the measurement of a kind of workload needs.
 
     Args:
-        controllers: of the sandbox, in the order in which they are started.
-        pods: the names of its pods for node 0 and for node 1, or their begins, which end with `-`;
-            one where one pod has all ranks.
-        bar_seconds: for the 95th percentile of a recovery.
-        evictions: at most so many. A Job waits 10 s before it makes the pod anew that was evicted
-            first, and each time twice as long, so further ones would tell nothing new.
-        slow_by: why its controller takes long to make an evicted pod anew.
+        controllers: names of the sandbox's controllers, in the order in which they are started.
+        pods: the names of its pods for node 0 and for node 1, or the beginnings of those names,
+            which end with `-`. It has one entry if one pod has all ranks.
+        bar_seconds: the bar for the 95th percentile of the recovery times, in seconds.
+        evictions: the largest number of evictions. A Job waits 10 s before it replaces the first
+            evicted pod, and each time twice as long, so further evictions would tell nothing new.
+        slow_by: why its controller takes long to replace an evicted pod.
     """
 
     controllers: tuple[str, ...]
@@ -73,14 +74,21 @@ class Kind:
 
     @property
     def carried_out_by(self) -> tuple[str, ...]:
-        """What is down in the faults that are about the controller."""
+        """The controllers that are down in the faults with an outage."""
         return self.controllers or (KUBERNETES,)
 
 
 @dataclass(frozen=True)
 class Often:
-    """How often each thing is done: of `ups`, faults of ranks, evictions, and outages of both, to
-    runs of so many ranks."""
+    """How often each thing is measured.
+
+    Args:
+        ups: how often `pulumi up` is timed.
+        faults: how often a rank is killed.
+        evictions: how often each pod is evicted.
+        outages: how often each of both is done while the controller is down.
+        ranks: how many ranks each run has.
+    """
 
     ups: int
     faults: int
@@ -89,7 +97,7 @@ class Often:
     ranks: int = RANKS
 
     def times(self, kind: Kind, fault: Fault) -> int:
-        """How often this fault is done to a run of this kind; 0: it has no such node."""
+        """How often this fault is done to a run of this kind; 0 if the kind has no such node."""
         if fault.node >= len(kind.pods):
             return 0
         wanted = self.faults if fault.in_pod else self.evictions
@@ -97,9 +105,10 @@ class Often:
         return wanted if fault.in_pod else min(wanted, kind.evictions)
 
 
-# A Job's controller waits 10 s for the first evicted pod, and each time twice as long.
+# A Job's controller waits 10 s before it replaces the first evicted pod, then each time twice as
+# long.
 _JOB = "kubernetes#130881"
-# It looks at a Job's pods once in a second; and JobSet waits until all pods of before have gone.
+# A Job's controller looks at its pods once a second, and JobSet waits until all old pods are gone.
 _JOBSET = "kubernetes#118470, jobset#684"
 OF_ENGINES = {engine.kind.name: (engine.pods(0), engine.pods(1)) for engine in ENGINES}
 KINDS: dict[str, Kind] = {
@@ -109,7 +118,7 @@ KINDS: dict[str, Kind] = {
     "jobset": Kind(("jobset",), OF_ENGINES["jobset"], 8, slow_by=_JOBSET),
     "trainjob": Kind(("jobset", "trainer"), OF_ENGINES["trainjob"], 8, slow_by=_JOBSET),
     "pytorchjob": Kind(("training-operator",), OF_ENGINES["pytorchjob"], 8),
-    # Its node 0 is a Job.
+    # Node 0 of an MPIJob is the pod of a Job.
     "mpijob": Kind(("mpi-operator",), OF_ENGINES["mpijob"], 8, OF_A_JOB, f"of node 0 {_JOB}"),
     "volcano": Kind(("volcano",), OF_ENGINES["volcano"], 8),
     "lws": Kind(("lws",), OF_ENGINES["lws"], 8),
@@ -118,9 +127,10 @@ KINDS: dict[str, Kind] = {
 
 @contextmanager
 def controllers_of(lab: Lab, kinds: Sequence[str]) -> Iterator[set[str]]:
-    """The controllers of these kinds run; gives the names of those that do. Nothing is left.
+    """Run the controllers of these kinds, and give the names of those that run.
 
-    One that cannot be built, or that ends, is left out with a sentence.
+    A controller that cannot be built, or that ends, is left out with a message. All are stopped and
+    removed after the block.
     """
     wanted = dict.fromkeys(name for kind in kinds for name in KINDS[kind].controllers)
     started = list[str]()
@@ -139,7 +149,7 @@ def controllers_of(lab: Lab, kinds: Sequence[str]) -> Iterator[set[str]]:
 
 
 def settings_of(name: str, kind: Kind, run_name: str, ranks: int) -> dict[str, str | None]:
-    """A run of so many ranks that does not end and bears every fault."""
+    """The settings of a run with `ranks` ranks that never ends and survives every fault."""
     pods, in_each = (str(ranks), "1") if len(kind.pods) > 1 else (None, str(ranks))
     return {
         **run_settings(run_name, ENDLESS, **SPARES),
@@ -153,9 +163,9 @@ def settings_of(name: str, kind: Kind, run_name: str, ranks: int) -> dict[str, s
 
 
 def first_steps(lab: Lab, stack: Stack, name: str, kind: Kind, often: Often) -> list[float]:
-    """Seconds from the start of `pulumi up` to the first step, each of a run of its own.
+    """Seconds from the start of `pulumi up` to the first step. Each `up` makes a new run.
 
-    A first `up` that nobody times makes the platform, or takes the run of another kind away.
+    A first `up`, which is not timed, makes the platform, or replaces the run of another kind.
     """
     found: list[float] = []
     for number in range(often.ups + 1):
@@ -173,7 +183,7 @@ def first_steps(lab: Lab, stack: Stack, name: str, kind: Kind, often: Often) -> 
 def recoveries(
     lab: Lab, stack: Stack, name: str, kind: Kind, fault: Fault, often: Often
 ) -> list[Recovery]:
-    """The newest run of `first_steps`, disturbed again and again."""
+    """The recoveries of the newest run of `first_steps`, to which one fault is done repeatedly."""
     run_dir = lab.run_dir(stack.output("runName"))
     draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes, float]]()
     back, pods = 0.0, often.ranks if len(kind.pods) > 1 else 1
@@ -182,7 +192,7 @@ def recoveries(
             wait_for("all pods", lambda: len(training_pods(lab, stack)) == pods, 120)
             wait_for("the spares", lambda: count_spares() == often.ranks, LONGEST_SECONDS)
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
-            # Anywhere between two checkpoints, and in saves.
+            # The fault comes anywhere between two checkpoints, also during a save.
             done.append(_disturbed(lab, kind, fault, steps, draw.uniform(0, 1)))
             at, (_, back), _, _ = done[-1]
             print(f"{name}, {fault.what}: {back - at:.2f} s", flush=True)
@@ -197,7 +207,7 @@ def recoveries(
 def _disturbed(
     lab: Lab, kind: Kind, fault: Fault, steps: StepWatch, delay_seconds: float
 ) -> tuple[float, tuple[float, float], PodTimes, float]:
-    """When the fault was, the pause of the steps, the pods' times, and the outage's end or 0."""
+    """The time of the fault, the pause of the steps, the pods' times, and the outage's end or 0."""
     with PodWatch(lab, kind.pods[fault.node]) as pods:
         time.sleep(delay_seconds)
         with outage(lab, kind, fault) as away:
@@ -212,7 +222,7 @@ def _disturbed(
 
 @contextmanager
 def outage(lab: Lab, kind: Kind, fault: Fault) -> Iterator[Outage | None]:
-    """The controllers of the kind are down where the fault is about that."""
+    """Stop the kind's controllers during the block, if the fault includes an outage of them."""
     if not fault.away_seconds:
         yield None
         return
@@ -221,8 +231,11 @@ def outage(lab: Lab, kind: Kind, fault: Fault) -> Iterator[Outage | None]:
 
 
 def count_spares() -> int:
-    """How many processes wait to take a rank's place: one beside each rank, in any run that has
-    trained for some seconds. All pods are on this machine, and no other run."""
+    """How many processes wait to take a rank's place (spares).
+
+    In a run that has trained for some seconds there is one for each rank. All pods are on this
+    machine, and no other run is.
+    """
     names = list[str]()
     for path in Path("/proc").glob("[0-9]*/comm"):
         with suppress(OSError):
@@ -239,7 +252,7 @@ def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
         times = often.times(kind, fault)
         if not times:
             continue
-        if not fault.in_pod and times == kind.evictions:  # on a Job that has lost no pod yet
+        if not fault.in_pod and times == kind.evictions:  # this needs a Job that has lost no pod
             run_name = f"bench-{name}-evicted-{number}"
             stack.set_all(settings_of(name, kind, run_name, often.ranks))
             stack.up()
@@ -250,7 +263,7 @@ def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure the kinds; returns 1 if a bar is not met."""
+    """Measure the kinds, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.kinds", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
     parser.add_argument("--faults", type=int, default=20, help="how often a rank is killed")
@@ -285,12 +298,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def row_name(name: str, ranks: int) -> str:
-    """What the rows of a kind stand under."""
+    """The name in the first column of a kind's rows."""
     return name if ranks == RANKS else f"{name}, {ranks} ranks"
 
 
 def keep(name: str, rows: list[Row], load: float) -> None:
-    """Write rows under this name into the results and the document, beside those that stay."""
+    """Write rows under this name into the results and the document, and keep the other rows."""
     kept: dict[str, list[dict[str, Any]]]
     kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     where = when_and_load(load)

@@ -1,4 +1,7 @@
-"""A recovery in its parts: by the run's own account, and by what was seen from outside. Pure."""
+"""Divides a recovery into parts, by the run's own events and by what was seen from outside.
+
+The functions are pure.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from trainer.events.timeline import MICRO
 
 @dataclass(frozen=True)
 class Recovery:
-    """One fault, all times in seconds of this machine's clock of day.
+    """The recovery from one fault. All points in time are Unix times in seconds.
 
     Args:
-        fault: when it was done.
-        stopped: of the last step before the pause.
-        back: of the first step after it.
-        phases: seconds by phase, as the run's own account has them; None is what it trained after
-            the last step that it wrote: a fault comes in the middle of one.
-        pods: of the node whose pod was evicted.
-        up: when the controller was started again that was down; 0: it was not down.
+        fault: when the fault was done.
+        stopped: when the last step before the pause was made.
+        back: when the first step after the pause was made.
+        phases: seconds for each phase, by the run's own events. The key None is the training after
+            the last step that the run wrote, because a fault comes in the middle of a step.
+        pods: the times of the pods of the node whose pod was evicted.
+        up: when the controller was started again; 0 if it was not down.
     """
 
     fault: float
@@ -36,64 +39,67 @@ class Recovery:
 
     @property
     def seconds(self) -> float:
-        """From the fault to the first step after it."""
+        """Seconds from the fault to the first step after it."""
         return self.back - self.fault
 
     @property
     def before(self) -> float:
-        """From the fault to the last step before the pause; below 0 where no step came between."""
+        """Seconds from the fault to the last step before the pause; below 0 if that came first."""
         return self.stopped - self.fault
 
     @property
     def difference_seconds(self) -> float:
-        """Of the account's sum and the whole as seen from outside."""
+        """Seconds by which the sum of the parts differs from the whole as seen from outside."""
         return abs(self.before + sum(self.phases.values()) - self.seconds)
 
     @property
     def ending(self) -> float | None:
-        """From the fault to the end of the old pod; None where no pod was lost."""
+        """Seconds from the fault to the end of the old pod; None if no pod was lost."""
         return self.pods.ended - self.fault if self.pods.ended else None
 
     @property
     def outage(self) -> float:
-        """From the fault until the controller was started again; 0 where the run went on before."""
+        """Seconds from the fault until the controller ran again; 0 if the run went on before."""
         return max(0.0, self.up - self.fault) if self.up < self.back else 0.0
 
     @property
     def seconds_after_outage(self) -> float:
-        """From the fault to the first step after it, without the time of the outage."""
+        """Seconds from the fault to the first step after it, without the time of the outage."""
         return self.seconds - self.outage
 
     @property
     def controller(self) -> float | None:
-        """From the end of the old pod to the new one's creation; below 0 where it came earlier.
-        Where the controller was down then, from its start on."""
+        """Seconds from the end of the old pod to the creation of the new one; None if unknown.
+
+        If the controller was down, they count from its start. They are below 0 if the new pod was
+        made before that.
+        """
         known = self.pods.ended and self.pods.made
         return self.pods.made - max(self.pods.ended, self.up) if known else None
 
     @property
     def seconds_of_others(self) -> float | None:
-        """Without the controller's share and its outage; None where no pod was lost."""
+        """`seconds` without the controller's share and its outage; None if no pod was lost."""
         share = self.controller
         return None if share is None else self.seconds_after_outage - max(0.0, share)
 
     @property
     def kubelet(self) -> float | None:
-        """From the new pod's creation until it runs."""
+        """Seconds from the new pod's creation until it runs; None if no pod was lost."""
         return self.pods.ran - self.pods.made if self.pods.made and self.pods.ran else None
 
 
 def phases_between(
     events: Sequence[Event], pauses: Sequence[tuple[float, float]]
 ) -> list[dict[Phase | None, float]]:
-    """Seconds by phase of the starts that a run has made in each pause; see `Recovery`.
+    """For each pause, the seconds that the run's start took in each phase; see `Recovery.phases`.
 
     Args:
-        events: of node 0.
-        pauses: the times of the last step before and of the first step after.
+        events: the events of node 0.
+        pauses: for each pause, the Unix times of the last step before it and the first after it.
 
     Raises:
-        ValueError: the run's account has no start in a pause.
+        ValueError: the events have no start within a pause.
     """
     spans = list[Span]()
     history = read_history(events, Outlook.of(events), spans.append)

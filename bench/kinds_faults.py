@@ -1,4 +1,4 @@
-"""The faults of `bench.kinds`: each is done to the pod of one node."""
+"""The faults that `bench.kinds` does, each to the pod of one node."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tests.e2e.lab import Lab
 
-# Prints the time at which it kills; `train` is a word of the command line of a rank alone.
+# Prints the Unix time of the kill. Only a rank's command line has the word `train`.
 _KILL = """
 import os, pathlib, signal, time
 for p in sorted(pathlib.Path('/proc').glob('[0-9]*/cmdline'), key=lambda p: int(p.parent.name)):
@@ -19,9 +19,10 @@ for p in sorted(pathlib.Path('/proc').glob('[0-9]*/cmdline'), key=lambda p: int(
 """
 
 
-# So long a controller is down when a pod is evicted: such a run cannot go on before.
+# How long a controller is down when a pod is evicted. The run cannot go on before that has passed.
 AWAY_SECONDS = 10.0
-# A run whose rank was killed goes on all the same. Without a step it has its controller back then.
+# How long a controller is down at most when a rank is killed. The run goes on without a controller,
+# and the outage ends with its next step.
 LONGEST_AWAY_SECONDS = 60.0
 
 
@@ -30,11 +31,11 @@ class Fault:
     """What happens to the pod of a node.
 
     Args:
-        what: for people.
-        node: whose pod it is; -1: the last one.
-        in_pod: it happens to a rank in the pod, which stays.
-        away_seconds: so long the controller of the kind is down then, and no longer than until the
-            next step; 0: it is not.
+        what: a name of the fault for people.
+        node: the number of the node whose pod it happens to; -1: the last node.
+        in_pod: whether it happens to a rank in the pod, so that the pod stays.
+        away_seconds: the longest time for which the kind's controller is down; the outage ends
+            earlier if the run makes a step. 0: the controller is not down.
     """
 
     what: str
@@ -53,7 +54,7 @@ FAULTS = (
 
 
 def kill_rank(lab: Lab, pod: str) -> float:
-    """Kill one training process of a pod; returns the time, by the clock of this machine.
+    """Kill one training process of a pod, and return the Unix time of the kill in seconds.
 
     Raises:
         RuntimeError: no process of the pod trains.

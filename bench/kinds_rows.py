@@ -1,4 +1,4 @@
-"""What `bench.kinds` has measured, as rows of its table. Pure."""
+"""Makes the rows of the table from what `bench.kinds` has measured; pure functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from trainer.events.span import Phase
 Json = dict[str, Any]
 FIRST_STEP = "from `pulumi up` of a new run to the first step of all ranks"
 MOST_DIFFERENCE = 0.02
-# Two programs write these times, and a recovery of half a second has a share of 10 ms.
+# Two programs write these times. The share of a recovery of half a second would be only 10 ms.
 MOST_SECONDS = 0.1
 
 
 def first_step_row(seconds: Sequence[float]) -> Row:
-    """From `pulumi up` to the first step."""
+    """The row of the time from `pulumi up` to the first step."""
     return Row(
         FIRST_STEP,
         "-",
@@ -34,19 +34,19 @@ def first_step_row(seconds: Sequence[float]) -> Row:
 def recovery_row(
     what: str, bar_seconds: float, found: Sequence[Recovery], slow_by: str = ""
 ) -> Row:
-    """From a fault to the next new step, with its parts.
+    """The row of the time from a fault to the next new step, with its parts.
 
-    The parts are medians, each for itself, so they do not sum up to the median of the whole; how
-    far the sums of the single recoveries are from their wholes is said beside it. The bar is for
-    the whole; what it is without the share of the controller is said beside it, too. Where the
-    controller was down, and the run had to wait for it, the bar is for what is left without that.
+    The parts are medians of their own, so they do not sum up to the median of the whole. The row
+    also says how far the sums of the single recoveries are from their wholes, and what the times
+    are without the controller's share. The bar is for the whole. If the run had to wait because the
+    controller was down, the bar is for the time without that outage.
 
     Args:
-        what: the fault.
-        bar_seconds: for the 95th percentile.
+        what: the name of the fault.
+        bar_seconds: the bar for the 95th percentile, in seconds.
         found: the recoveries.
-        slow_by: why the controller takes so long, such as the number of its issue; empty: it is
-            not known.
+        slow_by: why the controller takes so long, such as the number of its issue; empty: the
+            reason is not known.
     """
     seconds = [recovery.seconds for recovery in found]
     p50, p95 = _percentiles(seconds)
@@ -94,9 +94,9 @@ def recovery_row(
 
 
 def merged(before: Sequence[Json], measured: Sequence[Json]) -> list[Json]:
-    """The rows of a kind: those that were just measured, and of before those that were not.
+    """The rows of a kind: the new ones, and those earlier ones that were not measured again.
 
-    Rows have the order in which they are measured; what a row is about stands before the comma.
+    Rows have the order in which they are measured. A row is about the text before its first comma.
     """
     found = {_about(row): row for row in before} | {_about(row): row for row in measured}
     first = [_about({"what": FIRST_STEP})]

@@ -1,4 +1,4 @@
-"""Watches a run from outside: its steps by the file that it writes, its pods by the API server."""
+"""Watches a run from outside: its steps in the file that it writes, its pods at the API server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FIELDS = ("type", "object.metadata.uid", "object.metadata.name", "object.status
 
 
 class StepWatch:
-    """Notes when each step was made, also of those that a restart takes out of the file again."""
+    """Notes when each step was made, even if a restart removes the step from the file again."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -46,14 +46,14 @@ class StepWatch:
             self._over.wait(_POLL_SECONDS)
 
     def has_saved_after(self, begin: float) -> bool:
-        """Whether there is a checkpoint of steps that were made after a time."""
+        """Whether there is a checkpoint of steps that were made after the Unix time `begin`."""
         folder = self._run_dir / "checkpoints"
         return any(path.stat().st_mtime > begin + 0.5 for path in folder.glob("step-*"))
 
     def outage(self, fault: float) -> tuple[float, float]:
-        """The times of the last step before the pause that a fault makes, and of the first after.
+        """The Unix times of the last step before the pause after a fault, and of the next step.
 
-        The pause is over when the run itself says that it has made a first step.
+        The pause is over when the run's own events say that it has made a first step.
         """
         starts = list[float]()
 
@@ -76,7 +76,7 @@ class StepWatch:
 
 
 def first_step(run_dir: Path) -> float:
-    """The time of a run's first step, once it is made."""
+    """The Unix time of a run's first step. The function waits until the run has made it."""
     path = run_dir / "metrics.jsonl"
 
     def first() -> float:
@@ -87,7 +87,7 @@ def first_step(run_dir: Path) -> float:
 
 
 def _tail(path: Path, size: int) -> bytes:
-    """The last bytes of a file; none where it is not there."""
+    """The last `size` bytes of a file; empty if there is no file."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - size))
@@ -97,7 +97,7 @@ def _tail(path: Path, size: int) -> bytes:
 
 
 def _times(content: bytes) -> list[float]:
-    """When the steps of some lines were made, without lines that are cut off."""
+    """The Unix times of the steps in these lines; lines that are cut off do not count."""
     found = list[float]()
     for line in content.splitlines():
         try:
@@ -109,7 +109,7 @@ def _times(content: bytes) -> list[float]:
 
 @dataclass
 class PodTimes:
-    """When a pod had ended, when another one was made for it, and when that ran. 0: never seen."""
+    """The Unix times at which a pod ended, its successor was made, and that ran; 0: never seen."""
 
     ended: float = 0.0
     made: float = 0.0
@@ -118,7 +118,10 @@ class PodTimes:
 
 @dataclass(frozen=True)
 class Seen:
-    """One state of a pod, and when it was seen; `mark`: the value of the label that is watched."""
+    """A state of a pod, and the Unix time `at` which it was seen.
+
+    `mark` is the value of the label that is watched.
+    """
 
     at: float
     event: str
@@ -134,7 +137,7 @@ class Seen:
 
 
 class Watch:
-    """Notes what the API server says of the pods with a label, the moment that it says it."""
+    """Notes each state of the pods with a label, as soon as the API server reports it."""
 
     def __init__(self, lab: Lab, label: str, value: str = "") -> None:
         self._seen = list[Seen]()
@@ -169,15 +172,15 @@ class Watch:
             self._seen.append(Seen(time.time(), event, uid, name, phase, mark))
 
     def seen(self) -> list[Seen]:
-        """All states so far, in their order."""
+        """All states so far, in the order in which they were seen."""
         return self._seen.copy()
 
 
 class PodWatch(Watch):
-    """Looks at the training pod of one node, and at what comes in its place."""
+    """Watches the training pod of one node, and the pod that replaces it."""
 
     def __init__(self, lab: Lab, name: str) -> None:
-        """The pod's name, or its begin, which ends with `-`."""
+        """`name` is the pod's name, or the beginning of it, which ends with `-`."""
         super().__init__(lab, COMPONENT_LABEL, TRAINING)
         self._given = name
 
@@ -201,7 +204,7 @@ class PodWatch(Watch):
         return [s for s in newest.values() if s.phase == "Running" and not s.is_over]
 
     def times(self) -> PodTimes:
-        """Of the pod that was there at the begin."""
+        """The times of the pod that ran at the beginning of the watch, and of its successor."""
         seen, found = self._of_node(), PodTimes()
         found.ended = next((s.at for s in seen if s.uid == self._uid and s.is_over), 0.0)
         begin = next(index for index, s in enumerate(seen) if s.uid == self._uid)

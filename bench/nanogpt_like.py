@@ -1,13 +1,13 @@
-"""A plain training loop in the manner of nanoGPT's train.py, against which the trainer is measured.
+"""A plain training loop like that of nanoGPT's train.py, against which the trainer is measured.
 
 It computes as that loop does: nn.Linear, attention by scaled_dot_product_attention, a memory map
 opened for every batch, windows drawn with replacement and stacked one by one, the mean loss, the
 next batch fetched while the step runs. On a CPU AdamW is not fused. On a GPU it is, batches go
-there from pinned memory, the arithmetic is autocast's bfloat16, TF32 is allowed, the vocabulary is
+there from pinned memory, the arithmetic is bfloat16 by autocast, TF32 is allowed, the vocabulary is
 padded to a multiple of 64, and torch.compile may compile the whole model. The code is our own.
 
-On a GPU autocast leaves the logarithms of the probabilities in bfloat16, without compilation. The
-trainer takes them in float32; `float32_loss` has this loop do the same.
+On a GPU and without compilation, autocast leaves the logarithms of the probabilities in bfloat16.
+The trainer computes them in float32; with `float32_loss` this loop does the same.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -80,7 +80,7 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
-    """The GPT with GPT-2's initial values, which do not depend on its width, and a tied head."""
+    """The GPT with GPT-2's initial values, which do not depend on the width, and a tied head."""
 
     def __init__(self, config: ModelConfig, vocab_size: int, float32_loss: bool = False):
         super().__init__()
@@ -118,10 +118,10 @@ class Loop:
         compiled: bool = False,
         float32_loss: bool = False,
     ):
-        """Model, optimiser and the first batch; the data set of `config` must be prepared.
+        """Make the model, the optimizer and the first batch. The data set must be prepared.
 
-        On "cuda" the arithmetic is bfloat16 under autocast. `compiled`: by torch.compile.
-        `float32_loss`: the loss is computed in float32 from the logits.
+        On "cuda" the arithmetic is bfloat16 under autocast. With `compiled`, torch.compile compiles
+        the model. With `float32_loss`, the loss is computed in float32 from the logits.
         """
         self._config, self._device, train = config, device, config.train
         self._on_gpu = device.startswith("cuda")
@@ -148,12 +148,12 @@ class Loop:
         )
         if compiled:
             self.model = cast(nn.Module, torch.compile(self.model))
-        # nanoGPT's gradient_accumulation_steps, of equal size
+        # nanoGPT's gradient_accumulation_steps; all micro-batches have the same size
         self._passes = max(1, train.global_batch_size // train.micro_batch_size)
         self._batch, self._done = self._get_batch(), 0
 
     def step(self) -> float:
-        """One update; returns the loss of its last batch."""
+        """Make one update, and return the loss of its last batch."""
         train, loss = self._config.train, torch.zeros(())
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate(self._done, train)

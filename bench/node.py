@@ -1,8 +1,8 @@
 """Measures previews, the doctor, installation and `up`: `python -m bench.node [ROW ...]`, as root.
 
 The table goes to docs/benchmarks.md. Each row is the median or the 95th percentile of several runs
-on the hosts of tests/node and tests/e2e, where sshd, sudo, systemd, Pulumi, Kubernetes and
-containerd are real, and k3s and its installer are stand-ins.
+on the hosts of tests/node and tests/e2e. There sshd, sudo, systemd, Pulumi, Kubernetes and
+containerd are real, but k3s and its installer are stand-ins.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from tests.node.releases import Source
 
 RESULTS = CHECKOUT / "bench" / "node.json"
 RUNS = 5
-LOSSES = 10  # of a node
+LOSSES = 10  # how often the loss of a node is measured
 CLUSTER = "e2e-bench"
 
 
 def preview(scratch: Path) -> list[float]:
-    """`pulumi preview` of the dev stack, after a first one, which compiles Python's files."""
+    """Seconds of `pulumi preview` of the dev stack; a first one only compiles Python's files."""
     settings = scratch / "Pulumi.bench-dev.yaml"
     settings.write_text((CHECKOUT / "Pulumi.dev.yaml").read_text())
     stack = Stack("bench-dev", scratch / "backend", settings)
@@ -60,7 +60,7 @@ def preview(scratch: Path) -> list[float]:
 
 
 def doctor(scratch: Path) -> list[float]:
-    """`./disttrain doctor --host-only`, with the start of Python."""
+    """Seconds of `./disttrain doctor --host-only`, with the start of Python."""
     command = [str(CHECKOUT / "disttrain"), "doctor", "--host-only", "--fail-on", "none"]
     return [
         seconds_of(lambda: subprocess.run(command, cwd=scratch, check=True, capture_output=True))
@@ -69,7 +69,7 @@ def doctor(scratch: Path) -> list[float]:
 
 
 def install(scratch: Path) -> list[float]:
-    """`pulumi up` of the k3s part over SSH, minus the time of the bare installer and k3s' start."""
+    """Seconds of `pulumi up` of k3s over SSH, minus those of the bare installer and k3s' start."""
     lab = node.Lab(scratch, Source(None, "for the bench"))
     try:
         own: list[float] = []
@@ -91,7 +91,7 @@ def install(scratch: Path) -> list[float]:
 
 @contextmanager
 def cluster_lab(scratch: Path) -> Iterator[Lab]:
-    """The tests' cluster, which has the image. Afterwards everything but the image is removed."""
+    """A cluster of the tests with the trainer image; the cluster is removed after the block."""
     with locked(f"{CLUSTER}-cluster"):
         cluster = cluster_with_image(CLUSTER, scratch)
         try:
@@ -104,7 +104,7 @@ def cluster_lab(scratch: Path) -> Iterator[Lab]:
 
 
 def no_change(scratch: Path) -> list[float]:
-    """`pulumi up` of the whole program over SSH, with nothing to do."""
+    """Seconds of `pulumi up` of the whole program over SSH, with nothing to do."""
     with cluster_lab(scratch) as lab:
         remote = RemoteNode(lab, scratch)
         try:
@@ -118,7 +118,7 @@ def no_change(scratch: Path) -> list[float]:
 
 
 def pods(scratch: Path) -> list[float]:
-    """From the start of `pulumi up` until three new pods run, where the node has the image."""
+    """Seconds from the start of `pulumi up` until three new pods run; the node has the image."""
     with cluster_lab(scratch) as lab:
         stack = lab.stack("bench-pods", "sandbox-multipod", run_settings("bench", 20))
         stack.up()
@@ -139,7 +139,7 @@ def pods(scratch: Path) -> list[float]:
 
 
 def running(lab: Lab, old: set[str]) -> int:
-    """The training pods that run, without those in `old`."""
+    """How many training pods run whose uids are not in `old`."""
     return sum(
         pod["status"]["phase"] == "Running" and pod["metadata"]["uid"] not in old
         for pod in lab.get("pod")["items"]
@@ -148,47 +148,47 @@ def running(lab: Lab, old: set[str]) -> int:
 
 
 def second_up(scratch: Path) -> list[float]:
-    """`pulumi up`, its preview included, of a run that has finished; nothing has changed."""
+    """Seconds of `pulumi up`, with its preview, of a finished run of which nothing has changed."""
     with cluster_lab(scratch) as lab:
         return nothing_to_do(lab, RUNS)
 
 
 def switch(scratch: Path) -> list[float]:
-    """`pulumi up` of a run in three pods, while one in a single pod trains."""
+    """Seconds of `pulumi up` of a run in three pods, while a run in a single pod trains."""
     with cluster_lab(scratch) as lab:
         return switches(lab, RUNS)
 
 
 def machines(scratch: Path) -> list[float]:
-    """`pulumi up` with two further machines, less that of the first one alone."""
+    """Seconds of `pulumi up` with two further machines, minus those of the first machine alone."""
     return joins(scratch, RUNS)
 
 
 def doctor_machines(scratch: Path) -> list[float]:
-    """The doctor of eight hosts."""
+    """Seconds of the doctor's examination of eight hosts."""
     return doctors(scratch, RUNS)
 
 
 def first_step(scratch: Path) -> list[float]:
-    """`pulumi up` of a new run on three nodes, until all ranks have stepped."""
+    """Seconds of `pulumi up` of a new run on three nodes, until all ranks have made a step."""
     with cluster_lab(scratch) as lab:
         return first_steps(lab, RUNS)
 
 
 def lost_node(scratch: Path) -> list[float]:
-    """From the loss of one of three nodes to a step that had not been made."""
+    """Seconds from the loss of one of three nodes to the first new step."""
     with cluster_lab(scratch) as lab:
         return losses(lab, LOSSES)
 
 
 def named_node(scratch: Path) -> list[float]:
-    """From the loss of one of three nodes to the `./disttrain status` that names it."""
+    """Seconds from the loss of one of three nodes to the `./disttrain status` that names it."""
     with cluster_lab(scratch) as lab:
         return namings(lab, LOSSES)
 
 
 def nodes_ready(scratch: Path) -> list[float]:
-    """A sandbox with three nodes, from nothing."""
+    """Seconds to start a sandbox with three nodes, from nothing."""
     with cluster_lab(scratch) as lab:
         return three_nodes(lab, RUNS)
 
@@ -198,10 +198,10 @@ class Timed:
     """One row: what is timed, several times, and the bar for one percentile of the times.
 
     Args:
-        what: is timed, as the table says it.
-        bar_seconds: the most that the percentile may be.
-        measure: times it; it is given a folder for scratch files.
-        percent: which percentile; 50 is the median.
+        what: what is timed, in the words of the table.
+        bar_seconds: the largest value that the percentile may have, in seconds.
+        measure: a function that gets a folder for scratch files, and returns the times in seconds.
+        percent: which percentile has to meet the bar; 50 is the median.
     """
 
     what: str
@@ -211,7 +211,7 @@ class Timed:
 
     @property
     def bar(self) -> str:
-        """As the table says it; the median is not named."""
+        """The bar in the words of the table, which does not name the median."""
         return ("" if self.percent == 50 else f"p{self.percent} ") + f"<= {self.bar_seconds:g} s"
 
     def value(self, seconds: Sequence[float]) -> float:
@@ -219,7 +219,7 @@ class Timed:
         return float(np.percentile(seconds, self.percent))
 
     def said(self, seconds: Sequence[float]) -> str:
-        """The percentile with all that it was made of, for the table."""
+        """The percentile, with the number and the range of the times, for the table."""
         spread = f"of {len(seconds)}: {min(seconds):.2f} to {max(seconds):.2f}"
         if self.percent == 50:
             return f"{self.value(seconds):.2f} s, median {spread}"
@@ -284,7 +284,7 @@ ROWS = {
 
 
 def main() -> int:
-    """Measure the rows; returns 1 if a bar is not met."""
+    """Measure the rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.node", description=__doc__)
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
     options = parser.parse_args()

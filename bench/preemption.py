@@ -1,10 +1,10 @@
 """Measures what preemption costs in a queue: `python -m bench.preemption [KIND ...]`, as root.
 
-A run of three ranks trains in a platform's own queue of Kueue, which has room for it alone. Work of
-a higher priority comes, takes the place and goes again, several times. Then the run ends, and
-another one trains as many steps without a queue: their weights are compared byte by byte. This is
-done for each kind of workload that can be in a queue, one after the other. The table goes to
-docs/benchmarks.md.
+A run of three ranks trains in a platform's own queue of Kueue, which has room for that run only.
+Several times, work of a higher priority comes, preempts the run, and ends. Then the run ends, and
+another run trains for as many steps without a queue. The weights of both are compared byte by byte.
+This is done for each kind of workload that can be in a queue, one after the other. The table goes
+to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LONGEST_SECONDS = 300.0
 
 @contextmanager
 def platform(lab: Lab, topologies: Sequence[str]) -> Iterator[Stack]:
-    """A stack that makes the queue, with the controllers of these kinds; nothing of it is left."""
+    """A stack that makes the queue, with the kinds' controllers; all of it ends with the block."""
     settings = {
         "topology": "none",
         "queues.name": QUEUE,
@@ -59,12 +59,12 @@ def platform(lab: Lab, topologies: Sequence[str]) -> Iterator[Stack]:
 
 
 def preempt(lab: Lab, stack: Stack, run: str, pause: float) -> Preemption:
-    """Let the run train for a moment, take its place, and give it back.
+    """Let the run train for a moment, preempt it by urgent work, and end that work.
 
     Args:
         lab: the cluster.
-        stack: of the run.
-        run: its name.
+        stack: the stack of the run.
+        run: the name of the run.
         pause: seconds of training before the urgent work comes.
     """
     time.sleep(pause)
@@ -82,7 +82,7 @@ def preempt(lab: Lab, stack: Stack, run: str, pause: float) -> Preemption:
 
 
 def spent_restarts(lab: Lab, topology: str) -> int:
-    """What the kind's controllers count against the run's budget."""
+    """How many restarts the kind's controllers have counted against the run's budget."""
     kind = WORKLOADS[topology]
     status = lab.get(kind.kind.lower(), kind.object_name).get("status", {})
     return sum(int(status.get(field) or 0) for field in SPENT)
@@ -111,7 +111,10 @@ def measured(lab: Lab, stack: Stack, topology: str, times: int, draw: random.Ran
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure; returns 1 if a step was lost."""
+    """Measure the kinds, and return 1 if a step was lost or a restart was spent.
+
+    It also returns 1 if the weights of the two runs differ.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.preemption", description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(QUEUED)}; or all")
     parser.add_argument("--times", type=int, default=10, help="how often a run is preempted")

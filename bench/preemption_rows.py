@@ -1,4 +1,4 @@
-"""What a run has lost that was preempted several times, and how long it took. Pure."""
+"""Judges what a preempted run has lost, and how long its preemptions took; pure functions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Preemption:
     """One preemption.
 
     Args:
-        saved_after: seconds from the urgent work's coming until the run's pods have gone.
-        back_after: seconds from the urgent work's end until the run's next step.
+        saved_after: seconds from the start of the urgent work until the run's pods are gone.
+        back_after: seconds from the end of the urgent work until the run's next step.
     """
 
     saved_after: float
@@ -24,7 +24,7 @@ class Preemption:
 
 
 def lost_steps(steps: Sequence[int]) -> int:
-    """How many steps were done more than once, or not at all, of those that a run has written."""
+    """How many of the steps up to the last one a run has written more than once, or not at all."""
     return len(steps) - len(set(steps)) + len(set(range(1, max(steps) + 1)) - set(steps))
 
 
@@ -39,12 +39,12 @@ def row(
     """The row of the table.
 
     Args:
-        topology: of the run.
-        preemptions: of it.
-        steps: as it has written them, one after the other.
-        restarts: that it has spent of its budget.
-        weights: checksums of the files of its last checkpoint.
-        undisturbed: the same of a run that was never preempted.
+        topology: the topology of the preempted run.
+        preemptions: the preemptions of the run.
+        steps: the numbers of the run's steps, in the order in which it has written them.
+        restarts: how many restarts the run has spent of its budget.
+        weights: checksums of the files of the run's last checkpoint.
+        undisturbed: the checksums of the same files of a run that was never preempted.
     """
     lost, same = lost_steps(steps), bool(weights) and weights == undisturbed
     words = [

@@ -1,7 +1,8 @@
-"""Measures `prepare`: its speed for each core, and its memory and result when it is killed.
+"""Measures `prepare`: its speed for each core, and its memory and result if it is killed.
 
-DISTTRAIN_BENCH_TEXT_MB sets the size of the text that is killed five times (default 2,000), and
-DISTTRAIN_GPT2_RANKS has to name GPT-2's ranks where tiktoken cannot download them.
+DISTTRAIN_BENCH_TEXT_MB sets the size, in MB, of the text whose preparation is killed five times
+(default 2,000). DISTTRAIN_GPT2_RANKS has to name the file of GPT-2's ranks if tiktoken cannot
+download it.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ prepare(config, workers=int(sys.argv[4]))
 
 
 def speed(root: Path) -> list[Row]:
-    """Text per second of CPU time against tiktoken alone; and one program against several.
+    """The rows of text per second of CPU time against tiktoken, and of one program against several.
 
-    Programs side by side, with one process each, show what the machine has to give: two of its
-    cores may be threads of one.
+    Several programs side by side, with one process each, show what the machine can do at most,
+    because two of its cores may be threads of one core.
     """
     cores = available_cores()
     text = _write_text(root / "speed.txt", _SPEED_BYTES)
@@ -54,7 +55,7 @@ def speed(root: Path) -> list[Row]:
     with text.open() as file:
         sample = file.read(_SAMPLE_BYTES)
     tokenizer = Gpt2Tokenizer()
-    tokenizer.encode("")  # loads its table
+    tokenizer.encode("")  # the first call loads the table
     begin = time.process_time()
     tokenizer.encode(sample)
     alone = len(sample) / (time.process_time() - begin)
@@ -89,13 +90,13 @@ def speed(root: Path) -> list[Row]:
 
 
 def _spent_seconds() -> float:
-    """Processor time of all child processes so far that have ended."""
+    """Processor time, in seconds, of all child processes that have ended so far."""
     times = os.times()
     return times.children_user + times.children_system
 
 
 def _wall_seconds(root: Path, texts: list[tuple[Path, int]]) -> float:
-    """How long programs side by side take; each prepares one text with so many processes."""
+    """How long programs side by side take. Each prepares one text with its number of processes."""
     folders = [root / f"speed-{number}" for number in range(len(texts))]
     begin = time.perf_counter()
     running = [
@@ -112,7 +113,7 @@ def _wall_seconds(root: Path, texts: list[tuple[Path, int]]) -> float:
 
 
 def _split(text: Path, count: int) -> list[Path]:
-    """The text in parts of about the same length, each with whole lines."""
+    """Write the text as `count` files of about the same number of lines, and return their paths."""
     lines = text.read_bytes().splitlines(keepends=True)
     paths: list[Path] = []
     for number in range(count):
@@ -124,7 +125,7 @@ def _split(text: Path, count: int) -> list[Path]:
 
 
 def kills(root: Path) -> list[Row]:
-    """Peak memory (sum of PSS of all processes, every 0.2 s) of starts that are killed."""
+    """The row of peak memory (sum of PSS of all processes, every 0.2 s) if `prepare` is killed."""
     size = int(float(os.environ.get("DISTTRAIN_BENCH_TEXT_MB", "2000")) * 1e6)
     text, workers = _write_text(root / "large.txt", size), available_cores()
     peak = [0]
@@ -180,7 +181,7 @@ def _digest_and_remove(root: Path) -> dict[str, str]:
 
 
 def _write_text(path: Path, size: int) -> Path:
-    """Sentences of words that are as frequent as in natural text (Zipf's law)."""
+    """Write sentences whose words are as frequent as in natural text (Zipf's law)."""
     draw = random.Random(0)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     words = ["".join(draw.choices(letters, k=draw.randint(2, 8))) for _ in range(5000)]
@@ -195,7 +196,7 @@ def _write_text(path: Path, size: int) -> Path:
 
 @contextmanager
 def _watched(pid: int, peak: list[int]) -> Iterator[None]:
-    """Raise `peak[0]` to the largest sum of PSS of the process and its children meanwhile."""
+    """Raise `peak[0]` to the largest sum of PSS of a process and its children during the block."""
     stop = threading.Event()
 
     def watch() -> None:

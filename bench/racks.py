@@ -1,8 +1,8 @@
-"""Measures gangs that have to stand in one rack of many: `python -m bench.racks`, as root.
+"""Measures gangs whose pods must all be in one of many racks: `python -m bench.racks`, as root.
 
-The nodes do not exist (sandbox/fake_nodes.py); Kueue, the scheduler and the queue of a platform
-(`queues.topology`) are real. Each gang asks for as many nodes as a rack has, and may have them only
-in one. The table goes to docs/benchmarks.md.
+The nodes are fake (sandbox/fake_nodes.py). Kueue, the scheduler and the queue of a platform
+(`queues.topology`) are real. Each gang asks for as many nodes as a rack has, and all of them must
+be in one rack. The table goes to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from tests.e2e.lab import NAMESPACE, Lab, wait_for
 HEADING = "## Gangs in racks"
 NODES, NODES_PER_RACK = 640, 16
 QUEUE, RACK, HOST = "gpus", "example.com/rack", "kubernetes.io/hostname"
-CPU = "90"  # of the 96 of a node: it has room for one pod
+CPU = "90"  # of a node's 96, so that a node has room for one pod
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A gang.
+    """Where and when a gang was placed.
 
     Args:
-        admitted: seconds from its creation until Kueue let it start.
-        scheduled: the same until its last pod had a node.
-        racks: in which its pods stood.
+        admitted: seconds from the gang's creation until Kueue let it start.
+        scheduled: seconds from the gang's creation until its last pod had a node.
+        racks: the racks in which its pods were.
     """
 
     admitted: float
@@ -52,11 +52,11 @@ class Placed:
 
 @contextmanager
 def queue(lab: Lab) -> Iterator[dict[str, str]]:
-    """A platform whose queue knows the racks; gives the rack of each node."""
+    """A platform whose queue knows the racks. Gives the name of each node's rack."""
     cluster = lab.cluster
     set_fake_nodes(cluster, NODES)
     racks = {f"fake-{number}": f"rack-{number // NODES_PER_RACK}" for number in range(NODES)}
-    racks[cluster.node(1).name] = "rack-of-the-sandbox"  # a level's label is on every node
+    racks[cluster.node(1).name] = "rack-of-the-sandbox"  # every node needs a level's label
     for rack in sorted(set(racks.values())):
         names = [name for name, place in racks.items() if place == rack]
         lab.kubectl("label", "node", *names, f"{RACK}={rack}")
@@ -69,7 +69,7 @@ def queue(lab: Lab) -> Iterator[dict[str, str]]:
 
 
 def gang(name: str) -> dict[str, object]:
-    """A Job with a pod for each node of a rack. Its pods are over as soon as they run."""
+    """A Job with a pod for each node of a rack. Its pods complete as soon as they run."""
     container = {
         "name": "work",
         "image": "localhost/absent",
@@ -98,7 +98,7 @@ def gang(name: str) -> dict[str, object]:
 
 
 def place(lab: Lab, racks: dict[str, str], name: str) -> Placed:
-    """Let a gang come, and wait for its end."""
+    """Make a gang, and wait for its end."""
     given = lab.scratch / "gang.json"
     given.write_text(json.dumps(gang(name)))
     begin = time.monotonic()
@@ -119,7 +119,7 @@ def place(lab: Lab, racks: dict[str, str], name: str) -> Placed:
 
 
 def row(found: Sequence[Placed]) -> Row:
-    """The row of the table. Pure."""
+    """The row of the table. This function is pure."""
     together = sum(len(each.racks) == 1 for each in found)
     admitted = np.percentile([each.admitted for each in found], (50, 95))
     scheduled = np.percentile([each.scheduled for each in found], (50, 95))
@@ -135,7 +135,7 @@ def row(found: Sequence[Placed]) -> Row:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure; returns 1 if a gang was in two racks."""
+    """Measure, and return 1 if a gang was in more than one rack."""
     parser = argparse.ArgumentParser(prog="python -m bench.racks", description=__doc__)
     parser.add_argument("--gangs", type=int, default=20, help="how many come")
     options = parser.parse_args(words)

@@ -1,4 +1,4 @@
-"""How long a run stands still after a kill -9: of a rank, of a pod, of the pod with node 0."""
+"""Measures how long a run stops after a kill -9 of a rank, of a pod, or of the pod with node 0."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _BAR_SECONDS = 5.0
 
 
 class Pods:
-    """The entrypoints of a run of several nodes, and what Kubernetes would do to them."""
+    """The entrypoints of a run of several nodes, with the starts and ends that Kubernetes does."""
 
     def __init__(self, bench: Bench, config: RunConfig, nodes: int = _NODES):
-        """Start them."""
+        """Start the entrypoint of each node."""
         self._bench, self._config, self._port = bench, config, free_port()
         self._file, self.nodes = bench.write(config), nodes
         self._pods = [self._start(node) for node in range(nodes)]
@@ -53,7 +53,7 @@ class Pods:
         )
 
     def log(self, node: int) -> Path:
-        """What a pod and its rank have printed."""
+        """The file with what a pod and its rank have printed."""
         return self._bench.root / f"pod-{node}.log"
 
     def rounds(self) -> int:
@@ -61,7 +61,7 @@ class Pods:
         return self.log(0).read_text().count("] round ") - self.log(0).read_text().count(" is lost")
 
     def steps(self) -> list[tuple[int, float]]:
-        """Every recorded step, and the wall-clock time at which it was trained."""
+        """Every recorded step, and the Unix time in seconds at which it was trained."""
         path = self._config.run_dir / "metrics.jsonl"
         if not path.exists():
             return []
@@ -69,21 +69,21 @@ class Pods:
         return [(r["step"], r["unix_time"]) for r in map(json.loads, lines)]
 
     def has_saved(self, steps: int) -> bool:
-        """Whether there is a checkpoint of so many steps or more."""
+        """Whether there is a checkpoint of `steps` steps or more."""
         found = (self._config.run_dir / "checkpoints").glob("step-*")
         return any(int(path.name.removeprefix("step-")) >= steps for path in found)
 
     def kill_rank(self, node: int) -> None:
-        """The training process alone; the pod starts it again."""
+        """Kill only the training process; the pod starts it again."""
         for pid in ranks_below(self._pods[node].pid):
             os.kill(pid, signal.SIGKILL)
 
     def kill_pod(self, node: int) -> None:
-        """All processes of the pod, as the end of a container does; a new one follows at once."""
+        """Kill all processes of the pod, as the end of a container does, and start a new pod."""
         ranks = processes_below(self._pods[node].pid)[1:]
         self._pods[node].kill()
         for pid in ranks:
-            with suppress(ProcessLookupError):  # its lifeline may have been quicker
+            with suppress(ProcessLookupError):  # the rank may have ended with its parent
                 os.kill(pid, signal.SIGKILL)
         self._pods[node].wait()
         self._pods[node] = self._start(node)
@@ -93,7 +93,7 @@ class Pods:
         return all(WAITS_NAME in map(name_of, processes_below(pod.pid)) for pod in self._pods)
 
     def close(self) -> None:
-        """End them all."""
+        """Kill all processes of all pods."""
         for pod in self._pods:
             for pid in processes_below(pod.pid):
                 with suppress(ProcessLookupError):
@@ -102,7 +102,7 @@ class Pods:
 
 
 def recovery(bench: Bench) -> list[Row]:
-    """Two pods of one rank each, killed again and again at drawn instants."""
+    """The rows of two pods with one rank each, which are killed repeatedly at random moments."""
     settings = [
         "--train.max_steps=10000000",
         "--train.max_restarts=1000",
@@ -138,7 +138,7 @@ def recovery(bench: Bench) -> list[Row]:
 
 
 def seconds_until_next_step(pods: Pods, kill: Callable[[Pods], None], draw: random.Random) -> float:
-    """Seconds; the kill comes at a drawn instant after a new checkpoint."""
+    """Seconds from a kill to the next step. The kill comes at a random moment after a new save."""
     before = pods.steps()
     reached = before[-1][0] if before else 0
     _wait("the spares", pods.have_spares, pods)
@@ -147,7 +147,7 @@ def seconds_until_next_step(pods: Pods, kill: Callable[[Pods], None], draw: rand
     rounds, killed_at = pods.rounds(), time.time()
     kill(pods)
     _wait("the next round", lambda: pods.rounds() > rounds, pods)
-    started_at = time.time()  # no rank of the round before writes a record after this
+    started_at = time.time()  # no rank of an earlier round writes a record after this
     _wait("the next step", lambda: any(at > started_at for _, at in pods.steps()[-1:]), pods)
     trained_at = next(at for _, at in pods.steps() if at > started_at)
     print(f"{trained_at - killed_at:.2f} s", flush=True)

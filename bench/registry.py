@@ -1,8 +1,8 @@
 """Measures the push of the trainer image to a registry: `python -m bench.registry`.
 
-The registry is the real one (distribution) on the loopback, so what a network would add is left
-out, and its work (it reads each layer once more) is in. The dependencies are those in the cache:
-build them first, by `make demo` or `python -m infra.image ensure`. The table goes to
+The registry is the real one (distribution) on the loopback. So the figures contain the registry's
+work (it reads each layer once more), but not what a network would add. The dependencies come from
+the cache: build them first, by `make demo` or `python -m infra.image ensure`. The table goes to
 docs/benchmarks.md.
 """
 
@@ -36,7 +36,7 @@ MOST_BYTES_OF_CODE = 1_000_000
 
 
 def measure(scratch: Path) -> list[dict[str, object]]:
-    """The rows: the first push both ways, then one with nothing to do and one of changed code."""
+    """The rows: a first push with and without compression, a second push, and one of new code."""
     rows: list[dict[str, object]] = []
     for compression in ("gzip", "none"):
         with running(scratch / compression) as server:
@@ -62,7 +62,7 @@ def measure(scratch: Path) -> list[dict[str, object]]:
 
 
 def timed(plan: ImagePlan, access: Access, compression: str) -> tuple[Pushed, float]:
-    """One push, and its seconds."""
+    """Push once; return what was pushed, and the seconds that it took."""
     sources = Sources(CHECKOUT, cache_folder(), "auto")
     begin = time.perf_counter()
     done = push(plan, Repository(access), sources, print, compress=compression == "gzip")
@@ -80,7 +80,7 @@ def row(
 
 
 def main() -> int:
-    """Measure; returns 1 if a bar is not met."""
+    """Measure all rows, and return 1 if a bar is not met."""
     with tempfile.TemporaryDirectory() as scratch:
         rows = measure(Path(scratch))
     RESULTS.write_text(json.dumps({NAME: rows}, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""One line of the table."""
+"""One line of a table of measurements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured, against which bar; `met` is None where it is only for information."""
+    """What was measured, and the bar for it; `met` is None if the row is only for information."""
 
     what: str
     bar: str

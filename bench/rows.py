@@ -36,14 +36,14 @@ SEEDS = (1337, 1338, 1339)
 
 
 def throughput(bench: Bench) -> list[Row]:
-    """Against the yardstick, on the matrix library that the trainer chooses for this CPU."""
+    """The speed against the yardstick, with the matrix library that the trainer chooses here."""
     return [_against_yardstick(bench, ">= 1.10x", 1.10, "")]
 
 
 def plain_linear(bench: Bench) -> list[Row]:
-    """The same with torch's own dense layers, as on CPUs for which oneDNN is not chosen (Intel's).
+    """The speed with torch's own dense layers, as on CPUs for which oneDNN is not chosen (Intel's).
 
-    What is left of the ratio is then not the matrix library.
+    This shows which part of the ratio does not come from the matrix library.
     """
     with mock.patch("trainer.model.linear.onednn_is_faster", return_value=False):
         return [_against_yardstick(bench, "-", None, ", plain linear layers")]
@@ -53,7 +53,7 @@ def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) ->
     """Tokens per second of the trainer's loop against the yardstick, and the median of the ratios.
 
     Both run in this process and take turns, so that a busy machine slows both. The settings of
-    trainer/model/allocator.py apply to the whole process, so they speed up the other loop too.
+    trainer/model/allocator.py apply to the whole process, so they also speed up the yardstick.
     """
     torch.set_num_threads(bench.threads)
     keep_freed_memory()
@@ -68,7 +68,7 @@ def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) ->
     def on_update() -> None:
         nonlocal begin, counted
         counted += 1
-        if counted % _BLOCK or len(ours) > _PAIRS:  # the last evaluation asks too
+        if counted % _BLOCK or len(ours) > _PAIRS:  # the last evaluation calls `sum` too
             return
         now = time.perf_counter()
         for _ in range(_BLOCK):
@@ -97,12 +97,12 @@ def _against_yardstick(bench: Bench, bar: str, least: float | None, how: str) ->
 
 
 def prepare_rows(bench: Bench) -> list[Row]:
-    """Speed of tokenising for each core and over the cores; memory and result under kills."""
+    """The rows of `prepare`: its speed on one core and on all cores, and its behavior if killed."""
     return [*speed(bench.root), *kills(bench.root)]
 
 
 def assembly(bench: Bench) -> list[Row]:
-    """The time to choose and gather a batch, with the time for the new order of each epoch."""
+    """The time to choose and gather a batch, including the new order of each epoch."""
     config, step_seconds = _short_run(bench, "assembly")
     dataset = open_dataset(config.dataset_dir)
     block, batch = config.model.block_size, config.train.global_batch_size
@@ -154,7 +154,7 @@ def evaluation(bench: Bench) -> list[Row]:
 
 
 def ranks(bench: Bench) -> list[Row]:
-    """Compare the losses of 1, 2 and 3 ranks with the same global batch, 50 steps in float32."""
+    """Compare the losses of 1, 2 and 3 ranks with the same global batch, for 50 float32 steps."""
     rows: list[Row] = []
     for batch in (60, 64):
         series: list[list[float]] = []
@@ -188,7 +188,7 @@ def ranks(bench: Bench) -> list[Row]:
 
 
 def quality(bench: Bench) -> list[Row]:
-    """The validation loss of the whole preset `shakespeare-char-cpu`, for three seeds at once."""
+    """The validation loss of the whole preset `shakespeare-char-cpu`, for three parallel seeds."""
     configs = [bench.config(f"quality-{seed}", [f"--seed={seed}"]) for seed in SEEDS]
     losses = [float(records[-1]["val_loss"]) for records in bench.train_at_once(configs)]
     mean = statistics.mean(losses)
@@ -204,7 +204,7 @@ def quality(bench: Bench) -> list[Row]:
 
 
 def _short_run(bench: Bench, name: str) -> tuple[RunConfig, float]:
-    """Train without evaluations and checkpoints; returns the seconds of one step."""
+    """Train without evaluations and checkpoints; return the configuration and a step's seconds."""
     config = bench.config(name, ["--train.max_steps=120", *_NOTHING_BESIDES])
     records = bench.train(config)
     return config, statistics.median(r["step_seconds"] for r in records[1:])

@@ -1,6 +1,6 @@
-"""Runs on another stack's platform: `pulumi up` with nothing to do, and a switch of topology.
+"""Measures runs on another stack's platform: an `up` with nothing to do, a switch of topology.
 
-`python -m bench.node` measures with them.
+`python -m bench.node` uses it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from tests.e2e.lab import ENDLESS, Lab, run_settings
 def nothing_to_do(lab: Lab, times: int) -> list[float]:
     """Seconds of `pulumi up` of a run that has finished and of which nothing has changed.
 
-    The preview, which `pulumi up` makes first, is counted. The pods of the finished training hold
+    They include the preview that `pulumi up` makes first. The pods of the finished training wait,
     and take no processor time.
     """
     with _platform(lab) as platform:
@@ -27,10 +27,10 @@ def nothing_to_do(lab: Lab, times: int) -> list[float]:
 
 
 def switches(lab: Lab, times: int) -> list[float]:
-    """Seconds of `pulumi up` that puts a run of three pods in the place of one with one pod.
+    """Seconds of `pulumi up` that replaces a run of one pod by a run of three pods.
 
-    Both have been up before. The one that trains saves and is suspended, and the other one goes on
-    from its checkpoint; the time ends when each of its three ranks has made a step.
+    Both have been up before. The run that trains saves and is suspended, and the other run goes on
+    from its own checkpoint. The time ends when each of its three ranks has made a step.
     """
     with _platform(lab) as platform:
         one_pod = {"topology": "single-pod", "processesPerPod": "2"}

@@ -1,4 +1,4 @@
-"""Runs the trainer in processes of its own and returns what it measured."""
+"""Runs the trainer in new processes, and returns what it measured."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Place:
     """Where one rank runs.
 
     Args:
-        wrapper: a command that executes the rank's.
-        environment: further variables.
+        wrapper: the first words of a command line that runs the rank's command.
+        environment: further environment variables.
     """
 
     wrapper: Sequence[str] = ()
@@ -38,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Bench:
-    """The folder of the runs, and how many threads each process has."""
+    """Runs the trainer; `root` is the folder of the runs, `threads` the threads of each process."""
 
     root: Path
     threads: int = dataclasses.field(default_factory=available_cores)
@@ -49,9 +49,10 @@ class Bench:
         overrides: Sequence[str] = (),
         preset: str = "shakespeare-char-cpu",
     ) -> RunConfig:
-        """Configuration of a run with a preset of Shakespeare, whose data are prepared if needed.
+        """The configuration of a run with a preset of Shakespeare; its data are prepared if needed.
 
-        The text is the file $DISTTRAIN_DATASET, the one beside the checkout, or the download.
+        The text is the file $DISTTRAIN_DATASET, or else the file beside the checkout, or else the
+        download.
         """
         text = Path(os.environ.get("DISTTRAIN_DATASET", _BESIDE))
         file = [f"--dataset.file={text}"] if text.is_file() else []
@@ -62,7 +63,7 @@ class Bench:
         return config
 
     def train(self, config: RunConfig, world_size: int = 1) -> list[dict[str, Any]]:
-        """Run the trainer to its end on so many ranks; returns the records of metrics.jsonl."""
+        """Run the trainer to its end on `world_size` ranks; return the records of metrics.jsonl."""
         return self._finish(config, self._start_ranks(config, world_size))
 
     def train_at_once(self, configs: Sequence[RunConfig]) -> list[list[dict[str, Any]]]:
@@ -82,14 +83,15 @@ class Bench:
         places: Sequence[Place] | None = None,
         while_they_run: Callable[[list[subprocess.Popen[bytes]], Path], None] | None = None,
     ) -> list[Path]:
-        """Run a Python command on so many ranks to its end; returns what each has printed.
+        """Run a Python command on several ranks to its end; return the file with each one's output.
 
         Args:
-            arguments: of Python.
-            directory: for what they print.
-            world_size: so many.
-            places: where each rank runs; None: all beside each other.
-            while_they_run: called once with the ranks and with what the first one prints.
+            arguments: the arguments of Python.
+            directory: the folder for the files with what the ranks print.
+            world_size: how many ranks run.
+            places: where each rank runs; None: all run in this machine's network.
+            while_they_run: a function that is called once, with the ranks and the file with the
+                first rank's output.
         """
         ranks = self._start_all(arguments, directory, world_size, places)
         logs = [directory / f"rank-{rank}.log" for rank in range(world_size)]
@@ -144,11 +146,11 @@ class Bench:
         return _json_lines(config.run_dir / "metrics.jsonl")
 
     def log(self, config: RunConfig) -> str:
-        """Everything that the first rank printed."""
+        """Everything that the first rank has printed."""
         return (config.run_dir / "rank-0.log").read_text()
 
     def write(self, config: RunConfig) -> Path:
-        """The configuration as a file, in the run's folder."""
+        """Write the configuration into a file in the run's folder, and return its path."""
         config.run_dir.mkdir(parents=True, exist_ok=True)
         file = config.run_dir / "bench.yaml"
         file.write_text(yaml.safe_dump(config.to_mapping()))
@@ -161,9 +163,9 @@ class Bench:
         environment: dict[str, str],
         wrapper: Sequence[str] = (),
     ) -> subprocess.Popen[bytes]:
-        """Start Python with `arguments`; what it prints is added to `log`.
+        """Start Python with `arguments`; what it prints is appended to `log`.
 
-        `wrapper`: a command that executes the one that follows it.
+        `wrapper` has the first words of a command line that runs the rest of that line.
         """
         threads = {"OMP_NUM_THREADS": str(self.threads)}
         with log.open("ab") as output:
@@ -182,6 +184,6 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def free_port() -> int:
-    """A TCP port that nobody listens at right now."""
+    """A TCP port at which no program listens at the moment."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])

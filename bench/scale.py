@@ -1,9 +1,8 @@
 """Measures `./disttrain status` of a large run: `python -m bench.scale`, as root.
 
-A real run of eight pods trains on the sandbox's node: status reads the lines of so many. Beside it
-stand pods with the same labels on nodes that do not exist, of which kwok says that they run
-(sandbox/fake_nodes.py). The table goes to
-docs/benchmarks.md.
+A real run of eight pods trains on the sandbox's node, because `status` reads the log lines of eight
+pods at most. Beside it are pods with the same labels on fake nodes, which kwok reports as running
+(sandbox/fake_nodes.py). The table goes to docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -35,26 +34,26 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 HEADING = "## Size"
 STACK = "bench-scale"
 SIZES = ((64, 64, 2.0), (1000, 125, 5.0))
-"""Pods, nodes that do not exist, and the bar in seconds."""
+"""For each row: the number of pods, the number of fake nodes, and the bar in seconds."""
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 KEPT_LABELS = ("apps.kubernetes.io/", "statefulset.kubernetes.io/", "controller-revision-hash")
 
 
 def further_pod(real: dict[str, Any], owner: dict[str, Any], number: int, nodes: int) -> Any:
-    """A pod like a real one, on a node that does not exist.
+    """A pod like a real one, on a fake node.
 
     Args:
-        real: a training pod.
-        owner: an object that it belongs to, so that no controller takes it for one of its own.
-        number: of the pod.
-        nodes: how many there are of those nodes.
+        real: a real training pod.
+        owner: an object that the new pod belongs to, so that no controller adopts it.
+        number: the number of the new pod.
+        nodes: how many fake nodes there are.
     """
     labels = real["metadata"]["labels"].items()
     (container,) = real["spec"]["containers"]
     kept = {key: container[key] for key in ("name", "image", "args", "env", "resources")}
     return {
         "metadata": {
-            "name": f"training-{number}",  # after those of the real ones
+            "name": f"training-{number}",  # its name sorts after the real pods' names
             "labels": {name: value for name, value in labels if not name.startswith(KEPT_LABELS)},
             "ownerReferences": [
                 {
@@ -76,7 +75,7 @@ def further_pod(real: dict[str, Any], owner: dict[str, Any], number: int, nodes:
 
 
 def add_pods(lab: Lab, api: Api, first: int, count: int, nodes: int) -> None:
-    """So many more, all of which kwok says to be ready."""
+    """Add `count` pods on fake nodes, and wait until kwok reports all of them as ready."""
     real = lab.get("pod", "train-multipod-1")
     owner = api.get(record_path(NAMESPACE, real["metadata"]["labels"][OWNER_LABEL]))
     assert owner is not None
@@ -92,7 +91,7 @@ def add_pods(lab: Lab, api: Api, first: int, count: int, nodes: int) -> None:
 
 
 def status_row(lab: Lab, stack: Stack, pods: int, nodes: int, bar: float, times: int) -> Row:
-    """From the command's start to its end, as its user sees it."""
+    """The row of the time from the start of `status` to its end, as its user sees it."""
     status, seconds = f"./disttrain status --stack {stack.name}", list[float]()
     for _ in range(times):
         begin = time.monotonic()
@@ -110,7 +109,7 @@ def status_row(lab: Lab, stack: Stack, pods: int, nodes: int, bar: float, times:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure; returns 1 if a bar is not met."""
+    """Measure all rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
     parser.add_argument("--times", type=int, default=7, help="how often each is asked")
     options = parser.parse_args(words)

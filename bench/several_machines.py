@@ -1,6 +1,6 @@
-"""Several machines: how long they take to join and to be examined, and to make good a loss.
+"""Measures how long several machines take to join, to be examined, and to recover from a loss.
 
-`python -m bench.node` measures with them, on the hosts of tests/node and the nodes of the sandbox.
+`python -m bench.node` uses it, with the hosts of tests/node and the nodes of the sandbox.
 """
 
 import json
@@ -28,7 +28,7 @@ INSTALLER_SECONDS = 10
 
 @contextmanager
 def hosts(scratch: Path, further: Sequence[str] = NAMES) -> Iterator[Lan]:
-    """The first host and further ones of these names, with nothing of k3s."""
+    """The first host, and further hosts with these names. None of them has k3s."""
     lab = node.Lab(scratch, Source(None, "for the bench"))
     try:
         lan = Lan(lab, further)
@@ -41,7 +41,7 @@ def hosts(scratch: Path, further: Sequence[str] = NAMES) -> Iterator[Lan]:
 
 
 def joins(scratch: Path, times: int) -> list[float]:
-    """Seconds that two further machines add to `pulumi up` of the first one; pairs of both."""
+    """Seconds that two further machines add to `pulumi up` of the first one, for each pair."""
     found: list[float] = []
     with hosts(scratch) as lan:
         _slow_installer(lan.lab)
@@ -57,7 +57,7 @@ def joins(scratch: Path, times: int) -> list[float]:
 
 
 def _slow_installer(lab: node.Lab) -> None:
-    """As one that has to wait for the distribution's package manager."""
+    """Let the installer take longer, as one does that waits for the system's package manager."""
     folder = lab.mirror.folder / "k3s" / node.VERSION
     text = (folder / "install.sh").read_text()
     slow = text.replace("set -eu\n", f"set -eu\nsleep {INSTALLER_SECONDS}\n", 1)
@@ -66,7 +66,7 @@ def _slow_installer(lab: node.Lab) -> None:
 
 
 def doctors(scratch: Path, times: int) -> list[float]:
-    """Seconds of the doctor of eight hosts, by themselves and in pairs, over SSH."""
+    """Seconds of the doctor's examination of eight hosts over SSH, alone and in pairs."""
     with hosts(scratch, [f"gpu-{number}" for number in range(2, 9)]) as lan:
         whole = lan.doctor_plan()
         examine(replace(whole, machines=()))
@@ -76,7 +76,8 @@ def doctors(scratch: Path, times: int) -> list[float]:
 def first_steps(lab: Lab, times: int) -> list[float]:
     """Seconds of `pulumi up` of a new stack with a pod on each of three nodes.
 
-    It ends when the ranks of all pods have stepped. One more before brings the image to each node.
+    It ends when the ranks of all pods have made a step. A first `up`, which does not count, brings
+    the image to each node.
     """
     found: list[float] = []
     lab.cluster.up(3)
@@ -105,7 +106,7 @@ def three_nodes(lab: Lab, times: int) -> list[float]:
 
 
 def losses(lab: Lab, times: int) -> list[float]:
-    """Seconds from the last sign of life of a node to a step with a pod in its place."""
+    """Seconds from the last step before the loss of a node to the first step after it."""
     return [_with_spare(lab, f"{RUN}-{number}", _lose_one) for number in range(times)]
 
 
@@ -115,7 +116,7 @@ def namings(lab: Lab, times: int) -> list[float]:
 
 
 def _with_spare(lab: Lab, name: str, measure: Callable[[Lab, Stack, str], float]) -> float:
-    """What is measured of a run with two pods on three nodes."""
+    """What `measure` returns for a run with two pods on three nodes."""
     lab.cluster.up(3)
     often = {"run.checkpoint.interval": "10", "lostNodes": "replace"}
     chosen = {**run_settings(name, ENDLESS), **SHARED, **often}
@@ -129,7 +130,7 @@ def _with_spare(lab: Lab, name: str, measure: Callable[[Lab, Stack, str], float]
 
 
 def _lose(lab: Lab, run_name: str) -> str:
-    """End a further node with a pod, as if its power had gone; its name."""
+    """End a further node that has a pod, as if its power had failed, and return its name."""
     first = f"sandbox-{lab.cluster.name}"
     lost = next(place for place in places(lab).values() if place != first)
     node.wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
@@ -153,7 +154,7 @@ def _name_one(lab: Lab, stack: Stack, run_name: str) -> float:
     begin = time.monotonic()
 
     def named() -> bool:
-        # It ends with 1 where a run needs attention, as this one does once a pod is lost.
+        # `status` ends with 1 if a run needs attention, as this one does once a pod is lost.
         status = f"./disttrain status --stack {stack.name} --json || test $? -eq 1"
         platform = json.loads(people_run(lab, stack, status))["platform"]
         return lost in {*platform["silent"], *platform["not_ready"]}

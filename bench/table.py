@@ -19,7 +19,7 @@ _MARKS = {True: "yes", False: "**no**", None: "-"}
 
 
 def table(results: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[str]) -> str:
-    """The table with those of the rows `names` that were measured."""
+    """The table with those rows among `names` that were measured."""
     lines = ["| row | what | bar | measured | met | when and where |", "|---|---|---|---|---|---|"]
     for name in names:
         for row in results.get(name, ()):
@@ -29,7 +29,7 @@ def table(results: Mapping[str, Sequence[Mapping[str, Any]]], names: Sequence[st
 
 
 def when_and_load(load_before: float) -> str:
-    """The last column: the date, and how busy the machine was.
+    """The text of the last column: the date, and how busy the machine was.
 
     Args:
         load_before: os.getloadavg()[0] before the measurement.
@@ -46,11 +46,11 @@ def publish(
     """Write rows as the table of a section of docs/benchmarks.md.
 
     Args:
-        heading: of the section.
-        name: the first column of each row.
-        rows: what was measured just now.
-        load_before: os.getloadavg()[0] before it was.
-        keep_others: the rows of the section that were not measured now stay, after the new ones.
+        heading: the heading of the section.
+        name: the text in the first column of each row.
+        rows: the rows that were just measured.
+        load_before: os.getloadavg()[0] before the measurement.
+        keep_others: whether the section's rows that were not measured now stay, after the new ones.
     """
     where = when_and_load(load_before)
     text = table({name: [{**dataclasses.asdict(row), "where": where} for row in rows]}, [name])
@@ -60,7 +60,7 @@ def publish(
 
 
 def other_rows(document: Path, heading: str, name: str, measured: Set[str]) -> list[str]:
-    """The rows `name` in the table of a section that measure something else than `measured`."""
+    """The rows `name` in the table of a section whose second column is not in `measured`."""
     _, _, section = document.read_text().partition(f"{heading}\n")
     lines = section.partition(_END)[0].splitlines()
     found = [(line, line.split(" | ")) for line in lines if line.startswith(f"| {name} | ")]

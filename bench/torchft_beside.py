@@ -1,9 +1,9 @@
-"""Measures torchft 0.2.0 beside a run of ours: `python -m bench.torchft_beside`.
+"""Compares torchft 0.2.0 with a run of ours: `python -m bench.torchft_beside`.
 
-Three ranks on this machine's processor train the same model. One of them is killed (kill -9) again
-and again, and started again at once. torchft goes on with two ranks meanwhile; ours starts all
-three again from the last checkpoint. The table goes to docs/benchmarks.md, which says what can be
-compared and what cannot. torchft comes from the package index into a virtualenv of its own.
+Three ranks on this machine's processor train the same model. One of them is killed (kill -9)
+repeatedly, and started again at once. torchft goes on with two ranks meanwhile. Our trainer starts
+all three again from the last checkpoint. The table goes to docs/benchmarks.md, which says what can
+be compared and what cannot. torchft comes from the package index into a virtualenv of its own.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from bench.torchft_rank import REPLICAS
 HEADING = "## torchft beside it"
 PACKAGE = "torchft==0.2.0"
 VENV = CHECKOUT / "build" / "torchft"
-# Of its lighthouse: how long it waits for a rank that was there, and after what silence it does
-# not. The first pair is that of torchft's README and the default, the second one is for a machine
-# on which all ranks are.
+# Options of torchft's lighthouse: how long it waits for a rank that has taken part, and after which
+# silence it no longer waits for it. The first pair has the value of torchft's README and the
+# default, the second pair is for one machine with all ranks.
 TIMES_MS = {"as in its README": (10_000, 5_000), "set for one machine": (1_000, 1_000)}
 LONGEST_SECONDS = 300.0
 PAUSE_SECONDS = 0.01
@@ -49,7 +49,7 @@ SETTINGS = [
 
 
 def ensure_torchft() -> Path:
-    """Python of a virtualenv with torchft, which sees the torch of this one."""
+    """The Python of a virtualenv with torchft, which also has the packages of this virtualenv."""
     python = VENV / "bin" / "python"
     if not (VENV / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
@@ -61,7 +61,7 @@ def ensure_torchft() -> Path:
 
 
 class Replicas:
-    """torchft's lighthouse and three ranks; whoever is killed is started again."""
+    """torchft's lighthouse and three ranks; a rank that is killed is started again."""
 
     def __init__(self, bench: Bench, python: Path, times_ms: tuple[int, int]) -> None:
         self.bench, self.python = bench, python
@@ -76,7 +76,7 @@ class Replicas:
         self.ranks = [self.start(number) for number in range(REPLICAS)]
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
-        """One rank."""
+        """Start one rank."""
         words = ["rank", str(number), str(self.config), str(self.steps_file(number))]
         variables = {"TORCHFT_LIGHTHOUSE": self.address, "OMP_NUM_THREADS": "1"}
         with (self.bench.root / f"torchft-{number}.log").open("ab") as log:
@@ -89,17 +89,17 @@ class Replicas:
             )
 
     def steps_file(self, number: int) -> Path:
-        """What a rank has written of its steps."""
+        """The file in which a rank notes its steps."""
         return self.bench.root / f"torchft-{number}.jsonl"
 
     def steps(self, number: int) -> list[dict[str, Any]]:
-        """The steps that a rank has written, the last ones alone."""
+        """The last 2,000 steps that a rank has noted."""
         file = self.steps_file(number)
         lines = file.read_text().split("\n")[:-1] if file.exists() else []
         return [json.loads(line) for line in lines[-2000:]]
 
     def kill(self, number: int) -> tuple[float, float]:
-        """Kill a rank; the seconds to the others' next step without it, and to the first of all."""
+        """Kill a rank; return the seconds to the others' next step, and to the next step of all."""
         other = (number + 1) % REPLICAS
         self.ranks[number].kill()
         at = time.time()
@@ -118,7 +118,7 @@ class Replicas:
             )
 
         whole = self.wait(all_again)
-        # A step that all had computed before the kill still counts all of them.
+        # A step that all ranks had computed before the kill still counts as one of all ranks.
         fewer = [
             step["unix_time"] - at
             for step in self.steps(other)
@@ -127,12 +127,16 @@ class Replicas:
         return min([*fewer, whole]), whole
 
     def train(self) -> bool:
-        """Whether all take part."""
+        """Whether all ranks take part in the newest steps."""
         newest = [self.steps(number)[-1:] for number in range(REPLICAS)]
         return all(steps and steps[0]["ranks"] == REPLICAS for steps in newest)
 
     def wait(self, ask: Callable[[], Any]) -> Any:
-        """The first true answer."""
+        """Call `ask` until it returns a true value, and return that.
+
+        Raises:
+            RuntimeError: there was none for `LONGEST_SECONDS`; the text has the ends of the logs.
+        """
         end = time.monotonic() + LONGEST_SECONDS
         while not (answer := ask()):
             if time.monotonic() > end:
@@ -142,14 +146,14 @@ class Replicas:
         return answer
 
     def close(self) -> None:
-        """End them all."""
+        """Kill all ranks and the lighthouse."""
         for process in (*self.ranks, self.lighthouse):
             process.kill()
             process.wait()
 
 
 def of_torchft(bench: Bench, python: Path, how: str, kills: int) -> list[Row]:
-    """The rows of torchft with one pair of times."""
+    """The rows of torchft with the pair of times that `how` names."""
     replicas, draw = Replicas(bench, python, TIMES_MS[how]), random.Random(0)
     found = list[tuple[float, float]]()
     try:
@@ -170,7 +174,7 @@ def of_torchft(bench: Bench, python: Path, how: str, kills: int) -> list[Row]:
 
 
 def of_ours(bench: Bench, kills: int) -> Row:
-    """The same of three pods with one rank each."""
+    """The row of our trainer, with three pods of one rank each."""
     pods, draw = Pods(bench, bench.config("ours", SETTINGS), REPLICAS), random.Random(0)
     try:
 
@@ -185,13 +189,13 @@ def of_ours(bench: Bench, kills: int) -> Row:
 
 
 def spread(seconds: list[float]) -> str:
-    """Percentiles and extremes."""
+    """Percentiles and extremes as text."""
     p50, p95 = np.percentile(seconds, (50, 95))
     return f"p50 {p50:.1f} s, p95 {p95:.1f} s ({min(seconds):.1f} to {max(seconds):.1f})"
 
 
 def main() -> int:
-    """Measure."""
+    """Measure all rows, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.torchft_beside", description=__doc__)
     parser.add_argument("--kills", type=int, default=10, help="of each (default: %(default)s)")
     options = parser.parse_args()

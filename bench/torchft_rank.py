@@ -1,8 +1,8 @@
 """One rank under torchft, or its lighthouse, in the virtualenv of `bench.torchft_beside`.
 
-`python -m bench.torchft_rank lighthouse JOIN_MS HEARTBEAT_MS` prints its address and stays.
-`python -m bench.torchft_rank rank NUMBER CONFIG STEPS` trains for ever, and writes a line for each
-step that was committed into the file STEPS.
+`python -m bench.torchft_rank lighthouse JOIN_MS HEARTBEAT_MS` prints its address and keeps running.
+`python -m bench.torchft_rank rank NUMBER CONFIG STEPS` trains for ever. It writes a line for each
+committed step into the file STEPS.
 """
 
 # torchft is in no virtualenv of the checkout, so its types are unknown.
@@ -26,12 +26,12 @@ from trainer.config import load_config
 from trainer.model.gpt import GPT, make_optimizer
 
 REPLICAS = 3
-LEAST = 2  # replicas that may go on without the others
-VOCABULARY = 65  # characters of the data set that our own rows train on
+LEAST = 2  # the smallest number of replicas that may go on alone
+VOCABULARY = 65  # characters in the data set of our own rows
 
 
 def lighthouse(join_ms: int, heartbeat_ms: int) -> None:
-    """Serve until the process is ended."""
+    """Run torchft's lighthouse until the process is killed."""
     from torchft.coordination import LighthouseServer
 
     server = LighthouseServer(
@@ -46,16 +46,16 @@ def lighthouse(join_ms: int, heartbeat_ms: int) -> None:
 
 
 def rank(number: int, config_file: str, steps: Path) -> None:
-    """Train the model of a configuration on drawn batches, with torchft's manager and optimizer.
+    """Train a configuration's model on random batches, with torchft's manager and optimizer.
 
-    The gradients are averaged by one call of the manager and not by torchft's own
-    DistributedDataParallel: in 0.2.0 with torch 2.7.1 that ends the ranks which are left, by an
-    assertion in its hook, when gloo says that a rank has gone.
+    One call of the manager averages the gradients, and not torchft's own DistributedDataParallel.
+    In 0.2.0 with torch 2.7.1, an assertion in its hook ends the remaining ranks when gloo reports
+    that a rank is gone.
     """
     from torchft import Manager, Optimizer, ProcessGroupGloo
 
     class Gloo(ProcessGroupGloo):
-        """Leaves out a note for torch's flight recorder, which torch 2.7 has no place for."""
+        """A gloo group without a note for torch's flight recorder; torch 2.7 cannot keep it."""
 
         def _create_pg(self, *args: Any) -> Any:
             self._global_ranks = None

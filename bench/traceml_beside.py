@@ -1,9 +1,10 @@
-"""Measures traceml-ai 0.5.0 beside our search for slow ranks: `python -m bench.traceml_beside`.
+"""Compares traceml-ai 0.5.0 with our search for slow ranks: `python -m bench.traceml_beside`.
 
-Three ranks on this machine's processor train the same model, once for each thing that makes one of
-them slow (bench/traceml_scenes.py), and once without. Both run to the end; what counts is which
-rank and which cause they name. The table goes to docs/benchmarks.md, which says what can be
-compared. traceml-ai comes from the package index into a virtualenv of its own. As root.
+It runs as root. Three ranks on this machine's processor train the same model, once for each thing
+that makes one of them slow (bench/traceml_scenes.py), and once with no slow rank. Each run is done
+with both programs and goes to its end. What counts is which rank and which cause the program names.
+The table goes to docs/benchmarks.md, which says what can be compared. traceml-ai comes from the
+package index into a virtualenv of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ HEADING = "## traceml beside it"
 PACKAGE = "traceml-ai==0.5.0"
 VENV = CHECKOUT / "build" / "traceml"
 STRAGGLERS = ("STRAGGLER", "INPUT_STRAGGLER", "COMPUTE_STRAGGLER", "H2D_STRAGGLER")
-LIMIT_SECONDS = 600.0  # for a run
+LIMIT_SECONDS = 600.0  # the longest time that a run may take
 _SLOW = re.compile(
     r"slow rank: (?:rank (?P<rank>\d+) on node \d+ takes|no single rank:) .*: (?P<cause>[\w ]+) \("
 )
@@ -38,7 +39,7 @@ _STEP = re.compile(r"step (\d+)/")
 
 
 def ensure_traceml() -> Path:
-    """The folder of the programs of a virtualenv with traceml, which sees the torch of this one."""
+    """The `bin` folder of a virtualenv with traceml, which also has this virtualenv's packages."""
     programs = VENV / "bin"
     if not (VENV / "complete").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
@@ -51,7 +52,7 @@ def ensure_traceml() -> Path:
 
 
 def of_ours(bench: Bench, kind: str, steps: int, scene: Scene) -> tuple[str, bool]:
-    """What our trainer says, and whether that is right."""
+    """Run our trainer; return what it says about slow ranks, and whether that is right."""
     before = KINDS[kind].steps_before
     settings = [
         f"--train.max_steps={before + steps}",
@@ -76,7 +77,10 @@ def of_ours(bench: Bench, kind: str, steps: int, scene: Scene) -> tuple[str, boo
 
 
 def found_by_ours(log: Sequence[str], clean_lines: int, kind: Kind) -> tuple[str, bool]:
-    """What the log of rank 0 says, of which nobody was slow in the first `clean_lines` lines."""
+    """What the log of rank 0 says about slow ranks, and whether that is right.
+
+    No rank was slow while the first `clean_lines` lines were written.
+    """
     said = [(at, found) for at, line in enumerate(log) if (found := _SLOW.match(line))]
     if not said:
         return "names nobody", kind.cause is None
@@ -89,19 +93,23 @@ def found_by_ours(log: Sequence[str], clean_lines: int, kind: Kind) -> tuple[str
 
 
 def lines_of(log: Path) -> list[str]:
-    """What was printed so far."""
+    """The lines that were printed so far."""
     return log.read_text().splitlines() if log.exists() else []
 
 
 def steps_of(lines: Sequence[str]) -> int:
-    """The last step that is logged."""
+    """The number of the last step in these lines; 0 if there is none."""
     return max((int(found[1]) for line in lines if (found := _STEP.match(line))), default=0)
 
 
 def wait(
     until: Callable[[], bool], processes: Sequence[subprocess.Popen[bytes]], log: Path
 ) -> None:
-    """Wait until it has come; not for ever, nor when a process has ended."""
+    """Wait until `until` returns true.
+
+    Raises:
+        RuntimeError: a process has ended, or `LIMIT_SECONDS` have passed.
+    """
     end = time.monotonic() + LIMIT_SECONDS
     while not until():
         has_ended = any(process.poll() is not None for process in processes)
@@ -113,7 +121,7 @@ def wait(
 def of_traceml(
     bench: Bench, programs: Path, kind: str, steps: int, scene: Scene
 ) -> tuple[str, bool]:
-    """What traceml says in its summary at the end, and whether that is right."""
+    """Run traceml; return what its final summary says, and whether that is right."""
     name = kind.replace(" ", "-")
     logs, begun = bench.root / "traceml-logs", bench.root / f"traceml-{name}-begun"
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
@@ -134,7 +142,7 @@ def of_traceml(
         codes = [process.wait(LIMIT_SECONDS) for process in started]
     finally:
         for process in started:
-            process.terminate()  # it ends its ranks
+            process.terminate()  # traceml then ends its ranks
             process.wait()
     mine = [path for path in logs.rglob("final_summary.json") if name in path.parts]
     if any(codes) or not mine:
@@ -145,7 +153,7 @@ def of_traceml(
 def traceml_commands(
     bench: Bench, programs: Path, kind: str, steps: int, scene: Scene, begun: Path
 ) -> list[list[str | Path]]:
-    """One for each node: three ranks on one, or one on each of three with networks of their own."""
+    """The command for each node: three ranks on one node, or three nodes with a network each."""
     config = bench.write(bench.config("traceml", [f"--train.global_batch_size={4 * RANKS}"]))
     words: list[str | Path] = [programs / "traceml", "run", "--mode", "summary"]
     words += ["--logs-dir", bench.root / "traceml-logs", "--run-name", kind.replace(" ", "-")]
@@ -161,7 +169,10 @@ def traceml_commands(
 
 
 def verdict(summary: dict[str, Any], wanted: str | None) -> tuple[str, bool]:
-    """The findings of its section about the time of steps, the first of which is its diagnosis."""
+    """What the summary's section about the time of steps says, and whether that is right.
+
+    The first finding is the diagnosis. `wanted` is the right one; None: no rank is slow.
+    """
     issues: list[dict[str, Any]] = summary["step_time"]["issues"]
     kinds = [str(issue["kind"]) for issue in issues]
     ranks: list[int] = (issues[0].get("ranks") or []) if issues else []
@@ -173,7 +184,7 @@ def verdict(summary: dict[str, Any], wanted: str | None) -> tuple[str, bool]:
 
 
 def main() -> int:
-    """Measure."""
+    """Measure all rows, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.traceml_beside", description=__doc__)
     parser.add_argument("--steps", type=int, default=60, help="of each run (default: %(default)s)")
     parser.add_argument(

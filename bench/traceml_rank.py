@@ -1,11 +1,11 @@
-"""One rank under traceml-ai, of which one is made slow: `bench.traceml_beside` starts it.
+"""One rank under traceml-ai in a run where one rank is slow: `bench.traceml_beside` starts it.
 
     traceml run ... bench/traceml_rank.py --args CONFIG KIND RANK SECONDS STEPS FILE GROUP
 
-The loop is the one that traceml's own examples have: a torch DataLoader, DistributedDataParallel
-and `trace_step` around each step. The model, its batch and what is slow are those of our own rank
-(bench/injected_rank.py). Rank 0 makes FILE when training has begun, and the slow rank joins the
-control group GROUP, if that is not `-`.
+The loop is that of traceml's own examples: a torch DataLoader, DistributedDataParallel, and
+`trace_step` around each step. The model, its batch and the slow thing are those of our own rank
+(bench/injected_rank.py). Rank 0 makes the file FILE when training has begun. The slow rank, RANK,
+joins the control group GROUP, if that is not `-`.
 """
 
 # traceml is in no virtualenv of the checkout, so its types are unknown.
@@ -35,7 +35,7 @@ from trainer.model.gpt import GPT, make_optimizer
 
 
 class Drawn(Dataset[torch.Tensor]):
-    """Random batches; `seconds`: how long each takes."""
+    """A data set of random batches; each takes `seconds` seconds."""
 
     def __init__(self, batches: int, shape: tuple[int, int], seconds: float) -> None:
         self._batches, self._shape, self._seconds = batches, shape, seconds
@@ -49,14 +49,14 @@ class Drawn(Dataset[torch.Tensor]):
 
 
 class Slow(torch.nn.Module):
-    """The model, with a sleep in its forward pass and what else is done there."""
+    """The model, whose forward pass also sleeps for `seconds` and calls `more`."""
 
     def __init__(self, model: torch.nn.Module, seconds: float, more: Callable[[], None]) -> None:
         super().__init__()
         self._model, self._seconds, self._more = model, seconds, more
 
     def forward(self, tokens: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """The loss."""
+        """The mean loss of the (B, T) tokens, a scalar."""
         time.sleep(self._seconds)
         self._more()
         return self._model(tokens, targets) / targets.numel()
@@ -65,9 +65,9 @@ class Slow(torch.nn.Module):
 def rank(
     config_file: str, kind: str, slow: int, seconds: float, steps: int, begun: str, group: str
 ) -> None:
-    """Train for so many steps; on the rank `slow`, `kind` takes so many seconds more.
+    """Train for `steps` steps. On the rank `slow`, `kind` takes `seconds` more in each step.
 
-    `begun`, `group`: see above.
+    `begun` and `group` are FILE and GROUP in the module's docstring.
     """
     number, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if number == slow and group != "-":
@@ -104,7 +104,7 @@ def rank(
 
 
 def nothing() -> None:
-    """Where nothing more is done."""
+    """Do nothing; for a forward pass in which nothing more happens."""
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """What is slow in each row of `bench.traceml_beside`, and where its ranks run.
 
-Some of it is done inside of the rank (bench/injected_rank.py, bench/traceml_rank.py), some from
-outside, to a rank that trains already: a CPU quota by the kernel's control groups, and a link
-between namespaces by its token bucket filter. The latter two need root.
+Some slow things are done inside the rank (bench/injected_rank.py, bench/traceml_rank.py). Two are
+done from outside to a rank that already trains, and need root: a CPU quota by the kernel's control
+groups, and a slow link between namespaces by the kernel's token bucket filter.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from trainer.watch.slow import Cause
 
 RANKS, SLOW, SECONDS = 3, 1, 0.3
 LINK = "shaped link"
-QUOTA_MICROSECONDS = 10_000  # of each 100 ms
+QUOTA_MICROSECONDS = 10_000  # in each 100 ms
 RATE = "100mbit"
-USUAL_STEPS = 80  # the network is compared with what it was before
+USUAL_STEPS = 80  # before the link is slowed; the network is compared with these steps
 _MORE = f"{SECONDS} s more in each step of rank {SLOW} of {RANKS}: "
 _PASSES = f"with {USUAL_SECONDS} s in each forward pass"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One row of each of both.
+    """One kind of slow rank, which gives one row for each of the two programs.
 
     Args:
-        what: is done, for people.
-        cause: that we have to name; None: nobody is slow.
-        issue: that traceml has to name.
-        rank: that we have to name; traceml has to name SLOW.
-        steps_before: of ours, before it is done; 0: from the first step on. Under traceml, which
-            looks at all steps alike, it is done as soon as training has begun.
-        bar: what both have to name.
+        what: what is done, for people.
+        cause: the cause that our trainer has to name; None: no rank is slow.
+        issue: the issue that traceml has to name; None: no rank is slow.
+        rank: the rank that our trainer has to name; traceml always has to name SLOW.
+        steps_before: how many steps our trainer makes before the thing is done; 0: it is done from
+            the first step on. Under traceml, which treats all steps alike, it is done as soon as
+            training has begun.
+        bar: what both programs have to name.
     """
 
     what: str
@@ -65,7 +66,7 @@ KINDS = {
         f"rank {SLOW} of {RANKS} has a CPU quota of {QUOTA_MICROSECONDS // 1000} ms in 100 ms, and "
         "the passes of all are real work alone",
         Cause.THROTTLED,
-        "COMPUTE_STRAGGLER",  # it has no word for a quota
+        "COMPUTE_STRAGGLER",  # traceml has no issue for a quota
         steps_before=BEGUN_STEPS,
     ),
     LINK: Kind(
@@ -73,7 +74,7 @@ KINDS = {
         f"{RATE}/s while it trains, {_PASSES}",
         Cause.NETWORK,
         "STRAGGLER",
-        rank=None,  # ours names no rank for the network
+        rank=None,  # our trainer names no rank if the network is the cause
         steps_before=USUAL_STEPS,
         bar="the cause, and no wrong rank",
     ),
@@ -82,7 +83,7 @@ KINDS = {
 
 
 def nothing() -> None:
-    """Where nothing is done from outside."""
+    """Do nothing; for kinds in which nothing is done from outside."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,11 @@ class Scene:
     """Where the ranks run.
 
     Args:
-        places: of our ranks.
-        group: control group that the slow rank is in; traceml starts its ranks, so they join it.
-        networks: one for each rank; None: all are in this machine's.
-        inject: makes one rank slow.
+        places: the places of our ranks.
+        group: the slow rank's control group; None: there is none. traceml starts its ranks itself,
+            so the slow one joins the group.
+        networks: a network for each rank; None: all ranks are in this machine's network.
+        inject: a function that makes one rank slow.
     """
 
     places: tuple[Place, ...] = (Place(),) * RANKS
@@ -108,13 +110,13 @@ class Scene:
 
     @property
     def interface(self) -> str:
-        """By which the ranks reach each other."""
+        """The network interface by which the ranks reach each other."""
         return "eth0" if self.networks else "lo"
 
 
 @contextmanager
 def scene_of(kind: str) -> Iterator[Scene]:
-    """Make it; it goes with the end of the context, when the ranks have ended."""
+    """Make the scene of a kind. It is removed after the block, when the ranks have ended."""
     if kind == QUOTA:
         with quota(f"disttrain-bench-{os.getpid()}") as group:
             places = [Place()] * RANKS
@@ -128,7 +130,7 @@ def scene_of(kind: str) -> Iterator[Scene]:
         with networks(RANKS) as made:
             address = made.address(0, "eth0")
             common = {"MASTER_ADDR": address, "GLOO_SOCKET_IFNAME": "eth0"}
-            # Each rank is a node, as the entrypoints count them.
+            # Each rank is a node of its own, as the entrypoints number them.
             places = [
                 Place(made.inside(rank), {**common, "GROUP_RANK": str(rank)})
                 for rank in range(RANKS)

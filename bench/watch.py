@@ -1,4 +1,4 @@
-"""What looking for slow and hanging ranks (trainer/watch) costs training: a row of the table."""
+"""Measures what the watch for slow and hanging ranks (trainer/watch) costs training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_SHARE = 0.002
 
 
 def watch(bench: Bench) -> list[Row]:
-    """Processor time of two ranks' stamps and of their exchange, in the thread that trains."""
+    """The row of the processor time of two ranks' stamps and exchange, in the training thread."""
     settings = [f"--train.max_steps={_STEPS}", "--eval.interval=0", "--checkpoint.interval=0"]
     # Each rank computes what the preset computes with one.
     batch = _RANKS * bench.config("watch").train.global_batch_size

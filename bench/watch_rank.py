@@ -1,4 +1,4 @@
-"""One rank that trains and measures what looking for slow and hanging ranks costs it.
+"""One rank that trains, and measures what the watch for slow and hanging ranks costs it.
 
     python -m bench.watch_rank CONFIG    with RANK, WORLD_SIZE, MASTER_* set
 
@@ -29,10 +29,10 @@ from trainer.watch.slow_rank import SlowRankWatch
 
 
 class _Measured(SlowRankWatch):
-    """Measures its own time in the thread that trains."""
+    """A watch that measures its own time in the thread that trains."""
 
     seconds = 0.0
-    """Of the processor: other work on the machine is not in it."""
+    """Processor time, which does not contain other work on the machine."""
     ends: ClassVar[list[float]] = []
 
     def __init__(self, *values: Any):
@@ -51,7 +51,7 @@ class _Measured(SlowRankWatch):
 
 
 def _measured(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Measures `work`, and takes off what reading the clock at the same place costs."""
+    """A function that measures `work`, without the time that reading the clock takes."""
 
     def measuring(*values: Any) -> Any:
         before = time.thread_time()
@@ -64,7 +64,7 @@ def _measured(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def main() -> None:
-    """Train as the configuration says; all ranks together."""
+    """Train as the configuration says, together with the other ranks."""
     config: RunConfig = load_config(str(Path(sys.argv[1])), [])
     torch.set_num_threads(1)
     world = World.from_environment()
