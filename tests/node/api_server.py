@@ -1,9 +1,9 @@
-"""A real API server behind the stand-in of k3s: etcd, kube-apiserver and a few of the controllers.
+"""A real API server behind the stand-in of k3s: etcd, kube-apiserver and a few controllers.
 
-They are the sandbox's programs with the sandbox's options, in a network namespace of their own,
-where nobody but the stand-in gets at them: by sockets in a folder that the test host shares. There
-is no kubelet and no scheduler, so no pod ever runs. They are started once; each k3s that is
-installed anew begins with an empty database, see stand_in/cluster.py.
+They are the sandbox's programs with the sandbox's options, in a network namespace of their own.
+Only the stand-in reaches them, by sockets in a folder that the test host shares. There is no
+kubelet and no scheduler, so no pod ever runs. They are started only once; each newly installed k3s
+begins with an empty database (stand_in/cluster.py).
 """
 
 import json
@@ -26,11 +26,11 @@ from sandbox.waiting import wait_until
 from tests.node import relay
 from tests.node.stand_in import cluster
 
-LINK = Link(IPv4Network("198.18.0.0/30"))  # on the loopback of a namespace of its own
+LINK = Link(IPv4Network("198.18.0.0/30"))  # its addresses are on the namespace's own loopback
 MANAGER = "kube-controller-manager"
-# The controllers that something here needs: volumes become available and are bound to claims, what
-# the engine deletes waits for what belongs to it, namespaces go with all that is in them, and a pod
-# cannot be made before its namespace has the service account `default`.
+# The controllers that the tests need. Volumes become available and are bound to claims. An object
+# that the engine deletes waits for the objects that belong to it. Namespaces are deleted with their
+# content. A pod cannot be made before its namespace has the service account `default`.
 CONTROLLERS = "--controllers=" + ",".join(
     (
         "persistentvolume-binder-controller",
@@ -39,24 +39,25 @@ CONTROLLERS = "--controllers=" + ",".join(
         "serviceaccount-controller",
     )
 )
-# With it a namespace waits for the controller that looks whether pods use its claims, and goes
-# some 8 s later. No pod ever runs here.
+# With this admission plugin the deletion of a namespace takes 8 s longer, because a controller
+# checks whether pods still use its claims. No pod ever runs here.
 WITHOUT = "--disable-admission-plugins=StorageObjectInUseProtection"
 START_SECONDS = 120
 
 
 class ApiServer:
-    """Running; close it.
+    """A running API server, which the caller has to close.
 
     Args:
-        scratch: everything lies below it; its path is short enough for sockets.
+        scratch: the folder for all files; its path must be short enough for sockets.
 
     Raises:
-        TimeoutError: a program did not come up; its log is below `scratch`.
+        RuntimeError: a program has ended; its log is below `scratch`.
+        TimeoutError: a program did not become ready; its log is below `scratch`.
     """
 
     folder: Path
-    """What the test host shares: sockets, the administrator's certificate, programs."""
+    """The folder that the test host shares: sockets, the administrator's certificate, programs."""
 
     def __init__(self, scratch: Path) -> None:
         layout = Layout("api", scratch)
@@ -91,7 +92,7 @@ class ApiServer:
         (self.folder / cluster.FIRST_KEYS).write_text(json.dumps(first))
 
     def get(self, path: str) -> object:
-        """What the API server has there, asked past k3s; raises OSError when there is nothing."""
+        """The object at a path, read without k3s. Raises OSError if there is none."""
         api = cluster.Socket(self.folder / "api.sock", cluster.administrator(self.folder))
         return cluster.ask(api, "GET", path)
 
@@ -111,13 +112,13 @@ class ApiServer:
         return None
 
     def close(self) -> None:
-        """End all of it."""
+        """End all programs."""
         self._process.kill()
         self._process.wait()
 
 
 def script(layout: Layout) -> str:
-    """What process 1 of the namespaces runs; when it is killed, all of it ends."""
+    """The shell script of process 1 of the namespaces. All programs end when it is killed."""
     bin_dir = programs()
     first = {c.name: c for c in components.first_components(layout, LINK, bin_dir)}
     later = {c.name: c for c in components.later_components(layout, LINK, bin_dir)}
@@ -137,6 +138,6 @@ def script(layout: Layout) -> str:
 
 
 def in_background(layout: Layout, component: Component, *options: str) -> str:
-    """The line of a shell that starts it, with its log in a file."""
+    """The line of the shell script that starts a program, with its log in a file."""
     words: Sequence[str] = (*component.command, *options)
     return f"{shlex.join(words)} >{layout.log / component.name}.log 2>&1 &"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Process 1 of a test host's namespaces: puts the root file system together and becomes systemd.
+# Process 1 of a test host's namespaces: builds the root file system, and then becomes systemd.
 # Arguments: the cached root file system, a scratch folder, the host's name, and the folders and files
 # of this machine that the host shares.
 set -eu
@@ -7,7 +7,7 @@ lower=$1 scratch=$2 name=$3
 shift 3
 
 mount --make-rprivate /
-# the size is what the host believes its disk to be; nothing writes that much
+# the host sees this size as the size of its disk; no test writes that much
 mount -t tmpfs -o size=64g,mode=755 tmpfs "$scratch"
 mkdir "$scratch/upper" "$scratch/work" "$scratch/root"
 mount -t overlay -o "lowerdir=$lower,upperdir=$scratch/upper,workdir=$scratch/work" \

@@ -1,4 +1,4 @@
-"""Bundles for hosts without a way out."""
+"""Makes the air-gapped bundles for test hosts that have no internet access."""
 
 import hashlib
 from pathlib import Path

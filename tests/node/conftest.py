@@ -1,4 +1,4 @@
-"""The lab, and which k3s it installs: see releases.py."""
+"""Fixtures of the node tests; releases.py says whether k3s itself or its stand-in is installed."""
 
 import os
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With k3s itself, tests that need the stand-in are left out; with the stand-in none is."""
+    """Leave out the tests that need the stand-in of k3s, if k3s itself is installed."""
     needing = [item for item in items if item.get_closest_marker(MARKER)]
     if needing and session_source().publisher:
         config.hook.pytest_deselected(items=needing)
@@ -53,7 +53,7 @@ def standing(whole_lab: Lab) -> Standing:
 
 @pytest.fixture
 def lab(whole_lab: Lab, standing: Standing) -> Iterator[Lab]:
-    """The host as it was at first, before and after each test."""
+    """The lab, whose host is as at first. After the test it must be so again."""
     standing.drop()
     yield whole_lab
     whole_lab.clean()
@@ -62,7 +62,7 @@ def lab(whole_lab: Lab, standing: Standing) -> Iterator[Lab]:
 
 @pytest.fixture
 def platform(standing: Standing) -> Iterator[Platform]:
-    """A stack that is up on the host; see standing.py."""
+    """A platform that is up on the host (standing.py)."""
     with standing.use() as made:
         yield made
 
@@ -78,7 +78,7 @@ def whole_lan(whole_lab: Lab) -> Iterator[Lan]:
 
 @pytest.fixture
 def lan(lab: Lab, whole_lan: Lan) -> Iterator[Lan]:
-    """Two further hosts beside the lab's, all as they were at first, before and after each test."""
+    """Two further hosts beside the lab's, all as at first. After the test they must be so again."""
     assert whole_lan.lab is lab
     yield whole_lan
     whole_lan.clean()

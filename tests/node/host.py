@@ -1,7 +1,8 @@
 """A test host: Debian with real systemd, sshd and sudo, in namespaces of its own.
 
-It is reached over a veth link, as a server is over a network. Ending process 1 ends all of it: the
-root file system's changes lie on a tmpfs in the mount namespace, and go with it.
+The tests reach it over a veth link, as one reaches a server over a network. The end of process 1
+ends the whole host. The changes of its root file system are on a tmpfs in its mount namespace, and
+vanish with it.
 """
 
 import fcntl
@@ -21,8 +22,8 @@ from tests.node.rootfs import SYSTEM, rootfs, run
 
 BOOT = Path(__file__).parent / "boot.sh"
 BOOT_SECONDS = 300
-HOST_LINKS = "dtn-"  # the links' names begin so
-# What a running system writes by itself, whatever we do.
+HOST_LINKS = "dtn-"  # the names of the hosts' links begin with it
+# The paths to which a running system writes by itself, whatever the tests do.
 OWN_BUSINESS = (
     *("/proc", "/sys", "/dev", "/run", "/var/log/journal", "/var/log/wtmp", "/var/log/lastlog"),
     *("/var/log/btmp", "/var/lib/systemd", "/var/lib/sudo", "/var/lib/private", "/var/cache"),
@@ -35,7 +36,11 @@ UNHASHED = ("/usr/lib/", "/usr/share/", "/usr/bin/", "/usr/sbin/", "/usr/libexec
 
 @dataclass(frozen=True)
 class Entry:
-    """One path of a file list; `content` is a sha256 or a link's target, `mtime` in ns."""
+    """One path of a file list.
+
+    `content` is a sha256, the target of a link, or the size and time of a large system file.
+    `mtime` is in nanoseconds.
+    """
 
     mode: str
     owner: tuple[int, int]
@@ -44,23 +49,23 @@ class Entry:
 
     @property
     def lasting(self) -> tuple[str, tuple[int, int], str]:
-        """What must be as before after destroy; a folder's time of change cannot be."""
+        """What must be the same after `destroy`. A folder's time of change cannot be the same."""
         return self.mode, self.owner, self.content
 
 
 class Host:
-    """A running host; close it.
+    """A running host, which the caller has to close.
 
     Args:
-        name: its host name.
-        shared: folders and files of this machine that are seen there under the same path.
+        name: the host name.
+        shared: folders and files of this machine that the host has under the same path.
     """
 
     pid: int
-    """Of its process 1, as seen from here."""
+    """The PID, on this machine, of the host's process 1."""
 
     address: str
-    """On the link."""
+    """The host's address on the link."""
 
     gateway: str
     """This machine's end of the link."""
@@ -69,7 +74,7 @@ class Host:
         self.name = name
         self._left_out = (*OWN_BUSINESS, *map(str, shared))
         self._scratch = tempfile.TemporaryDirectory(prefix="disttrain-node-")
-        # the folder's name is nobody else's: a worker may have two hosts of one name
+        # The folder's name is unique, while a worker of the tests may have two hosts of one name.
         self._cgroup = cgroup2_root() / Path(self._scratch.name).name
         self._cgroup.mkdir()
         folder = Path(self._scratch.name)
@@ -78,7 +83,7 @@ class Host:
         with (folder / "boot.log").open("w") as log:
             self._process = subprocess.Popen(
                 [
-                    # without its parent it ends, and the kernel ends the rest
+                    # It ends with its parent, and then the kernel ends all the host's processes.
                     *("setpriv", "--pdeathsig", "KILL", "sh", "-c", enter, "sh"),
                     *(*unshare, "--kill-child", "sh", str(BOOT), str(rootfs()), str(folder), name),
                     *map(str, shared),
@@ -102,7 +107,7 @@ class Host:
             if not pids:
                 return "no process 1 yet"
             self.pid = int(pids[0])
-            # until systemd is there, the namespaces are not complete
+            # The namespaces are complete only when process 1 has become systemd.
             comm = Path(f"/proc/{self.pid}/comm").read_text().strip()
             return None if comm == "systemd" else f"process 1 is still {comm}"
 
@@ -116,7 +121,7 @@ class Host:
 
     def _sshd_missing(self) -> str | None:
         state = self.try_shell("systemctl is-active ssh").stdout.strip()
-        if state == "failed":  # its start at boot fell into the moment without a host key
+        if state == "failed":  # it was started before there was a host key
             self.try_shell("systemctl reset-failed ssh; systemctl start --no-block ssh")
         return None if state == "active" else f"ssh.service is {state}"
 
@@ -125,7 +130,7 @@ class Host:
         return None if state in ("running", "degraded") else f"systemd is {state}"
 
     def new_host_key(self) -> None:
-        """As after an installation from scratch: another identity."""
+        """Give the host a new SSH host key, as after an installation from scratch."""
         self.shell(
             "rm -f /etc/ssh/ssh_host_*; ssh-keygen -q -t ed25519 -N '' "
             "-f /etc/ssh/ssh_host_ed25519_key; systemctl restart --no-block ssh"
@@ -133,12 +138,12 @@ class Host:
         wait_until("sshd", self._sshd_missing, timeout_seconds=BOOT_SECONDS)
 
     def key_pair(self) -> tuple[str, str]:
-        """Its identity: private, public."""
+        """The host's SSH host key: private, public."""
         key = self.path("/etc/ssh/ssh_host_ed25519_key")
         return key.read_text(), key.with_suffix(".pub").read_text()
 
     def set_host_key(self, pair: tuple[str, str]) -> None:
-        """Take on an identity of before."""
+        """Let the host have an earlier SSH host key again."""
         key = self.path("/etc/ssh/ssh_host_ed25519_key")
         key.write_text(pair[0])
         key.with_suffix(".pub").write_text(pair[1])
@@ -146,7 +151,7 @@ class Host:
 
     @property
     def host_key(self) -> str:
-        """As it stands in known_hosts after the name."""
+        """The public SSH host key, as known_hosts has it after the name."""
         words = self.path("/etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
         return " ".join(words[:2])
 
@@ -157,7 +162,7 @@ class Host:
             self.shell(f"chown -R {user}: {home}/.ssh; chmod -R go= {home}/.ssh")
 
     def path(self, inside: str) -> Path:
-        """A path of the host, as seen from here. Only folders on its way that are no links."""
+        """A path of the host, as this machine sees it. No folder in the path may be a link."""
         return Path(f"/proc/{self.pid}/root{inside}")
 
     def enter(self, *command: str) -> list[str]:
@@ -176,7 +181,7 @@ class Host:
         )
 
     def shell(self, text: str, stdin: str = "") -> str:
-        """Output of a shell text, run as root; must succeed."""
+        """Output of a shell text, run as root. The test fails if it does not succeed."""
         done = self.try_shell(text, stdin)
         assert done.returncode == 0, f"{text}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -185,7 +190,7 @@ class Host:
         return self.try_shell(f"test -e {inside}").returncode == 0
 
     def files(self) -> dict[str, Entry]:
-        """Every path of the root file system but what a running Debian writes by itself."""
+        """Every path of the root file system, except those that a system writes by itself."""
         root = f"/proc/{self.pid}/root"
         found: dict[str, Entry] = {}
         for folder, names, files in os.walk(root):
@@ -194,12 +199,12 @@ class Host:
             for name in (*names, *files):
                 path = f"{inside}/{name}"
                 if not self._is_own(path):
-                    with suppress(FileNotFoundError):  # it has gone since the folder was read
+                    with suppress(FileNotFoundError):  # it is gone since the folder was read
                         found[path] = self._entry(path, f"{folder}/{name}")
         return found
 
     def _is_own(self, path: str) -> bool:
-        """Whether a running system writes there by itself."""
+        """Whether a running system writes to this path by itself, or the path is shared."""
         return path in self._left_out or "/systemd-private-" in path
 
     def _entry(self, path: str, here: str) -> Entry:
@@ -213,12 +218,12 @@ class Host:
         else:
             content = hashlib.sha256(Path(here).read_bytes()).hexdigest()
         mode = stat.filemode(info.st_mode)
-        # services come and go with private folders in there
+        # Services make and remove private folders there.
         mtime = 0 if path in ("/tmp", "/var/tmp") else info.st_mtime_ns
         return Entry(mode, (info.st_uid, info.st_gid), content, mtime)
 
     def close(self) -> None:
-        """End it and remove what is left outside: the scratch folder and the control group."""
+        """End the host, and remove its scratch folder and its control group."""
         with suppress(ProcessLookupError, AttributeError):
             os.kill(self.pid, 9)
         self._process.kill()
@@ -236,13 +241,13 @@ class Host:
 
 
 def remove_cgroups(top: Path) -> None:
-    """Remove a control group and those below it; OSError while a process is in one."""
+    """Remove a control group and the groups below it. Raises OSError while a process is in one."""
     for folder, _, _ in os.walk(top, topdown=False):
         Path(folder).rmdir()
 
 
 def cgroup2_root() -> Path:
-    """Where the version 2 hierarchy is mounted, if only for names, as beside version 1."""
+    """Where cgroup version 2 is mounted. Beside version 1 it may be without controllers."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, folder, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -252,7 +257,7 @@ def cgroup2_root() -> Path:
 
 @contextmanager
 def machine_lock() -> Iterator[None]:
-    """The lock under which the sandbox hands out subnets, see sandbox/cluster.py."""
+    """Hold the lock under which the sandbox chooses subnets (sandbox/node.py)."""
     descriptor = os.open("/var/lib", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -262,6 +267,6 @@ def machine_lock() -> Iterator[None]:
 
 
 def make_key(folder: Path) -> tuple[str, str]:
-    """A fresh pair of SSH keys: private, public."""
+    """A new pair of SSH keys: private, public."""
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
     return (folder / "key").read_text(), (folder / "key.pub").read_text()

@@ -34,26 +34,26 @@ from tests.node.host import Entry, Host, make_key
 from tests.node.mirror import Mirror
 from tests.node.releases import OLD, VERSION, Source, session_source
 
-# What a checkout has, as far as the program and its commands need it: folders, and files.
+# The folders and files of a checkout that the program and its commands need.
 FOLDERS = ("infra", "cli", "trainer", "docker")
 FILES = ("Pulumi.yaml", "__main__.py", "requirements.txt")
 OWN_KINDS = Path(__file__).parent / "own_kinds.py"
-# A platform without a run on it. Its image is nobody's business here: no pod is ever started.
+# The settings of a platform without a run. No image is needed, because no pod is ever started.
 PLATFORM: dict[str, Any] = {
     "topology": "none",
     "accelerator": "cpu",
     "torchIndexUrl": "",
     "imageDelivery": "by-somebody-else",
     "extensions": [OWN_KINDS.stem],
-    # errors on this machine are those of OF_THE_MACHINE, which a test of hosts cannot mend
+    # The doctor would report errors of OF_THE_MACHINE, which a test of hosts cannot mend.
     "doctor": "none",
 }
 DATA_ROOT = "/var/lib/disttrain"
 NAMESPACE = "disttrain"
 OURS = f"{PART_OF_LABEL}=disttrain"
 UP = f"k3s {VERSION} is up, the node is Ready"
-# The doctor's checks of what the host shares with this machine: kernel, memory, clock. Version 2 of
-# control groups is mounted there, without controllers where the machine has them in version 1.
+# The doctor's checks of what the host shares with this machine: kernel, memory, clock. The host has
+# control groups of version 2, but without controllers if the machine uses them in version 1.
 OF_THE_MACHINE = ("kernel", "memory", "swap", "cgroup", "apparmor", "clock")
 OF_THE_MACHINE += ("module-br_netfilter", "module-overlay")
 KUBECTL = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl"
@@ -61,7 +61,7 @@ SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy", "httpsProxy")
 
 
 class Lab:
-    """One host for all tests; each test brings it back to how it was."""
+    """One host for all tests. Each test restores its first state."""
 
     def __init__(
         self,
@@ -70,21 +70,23 @@ class Lab:
         shared: Path | None = None,
         also: Sequence[Path] = (),
     ) -> None:
-        """Boot it.
+        """Boot the host.
 
         Args:
-            scratch: everything of it lies below.
-            source: of k3s.
-            shared: what k3s has behind it in place of an API server of the lab's own.
-            also: what the host sees of this machine besides that.
+            scratch: the folder for all files of the lab.
+            source: where k3s' files come from; None: what this session has chosen.
+            shared: a folder with the way to a cluster behind k3s; None: the stand-in of k3s gets
+                an API server of the lab's own.
+            also: further folders and files of this machine that the host has.
         """
         self.scratch = scratch
         source = source or session_source()
-        # behind the stand-in; k3s itself has its own, and `shared` brings another one
+        # Only the stand-in needs an API server: k3s itself has one, and `shared` leads to another.
         self.api = None if shared or source.publisher else ApiServer(scratch / "cluster")
         behind = self.api.folder if self.api else shared
         self.host = Host("gpu-node", *([behind] if behind else []), *also)
-        # k3s wants a default route, if only to nowhere; a bridge, as not every kernel has dummies
+        # k3s needs a default route, even one that leads nowhere. It goes to a bridge, because not
+        # every kernel has dummy interfaces.
         self.host.shell(
             "ip link add out0 type bridge && ip address add 203.0.113.254/31 dev out0 && "
             "ip link set out0 up && ip route add default via 203.0.113.255 dev out0"
@@ -101,7 +103,7 @@ class Lab:
         )
         self.private_key, self.public_key = make_key(scratch)
         self.host.authorize(self.public_key)
-        self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo's own
+        self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo would make it
         self.host_key = self.host.host_key
         self._first_host_key = self.host.key_pair()
         self._empty_notes()
@@ -110,7 +112,7 @@ class Lab:
         self._stacks = 0
 
     def checkout(self, name: str) -> Path:
-        """A new folder that is as good as a checkout of the project."""
+        """Make a new folder that serves as a checkout of the project."""
         project = self.scratch / name
         project.mkdir()
         (project / ".venv").symlink_to(PROJECT / ".venv")
@@ -121,7 +123,7 @@ class Lab:
         return project
 
     def remove_checkout(self, name: str) -> None:
-        """The way back of `checkout`."""
+        """Remove a folder that `checkout` has made."""
         shutil.rmtree(self.scratch / name)
 
     def stack(self, user: str = "root", **changes: Any) -> Stack:
@@ -145,7 +147,7 @@ class Lab:
         return self.new_stack({"platform": platform, "preset": "shakespeare-char-cpu"})
 
     def new_stack(self, wanted: Mapping[str, Any]) -> Stack:
-        """In a checkout of its own."""
+        """A new stack with these settings, in a checkout of its own."""
         self._stacks += 1
         name = f"node{self._stacks}"
         project = self.checkout(name)
@@ -159,7 +161,7 @@ class Lab:
         return stack
 
     def pack(self, output: Path, *options: str, **changes: str | bool) -> subprocess.Popen[str]:
-        """`python -m infra.airgap pack` where the mirror is reached, as a process that runs."""
+        """Start `python -m infra.airgap pack` in the host's network, which has the mirror."""
         settings = {"k3sVersion": VERSION, "k3sMirror": self.mirror.url, **changes}
         file = self.scratch / "Pulumi.packed.yaml"
         plain = {f"disttrain:{key}": value for key, value in settings.items()}
@@ -180,7 +182,7 @@ class Lab:
 
     @property
     def access(self) -> HostAccess:
-        """The way to the host, as the program's look at k3s takes it."""
+        """The way to the host, in the form that `look_at_k3s` takes."""
         hop = {"host": self.host.address, "port": 22, "user": "root", "host_key": self.host_key}
         return HostAccess({**hop, "private_key": self.private_key, "jump": None})
 
@@ -193,13 +195,13 @@ class Lab:
     def try_install(
         self, action: str = "create", text: str = "", environment: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """As `install_by_hand`, and it may fail.
+        """Run k3s-install.sh as `install_by_hand` does, but it may fail.
 
         Args:
             action: create, update or delete.
-            text: another text of the script.
-            environment: `NAME=value` words for the shell that the program is sent to.
-            variables: of the script.
+            text: a text that replaces the script; empty: the script itself.
+            environment: `NAME=value` words for the shell that runs the program.
+            variables: further variables of the script.
         """
         given = {
             "K3S_VERSION": VERSION,
@@ -215,18 +217,18 @@ class Lab:
         return self.host.try_shell(f"{environment} sh -s -- {action}", program)
 
     def remove_by_hand(self) -> None:
-        """The way back of `install_by_hand`."""
+        """Remove k3s by the script that `install_by_hand` runs."""
         assert "k3s is removed" in self.install_by_hand("delete")
 
     def restore_host_key(self) -> None:
-        """The key of the beginning."""
+        """Give the host its first SSH host key again."""
         self.host.set_host_key(self._first_host_key)
         self.host_key = self.host.host_key
 
     def doctor(
         self, user: str = "root", sudo_password: str = "", **expected: str | bool
     ) -> dict[str, Result]:
-        """What the doctor finds on the host over SSH, but for OF_THE_MACHINE."""
+        """The doctor's findings on the host over SSH, except those of OF_THE_MACHINE, by id."""
         mirror = {"https_probe": self.mirror.url, "k3s_version": VERSION}
         expect = Expectations(gpus=0, **{**mirror, **expected})  # pyright: ignore[reportArgumentType]
         target = SshTarget(
@@ -237,12 +239,15 @@ class Lab:
         return {result.id: result for result in found if result.id not in OF_THE_MACHINE}
 
     def findings(self, **given: Any) -> list[str]:
-        """The ids alone."""
+        """The ids of the doctor's findings."""
         return list(self.doctor(**given))
 
     @contextlib.contextmanager
     def small_disk(self, place: str, mib: int = 20) -> Iterator[None]:
-        """A disk of its own for a folder, with what is in there; changes go with it."""
+        """Give a folder a small disk of its own during the block.
+
+        The folder's content stays visible. Changes to it are lost after the block.
+        """
         disk, folder = f"/run/disk{place.replace('/', '-')}", self.host.exists(place)
         self.host.shell(
             f"mkdir -p {place} {disk}; mount -t tmpfs -o size={mib}m tmpfs {disk}; "
@@ -257,13 +262,13 @@ class Lab:
                 self.host.shell(f"rmdir {place}")
 
     def take_port(self, number: int) -> None:
-        """Let a Python listen there, until the unit `taker` is stopped."""
+        """Let a Python server listen at a port, until the unit `taker` is stopped."""
         self.host.shell(f"systemd-run --unit=taker python3 -m http.server {number}")
         listens = f"ss -ltn | grep -q :{number}"
         wait_for("the port", lambda: self.host.try_shell(listens).returncode == 0)
 
     def firewall(self, action: str) -> None:
-        """Add (-I) or remove (-D) the rule that lets nobody outside to the API server."""
+        """Add (-I) or remove (-D) the rule that blocks the API server's port for other machines."""
         rule = ("INPUT", "-i", "node0", "-p", "tcp", "--dport", "6443", "-j", "REJECT")
         subprocess.run(
             [*("nsenter", "--target", str(self.host.pid), "--net"), "iptables", action, *rule],
@@ -275,11 +280,11 @@ class Lab:
         return self.host.shell(f"{KUBECTL} {shlex.join(arguments)}", stdin)
 
     def try_kubectl(self, *arguments: str) -> str:
-        """The same; empty where it fails, as without a k3s."""
+        """Output of k3s' own kubectl; empty if it fails, as without k3s."""
         return self.host.try_shell(f"{KUBECTL} {shlex.join(arguments)}").stdout
 
     def objects(self) -> dict[str, str]:
-        """`{kind/name: uid}` of what the program has made in the cluster."""
+        """The uids of the objects that the program has made in the cluster, by `kind/name`."""
         wanted = ("namespaces,pv,pvc,configmaps,secrets", "--all-namespaces", "--output=json")
         found = json.loads(self.kubectl("get", *wanted, f"--selector={OURS}"))
         return {
@@ -288,7 +293,7 @@ class Lab:
         }
 
     def put_run(self, owner: str, stack: str, name: str, namespace: str = NAMESPACE) -> None:
-        """Put the record on the cluster by which others know of a run (infra/kube/record.py)."""
+        """Make the record by which other stacks know of a run (infra/kube/record.py)."""
         labels = {RECORD_LABEL: RUN_RECORD, OWNER_LABEL: owner}
         annotations = {STACK_ANNOTATION: stack}
         record = {"namespace": namespace, "labels": labels, "annotations": annotations}
@@ -300,52 +305,55 @@ class Lab:
         self.kubectl("apply", "--server-side", "--field-manager=tests", "-f", "-", stdin=many)
 
     def take_run(self, name: str) -> None:
-        """Take the record away again; its namespace stays."""
+        """Delete the record of a run; its namespace stays."""
         self.kubectl("delete", "configmap", name, "--namespace", NAMESPACE)
 
     def end_tunnels(self, config: Mapping[str, Any]) -> None:
-        """End the SSH sessions that carry tunnels, and wait for this kubeconfig's."""
+        """End all SSH sessions of tunnels, and wait for the end of this kubeconfig's tunnel."""
         self.host.try_shell("pkill -KILL -x sleep")
         port = int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
         wait_for("the tunnel to end", lambda: not is_open(port))
 
     def calls(self) -> list[str]:
-        """What the stand-ins of k3s and of its installer were called with."""
+        """The command lines of all calls of the stand-ins of k3s and of its installer."""
         return self.host.shell("cat /lab/calls 2>/dev/null || true").splitlines()
 
     def differences(self) -> list[str]:
-        """What of the host's file list is not as at first, data aside."""
+        """The paths of the host that differ from its first state, except those of the data."""
         paths = different(self.before, self.host.files())
         return [path for path in paths if not f"{path}/".startswith(f"{DATA_ROOT}/")]
 
     def state(self, stack: Stack) -> str:
-        """The state as it lies on the disk."""
+        """The text of the stack's state file; empty if there is none."""
         files = (self.scratch / "backend").rglob(f"stacks/disttrain/{stack.name}.json")
         return "".join(file.read_text() for file in files)
 
     def resources(self, stack: Stack) -> list[str]:
-        """Names of what the state says is there, sorted: an `up` may change their order."""
+        """The URNs of the state's resources, sorted, because an `up` may change their order."""
         deployment = json.loads(self.state(stack) or "{}").get("checkpoint", {}).get("latest") or {}
         return sorted(resource["urn"] for resource in deployment.get("resources", ()))
 
     def clean(self) -> None:
-        """For the next test: no k3s, no marks, nothing slow. What a stack was is only forgotten."""
+        """Restore the host for the next test: without k3s, without marks, with a fast mirror.
+
+        The states of the tests' stacks stay, but nobody uses them any more.
+        """
         self.mirror.slow(False)
         self.host.try_shell("umount /etc/rancher; systemctl stop taker; systemctl start ssh")
         for version in (OLD, VERSION):
             self.mirror.release(version)
         self._empty_notes()
         (self.mirror.folder / "requests").unlink(missing_ok=True)
-        self.host.try_shell("pkill -KILL -x sleep")  # sessions of tunnels
+        self.host.try_shell("pkill -KILL -x sleep")  # the sessions of tunnels
         self.host.try_shell("[ ! -e /root/aside ] || mv /root/aside /etc/rancher/disttrain")
-        # a k3s without data has no runs of others, which would keep it from being removed
+        # Without data, k3s has no other stacks' runs, which would prevent its removal.
         self.host.try_shell("systemctl stop k3s; rm -rf /var/lib/rancher/k3s/server/db")
-        self.install_by_hand("delete")  # what a failed test left
+        self.install_by_hand("delete")  # a failed test may have left k3s
         self.host.shell(f"rm -rf {DATA_ROOT} {STAGE} {STAGE}.holder")
         self._empty_notes()
 
     def _empty_notes(self) -> None:
-        """The folder of the stand-in has nothing but the way to its API server."""
+        """Empty the stand-in's folder /lab, except for the way to its API server."""
         self.host.shell("rm -rf /lab; mkdir /lab")
         if self.api:
             self.host.shell(f"ln -s {self.api.folder} /lab/cluster")
@@ -358,10 +366,10 @@ class Lab:
 
 
 def copy_program(source: Path, target: Path) -> Path:
-    """A copy of the program, which stays as it is while somebody goes on writing in the source.
+    """Copy the program, so that it stays the same while somebody edits the source.
 
-    The scripts are inputs of commands: where one is edited between two `up` of a test, the second
-    one changes what the first has made.
+    The scripts are inputs of the engine's commands. If one were edited between two `up` of a test,
+    the second `up` would change what the first has made.
     """
     for folder in FOLDERS:
         shutil.copytree(source / folder, target / folder)
@@ -371,7 +379,7 @@ def copy_program(source: Path, target: Path) -> Path:
 
 
 def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
-    """Paths that came, went or changed."""
+    """The paths that were made, removed or changed."""
     return sorted(
         path
         for path in before.keys() | after.keys()
@@ -380,7 +388,7 @@ def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[s
 
 
 def rewritten(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
-    """Paths that were written to, if only with what was there."""
+    """The paths that were written, even if the content is the same."""
     return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
 
 
@@ -394,19 +402,19 @@ def failure(stack: Stack) -> str:
 
 
 def counts(output: str) -> dict[str, int]:
-    """What `pulumi` says it did: {"created": 3, ...}."""
-    summary = output.rpartition("Resources:")[2]  # the first one is of the preview
+    """The counts in `pulumi`'s summary, such as {"created": 3}."""
+    summary = output.rpartition("Resources:")[2]  # the first summary is the preview's
     found = re.findall(r"^\s+[+\-~ ]*(\d+) (\w+)", summary, re.MULTILINE)
     return {what: int(number) for number, what in found}
 
 
 def kubeconfig(stack: Stack) -> dict[str, Any]:
-    """The stack's output."""
+    """The stack's output `kubeconfig`, decoded."""
     return yaml.safe_load(stack.output("kubeconfig"))
 
 
 def kubectl(lab: Lab, config: Mapping[str, Any], *arguments: str) -> str:
-    """Output of the real kubectl of this machine, with that kubeconfig."""
+    """Output of the sandbox's kubectl, run on this machine with this kubeconfig."""
     file = lab.scratch / "kubeconfig"
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(dict(config)))
@@ -424,13 +432,13 @@ def kubectl(lab: Lab, config: Mapping[str, Any], *arguments: str) -> str:
 
 
 def running_version(lab: Lab, config: Mapping[str, Any]) -> str:
-    """Which k3s is the node, by the API."""
+    """The version of k3s that the first Node reports."""
     version = "jsonpath={.items[0].status.nodeInfo.kubeletVersion}"
     return kubectl(lab, config, "get", "nodes", "-o", version)
 
 
 class CommandLines(threading.Thread):
-    """Collects every command line on the machine, and so on the test host, while it runs."""
+    """Collects all command lines of this machine's processes, the test host's included."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -454,7 +462,7 @@ class CommandLines(threading.Thread):
 
 @contextlib.contextmanager
 def background_up(stack: Stack) -> Iterator[subprocess.Popen[str]]:
-    """`pulumi up` as a process of its own, to be killed; its output is in `output_file`."""
+    """Run `pulumi up` as a process that a test may kill; `output_file` has its output."""
     stack.release_locks()
     with output_file(stack).open("w") as output:
         process = subprocess.Popen(
@@ -478,16 +486,16 @@ def background_up(stack: Stack) -> Iterator[subprocess.Popen[str]]:
 
 
 def end_session(leader_pid: int) -> None:
-    """Kill what a process and its children started: a killed engine leaves its plugins behind."""
+    """Kill all processes of a session, because a killed engine leaves its plugins running."""
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == leader_pid:  # the session; the state is the first field
                 os.kill(int(folder.name), signal.SIGKILL)
 
 
 def output_file(stack: Stack) -> Path:
-    """What the last `background_up` has written so far."""
+    """The file with the output of the last `background_up`."""
     return stack.settings_file.with_suffix(".output")
 
 

@@ -1,7 +1,7 @@
-"""Further test hosts beside the lab's, on a network of their own with it.
+"""Further test hosts beside the lab's host, and a network between them.
 
-The hosts' links to this machine are one for each. What k3s' machines say to each other goes over a
-bridge in the first host's network namespace, as the switch of a rack would carry it.
+Each host has its own link to this machine. The traffic between k3s' machines goes over a bridge in
+the first host's network namespace, which is like the switch of a rack.
 """
 
 import json
@@ -30,31 +30,31 @@ SCRIPTS = {
 
 @dataclass
 class LanMachine:
-    """A further host, as it was at first."""
+    """A further host, and the list of its files at first."""
 
     host: Host
     before: dict[str, Entry]
 
     def differences(self) -> list[str]:
-        """What of its file list is not as at first."""
+        """The paths of the host that differ from its first state."""
         return different(self.before, self.host.files())
 
     def node(self) -> str:
-        """The name that it has in the cluster; another text where it is in none."""
+        """The host's name in the cluster. If it is in no cluster, it is the host name."""
         noted = "awk '$1 == \"node\" { print $2 }' /etc/rancher/disttrain 2>/dev/null || true"
         return self.host.shell(noted).strip() or self.host.name
 
     def log(self) -> str:
-        """What k3s has said there, as an agent or as a server."""
+        """The log of k3s on the host, as an agent and as a server."""
         return self.host.shell("journalctl --unit=k3s-agent --unit=k3s --no-pager --output=cat")
 
 
 class Lan:
-    """The machines; close it. The lab has to outlive it.
+    """The lab's host and further hosts on one network. The caller closes it before the lab.
 
     Args:
-        lab: its host is the first machine.
-        names: of the further ones.
+        lab: the lab whose host is the first machine.
+        names: the names of the further machines.
     """
 
     def __init__(self, lab: Lab, names: Sequence[str] = NAMES) -> None:
@@ -100,7 +100,7 @@ class Lan:
         self.machines[name].before = host.files()
 
     def settings(self, *names: str, **more: Any) -> list[dict[str, Any]]:
-        """The setting `nodes`, with these machines; `more` is for each of them."""
+        """The setting `nodes` with these machines; each gets the fields `more`."""
         hosts = [self.machines[name].host for name in names]
         return [
             {"name": host.name, "address": host.address, "host_key": host.host_key, **more}
@@ -108,12 +108,12 @@ class Lan:
         ]
 
     def stack(self, *names: str, **changes: Any) -> Stack:
-        """A platform on the lab's host and these machines."""
+        """A stack with a platform on the lab's host and these machines."""
         nodes = {"nodes": self.settings(*names), "nodeAddress": SERVER_ADDRESS}
         return self.lab.stack(**{**nodes, "storageOptions": {"shared": True}, **changes})
 
     def doctor_plan(self, *servers: str) -> Plan:
-        """To examine all hosts before k3s is there; these are servers too."""
+        """The doctor's plan for all hosts before k3s is installed; `servers` are servers too."""
         key = self.lab.private_key
         hosts = {name: machine.host for name, machine in self.machines.items()}
         targets = {
@@ -141,14 +141,14 @@ class Lan:
         )
 
     def members(self) -> dict[str, dict[str, Any]]:
-        """`{name: Node}` of what the cluster has."""
+        """The cluster's Node objects, by name."""
         found = json.loads(self.lab.kubectl("get", "nodes", "--output=json"))
         return {item["metadata"]["name"]: item for item in found["items"]}
 
     def etcd(self, at: str = "") -> dict[str, bool]:
-        """`{name of the node: whether it votes}` of the members that etcd itself has.
+        """Whether each member of etcd votes, by the name of its node.
 
-        The first machine is asked, or the further one of this name.
+        It comes from the etcd of the first machine, or of the further machine `at`.
         """
         host = self.machines[at].host if at else self.lab.host
         asked = host.shell("python3 -B /lab/cluster/member.py")
@@ -157,14 +157,14 @@ class Lan:
         }
 
     def passwords(self) -> list[str]:
-        """The machines whose passwords the server knows."""
+        """The names of the machines whose passwords the server knows."""
         wanted = ("get", "secrets", "--namespace", "kube-system", "--output=name")
         names = [line.removeprefix("secret/") for line in self.lab.kubectl(*wanted).split()]
         end = ".node-password.k3s"
         return sorted(name.removesuffix(end) for name in names if name.endswith(end))
 
     def reinstall(self, name: str) -> None:
-        """As after an installation of the machine from scratch: nothing of k3s is there."""
+        """Remove everything of k3s from a machine, as if it were installed from scratch."""
         host = self.machines[name].host
         left = "/etc/rancher /etc/default/k3s* /var/lib/rancher /var/log/containers /var/log/pods"
         host.shell(
@@ -173,7 +173,7 @@ class Lan:
         )
 
     def clean(self) -> None:
-        """For the next test: no machine has anything of k3s."""
+        """Remove k3s from all machines, for the next test."""
         for machine in self.machines.values():
             machine.host.shell("systemctl start ssh; pkill -KILL -x sleep || true")
             for script, variables in SCRIPTS.items():
@@ -183,7 +183,10 @@ class Lan:
             machine.host.shell("rm -f /lab/calls /lab/fail-to-start")
 
     def close(self) -> None:
-        """The links go first: with a host's network they would go when the kernel comes to it."""
+        """End all machines.
+
+        The links are deleted first. The kernel would delete them only some time after a host's end.
+        """
         enter_server = ("nsenter", "--target", str(self.lab.host.pid), "--net", "ip")
         for port in self._ports:
             _run(*enter_server, "link", "del", port)
@@ -193,7 +196,7 @@ class Lan:
 
 
 def lose(host: Host) -> None:
-    """As a machine whose line is cut: what speaks to it is ended, and nobody gets in."""
+    """End all SSH connections to a machine and its sshd, as if its line were cut."""
     host.shell(
         "systemctl stop ssh.socket ssh 2>/dev/null; "
         "pkill -KILL -f '^sshd: (root|admin|deploy)' || true"
@@ -201,27 +204,27 @@ def lose(host: Host) -> None:
 
 
 def switch_off(host: Host) -> None:
-    """As a machine without power: its k3s is gone at once, and nobody gets in."""
+    """Kill a machine's k3s and its sshd, as if it had lost its power."""
     host.shell("touch /lab/fail-to-start; systemctl kill --signal=KILL k3s")
     lose(host)
 
 
 def switch_on(host: Host) -> None:
-    """It boots, and its k3s starts."""
+    """Start k3s and sshd again after `switch_off`, as a boot does."""
     host.shell("rm -f /lab/fail-to-start; systemctl start --no-block k3s 2>/dev/null || true")
     find_again(host)
 
 
 def other_address(host: Host) -> str:
-    """Another address of the machine, by which settings may name it as if it were another one."""
+    """Give the machine a second address, by which settings may name it like another machine."""
     address = ".".join(["100", "127", *host.address.split(".")[2:]])
     host.shell(f"ip address replace {address}/32 dev lo")
-    _run("ip", "route", "replace", address, "via", host.address)  # it goes with the link
+    _run("ip", "route", "replace", address, "via", host.address)  # it ends with the link
     return address
 
 
 def find_again(host: Host) -> None:
-    """The line is mended."""
+    """Start sshd again after `lose`."""
     host.shell("systemctl start ssh")
     active = "systemctl is-active --quiet ssh"
     wait_for("sshd", lambda: host.try_shell(active).returncode == 0)

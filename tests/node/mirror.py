@@ -1,7 +1,7 @@
-"""A mirror of k3s releases, over TLS on the test host's loopback.
+"""A mirror of k3s releases, which serves over TLS on the test host's loopback.
 
-Run as a program it is the server: `mirror.py FOLDER ADDRESS PORT`. A file `slow` in the folder
-makes it send large files as over a bad line.
+As a program, `mirror.py FOLDER ADDRESS PORT`, this file is the server. If the folder has a file
+`slow`, the server sends large files slowly, as over a bad line.
 """
 
 import http.server
@@ -15,34 +15,34 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PORT = 8443
-SERVES = b"it serves\n"  # what the server says when it listens
-HERE, OUTSIDE = "127.0.0.1", "127.0.0.7"  # the other one is in no NO_PROXY
+SERVES = b"it serves\n"  # the server prints it when it listens
+HERE, OUTSIDE = "127.0.0.1", "127.0.0.7"  # OUTSIDE is in no NO_PROXY
 
 
 class Mirror:
     """The mirror of one host; its files may be changed while it runs.
 
     Args:
-        folder: what it serves.
-        enter: begin of a command line that runs in the host's network namespace.
-        fill: puts a version's files into a folder.
+        folder: the folder that it serves.
+        enter: the first words of a command line that runs in the host's network namespace.
+        fill: a function that puts a version's files into a folder.
     """
 
     def __init__(self, folder: Path, enter: list[str], fill: Callable[[str, Path], None]) -> None:
         self.folder = folder
         self._fill = fill
         self.url = f"https://{HERE}:{PORT}/k3s"
-        self._enter = enter  # only into the network namespace: files and Python are this machine's
+        self._enter = enter  # only the network is the host's
         self._make_certificate()
         self._further: list[subprocess.Popen[bytes]] = []
         self.start()
 
     def serve_in(self, enter: list[str]) -> None:
-        """Serve the same on the loopback of a further host."""
+        """Serve the same folder on the loopback of a further host."""
         self._further.append(self._serve(HERE, enter))
 
     def start(self) -> None:
-        """Serve, and return when it does."""
+        """Start the server, and return when it listens."""
         self._server = self._serve(HERE, self._enter)
 
     def _serve(self, address: str, enter: Sequence[str] = ()) -> subprocess.Popen[bytes]:
@@ -57,7 +57,10 @@ class Mirror:
 
     @contextmanager
     def outside(self) -> Iterator[str]:
-        """The same on this machine's loopback, where the host gets by a proxy only; its URL."""
+        """Serve the folder on this machine's loopback, which the host reaches only by a proxy.
+
+        It gives the URL there.
+        """
         with self._serve(OUTSIDE) as server:
             try:
                 yield self.url.replace(HERE, OUTSIDE)
@@ -79,24 +82,24 @@ class Mirror:
 
     @property
     def certificate(self) -> str:
-        """For the host's list of authorities."""
+        """The server's certificate, for the host's list of authorities."""
         return (self.folder / "mirror.crt").read_text()
 
     def release(self, version: str) -> Path:
-        """Publish a version; returns its folder."""
+        """Publish a version of k3s, and return its folder."""
         folder = self.folder / "k3s" / version
         folder.mkdir(parents=True, exist_ok=True)
         self._fill(version, folder)
         return folder
 
     def slow(self, on: bool) -> None:
-        """Whether large files trickle."""
+        """Let the server send large files slowly, or not."""
         mark = self.folder / "slow"
         mark.touch() if on else mark.unlink(missing_ok=True)
 
     @property
     def requests(self) -> list[str]:
-        """Paths that were asked for."""
+        """The paths of all GET requests so far."""
         log = self.folder / "requests"
         return log.read_text().splitlines() if log.exists() else []
 

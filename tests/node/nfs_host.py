@@ -1,9 +1,10 @@
-"""A machine with Debian's NFS server, as the tests look at it."""
+"""Helpers for tests of a host with Debian's NFS server."""
 
 from tests.node.host import Entry, Host
 from tests.node.lab import different
 
-# What the packages' own scripts leave for ever: their users, and marks of systemd and debconf.
+# The paths that the packages' own scripts leave changed for ever: users, and files of systemd and
+# debconf.
 LEFT = (
     *("/etc/passwd", "/etc/group", "/etc/shadow", "/etc/gshadow", "/etc/subuid", "/etc/subgid"),
     *("/var/lib/apt", "/var/lib/dpkg", "/var/log", "/var/cache", "/var/lib/ucf", "/etc/ld.so"),
@@ -21,7 +22,7 @@ WantedBy=multi-user.target
 
 
 def lasting(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
-    """What has changed and should not have."""
+    """The paths that have changed, except those in `LEFT`."""
     return [path for path in different(before, after) if not path.startswith(LEFT)]
 
 

@@ -1,4 +1,4 @@
-"""Counts what a test host and the processes of a `pulumi up` try to send to anybody else."""
+"""Counts the packets that a test host and a `pulumi up` try to send to any other machine."""
 
 import os
 import shlex
@@ -12,31 +12,31 @@ from pathlib import Path
 from sandbox.stack import Stack
 from tests.node.host import Host
 
-OUTBOUND_CHAINS = "DISTTRAIN-"  # the chains' names begin so
-GROUP = 54321  # nobody's: by it the kernel tells the packets of our `pulumi` from all others
-ELSEWHERE = "198.51.100.1"  # for documentation: nowhere routed
+OUTBOUND_CHAINS = "DISTTRAIN-"  # the names of the chains begin with it
+GROUP = 54321  # no user has it, so the kernel recognizes the packets of our `pulumi` by it
+ELSEWHERE = "198.51.100.1"  # reserved for documentation, so nothing answers there
 TABLES = ("iptables", "ip6tables")
 
 
 @dataclass(frozen=True)
 class Outbound:
-    """The counters. Everything that they count is refused, so that a try shows in the `up` too."""
+    """The counters. What they count is also refused, so that a try makes the `up` fail."""
 
     host: Host
 
     def on_host(self) -> int:
-        """Packets of the host: whatever is no answer on a connection that came to it."""
+        """How many packets the host sent that do not answer a connection to it."""
         return sum(counted([*self._enter, table]) for table in TABLES)
 
     def of_pulumi(self) -> int:
-        """Packets of the engine, its plugins and all that they start: whatever is not to the host.
+        """How many packets the engine, its plugins and their children sent to others than the host.
 
-        To the resolver on this machine too: it would ask others.
+        Packets to this machine's DNS resolver count too, because it would ask other machines.
         """
         return sum(counted([table]) for table in TABLES)
 
     def try_both(self) -> None:
-        """One connection from each side, which has to be seen."""
+        """Try one connection from the host and one from `pulumi`'s group, which must be counted."""
         call = f"curl --silent --max-time 5 http://{ELSEWHERE}/"
         assert self.host.try_shell(call).returncode
         assert subprocess.run([*as_group(), *shlex.split(call)], check=False).returncode
@@ -51,7 +51,7 @@ def as_group() -> list[str]:
 
 
 def counted(table: list[str]) -> int:
-    """Packets that the rules of our chain have refused."""
+    """How many packets the rules of our chain have refused."""
     lines = subprocess.run(
         [*table, "--list", chain(), "--verbose", "--numeric", "--exact"],
         check=True,
@@ -67,7 +67,7 @@ def chain() -> str:
 
 @contextmanager
 def watched(host: Host, stack: Stack, scratch: Path) -> Iterator[Outbound]:
-    """Both counters at zero; the stack's `pulumi` runs in a group of its own meanwhile."""
+    """Count from zero during the block. The stack's `pulumi` runs in the group GROUP meanwhile."""
     wrapper = scratch / "pulumi"
     real = shutil.which("pulumi", path=stack.environment["PATH"])
     wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(as_group())} {real} "$@"\n')
@@ -97,9 +97,10 @@ def add(
     allowed: list[tuple[str, ...]],
     refused: list[tuple[str, ...]],
 ) -> None:
-    """A chain for what `match` says: loopback and `allowed` pass, after `refused`; nothing else.
+    """Make the chain for the packets that `match` selects.
 
-    What IPv6 does by itself on every link (neighbours, multicast) is no connection: ICMPv6 passes.
+    It first refuses `refused`, then lets loopback and `allowed` pass, and refuses everything else.
+    ICMPv6 also passes: IPv6 sends it by itself on every link (neighbors, multicast).
     """
     rules = [(*rule, "-j", "REJECT") for rule in refused]
     rules += [(*rule, "-j", "RETURN") for rule in [("-o", "lo"), *allowed]]
@@ -112,7 +113,7 @@ def add(
 
 
 def remove(table: list[str], match: tuple[str, ...]) -> None:
-    """As before; fine when a part of it was never made."""
+    """Remove the chain; a part of it that was never made is no error."""
     for words in (("-D", "OUTPUT", *match, "-j", chain()), ("-F", chain()), ("-X", chain())):
         subprocess.run([*table, *words], check=False, capture_output=True)
 

@@ -1,7 +1,7 @@
-"""A test host on which Pulumi itself runs, so that to the program it is this machine.
+"""A test host on which Pulumi itself runs, so that the program regards it as its own machine.
 
-Engine, plugins and Python are those of the tests, which the host sees under their own paths. They
-run in the host's namespaces, as its root: what a stack with `host: local` does is done there.
+The engine, its plugins and Python are those of the tests; the host has them under the same paths.
+They run in the host's namespaces as its root user, so a stack with `host: local` changes this host.
 """
 
 import shlex
@@ -19,12 +19,12 @@ from tests.node.lab import PLATFORM, VERSION, Lab
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"  # reserved for documentation, so no network uses them
 LINK = "between"
-# Where the host has, or gets, programs of its own.
+# The prefixes where the host has programs of its own.
 OF_THE_SYSTEM = ("/usr", "/usr/local")
 
 
 def python() -> list[Path]:
-    """What the virtual environments need of the Python that has made them."""
+    """The paths of the Python that has made the virtual environments, which they need."""
     if sys.base_prefix not in OF_THE_SYSTEM:
         return [Path(sys.base_prefix)]
     library = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
@@ -34,10 +34,10 @@ def python() -> list[Path]:
 
 
 class OwnMachine:
-    """The host, and a link to the host of another lab; close it.
+    """The host, and a link to the host of another lab. The caller has to close it.
 
     Args:
-        scratch: everything of it lies below.
+        scratch: the folder for all files.
         other: the lab of the other machine.
     """
 
@@ -57,7 +57,7 @@ class OwnMachine:
             _ip(host, "link", "set", LINK, "up")
 
     def stack(self, **changes: str) -> Stack:
-        """A platform on the machine on which its `pulumi` runs."""
+        """A stack with a platform on the machine on which its `pulumi` runs."""
         mirror = {"k3sVersion": VERSION, "k3sMirror": self.lab.mirror.url}
         stack = self.lab.new_stack({**PLATFORM, "host": "local", **mirror, **changes})
         real = shutil.which("pulumi", path=stack.environment["PATH"])
@@ -66,12 +66,12 @@ class OwnMachine:
         wrapper.write_text(f'#!/bin/sh\nexec {enter} "$PWD" {real} "$@"\n')
         wrapper.chmod(0o755)
         stack.environment["PATH"] = f"{self._programs}:{stack.environment['PATH']}"
-        # the provider leaves its kubeconfigs there, wherever it runs
+        # The provider leaves its kubeconfigs in the folder for temporary files.
         stack.environment["TMPDIR"] = str(self._programs)
         return stack
 
     def move_to(self, stack: Stack, address: str = "") -> None:
-        """Let the settings name HERE or THERE, behind SSH; without either, this machine itself."""
+        """Let the settings name the host at HERE or THERE, over SSH, or else the local machine."""
         lab = self.other if address == THERE else self.lab
         over_ssh = {"sshHost": address, "sshHostKey": lab.host_key}
         for key, value in over_ssh.items():
@@ -81,15 +81,18 @@ class OwnMachine:
         stack.set("host", "ssh" if address else "local")
 
     def cut(self, lab: Lab) -> None:
-        """Take the machine's line away."""
+        """Cut the link of this lab's machine."""
         _ip(lab.host, "link", "set", LINK, "down")
 
     def mend(self, lab: Lab) -> None:
-        """Give the line back."""
+        """Restore the link of this lab's machine."""
         _ip(lab.host, "link", "set", LINK, "up")
 
     def close(self) -> None:
-        """The link goes first: with a host's network it would go when the kernel comes to it."""
+        """End the host.
+
+        The link is deleted first. The kernel would delete it only some time after the host's end.
+        """
         _ip(self.lab.host, "link", "del", LINK)
         self.lab.close()
 

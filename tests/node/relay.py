@@ -1,7 +1,8 @@
-"""Passes connections on, such as from TCP to a Unix socket: a file is seen where a network is not.
+"""Passes connections on, such as from a TCP port to a Unix socket.
 
-`relay.py FROM TO`, each the path of a Unix socket or HOST:PORT. Standard library only: it also
-runs on the test host.
+A program in another network namespace can reach a Unix socket by its file. It runs as
+`relay.py FROM TO`, where each is the path of a Unix socket or HOST:PORT. It uses only the standard
+library, because it also runs on the test host.
 """
 
 import contextlib
@@ -46,7 +47,7 @@ def main(come_from: str, go_to: str) -> None:
         ours, _ = listener.accept()
         try:
             theirs = connect(go_to)
-        except OSError:  # nobody listens there yet, or any more
+        except OSError:  # no program listens there at the moment
             ours.close()
             continue
         for one, other in ((ours, theirs), (theirs, ours)):

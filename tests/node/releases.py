@@ -1,4 +1,4 @@
-"""What the mirror serves as k3s: k3s itself where its release host answers, else the stand-ins."""
+"""Chooses what the mirror serves: k3s itself if its release host answers, or else the stand-ins."""
 
 import functools
 import hashlib
@@ -12,19 +12,19 @@ from sandbox.downloads import Release, Unavailable, fetch, install_release
 
 STAND_IN = Path(__file__).parent / "stand_in"
 OLD, VERSION = "v1.33.6+k3s1", "v1.34.2+k3s1"
-MARK = shutil.ignore_patterns(".complete")  # of the cache
-BINARY_BYTES = 4_000_000  # of the stand-in, so that its download takes a moment
+MARK = shutil.ignore_patterns(".complete")  # a file of the cache
+BINARY_BYTES = 4_000_000  # the stand-in's size, so that its download takes a moment
 
 
 @dataclass(frozen=True)
 class Publisher:
-    """Addresses below which a release's binary and its installer lie, each beside its checksum."""
+    """The addresses below which a release's binaries and installer lie, with their checksums."""
 
     binaries: str
     installers: str
 
     def files(self, version: str) -> tuple[Release, ...]:
-        """The binary for this machine, its images, and the installer."""
+        """The k3s binary for this machine, the archive of k3s' images, and the installer."""
         arch = "arm64" if platform.machine() == "aarch64" else "amd64"
         binary = "k3s-arm64" if arch == "arm64" else "k3s"
         tag = version.replace("+", "%2B")
@@ -44,7 +44,7 @@ GITHUB = Publisher(
 
 @dataclass(frozen=True)
 class Source:
-    """Where the files come from; without a publisher they are the stand-ins, and `why` says why."""
+    """Where the files come from. Without a publisher they are the stand-ins, and `why` says why."""
 
     publisher: Publisher | None
     why: str = ""
@@ -53,7 +53,7 @@ class Source:
         return "k3s itself" if self.publisher else f"stand-ins of k3s ({self.why})"
 
     def fill(self, version: str, folder: Path) -> None:
-        """Put the files of a release into a folder: binary, installer, their checksum files."""
+        """Put the files of a release into a folder: binary, images, installer, checksum files."""
         if self.publisher:
             shutil.copytree(
                 downloaded(self.publisher, version), folder, dirs_exist_ok=True, ignore=MARK
@@ -63,7 +63,10 @@ class Source:
 
 
 def choose(publisher: Publisher) -> Source:
-    """Ask for the checksums: a host that does not answer is noticed in seconds."""
+    """The publisher as the source if it has the checksums, or else the stand-ins.
+
+    A host that does not answer is noticed within seconds.
+    """
     try:
         for file in publisher.files(VERSION):
             fetch(file.checksums_url)
@@ -74,7 +77,7 @@ def choose(publisher: Publisher) -> Source:
 
 @functools.cache
 def session_source() -> Source:
-    """The choice, made once in a session."""
+    """The source for this session; it is chosen only once."""
     return choose(GITHUB)
 
 
@@ -82,7 +85,7 @@ def downloaded(publisher: Publisher, version: str) -> Path:
     """A folder of the cache with the verified files of a release.
 
     Raises:
-        Unavailable: the publisher has them no longer.
+        Unavailable: the publisher no longer has the files.
         ValueError: a checksum differs.
     """
 
@@ -96,11 +99,11 @@ def downloaded(publisher: Publisher, version: str) -> Path:
 
 
 def stand_in(version: str, folder: Path) -> None:
-    """The stand-ins' files; the same binary and images under the names of both architectures."""
+    """Write the stand-ins' files. The binary and the images are the same for both architectures."""
     program = (STAND_IN / "k3s").read_text().replace("@VERSION@", version)
     padding = "# " + "x" * 77 + "\n"
     content = program + padding * (BINARY_BYTES // len(padding))
-    # their content is read by nobody here
+    # No program here reads their content.
     images = f"images of {version}\n" * 100_000
     for arch, name in (("amd64", "k3s"), ("arm64", "k3s-arm64")):
         publish(folder, f"sha256sum-{arch}.txt", {name: content, images_of(arch): images})

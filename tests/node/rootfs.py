@@ -1,6 +1,7 @@
-"""The root file system of a test host: made by debootstrap once, and cached.
+"""Makes the root file system of a test host once, by debootstrap, and caches it.
 
-Debian; with DISTTRAIN_TEST_HOST=ubuntu it is Ubuntu, whose archive keyring has to be there.
+It is Debian. With DISTTRAIN_TEST_HOST=ubuntu it is Ubuntu; then this machine must have the keyring
+of Ubuntu's archive.
 """
 
 import os
@@ -23,7 +24,7 @@ PACKAGES = (
         "python3",
     ),  # python3: for the stand-in of k3s
 )
-PASSWORD = "correct horse 'battery' $taple"  # of `admin`, for sudo
+PASSWORD = "correct horse 'battery' $taple"  # the user admin needs it for sudo
 USERS = f"""
 useradd --create-home --shell /bin/bash admin
 useradd --create-home --shell /bin/bash deploy
@@ -37,7 +38,7 @@ rm -f /etc/ssh/ssh_host_*
 
 
 def rootfs() -> Path:
-    """The folder; to be mounted below an overlay, never written to."""
+    """The folder of the root file system. It is the lower layer of an overlay, never written to."""
 
     def make(folder: Path) -> None:
         root = folder / "root"
@@ -53,14 +54,14 @@ def rootfs() -> Path:
 
 
 def mirror() -> str:
-    """Where its packages come from."""
+    """The mirror from which the packages come."""
     if SYSTEM == "ubuntu":
         return "http://archive.ubuntu.com/ubuntu"
     return debian_mirror(debian_sources())
 
 
 def run(*command: str) -> str:
-    """Output of a command; raises RuntimeError with its last lines when it fails."""
+    """Output of a command. Raises RuntimeError with its last lines if it fails."""
     done = subprocess.run(
         command, env={**os.environ, **apt_proxy()}, capture_output=True, text=True, check=False
     )

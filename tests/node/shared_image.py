@@ -1,4 +1,4 @@
-"""Three hosts with containerds of their own, and a small image that is to get to all of them."""
+"""Three hosts, each with its own containerd, and a small image that is delivered to all of them."""
 
 import os
 import shutil
@@ -17,16 +17,16 @@ from tests.node.host import Host
 from tests.node.lan import BRIDGE, NAMES, Lan
 from tests.unit.image.layouts import tiny_image, write_layout
 
-HOST = "images.disttrain.internal"  # nobody has it
+HOST = "images.disttrain.internal"  # no machine has this name
 NAME = f"{HOST}/trainer"
-DEPS_BYTES = 20_000_000  # of noise, which no compression makes smaller
-TALK_BYTES = 3_000_000  # what an `up` says to a host beside the image, at most
+DEPS_BYTES = 20_000_000  # random bytes, which cannot be compressed
+TALK_BYTES = 3_000_000  # the most that an `up` sends to a host beside the image
 FIRST = "first"
 PROGRAMS = ("containerd", "ctr")
 
 
 class SharedImage:
-    """A stack whose image is built already, and what each host has of it."""
+    """A stack whose image is already built, and the hosts to which it is delivered."""
 
     stack: Stack
 
@@ -38,7 +38,7 @@ class SharedImage:
         self.dependencies: Image = tiny_image(os.urandom(DEPS_BYTES))
 
     def make_stack(self, **changes: Any) -> Stack:
-        """A platform on all hosts, whose k3s talks over their own network."""
+        """A stack with a platform on all hosts. Its k3s uses the network between the hosts."""
         self.stack = self.lan.stack(
             **{
                 "nodes": self.lan.settings(*NAMES, interface=BRIDGE),
@@ -58,7 +58,7 @@ class SharedImage:
         return plan_image(self.stack.project, NAME, "scratch", None)
 
     def change_code(self, text: str) -> None:
-        """Another line of the trainer, in this stack's checkout alone."""
+        """Change the trainer's code, only in this stack's checkout."""
         folder = self.stack.project / "trainer"
         if folder.is_symlink():
             source = folder.resolve()
@@ -67,21 +67,21 @@ class SharedImage:
         (folder / "changed.py").write_text(text)
 
     def received(self) -> dict[str, int]:
-        """Bytes that came from this machine, over which SSH and nothing else goes to the hosts."""
+        """Bytes that each host got from this machine, which sends only SSH to it."""
         counter = "cat /sys/class/net/node0/statistics/rx_bytes"
         return {name: int(host.shell(counter)) for name, host in self.hosts.items()}
 
     def sent_since(self, before: dict[str, int]) -> dict[str, int]:
-        """What came from this machine since then."""
+        """Bytes that each host got from this machine since `before`."""
         return {name: count - before[name] for name, count in self.received().items()}
 
     def given(self, name: str) -> list[tuple[str, str, int]]:
-        """`(address, digest, bytes)` of what a host's k3s has given to others."""
+        """`(address, digest, bytes)` of each blob that a host's k3s has sent to other hosts."""
         rows = self.hosts[name].shell("cat /lab/sent 2>/dev/null || true").splitlines()
         return [(row.split()[0], row.split()[1], int(row.split()[2])) for row in rows]
 
     def digests(self) -> dict[str, str]:
-        """What each host's containerd holds under the planned name, if it is complete."""
+        """For each host, the digest of its complete image of the planned name, or empty."""
         return {name: self.digest(name) for name in self.hosts}
 
     def digest(self, name: str) -> str:
@@ -90,7 +90,7 @@ class SharedImage:
         return rows[0].split()[2] if rows and rows[0].split()[3] == "complete" else ""
 
     def wipe(self, name: str) -> None:
-        """As after the disk of a node's containers was replaced: it holds nothing any more."""
+        """Empty a host's containerd, as if the disk of its containers were replaced."""
         self.hosts[name].shell(
             "for kind in leases images; do for each in $(k3s ctr -n k8s.io $kind ls -q); do "
             "k3s ctr -n k8s.io $kind rm --sync $each; done; done >/dev/null"
@@ -98,13 +98,13 @@ class SharedImage:
         assert self.hosts[name].shell("k3s ctr -n k8s.io content ls -q") == ""
 
     def config(self, name: str, file: str) -> str:
-        """A file of k3s' configuration; empty: there is none."""
+        """The text of a file of k3s' configuration; empty if there is none."""
         return self.hosts[name].shell(f"cat /etc/rancher/k3s/{file} 2>/dev/null || true")
 
 
 @contextmanager
 def shared_image(lan: Lan, scratch: Path) -> Iterator[SharedImage]:
-    """While it lasts, the stand-in of k3s on each host has a container runtime."""
+    """Give the stand-in of k3s on each host a container runtime during the block."""
     assert lan.lab.api
     for program in PROGRAMS:
         shutil.copy(host_program(program), lan.lab.api.folder)

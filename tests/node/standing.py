@@ -1,8 +1,7 @@
-"""A platform that is up on the test host, for the tests that leave it as it is.
+"""Shares one platform that is up on the test host among the tests that do not change it.
 
-Bringing it up takes longer than most of these tests. A test that destroys it, or leaves it in
-another state, costs the next one a new platform and nothing else: no test counts on what another
-one did.
+Bringing it up takes longer than most of these tests. If a test destroys the platform, or leaves it
+in another state, the next test gets a new one. No test depends on what another test did.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ NOTED_REPAIR = "awk '$1 == \"repair\" { print $2 }' /etc/rancher/disttrain"
 
 @dataclass(frozen=True)
 class Platform:
-    """A stack that is up: as USER, whose sudo asks for nothing, and by the SSH server alone."""
+    """A stack that is up. It logs in as USER, whose sudo needs no password, and uses a tunnel."""
 
     lab: Lab
     stack: Stack
@@ -37,7 +36,7 @@ class Standing:
 
     @contextmanager
     def use(self) -> Iterator[Platform]:
-        """A platform that is up and unchanged; it is kept if it is so afterwards."""
+        """A platform that is up and unchanged. It is kept if it still is after the block."""
         stack = self._kept or self._up()
         self._kept, self._is_bare = None, False
         yield Platform(self._lab, stack)
@@ -45,7 +44,7 @@ class Standing:
             self._kept = stack
 
     def drop(self) -> None:
-        """Leave a bare host; fine when it is one."""
+        """Remove the platform from the host, if one is there."""
         if self._is_bare:
             return
         self._lab.clean()
@@ -62,7 +61,7 @@ class Standing:
         return stack
 
     def _is_unchanged(self, stack: Stack) -> bool:
-        """Whether settings, state and k3s are as `pulumi up` has left them."""
+        """Whether settings, state and k3s are as `pulumi up` left them."""
         settings = stack.settings_file
         if not settings.exists() or settings.read_text() != self._settings:
             return False

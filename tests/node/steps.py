@@ -1,4 +1,4 @@
-"""Joining and leaving as `up` does it for one machine (infra/node/agent.py), without the engine."""
+"""Lets a machine join and leave as `up` does (infra/node/agent.py), but without the engine."""
 
 from typing import Any
 
@@ -11,24 +11,24 @@ OWNER = "steps"
 
 
 class Steps:
-    """A first machine with k3s, and jobs for the further ones."""
+    """Installs k3s on the first machine, and makes the jobs for the further machines."""
 
     def __init__(self, lan: Lan) -> None:
         self.lan = lan
 
     def install(self, **variables: str) -> str:
-        """What `up` runs on the first machine; returns its output."""
+        """Run on the first machine what `up` runs there, and return its output."""
         names = f"{SERVER_ADDRESS} {self.lan.lab.host.address}"
         return self.lan.lab.install_by_hand(TLS_SAN=names, OWNER=OWNER, **variables)
 
     def three_servers(self) -> None:
-        """The first machine and both further ones."""
+        """Make the first machine and both further ones servers of one cluster."""
         self.install(CLUSTER_INIT="1")
         for name in NAMES:
             join(self.job(name))
 
     def job(self, name: str, *, gone: bool = False, **variables: str) -> Job:
-        """For a further machine as a server; `variables` are more ones of its script."""
+        """The job of a further machine as a server; `variables` are further ones of its script."""
         host = self.lan.machines[name].host
         of_machine = {
             "NODE": name,
@@ -57,11 +57,11 @@ class Steps:
         return {"ssh": {**hop, **key}, "sudo_password": ""}
 
     def votes(self, name: str) -> bool:
-        """What k3s says of the member, by its Node."""
+        """Whether the machine's Node says that its member of etcd votes."""
         conditions = self.lan.members()[name]["status"]["conditions"]
         return any(c["type"] == "EtcdIsVoter" and c["status"] == "True" for c in conditions)
 
     def answers(self) -> bool:
-        """Whether the API of the first machine does."""
+        """Whether the API server of the first machine answers."""
         asked = "KUBECACHEDIR=/run/k3s k3s kubectl get nodes"
         return self.lan.lab.host.try_shell(asked).returncode == 0

@@ -1,9 +1,9 @@
-"""`k3s agent` of the stand-in: joins as k3s does, and is the kubelet of its node.
+"""The stand-in's `k3s agent`: joins a cluster as k3s does, and acts as the kubelet of its node.
 
-`agent.py VERSION`. It trusts the server by the hash in the token, shows the token and the password
-of its machine, gets a certificate, and registers its Node with the labels and taints of its
-configuration. It tries again for ever, as k3s does, and tells systemd when its Node is there.
-Standard library only.
+It runs as `agent.py VERSION`. It trusts the server by the hash in the token, shows the token and
+its machine's password, gets a certificate, and registers its Node with the labels and taints of its
+configuration. If a step fails, it tries again for ever, as k3s does. It tells systemd that it is up
+when its Node is registered. It uses only the standard library.
 """
 
 import base64
@@ -43,24 +43,26 @@ users:
 DATA_OF_TESTS = Path("/lab/cluster")
 RETRY_SECONDS = 0.5
 RENEW_SECONDS = 2
-# Of the keys that k3s knows, those that the project writes. With another one an agent ends, and a
-# server only says in its log that it leaves it out, which would be our mistake all the same.
+# Those keys of k3s' configuration that the project writes. With an unknown key an agent ends. A
+# server would only log that it ignores the key. Here it ends too, because writing such a key would
+# be a mistake of the project.
 FOR_ALL = {"server", "token-file", "node-name", "node-label", "node-taint", "flannel-iface"}
 FOR_SERVERS = {"write-kubeconfig-mode", "cluster-cidr", "service-cidr", "disable", "tls-san"}
 FOR_SERVERS |= {"agent-token-file", "embedded-registry", "cluster-init"}
 
 
 class RefusedError(Exception):
-    """The server does not take this machine, or is not the one of the token."""
+    """The server refuses this machine, or it is not the server of the token."""
 
 
 def configuration(known: Set[str] = FOR_ALL | FOR_SERVERS) -> dict[str, Any]:
-    """Of config.yaml and config.yaml.d, as far as the project writes YAML: JSON values, lists.
+    """The values in config.yaml and config.yaml.d.
 
-    A list in a later file takes the place of one in an earlier file, as with k3s.
+    It reads only the YAML that the project writes: JSON values and lists. A list in a later file
+    replaces that in an earlier file, as with k3s.
 
     Args:
-        known: the keys that there may be.
+        known: the allowed keys; with any other key the program ends.
     """
     found: dict[str, Any] = {}
     for file in (CONFIG / "config.yaml", *sorted((CONFIG / "config.yaml.d").glob("*.yaml"))):
@@ -77,7 +79,7 @@ def configuration(known: Set[str] = FOR_ALL | FOR_SERVERS) -> dict[str, Any]:
 
 
 def parsed(value: str) -> Any:
-    """JSON, or a list of plain words, which is compared as the text that it is."""
+    """The value of a JSON text; any other text, such as a YAML list of words, stays a text."""
     try:
         return json.loads(value) if value else []
     except ValueError:
@@ -85,7 +87,7 @@ def parsed(value: str) -> Any:
 
 
 def node_of(config: dict[str, Any], name: str, version: str) -> Node:
-    """What the kubelet of this machine registers; `name` where the configuration has none."""
+    """The node that this machine's kubelet registers; `name` is its name if none is configured."""
     return Node(
         config.get("node-name", name),
         version,
@@ -96,7 +98,7 @@ def node_of(config: dict[str, Any], name: str, version: str) -> Node:
 
 
 def password() -> str:
-    """Of this machine: made once, and asked for by the server at each start."""
+    """This machine's password. It is made once, and the server asks for it at each start."""
     if not PASSWORD.exists():
         PASSWORD.parent.mkdir(parents=True, exist_ok=True)
         PASSWORD.touch(mode=0o600)
@@ -105,7 +107,7 @@ def password() -> str:
 
 
 def get(server: str, tls: ssl.SSLContext, path: str, headers: dict[str, str]) -> bytes:
-    """The answer of the server's supervisor; raises RefusedError with its words."""
+    """The answer of the server's supervisor. Raises RefusedError with its text if it refuses."""
     there = urlsplit(server)
     assert there.hostname
     connection = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
@@ -123,7 +125,11 @@ def get(server: str, tls: ssl.SSLContext, path: str, headers: dict[str, str]) ->
 
 
 def trust(server: str, token: str) -> ssl.SSLContext:
-    """TLS settings that trust the server of this token and no other one."""
+    """TLS settings that trust only the server of this token.
+
+    Raises:
+        RefusedError: the server's authority does not have the hash in the token.
+    """
     digest = token.removeprefix("K10").partition("::")[0]
     unverified = ssl.create_default_context()
     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
@@ -134,13 +140,16 @@ def trust(server: str, token: str) -> ssl.SSLContext:
 
 
 def login(user: str, token: str) -> dict[str, str]:
-    """The header by which a machine shows its token."""
+    """The HTTP header with which a machine shows its token."""
     text = base64.b64encode(f"{user}:{token}".encode()).decode()
     return {"Authorization": f"Basic {text}"}
 
 
 def join(config: dict[str, Any], token: str) -> ssl.SSLContext:
-    """TLS settings with the certificate that the server has given for the agents' token."""
+    """Get a certificate for the agents' token, and return TLS settings with it.
+
+    The certificate, the authority and a kubeconfig are written into `DATA`.
+    """
     tls = trust(config["server"], token)
     headers = {
         **login("node", token),
@@ -160,7 +169,7 @@ def join(config: dict[str, Any], token: str) -> ssl.SSLContext:
 
 
 def of_cluster(config: dict[str, Any], token: str) -> dict[str, Any]:
-    """The settings of the servers, which every machine asks them for, with the agents' token."""
+    """The servers' settings. Every machine asks for them with the agents' token."""
     trusting = trust(config["server"], token)
     return json.loads(get(config["server"], trusting, "/v1-k3s/config", login("node", token)))
 

@@ -1,9 +1,9 @@
-"""What the stand-in of k3s knows about the API server behind it; see tests/node/api_server.py.
+"""What the stand-in of k3s does with the API server behind it (tests/node/api_server.py).
 
 k3s is a database, an API server and a kubelet in one process. Here the API server and its etcd run
-outside of the test host, and this module does what k3s does to them: it begins with an empty
-database where there was none, and keeps the Node and its Lease. Standard library only, because the
-test host has nothing else.
+outside of the test host, and this module does what k3s does to them. It begins with an empty
+database if k3s is new, and it keeps the Node and its Lease. It uses only the standard library,
+because the test host has nothing else.
 """
 
 import http.client
@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 NODE = "gpu-node"
-FIRST_KEYS = "first-keys.json"  # of etcd, when the API server had made its own objects
-ETCD_PROGRAM = "etcd-of-k3s"  # in that folder: for servers that have an etcd of their own
+FIRST_KEYS = "first-keys.json"  # lists etcd's keys of the objects that the API server itself made
+ETCD_PROGRAM = "etcd-of-k3s"  # in the same folder, for servers with an etcd of their own
 APPLY = "application/apply-patch+yaml"
-ALL = (b"/registry/", b"/registry0")  # etcd's ranges end before the second key
-KEYS_IN_A_REQUEST = 100  # etcd takes 128
+ALL = (b"/registry/", b"/registry0")  # a range of etcd ends before its second key
+KEYS_IN_A_REQUEST = 100  # etcd accepts 128 at most
 SECONDS = 30
 
 
@@ -36,7 +36,7 @@ def notify() -> None:
 
 
 class Socket(http.client.HTTPConnection):
-    """HTTP by a Unix socket, with TLS where a context is given."""
+    """An HTTP connection over a Unix socket, with TLS if a context is given."""
 
     def __init__(self, path: Path, tls: ssl.SSLContext | None = None) -> None:
         super().__init__("localhost", timeout=SECONDS)
@@ -44,7 +44,7 @@ class Socket(http.client.HTTPConnection):
 
     def connect(self) -> None:
         plain = socket.socket(socket.AF_UNIX)
-        self.sock = plain  # from now on `close` closes it
+        self.sock = plain  # so that `close` closes it from now on
         plain.settimeout(SECONDS)
         plain.connect(str(self._path))
         if self._tls:
@@ -61,7 +61,7 @@ def administrator(folder: Path) -> ssl.SSLContext:
 def ask(
     connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, kind: str = ""
 ) -> Any:
-    """The JSON answer; raises OSError with the server's text where it refuses."""
+    """The answer, decoded if it is JSON. Raises OSError with the server's text if it refuses."""
     content = None if body is None else json.dumps(body)
     try:
         connection.request(method, path, content, {"Content-Type": kind or "application/json"})
@@ -77,7 +77,7 @@ def ask(
 
 
 def keys(folder: Path) -> set[str]:
-    """Of all objects in the database."""
+    """The keys of all objects in the database."""
     start, end = (b64encode(key).decode() for key in ALL)
     wanted = {"key": start, "range_end": end, "keys_only": True}
     found = ask(Socket(folder / "etcd.sock"), "POST", "/v3/kv/range", wanted)
@@ -85,7 +85,7 @@ def keys(folder: Path) -> set[str]:
 
 
 def new_database(folder: Path) -> None:
-    """Take every object away that the API server had not made by itself: k3s starts anew."""
+    """Delete every object that the API server had not made itself, as for a new k3s."""
     first = set(json.loads((folder / FIRST_KEYS).read_text()))
     made = sorted(keys(folder) - first)
     for begin in range(0, len(made), KEYS_IN_A_REQUEST):
@@ -100,7 +100,7 @@ def _removal(key: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Node:
-    """A node, as a kubelet registers it; a taint is `key=value:Effect`."""
+    """A node as a kubelet registers it; a taint is the text `key=value:Effect`."""
 
     name: str
     version: str
@@ -110,7 +110,9 @@ class Node:
 
 
 def own_address(interface: str) -> str:
-    """The address that k3s takes for the node's: of a named interface or of the default route's.
+    """The address that k3s uses for the node.
+
+    It is that of the named interface, or of the default route's interface if the name is empty.
 
     Raises:
         OSError: k3s would not start with this interface.
@@ -127,21 +129,21 @@ def own_address(interface: str) -> str:
 
 
 def default_device() -> str:
-    """The network interface of the default route; empty where there is none."""
+    """The network interface of the default route; empty if there is no default route."""
     words = ["ip", "-4", "route", "show", "default"]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     return found[found.index("dev") + 1] if "dev" in found else ""
 
 
 def be_the_node(folder: Path, node: Node) -> None:
-    """What the kubelet of a server does as it starts."""
+    """Do what the kubelet of a server does when it starts: register the Node, renew its Lease."""
     api = Socket(folder / "api.sock", administrator(folder))
     register(api, node)
     renew(api, node.name)
 
 
 def register(api: http.client.HTTPConnection, node: Node) -> None:
-    """What a kubelet writes as it starts: the Node, if there is none, and that it is Ready."""
+    """Write what a kubelet writes at its start: the Node, if it is missing, and its readiness."""
     path = f"/api/v1/nodes/{node.name}"
     try:
         ask(api, "GET", path)
@@ -170,7 +172,7 @@ def _taint(text: str) -> dict[str, str]:
 
 
 def renew(api: http.client.HTTPConnection, name: str) -> None:
-    """What the kubelet does every 10 seconds for as long as it lives."""
+    """Renew the Node's Lease, as a running kubelet does every 10 seconds."""
     seconds, rest = divmod(time.time_ns() // 1000, 1_000_000)
     now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{rest:06d}Z"
     lease = {

@@ -1,8 +1,9 @@
-"""The container runtime of the stand-in, where the tests have given it one: a real containerd.
+"""The stand-in's container runtime, if the tests have given it one: a real containerd.
 
-k3s starts a containerd of its own, and writes for it, from registries.yaml, where it looks for the
-images of each registry. With the embedded registry on, k3s itself comes first for each registry
-there, but for those of the machine itself. Standard library only.
+k3s starts a containerd of its own. From registries.yaml k3s writes where containerd looks for the
+images of each registry. If the embedded registry is on, containerd asks k3s itself first for each
+registry in that file, except for registries on the machine itself. It uses only the standard
+library.
 """
 
 import json
@@ -17,7 +18,7 @@ ROOT = Path("/var/lib/rancher/k3s/agent/containerd")
 HOSTS = Path("/var/lib/rancher/k3s/agent/etc/containerd/certs.d")
 SOCKET = Path("/run/k3s/containerd/containerd.sock")
 CONTENT = ROOT / "io.containerd.content.v1.content" / "blobs"
-LOCAL_PORT = 6444  # of the node's own registry for its containerd; with k3s it is 6443, by TLS
+LOCAL_PORT = 6444  # containerd reaches the node's own registry there; k3s has 6443, with TLS
 START_SECONDS = 60
 CONFIG = f"""\
 version = 2
@@ -32,7 +33,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
 
 def mirrors() -> dict[str, Any]:
-    """The `mirrors` of registries.yaml, as the project writes it: JSON, perhaps below a comment."""
+    """The `mirrors` in registries.yaml. The project writes that file as JSON, below comments."""
     if not REGISTRIES.exists():
         return {}
     lines = [line for line in REGISTRIES.read_text().splitlines() if not line.startswith("#")]
@@ -40,24 +41,24 @@ def mirrors() -> dict[str, Any]:
 
 
 def is_local(host: str) -> bool:
-    """Whether k3s takes a registry for one on the machine itself."""
+    """Whether k3s regards a registry as one on the machine itself."""
     name = host.rpartition(":")[0] or host
     return name in ("localhost", "::1") or name.startswith("127.")
 
 
 def shared_registries(*, embedded: bool) -> list[str]:
-    """The registries whose images the node gives to others; without one it takes no part."""
+    """The registries whose images the node shares; without any, it does not share or ask."""
     return [host for host in mirrors() if not is_local(host)] if embedded else []
 
 
 def start(cluster: Path, address: str, *, embedded: bool) -> None:
-    """Start containerd, and beside it the registry, if the cluster has it on.
+    """Start containerd, and the embedded registry if the cluster has it on.
 
-    Both end with this process, also when it has become another program.
+    Both end with this process, even if it executes another program meanwhile.
 
     Args:
         cluster: the folder with the programs; without containerd in it nothing is started.
-        address: the node's own.
+        address: the node's own address.
         embedded: whether the server was started with `embedded-registry`.
     """
     if not (cluster / "containerd").exists():
@@ -75,7 +76,7 @@ def start(cluster: Path, address: str, *, embedded: bool) -> None:
 
 
 def write_hosts(shared: list[str]) -> None:
-    """What containerd asks for the images of each registry, before the registry itself."""
+    """Write for each registry which addresses containerd asks before the registry itself."""
     subprocess.run(["rm", "-rf", HOSTS], check=True)
     for host, entry in mirrors().items():
         own = [f"http://127.0.0.1:{LOCAL_PORT}"] if host in shared else []

@@ -1,10 +1,10 @@
-"""k3s' port 6443: TLS with k3s' own authority, and behind it the API server of the tests.
+"""The stand-in's port 6443: TLS with k3s' own authority, and behind it the tests' API server.
 
-`front.py CLUSTER-FOLDER TLS-FOLDER NODE ADDRESS ETCD-PID`; without etcd the last one is 0. Who
-shows a client certificate of that authority acts as the cluster's administrator, as with the
-kubeconfig that k3s writes; who shows none is a machine that wants to join (supervisor.py). With
-etcd (member.py) a client that comes while it has no majority of its members gets no answer, and
-this process ends with its etcd. Standard library only.
+It runs as `front.py CLUSTER-FOLDER TLS-FOLDER NODE ADDRESS ETCD-PID`; ETCD-PID is 0 if there is no
+etcd. A client with a certificate of that authority acts as the cluster's administrator, as with the
+kubeconfig that k3s writes. A client without a certificate is a machine that wants to join
+(supervisor.py). With etcd (member.py), a client gets no answer while etcd has no majority of its
+members, and this process ends when its etcd ends. It uses only the standard library.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from members import look_after  # pyright: ignore # and this one
 from supervisor import answer  # pyright: ignore # this one too
 
 BLOCK = 65536
-LOOK_SECONDS = 0.5  # k3s looks at its members every 15 s, and promotes them then
+LOOK_SECONDS = 0.5  # how often the members are checked and promoted; k3s does it every 15 s
 
 
 def authority(folder: Path) -> ssl.SSLContext:
-    """A client certificate is of this authority, or there is none."""
+    """TLS settings for a server whose clients may show a certificate of this authority, or none."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     context.load_verify_locations(folder / "ca.crt")
@@ -81,13 +81,13 @@ async def main(cluster: Path, tls: Path, node: str, address: str, etcd_pid: int)
 
 
 async def be_a_server(cluster: Path, node: str, address: str, etcd_pid: int) -> None:
-    """One of several, for as long as its etcd lives."""
+    """Do the work of one server among several until its etcd ends, and end then."""
     while etcd_pid:
         with suppress(OSError):
             await asyncio.to_thread(look_after, cluster, node, address)
         ended, status = os.waitpid(etcd_pid, os.WNOHANG)
         if ended:
-            if os.waitstatus_to_exitcode(status) == 0:  # so it ends when it was removed
+            if os.waitstatus_to_exitcode(status) == 0:  # etcd ends so if its member was removed
                 member.TOMBSTONE.touch()
             print(f'level=fatal msg="etcd has ended ({status})"', flush=True)
             os._exit(1)
@@ -95,11 +95,11 @@ async def be_a_server(cluster: Path, node: str, address: str, etcd_pid: int) -> 
 
 
 def end(cluster: Path, node: str, etcd_pid: int) -> None:
-    """The kubelet in k3s renews its lease up to the end; no later renewal is possible than this."""
+    """Renew the node's Lease a last time, as the kubelet in k3s would, and end with the etcd."""
     try:
         renew(Socket(cluster / "api.sock", administrator(cluster)), node)
     finally:
-        if etcd_pid:  # its ports are free for the next start
+        if etcd_pid:  # etcd ends here, so that its ports are free at the next start
             os.kill(etcd_pid, signal.SIGKILL)
             os.waitpid(etcd_pid, 0)
         os._exit(0)

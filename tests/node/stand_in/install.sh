@@ -1,6 +1,7 @@
 #!/bin/sh
-# Stands in for k3s' installer: takes the documented variables that the project uses, and writes
-# the unit, its environment file and an uninstaller, as that one does. Notes each call in /lab/calls.
+# Stands in for k3s' installer. It reads those documented variables that the project uses, and
+# writes the unit, its environment file and an uninstaller, as k3s' installer does. It notes each
+# call in /lab/calls.
 set -eu
 
 bin=${INSTALL_K3S_BIN_DIR:-/usr/local/bin}

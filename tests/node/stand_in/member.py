@@ -1,9 +1,10 @@
-"""A server of several in the stand-in of k3s: joins the others, and runs a real etcd as a member.
+"""One of several servers in the stand-in of k3s: joins the others, and runs a real etcd member.
 
-k3s keeps the cluster's objects in this etcd. Here they stay in the one of tests/node/api_server.py,
-and this one has nothing in it but its members: who they are, who votes, whether more than half are
-there. Without that the server does not answer, as k3s would not (front.py). What k3s says of its
-members, and how they leave, is in members.py. Standard library only.
+k3s keeps the cluster's objects in this etcd. Here the objects stay in the etcd of
+tests/node/api_server.py, and this etcd knows nothing but its members: who they are, who votes, and
+whether more than half are there. Without that majority the server does not answer, as k3s would not
+(front.py). members.py reports the members' state, and lets them leave. It uses only the standard
+library.
 """
 
 import http.client
@@ -28,32 +29,33 @@ VOTE_SECONDS = 60
 
 
 def is_asked_for(config: dict[str, Any]) -> bool:
-    """Whether this server has etcd; one that had it goes on with it, as k3s does."""
+    """Whether this server has etcd. A server that had it keeps it, as with k3s."""
     return bool(ETCD.exists() or config.get("cluster-init") or config.get("server"))
 
 
 def critical_settings() -> dict[str, Any]:
-    """In which all servers have to agree."""
+    """The settings in which all servers have to agree."""
     config = agent.configuration()
     return {key: config.get(key) for key in CRITICAL}
 
 
 def etcd(host: str, path: str, body: dict[str, Any], seconds: float = 5) -> Any:
-    """The answer of a member; raises OSError where it does not answer or refuses."""
+    """The answer of a member. Raises OSError if it does not answer, or refuses."""
     there = http.client.HTTPConnection(host, CLIENT_PORT, timeout=seconds)
     return ask(there, "POST", f"/v3/{path}", body)
 
 
 def members() -> list[dict[str, Any]]:
-    """Of the cluster, as this machine's member knows them without asking the others."""
+    """The cluster's members, as this machine's member knows them without asking the others."""
     return etcd("127.0.0.1", "cluster/member/list", {"linearizable": False})["members"]
 
 
 def bootstrap(config: dict[str, Any], tls: Path) -> None:
-    """Take the authority from the server that is joined, and its word that this machine may.
+    """Get the authority from the server that this machine joins, if it admits this machine.
 
     Raises:
-        agent.RefusedError: wrong token, other settings, or another machine of this name.
+        agent.RefusedError: the token is wrong, the settings differ from the server's, or another
+            machine has this name.
     """
     if config.get("cluster-init"):
         raise agent.RefusedError("cluster-init and server cannot both be set")
@@ -78,13 +80,13 @@ def bootstrap(config: dict[str, Any], tls: Path) -> None:
 
 
 def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:
-    """Start etcd, wait until it votes, and return its process id. It ends with this process.
+    """Start etcd, wait until it votes, and return its process id. etcd ends with this process.
 
     Raises:
-        OSError: etcd does not take this member.
-        agent.RefusedError: the server that is joined does not.
+        OSError: etcd does not accept this member.
+        agent.RefusedError: the server that this machine joins refuses it.
     """
-    if TOMBSTONE.exists():  # it was removed; k3s joins anew when it is started again
+    if TOMBSTONE.exists():  # the member was removed; a k3s that starts again joins as a new member
         ETCD.rename(DATABASE / f"etcd-old-{time.time_ns()}")
     options: list[str] = []
     if not (ETCD / "member").exists():
@@ -101,7 +103,7 @@ def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:
             "--initial-advertise-peer-urls",
             peer(address),
         ]
-        if SQLITE.exists():  # what was in it is in etcd from now on
+        if SQLITE.exists():  # k3s moves its content into etcd
             SQLITE.rename(SQLITE.with_name("state.db.migrated"))
     client = f"http://{address}:{CLIENT_PORT}"
     command = [
@@ -120,15 +122,19 @@ def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:
 
 
 def peer(address: str) -> str:
-    """Where other members reach the one at this address."""
+    """The URL at which other members reach the member at this address."""
     return f"http://{address}:{PEER_PORT}"
 
 
 def added(config: dict[str, Any], node: str, address: str) -> list[str]:
-    """Let the cluster have this member, which does not vote yet.
+    """Add this member to the cluster; it does not vote yet.
 
     Returns:
-        `name=peer` of the others.
+        `name=URL` of each other member.
+
+    Raises:
+        agent.RefusedError: another node of this name is a member.
+        OSError: etcd does not answer or refuses.
     """
     token = Path(config["token-file"]).read_text().strip()
     trusting = agent.trust(config["server"], token)
@@ -148,16 +154,16 @@ def added(config: dict[str, Any], node: str, address: str) -> list[str]:
 
 
 def votes() -> bool:
-    """Whether this member votes, and more than half of the members are there."""
+    """Whether this member votes, and more than half of the members can be reached."""
     try:
-        etcd("127.0.0.1", "kv/range", {"key": "YQ=="}, 2)  # refused by one that only learns
+        etcd("127.0.0.1", "kv/range", {"key": "YQ=="}, 2)  # a learner refuses this
     except OSError:
         return False
     return True
 
 
 def main() -> None:
-    """For tests: the members, as JSON."""
+    """Print the members as JSON, for tests."""
     print(json.dumps(members()))
 
 

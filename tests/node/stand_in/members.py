@@ -1,9 +1,9 @@
-"""What k3s' leader does about its servers: who of them votes, and who leaves.
+"""Manages etcd's members as k3s' leader does: lets new members vote, and lets members leave.
 
 It promotes a member that has caught up, writes the condition EtcdIsVoter to the Nodes, and removes
-the member of a Node that is deleted or has the annotation `remove`. Every Node, also that of an
-agent, has its finalizer, and so goes only as long as there is a leader. As k3s it never gives up:
-what etcd refuses is tried again. Standard library only.
+the member of a Node that is deleted or has the annotation `remove`. Every Node, even an agent's,
+gets its finalizer, so a Node can be deleted only while there is a leader. Like k3s it never gives
+up: what etcd refuses is tried again. It uses only the standard library.
 """
 
 from contextlib import suppress
@@ -27,10 +27,10 @@ def api(folder: Path, method: str, path: str, body: Any = None, kind: str = "") 
 
 
 def look_after(folder: Path, name: str, address: str) -> None:
-    """Once; a member that is not the leader speaks of itself alone.
+    """Check all members once. A member that is not the leader only marks its own Node.
 
     Raises:
-        OSError: etcd or the API server does not answer.
+        OSError: etcd or the API server does not answer, or etcd has no majority.
     """
     status = member.etcd("127.0.0.1", "maintenance/status", {})
     if not member.votes():
@@ -41,15 +41,15 @@ def look_after(folder: Path, name: str, address: str) -> None:
     known = member.etcd("127.0.0.1", "cluster/member/list", {"linearizable": True})["members"]
     for each in known:
         if each.get("isLearner"):
-            with suppress(OSError):  # it has not caught up
+            with suppress(OSError):  # the member has not caught up yet
                 member.etcd("127.0.0.1", "cluster/member/promote", {"ID": each["ID"]})
     for node in api(folder, "GET", "/api/v1/nodes")["items"]:
-        with suppress(OSError):  # one that is in trouble keeps no other one waiting
+        with suppress(OSError):  # a node in trouble must not hold up the others
             look_after_node(folder, node, known)
 
 
 def mark(folder: Path, name: str, address: str) -> None:
-    """What a server writes to its own Node."""
+    """Write what a server writes to its own Node, and renew the Node's Lease."""
     own = {NODE_NAME: member.NAME.read_text(), NODE_ADDRESS: address}
     labels = {f"node-role.kubernetes.io/{role}": "true" for role in LABELS}
     now = api(folder, "GET", f"/api/v1/nodes/{name}")["metadata"]
@@ -83,7 +83,7 @@ def look_after_node(folder: Path, node: dict[str, Any], known: list[dict[str, An
         api(folder, "PATCH", path, {"metadata": {"annotations": gone}}, MERGE)
         return
     if REMOVED in notes and notes.get(NODE_NAME, notes[REMOVED]) != notes[REMOVED]:
-        back = {REMOVED: None, REMOVE: "false"}  # it has joined again under another name
+        back = {REMOVED: None, REMOVE: "false"}  # the machine has joined as a new member
         api(folder, "PATCH", path, {"metadata": {"annotations": back}}, MERGE)
     tell(folder, node, found)
 
@@ -94,7 +94,7 @@ def remove(found: list[dict[str, Any]]) -> None:
 
 
 def tell(folder: Path, node: dict[str, Any], found: list[dict[str, Any]]) -> None:
-    """Write the condition, where it has changed."""
+    """Write the condition EtcdIsVoter to the Node, if it has changed."""
     status, reason = "False", "NotAMember"
     if found:
         status, reason = (

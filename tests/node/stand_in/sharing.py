@@ -1,14 +1,15 @@
-"""k3s' embedded registry (Spegel) of the stand-in, over the content of a real containerd.
+"""The stand-in's embedded registry (k3s has Spegel), over the content of a real containerd.
 
-`sharing.py CLUSTER-FOLDER OWN-ADDRESS REGISTRY...`. The node's own containerd asks it for an image
-of these registries; it asks the other nodes, and passes on what the first one has. As with Spegel:
-- a node offers a tag that its containerd has a name for; and content if it is labelled with the
-  registry it came from and is part of an image that has a name by digest. An image that `ctr` has
-  imported has neither (k3s#13222);
-- nothing but these registries is offered, and nothing is taken from registries themselves;
-- a node is reached at its ports 5001 and 6443, both.
-Unlike Spegel it has no distributed hash table: it learns of the other nodes from their Node
-objects, and asks each of them, over HTTP at port 5001. Standard library only.
+It runs as `sharing.py CLUSTER-FOLDER OWN-ADDRESS REGISTRY...`. The node's own containerd asks it
+for an image of these registries. It asks the other nodes, and passes on what the first node has
+that offers it. As with Spegel:
+- a node offers a tag if its containerd has an image of that name; it offers content if that is
+  labelled with the registry from which it came, and is part of an image that has a name with a
+  digest. An image that `ctr` has imported has neither (k3s#13222);
+- only images of these registries are offered, and nothing is fetched from a registry itself;
+- a node must be reachable at both of its ports 5001 and 6443.
+Unlike Spegel it has no distributed hash table. It learns of the other nodes from their Node
+objects, and asks each of them over HTTP at port 5001. It uses only the standard library.
 """
 
 import http.client
@@ -27,9 +28,9 @@ from cluster import Socket, administrator, ask  # pyright: ignore # beside this 
 from containers import CONTENT, LOCAL_PORT, SOCKET  # pyright: ignore # this one too
 
 PEER_PORT, API_PORT = 5001, 6443
-CONNECT_SECONDS = 2  # which the kernel of a machine does by itself, however busy the machine is
+CONNECT_SECONDS = 2  # a machine's kernel accepts a connection however busy the machine is
 ANSWER_SECONDS = 60
-SENT = Path("/lab/sent")  # what was given to others: `ADDRESS DIGEST BYTES` a line
+SENT = Path("/lab/sent")  # notes what other nodes got; each line is `ADDRESS DIGEST BYTES`
 SOURCE = "containerd.io/distribution.source."
 
 
@@ -45,7 +46,7 @@ def blob(digest: str) -> Path:
 
 
 def parts(digest: str) -> set[str]:
-    """An image's blobs, the manifest first; empty where it is not all there."""
+    """The digests of an image's blobs, the manifest's included; empty without the manifest."""
     if not blob(digest).exists():
         return set()
     manifest = json.loads(blob(digest).read_bytes())
@@ -53,7 +54,7 @@ def parts(digest: str) -> set[str]:
 
 
 def offered(cluster: Path, host: str, path: str, reference: str) -> str:
-    """The digest of what is asked for; empty: this node does not offer it."""
+    """The digest of what is asked for; empty if this node does not offer it."""
     names = {row[0]: row[2] for row in ctr(cluster, "images", "ls")}
     if not reference.startswith("sha256:"):
         return names.get(f"{host}/{path}:{reference}", "")
@@ -73,7 +74,7 @@ def peers(cluster: Path, own: str) -> list[str]:
 
 
 def from_peer(address: str, target: str) -> http.client.HTTPResponse | None:
-    """A node's answer, if it offers what is asked for."""
+    """The node's answer, if it offers what is asked for, else None."""
     with suppress(OSError, http.client.HTTPException):
         for port in (API_PORT, PEER_PORT):
             socket.create_connection((address, port), CONNECT_SECONDS).close()
@@ -87,7 +88,7 @@ def from_peer(address: str, target: str) -> http.client.HTTPResponse | None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Of both ends; `of_this_node` says whether the node's own containerd asks, or another node."""
+    """Answers the node's own containerd (if `of_this_node` is true) or another node."""
 
     protocol_version = "HTTP/1.1"
     cluster: Path
@@ -143,7 +144,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve(address: str, port: int, cluster: Path, own: str, registries: list[str]) -> None:
-    """Start to answer at an address."""
+    """Start to answer requests at an address, in a thread."""
     known = {"cluster": cluster, "own": own, "registries": registries}
     kind = type("Own", (Handler,), {**known, "of_this_node": port == LOCAL_PORT})
     server = ThreadingHTTPServer((address, port), kind)
@@ -154,7 +155,7 @@ def main(folder: str, own: str, *registries: str) -> None:
     cluster = Path(folder)
     serve("127.0.0.1", LOCAL_PORT, cluster, own, list(registries))
     serve(own, PEER_PORT, cluster, own, list(registries))
-    with suppress(OSError):  # on the server k3s itself listens there
+    with suppress(OSError):  # on a server, k3s itself already listens there
         listener = socket.create_server((own, API_PORT))
         while True:
             listener.accept()[0].close()

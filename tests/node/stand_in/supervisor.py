@@ -1,11 +1,11 @@
-"""What k3s answers on port 6443 to a machine that wants to join, and so has no certificate yet.
+"""Answers, on port 6443, a machine that wants to join and so has no certificate yet.
 
-As in k3s: the authority for everyone; for the token a certificate, if the machine knows the
-password with which the first machine of its name came. The server keeps it, hashed, in the Secret
-`<name>.node-password.k3s` of kube-system. For the token of agents it tells the settings of the
-cluster, in which servers have to agree. To a machine that wants to be a server it gives, for the
-servers' own token alone, the authority with its key, and the members of etcd.
-Standard library only.
+As in k3s, everyone gets the authority. For the agents' token a machine gets a certificate, if it
+shows the password with which the first machine of its name joined. The server keeps the password's
+hash in the Secret `<name>.node-password.k3s` of kube-system. For the agents' token it also tells
+the settings of the cluster in which servers have to agree. Only for the servers' own token it gives
+the authority with its key, and the members of etcd, to a machine that wants to be a server.
+It uses only the standard library.
 """
 
 import base64
@@ -26,13 +26,13 @@ REJECTED += " --with-node-id flag"
 
 
 def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tuple[int, str]:
-    """Status and content.
+    """The HTTP status and the content of the answer.
 
     Args:
-        cluster: folder with the way to the API server.
+        cluster: folder with the socket of the API server and its administrator's certificate.
         tls: folder of k3s' own certificates.
-        path: what is asked for.
-        headers: of the request, with names in small letters.
+        path: the path of the request.
+        headers: the headers of the request, with names in lower case.
     """
     if path == "/cacerts":
         return 200, (tls / "ca.crt").read_text()
@@ -52,12 +52,12 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
     name, password = headers["k3s-node-name"], headers["k3s-node-password"]
     if not is_known(cluster, name, hashlib.sha256(password.encode()).hexdigest()):
         return 403, REJECTED
-    # k3s makes one for the kubelet; here the administrator's, as no rights are looked at
+    # k3s makes a certificate for the kubelet. This is the administrator's: no rights are checked.
     return 200, json.dumps({n: (tls / n).read_text() for n in ("client.crt", "client.key")})
 
 
 def authority(tls: Path) -> dict[str, str]:
-    """Every server signs with the one authority; the client's pair is that of the kubeconfig."""
+    """The authority with its key, which all servers share, and the kubeconfig's client pair."""
     names = ("ca.crt", "ca.key", "client.crt", "client.key", "client.csr")
     return {name: (tls / name).read_text() for name in names}
 
@@ -69,7 +69,10 @@ OF_SERVERS: dict[str, Callable[[Path], Any]] = {
 
 
 def is_known(cluster: Path, name: str, digest: str) -> bool:
-    """Whether the first machine of this name came with this password; if none came, it has now."""
+    """Whether this is the password of the first machine of this name.
+
+    If no machine of this name has joined before, the password is recorded as that machine's.
+    """
     secrets, secret = "/api/v1/namespaces/kube-system/secrets", f"{name}.node-password.k3s"
     data = {"hash": base64.b64encode(digest.encode()).decode()}
     try:
