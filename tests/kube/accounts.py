@@ -1,4 +1,4 @@
-"""Accounts of the cluster with the rights of a role."""
+"""Makes accounts of the cluster that have only the rights of a role."""
 
 from pathlib import Path
 
@@ -10,7 +10,10 @@ from tests.kube.lab import Lab, wait_for
 
 
 def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -> Api:
-    """Somebody who may do what a ClusterRole says, in one namespace or (`binding`) in all."""
+    """The API as a user with the rights of a ClusterRole.
+
+    `binding` is rolebinding for rights in one namespace, or clusterrolebinding for all namespaces.
+    """
     lab.kubectl("create", "serviceaccount", "viewer", "-n", namespace)
     user = f"--serviceaccount={namespace}:viewer"
     lab.kubectl(
@@ -26,7 +29,7 @@ def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -
 
 
 def user_of(lab: Lab, namespace: str, folder: Path, role: str) -> Api:
-    """Somebody with a role in one namespace, once the API server has taken note of it."""
+    """The API as a user with a role in one namespace, once the API server grants the role."""
     somebody = viewer_of(lab, namespace, folder, role, "rolebinding")
     right = Need("", "pods", "get", namespace)
     wait_for(f"the role {role} to hold", lambda: is_allowed(somebody, right))

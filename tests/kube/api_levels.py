@@ -1,6 +1,6 @@
-"""Definitions of other versions of controllers than the pinned ones, which users may have.
+"""The resource definitions of several versions of controllers, which users' clusters may have.
 
-They come out of the projects' modules, as those of the pinned versions do. Nothing is built.
+They come from the projects' modules, as those of the pinned versions do. Nothing is built.
 """
 
 import json
@@ -56,7 +56,7 @@ def _kueue(version: str) -> Tool:
     return Tool("kueue-definitions", version, ("bases",), (), build)
 
 
-# By the topology and the version of its controller: the tool and the folder in it.
+# For each topology and version of its controller: the tool, and the folder in it.
 LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
     ("jobset", "0.8.2"): (_jobset("0.8.2"), "bases"),
     ("jobset", "0.10.1"): (_jobset("0.10.1"), "bases"),
@@ -68,7 +68,7 @@ LEVELS: dict[tuple[str, str], tuple[Tool, str]] = {
     ("volcano", "1.15.1"): (_volcano("1.15.1"), "."),
 }
 
-# The same for Kueue: 0.14 is the oldest with topologies, and serves v1beta1 alone.
+# The same for Kueue. 0.14 is the oldest version with topologies, and serves only v1beta1.
 QUEUE_LEVELS: dict[str, tuple[Tool, str]] = {
     "0.14.8": (_kueue("0.14.8"), "bases"),
     KUEUE: (KUEUE_CONTROLLER, "config/components/crd/bases"),
@@ -76,12 +76,12 @@ QUEUE_LEVELS: dict[str, tuple[Tool, str]] = {
 
 
 def definitions(topology: str, version: str) -> list[Json]:
-    """Those of the group of the kind."""
+    """The definitions of this version of the topology's controller."""
     return _read(*LEVELS[topology, version])
 
 
 def schemas_of_kueue(version: str, api_version: str) -> dict[str, tuple[str, Json]]:
-    """Kind and schema of the objects that this version of Kueue has, by their plural names."""
+    """The kind and schema of each kind of object in this version of Kueue, by its plural name."""
     found = dict[str, tuple[str, Json]]()
     for item in _read(*QUEUE_LEVELS[version]):
         names = item["spec"]["names"]
@@ -114,7 +114,7 @@ def _read(tool: Tool, place: str) -> list[Json]:
 
 @contextmanager
 def served(lab: Lab, items: list[Json]) -> Iterator[None]:
-    """The cluster has these definitions for a while, and none of them afterwards."""
+    """Let the cluster have these definitions during the block; they are removed afterwards."""
     paths = [f"{DEFINITIONS}/{item['metadata']['name']}" for item in items]
 
     def established(path: str) -> bool:
@@ -136,16 +136,17 @@ def served(lab: Lab, items: list[Json]) -> Iterator[None]:
 
 
 def rendered(topology: str, folder: Path) -> list[Json]:
-    """The objects of a run that a controller of the kind's group knows, as `up` makes them."""
+    """Those objects of a run, as `up` makes them, that are in the API group of its kind."""
     kind = WORKLOADS[topology]
     group, changes = kind.api_version, {"topology": topology}
     if not kind.no_ttl_because:
-        changes["ttlSecondsAfterFinished"] = "3600"  # each field that such an object may have
+        changes["ttlSecondsAfterFinished"] = "3600"  # so that the object has every possible field
     found = list[Json]()
     for resource in deploy("sandbox-multipod", folder, changes).resources:
         api_version, _, kind = resource.type.removeprefix("kubernetes:").rpartition(":")
         if api_version == group:
             text = json.dumps({**resource.inputs, "apiVersion": api_version, "kind": kind})
-            owner = resource.inputs["metadata"]["labels"][OWNER_LABEL]  # not the engine's: no label
+            # The recording engine's owner is no valid label value, so another text replaces it.
+            owner = resource.inputs["metadata"]["labels"][OWNER_LABEL]
             found.append(json.loads(text.replace(json.dumps(owner), json.dumps("owner"))))
     return found

@@ -1,4 +1,4 @@
-"""Objects of a whole cluster that a test makes and removes."""
+"""Makes cluster-wide objects for a test, and removes them."""
 
 import uuid
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ def unique(prefix: str) -> str:
 
 @contextmanager
 def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
-    """An object of the whole cluster, which other tests must not meet."""
+    """Make a cluster-wide object for the block, and delete it, so that no other test sees it."""
     lab.api.create(collection, item)
     path = f"{collection}/{item['metadata']['name']}"
-    if collection == VOLUMES:  # a claim that comes before that is looked at again after 15 s
+    if collection == VOLUMES:  # an earlier claim is checked again only after 15 s
         wait_for("the volume to be free", lambda: phase_of(lab, path) == "Available")
     try:
         yield item
@@ -31,7 +31,7 @@ def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
 
 
 def volume(class_name: str, mode: str, **source: object) -> Json:
-    """With the label by which a claim of this program selects it."""
+    """The manifest of a volume with the label by which this program's claims select it."""
     name = unique("volume")
     return {
         "apiVersion": "v1",

@@ -21,7 +21,7 @@ NAME = "kube-test"
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A cluster of its own with the image of tests/sandbox/probe."""
+    """A new cluster with the image of tests/sandbox/probe, and one with Python."""
     program = tmp_path_factory.mktemp("probe") / "probe"
     subprocess.run(
         [go_program(), "build", "-trimpath", "-ldflags=-s -w", "-o", str(program), "."],
@@ -43,7 +43,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="package")
 def kueue(lab: Lab) -> Lab:
-    """The same cluster, which knows Kueue's kinds; its controller does not run."""
+    """The lab's cluster with Kueue's kinds, but without its controller."""
     make_kueue_kinds(lab)
     return lab
 
@@ -64,6 +64,6 @@ def claim(lab: Lab) -> Run:
 
 @pytest.fixture
 def installed(lab: Lab) -> Iterator[Installed]:
-    """JobSet's definition, and its namespace with the label of a stack."""
+    """JobSet's definition and its namespace, as a platform's stack would leave them."""
     with install(lab) as made:
         yield made

@@ -1,4 +1,4 @@
-"""A way to the API server that leads through a gate."""
+"""Leads to the API server through a gate, which a test can close and open (tests/gate.py)."""
 
 from pathlib import Path
 

@@ -1,5 +1,7 @@
-"""What a platform's JobSet leaves in a cluster, for tests of its end: its definition, with which no
-controller runs."""
+"""What a platform's JobSet leaves in a cluster, for tests of its removal.
+
+It is only JobSet's definition; its controller does not run.
+"""
 
 import uuid
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ WEBHOOK = f"{WEBHOOKS[1]}/jobset-of-tests"
 
 @dataclass
 class Installed:
-    """What a platform's JobSet has left in the cluster, and whose it is."""
+    """What a platform's JobSet has left in the cluster, and the platform's owner and namespace."""
 
     lab: Lab
     owner: str
@@ -44,7 +46,7 @@ class Installed:
         return Job(self.lab.access(), self.namespace, owner or self.owner, "dev", given)
 
     def make(self, name: str, owner: str = "", **about: Any) -> str:
-        """A JobSet; returns its path."""
+        """Make a JobSet, and return its path."""
         labels = {OWNER_LABEL: owner} if owner else {}
         path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{self.namespace}/jobsets"
         body = {
@@ -57,7 +59,7 @@ class Installed:
         return f"{path}/{name}"
 
     def cut_off(self) -> None:
-        """A webhook to a Service behind which nothing answers."""
+        """Make a webhook for JobSets whose Service has no pod, so that it never answers."""
         to = {"service": {"namespace": KIND.namespace, "name": "nobody", "path": "/"}}
         rule = {
             "apiGroups": ["jobset.x-k8s.io"],
@@ -82,7 +84,7 @@ class Installed:
 
 
 def _jobsets(lab: Lab) -> list[Json] | None:
-    """None where the API server does not know the kind yet, or no longer."""
+    """All JobSets; None if the API server does not know the kind, or no longer knows it."""
     try:
         return lab.api.list(JOBSETS)
     except ApiError:
@@ -90,18 +92,21 @@ def _jobsets(lab: Lab) -> list[Json] | None:
 
 
 def _is_gone(lab: Lab, path: str) -> bool:
-    """Frees every JobSet, which would otherwise hold its namespace and its definition."""
+    """Whether the object at a path is gone.
+
+    It removes the finalizers of all JobSets, which would block the end of namespace and definition.
+    """
     for item in _jobsets(lab) or []:
         about = item["metadata"]
         held = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{about['namespace']}/jobsets"
-        with suppress(ApiError):  # its kind may go in the meantime, which is as good
+        with suppress(ApiError):  # the kind may be gone meanwhile
             lab.api.patch(f"{held}/{about['name']}", {"metadata": {"finalizers": None}})
     return lab.api.get(path) is None
 
 
 @contextmanager
 def install(lab: Lab) -> Iterator[Installed]:
-    """JobSet's definition, and its namespace with the label of a stack."""
+    """Make JobSet's definition, and its namespace with the labels of a stack, for the block."""
     made = Installed(lab, str(uuid.uuid4()), lab.namespace())
     definition = yaml.safe_load(
         (tool_folder(JOBSET_CHART) / "jobset" / "crds" / "jobset.x-k8s.io_jobsets.yaml").read_text()
@@ -115,7 +120,7 @@ def install(lab: Lab) -> Iterator[Installed]:
         wait_for("JobSet's kind", lambda: _jobsets(lab) is not None)
         yield made
     finally:
-        # The API server forgets a kind some time after its definition has gone.
+        # The API server serves a kind for some time after its definition is gone.
         paths = (WEBHOOK, PATH, f"/api/v1/namespaces/{KIND.namespace}")
         for path in paths:
             lab.api.delete(path, {})
@@ -124,7 +129,10 @@ def install(lab: Lab) -> Iterator[Installed]:
 
 
 def make_deployment(api: Api, namespace: str, name: str = "tests", **about: Any) -> str:
-    """One with a pod that runs and does nothing; returns its path. `about`: of its metadata."""
+    """Make a Deployment whose one pod does nothing, and return its path.
+
+    `about` has further fields of its metadata.
+    """
     labels = {"app": name}
     container = {
         "name": "main",

@@ -1,4 +1,4 @@
-"""Kueue's kinds on a real API server, without its controller: a test writes what that would."""
+"""Kueue's kinds on a real API server without Kueue's controller: tests write its conditions."""
 
 import yaml
 
@@ -21,7 +21,7 @@ PLURALS = (
 
 
 def definition(plural: str) -> Json:
-    """Kueue's own definition; without its controller nobody could convert between versions."""
+    """Kueue's own definition with one version, because only its controller converts versions."""
     folder = tool_folder(KUEUE.tool) / "config" / "components" / "crd" / "bases"
     (item,) = yaml.safe_load_all((folder / f"kueue.x-k8s.io_{plural}.yaml").read_text())
     item["spec"].pop("conversion", None)
@@ -31,9 +31,9 @@ def definition(plural: str) -> Json:
 
 
 def make_kueue_kinds(lab: Lab) -> None:
-    """The cluster serves Kueue's objects from now on.
+    """Let the cluster serve Kueue's kinds.
 
-    They are not taken away again: an API server may go on for minutes to say that it serves them.
+    They are not removed again, because an API server may report for minutes that it serves them.
     """
     for plural in PLURALS:
         lab.api.create(DEFINITIONS, definition(plural))
@@ -47,7 +47,7 @@ def _are_served(lab: Lab) -> bool:
 
 
 def make(lab: Lab, plural: str, item: Json, namespace: str = "") -> str:
-    """The path of the new object."""
+    """Make an object of Kueue, and return its path."""
     inside = f"/namespaces/{namespace}" if namespace else ""
     path = f"/apis/kueue.x-k8s.io/{VERSION}{inside}/{plural}"
     lab.api.create(path, {"apiVersion": f"kueue.x-k8s.io/{VERSION}", **item})
@@ -55,7 +55,7 @@ def make(lab: Lab, plural: str, item: Json, namespace: str = "") -> str:
 
 
 def put_into_queue(run: Run, message: str) -> str:
-    """A run whose Job waits in the queue `gpus`; the path of Kueue's Workload of it."""
+    """Let a run's Job wait in the queue `gpus`, and return the path of its Workload of Kueue."""
     made = run.make()
     held = {"metadata": {"labels": {QUEUE_LABEL: "gpus"}}, "spec": {"suspend": True}}
     run.lab.api.patch(run.path, held)

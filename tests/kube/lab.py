@@ -1,4 +1,4 @@
-"""The lab of these tests: one real cluster, tiny workloads, and the program run as `up` runs it."""
+"""The lab of the kube tests: a real cluster, tiny workloads, and `infra.kube` run as by `up`."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from sandbox.cluster import Cluster
 
 PROJECT = Path(__file__).parents[2]
 PROBE_IMAGE = "localhost/disttrain/probe:test"
-LIMIT_SECONDS = 300  # for what has to happen
+LIMIT_SECONDS = 300  # the longest wait for something that has to happen
 SUSPEND = {"Job": {"spec": {"suspend": True}}, "StatefulSet": {"spec": {"replicas": 0}}}
 RESUME = {"Job": {"spec": {"suspend": False}}, "StatefulSet": {"spec": {"replicas": 2}}}
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass
 class Task:
-    """A running `python -m infra.kube`, and what it has printed so far."""
+    """A running `python -m infra.kube`, and the lines that it has printed so far."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=lambda: [])
@@ -102,7 +102,10 @@ class Lab:
     def run(
         self, task: str, action: str, job: Mapping[str, object], wrapper: Sequence[str] = ()
     ) -> tuple[int, str]:
-        """Exit status and output; `wrapper` is a command that runs the task's command."""
+        """Run a task to its end, and return its exit status and output.
+
+        `wrapper` has the first words of a command line that runs the task's command.
+        """
         return self.start(task, action, job, wrapper).end()
 
 
@@ -115,7 +118,7 @@ class Run:
         self.api_version = {"Job": "batch/v1", "StatefulSet": "apps/v1"}[kind]
         self.name = f"train-{stack}"
         self.more = more
-        self.pod: Json = {}  # more of its pods' spec
+        self.pod: Json = {}  # further fields of its pods' spec
 
     @property
     def path(self) -> str:
@@ -154,7 +157,7 @@ class Run:
         return self.job(revision, pods=pods, timeout_seconds=300, **more)
 
     def up(self, revision: str = "r1", **more: object) -> Json:
-        """Hand over, make the workload, wait for its pods: what `pulumi up` does."""
+        """Do what `pulumi up` does: hand over, make the workload, and wait for its pods."""
         status, output = self.hand_over(revision, **more)
         assert status == 0, output
         item = self.make(revision)
@@ -199,7 +202,7 @@ class Run:
         return self.lab.api.get(self.path)
 
     def live_pods(self) -> list[Json]:
-        """Its pods that have not ended: these hold GPUs, and may still write checkpoints."""
+        """The run's pods that have not ended. They hold GPUs, and may still write checkpoints."""
         return [pod for pod in self.pods() if pod["status"]["phase"] not in ("Succeeded", "Failed")]
 
     def pods(self) -> list[Json]:

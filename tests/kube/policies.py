@@ -1,4 +1,4 @@
-"""The rules for pods, as the API server applies them."""
+"""Asks the API server whether the rules for pods (admission policies) refuse a pod."""
 
 import uuid
 from typing import Any
@@ -11,7 +11,7 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindi
 
 
 def refusal(lab: Lab, namespace: str, pod: dict[str, Any]) -> str:
-    """Why the API server takes no such pod; empty where it would. Nothing is made."""
+    """Why the API server refuses this pod; empty if it accepts it. It is a dry run."""
     metadata = {**pod["metadata"], "name": f"p-{uuid.uuid4().hex[:8]}"}
     body = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}
     try:

@@ -1,4 +1,4 @@
-"""Nodes of a pool that nobody else uses, and pods that ask for them."""
+"""Manifests of nodes in a pool of one test, and of pods that ask for these nodes."""
 
 import uuid
 from typing import Any
@@ -7,7 +7,8 @@ from tests.kube.lab import PROBE_IMAGE, Json
 
 NODES = "/api/v1/nodes"
 POOL, ZONE = "test.disttrain.dev/pool", "topology.kubernetes.io/zone"
-# Kubernetes' own taints of a node without a kubelet; what is checked does not depend on them.
+# Tolerations of the taints that Kubernetes gives to a node without a kubelet, so that these do not
+# matter for what is tested.
 PASSING = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists"} for key in ("not-ready",)] + [
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
 ]

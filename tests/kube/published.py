@@ -1,4 +1,4 @@
-"""The files that projects publish of their controllers, out of their modules."""
+"""The manifests that projects publish for their controllers, taken from the projects' modules."""
 
 from pathlib import Path
 
@@ -25,14 +25,14 @@ TOOLS: dict[str, Tool] = {
 
 
 def pinned_files(name: str) -> tuple[PinnedFile, ...]:
-    """The files of a controller that comes by manifests."""
+    """The files of a controller that is installed by manifests."""
     source = CONTROLLERS[name].source
     assert isinstance(source, PinnedManifests)
     return source.files
 
 
 def published_file(name: str, file: PinnedFile) -> Path:
-    """Where the module's file of this address lies."""
+    """The path, in the module's folder, of the file with this address."""
     folder = tool_folder(TOOLS[name])
     for base in ("/manifests/base/", "/config/"):
         if base in file.address:
@@ -41,7 +41,7 @@ def published_file(name: str, file: PinnedFile) -> Path:
 
 
 def published_texts(name: str) -> list[str]:
-    """The contents, in the order in which the controller names its files."""
+    """The texts of the controller's files, in their order."""
     return [published_file(name, file).read_text() for file in pinned_files(name)]
 
 

@@ -1,6 +1,7 @@
-"""An image with this machine's own Python, in which pods of the upload and of `sample` run.
+"""Makes an image with this machine's own Python, for the pods of uploads and of `sample`.
 
-It stands in for the trainer image, which has gigabytes of torch; its `trainer` is TRAINER.
+It stands in for the trainer image, which contains gigabytes of torch. Its module `trainer` is
+TRAINER.
 """
 
 import io
@@ -29,7 +30,7 @@ for number in range(int(sys.argv[-1])):
 
 
 def python_image(image: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> bytes:
-    """An OCI archive of an image; `programs`: paths on this machine that it has too."""
+    """An OCI archive of the image, which also has the `programs` (paths on this machine)."""
     ask = "import json, os, sys; print(json.dumps([os.path.realpath(sys.executable), os.__file__]))"
     done = subprocess.run([HOST_PYTHON, "-c", ask], capture_output=True, text=True, check=True)
     program, os_module = (Path(path) for path in json.loads(done.stdout))

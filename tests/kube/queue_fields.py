@@ -1,4 +1,4 @@
-"""What this program reads and writes of each kind of Kueue."""
+"""The fields that this program reads and writes in each kind of Kueue."""
 
 FIELDS = {
     "localqueues": ("spec.clusterQueue", "spec.stopPolicy", "status.conditions"),

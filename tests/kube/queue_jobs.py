@@ -1,4 +1,4 @@
-"""What a task of `python -m infra.kube` is given, as tests of queues start it."""
+"""Makes the input of a task of `python -m infra.kube`, for tests of queues."""
 
 from typing import Any
 

@@ -1,17 +1,18 @@
-"""A stand-in of kube-state-metrics, whose program is not to be had here.
+"""A stand-in of kube-state-metrics, whose program the tests do not have.
 
-It asks a real API server for its pods, and offers the three families of numbers that our alert
-rules use, with the names, labels and meanings of the real one (docs/metrics/workload/pod-metrics.md
-of https://github.com/kubernetes/kube-state-metrics). In particular, as the real one does:
+It asks a real API server for its pods, and offers the three metrics that our alert rules use, with
+the names, labels and meanings of the real program (docs/metrics/workload/pod-metrics.md of
+https://github.com/kubernetes/kube-state-metrics). In particular, as with the real program:
 
 * A pod without a condition Ready, such as one that the scheduler has just refused, has no sample of
-  kube_pod_status_ready at all; one with it has a sample for each of true, false and unknown.
-* A pod that is gone has no samples any more, so nothing says that it has become well.
-* The labels of pods are not offered. The real one does so where it is told to, and by default not.
-* Its samples say in the labels `namespace` and `pod` of whom they are. A Prometheus that does not
-  honor them puts those of this program in their place.
+  kube_pod_status_ready at all. A pod with the condition has a sample for each of true, false and
+  unknown.
+* A pod that is gone has no samples any more, so no sample says that it has recovered.
+* The labels of pods are not offered. The real program offers them only if it is told to.
+* The labels `namespace` and `pod` of a sample name the pod that it is about. A Prometheus without
+  `honor_labels` replaces them by those of this program's own pod.
 
-The real one watches the API server. This one asks it anew for each reading.
+The real program watches the API server. This one asks it again for each scrape.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Pod = Mapping[str, Any]
 
 
 def page(pods: Sequence[Pod]) -> str:
-    """What it answers, in Prometheus' text format. Pure."""
+    """The metrics of these pods in Prometheus' text format. This function is pure."""
     families = {
         "kube_pod_info": _info,
         "kube_pod_status_phase": _phase,
@@ -80,7 +81,7 @@ class StateMetricsStandIn(LoopbackServer):
     """Serves `/metrics` at a port of the loopback."""
 
     def __init__(self, api: Api) -> None:
-        """`api`: of a cluster whose pods may be listed; nobody else uses it meanwhile."""
+        """`api` must be allowed to list all pods, and no other thread may use it meanwhile."""
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""A claim on a folder of the node, and `./disttrain` as somebody uses it on that volume."""
+"""Makes a claim on a folder of the node, and runs `./disttrain` as a user does on that volume."""
 
 import os
 import subprocess
@@ -28,10 +28,11 @@ def run_with_claim(lab: Lab) -> Run:
     os.chown(folder, UID, UID)
     size = {"storage": "1Gi"}
     access = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
-    # Without a reference any claim that waits in the cluster could take the volume.
+    # Without a reference, any claim that waits in the cluster could be bound to the volume.
     reserved = {"claimRef": {"namespace": run.namespace, "name": name}}
     volume = {"capacity": size, "hostPath": {"path": str(folder)}, **access, **reserved}
-    # As the program's own: a claim that names its volume often waits for 15 s.
+    # The claim selects the volume by a label, as the program's claims do. A claim that names its
+    # volume often waits for 15 s.
     labels = {VOLUME_LABEL: name}
     metadata = {"name": name, "labels": labels}
     body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata}
@@ -40,7 +41,7 @@ def run_with_claim(lab: Lab) -> Run:
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}}
     claims = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims"
     lab.api.create(claims, {**body, "spec": wanted})
-    # A pod that finds it unbound may wait for minutes until the scheduler looks again.
+    # If a pod found the claim unbound, the scheduler might try the pod again only after minutes.
     try:
         wait_for("the claim to be bound", lambda: _is_bound(lab, f"{claims}/{name}"))
     except AssertionError as late:
@@ -59,12 +60,12 @@ def _is_bound(lab: Lab, path: str) -> bool:
 
 
 def runs_folder(run: Run) -> Path:
-    """The folder of all runs, as this machine sees it."""
+    """The folder of all runs, by its path on this machine."""
     return Path(str(run.more["folder"])) / "runs"
 
 
 def bytes_below(folder: Path) -> int:
-    """How many bytes of the files there are on the disk; who writes may rename them meanwhile."""
+    """How many bytes the files below a folder use on the disk. They may be renamed meanwhile."""
     total = 0
     for where, _, files in os.walk(folder):
         for name in files:
@@ -74,7 +75,7 @@ def bytes_below(folder: Path) -> int:
 
 
 def give_to_pods(folder: Path) -> None:
-    """Let the pods' user own what a test has put on the volume."""
+    """Let the pods' user own the files that a test has put on the volume."""
     for path in (folder, *folder.rglob("*")):
         os.chown(path, UID, UID)
 
@@ -86,7 +87,7 @@ def no_pods(lab: Lab, run: Run) -> bool:
 def cli(
     lab: Lab, run: Run, tmp_path: Path, *words: str, kubeconfig: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """`./disttrain`; a stand-in for pulumi gives it the stack's outputs, and those alone."""
+    """Start `./disttrain`. A stand-in for pulumi gives it the stack's outputs and nothing else."""
     outputs = {
         "kubeconfig": str(kubeconfig or lab.cluster.kubeconfig),
         "namespace": run.namespace,
@@ -115,7 +116,7 @@ def cli(
 
 
 def configure(lab: Lab, run: Run, run_name: str) -> None:
-    """The ConfigMap with a run's configuration, as `pulumi up` makes it."""
+    """Make the ConfigMap with a run's configuration, as `pulumi up` does."""
     labels = {names.COMPONENT_LABEL: names.TRAINING, names.OWNER_LABEL: run.owner}
     metadata = {"name": f"run-{run_name}", "namespace": run.namespace, "labels": labels}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}

@@ -1,6 +1,6 @@
-"""A machine that the pods of `nodeHealth` watch: a real node, and what they find on it.
+"""Lets the pods of `nodeHealth` watch a real node, and reads what they find there.
 
-Stand-ins, where a test asks for them: the kernel's log is a file, and `nvidia-smi` a script.
+A test may ask for stand-ins: then the kernel's log is a file, and `nvidia-smi` is a script.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.kube.python_image import PYTHON_IMAGE
 from tests.unit.pods import good
 
 FOLDER = "/stand-in"
-# Ends with 83 when it is asked to, as a training that has saved.
+# Ends with status 83 at SIGTERM, as a training does that has saved.
 TRAINS = """\
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(83))
@@ -44,8 +44,13 @@ class Watched:
         (self.node,) = [node["metadata"]["name"] for node in lab.api.list("/api/v1/nodes")]
 
     def start(self, cordons: bool, stand_ins: Mapping[str, str] | None = None) -> None:
-        """`stand_ins`: programs in place of the machine's, by their names; with them a file is in
-        the place of the kernel's log. None: the machine as it is."""
+        """Start the pods that watch the node.
+
+        Args:
+            cordons: whether they may cordon the node.
+            stand_ins: texts of programs that replace the machine's, by their names; a file then
+                replaces the kernel's log. None: the pods see the machine as it is.
+        """
         owner = cast(pulumi.Output[str], "me")
         args = NodeHealthArgs(
             self.namespace, PYTHON_IMAGE, Pull("Never"), "dev", owner, cordons, "", False
@@ -80,7 +85,7 @@ class Watched:
         return self.lab.api.list(f"/api/v1/namespaces/{self.namespace}/pods", selector)
 
     def told(self) -> Json:
-        """What the watch says; empty as long as it says nothing."""
+        """The condition that the watch has written to its pod; empty if there is none yet."""
         for pod in self.pods(NODE_HEALTH):
             for condition in pod.get("status", {}).get("conditions", []):
                 if condition["type"] == CONDITION:
@@ -88,7 +93,7 @@ class Watched:
         return {}
 
     def log(self, *lines: str) -> None:
-        """Append to the file in the place of the kernel's log."""
+        """Append lines to the file that replaces the kernel's log."""
         (pod,) = self.pods(NODE_HEALTH)
         text = "".join(f"{line}\n" for line in lines)
         program = f"open('{SCRATCH}/kernel.log', 'a').write({text!r})"
@@ -96,7 +101,7 @@ class Watched:
         self.lab.kubectl("-n", self.namespace, "exec", name, "--", "python", "-c", program)
 
     def train(self) -> None:
-        """A training pod; a finalizer keeps its end to be looked at."""
+        """Start a training pod. A finalizer keeps its object after its end for the test."""
         pod = good()
         pod["metadata"] |= {"name": "trains", "namespace": self.namespace}
         pod["metadata"]["labels"] |= labels(TRAINING)
@@ -115,13 +120,13 @@ class Watched:
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
     def exit_code(self) -> int | None:
-        """How the training pod's container has ended."""
+        """The exit code of the training pod's container; None while it runs."""
         (pod,) = self.pods(TRAINING)
         (status,) = pod["status"]["containerStatuses"]
         return status["state"].get("terminated", {}).get("exitCode")
 
     def see_node(self) -> tuple[bool, Mark]:
-        """Whether it is cordoned, and what the mark says."""
+        """Whether the node is cordoned, and the mark in its annotation."""
         node: Any = self.lab.api.get(f"/api/v1/nodes/{self.node}")
         text = node["metadata"].get("annotations", {}).get(ANNOTATION)
         return bool(node["spec"].get("unschedulable")), Mark.from_text(text)
