@@ -1,4 +1,4 @@
-"""An API server that does not answer for a while: stopped and started again, or frozen."""
+"""Lets the API server be away for a while: kills it and starts it again, or freezes it."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SIGNAL = 'kill "-$1" "$2" $(cat "/proc/$2/task/$2/children")'
 
 @contextmanager
 def stopped_api_server(cluster: Cluster) -> Iterator[None]:
-    """Killed; connections to it are refused. At the end it is started again, and answers."""
+    """Kill the API server, so that connections are refused; start it again after the block."""
     node = cluster.node(1)
     link = node.link
     assert link is not None, "the cluster is up"
@@ -30,7 +30,7 @@ def stopped_api_server(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def frozen_api_server(cluster: Cluster) -> Iterator[None]:
-    """Its process is held, as if the network had lost it: it accepts connections and is silent."""
+    """Stop the API server's process during the block: it accepts connections but never answers."""
     _signal(cluster, "STOP")
     try:
         yield

@@ -1,4 +1,4 @@
-"""What end-to-end tests ask a stack and its run."""
+"""Functions by which the end-to-end tests ask a stack and its run for their state."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from infra.kube.api_server.api import Api
 from sandbox.stack import Stack
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 
-AT_ONCE_SECONDS = 0.05  # a fast machine makes hundreds of steps in a second
+AT_ONCE_SECONDS = 0.05  # a short pause, as a fast machine makes hundreds of steps in a second
 
 
 def changes(output: str) -> dict[str, int]:
@@ -19,7 +19,7 @@ def changes(output: str) -> dict[str, int]:
 
 
 def people_run(lab: Lab, stack: Stack, command: str) -> str:
-    """Output of a command for people, run in the project's folder as they would."""
+    """Output of a shell command that a user would run, in the project's folder. It must succeed."""
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=stack.project,
@@ -33,7 +33,7 @@ def people_run(lab: Lab, stack: Stack, command: str) -> str:
 
 
 def evict(lab: Lab, pod: str) -> None:
-    """Ask for a pod's end as a drain of its node does; it has its usual time for it."""
+    """Evict a pod, as a drain of its node does, with its usual grace period."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -44,7 +44,7 @@ def evict(lab: Lab, pod: str) -> None:
 
 
 def states(lab: Lab, stack: Stack, nodes: int = 1) -> dict[str, str]:
-    """The word that `./disttrain status` has for each run, by stack."""
+    """The state that `./disttrain status` shows for each run, by the name of its stack."""
     found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
     assert found["unseen"] == ""
     assert found["platform"]["nodes"] == nodes
@@ -63,14 +63,14 @@ def wait_for_first_checkpoint(lab: Lab, run_name: str) -> None:
 
 
 def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
-    """The sha256 of each file with weights of a checkpoint."""
+    """The sha256 of each file of a checkpoint that has weights."""
     folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
     files = json.loads((folder / "manifest.json").read_text())["files"]
     return {name: files[name]["sha256"] for name in files if name.startswith("model")}
 
 
 def everything(lab: Lab) -> dict[str, str]:
-    """Uids of what the program makes, cluster-wide objects included."""
+    """The uids of all objects that the program makes, including cluster-wide ones."""
     found = lab.uids("namespace", "persistentvolume")
     ours = {name: uid for name, uid in found.items() if NAMESPACE in name}
     kinds = ("persistentvolumeclaim", "configmap", "job", "statefulset", "service")

@@ -34,7 +34,7 @@ def planned_image() -> ImagePlan:
 
 
 def build_image(lab: Lab) -> None:
-    """The image, if it is not cached: the stacks name a proxy that no build could go through."""
+    """Build the image, if it is not cached: the stacks' proxy would make a build fail."""
     plan = planned_image()
     done = subprocess.run(
         [
@@ -49,16 +49,16 @@ def build_image(lab: Lab) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    # a second name, which no `destroy` knows: gigabytes are imported once, not by each stack
+    # No `destroy` removes this second name, so the gigabytes are imported only once.
     image = json.loads(done.stdout.splitlines()[-1])["image"]
     lab.ctr("images", "tag", "--force", image, KEPT)
 
 
 def cluster_with_image(name: str, scratch: Path) -> Cluster:
-    """A cluster that is down and whose store has the image of the dependencies, at least.
+    """A cluster that is down, and whose store has at least the image of the dependencies.
 
     The gigabytes are imported once, into the store of the cluster `IMAGES`. Each worker has a
-    cluster of its own, which gets a linked copy of that store.
+    cluster of its own, which gets a copy of that store by hard links.
     """
     images = Cluster(IMAGES, bin_dir())
     cluster = Cluster(name, bin_dir())
@@ -80,7 +80,7 @@ def cluster_with_image(name: str, scratch: Path) -> Cluster:
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A cluster of this worker's own with the image in it; nothing of it is left at the end."""
+    """A cluster of this worker with the trainer image; it is removed at the end."""
     name = f"e2e-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     scratch = tmp_path_factory.mktemp("e2e")
     with locked(f"{name}-cluster"):
@@ -101,13 +101,13 @@ _labs: list[Lab] = []
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A file leaves nothing of ours in the cluster, so that one failure stays one failure.
+    """Check that a test file leaves no object in the cluster, so that one failure causes no other.
 
-    Its runs are removed from the data folder: one of the same name in another file would continue
-    them.
+    The file's runs are removed from the data folder, because a run of the same name in another file
+    would continue them.
 
-    Where a test has failed, what it has left goes with the cluster, and the next file gets a new
-    one. Left by tests that have all passed, it is a failure of its own.
+    If objects are left, the cluster is removed and the next file gets a new one. If all tests of
+    the file have passed, the objects are a failure of their own.
     """
     failed_before = request.session.testsfailed
     yield
@@ -129,13 +129,13 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def before(lab: Lab) -> dict[str, str]:
-    """What the cluster has before any platform."""
+    """The traces of controllers that the cluster has before any platform (`traces`)."""
     return traces(lab)
 
 
 @pytest.fixture(scope="module")
 def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteNode]:
-    """A host behind sshd whose k3s is this lab's cluster."""
+    """A host behind sshd whose k3s is a stand-in for this lab's cluster."""
     made = RemoteNode(lab, tmp_path_factory.mktemp("remote"))
     try:
         yield made

@@ -1,7 +1,7 @@
-"""What a cluster needs to have a platform's controllers without internet: charts and images.
+"""Gives a cluster what a platform's controllers need without internet: charts and images.
 
-The programs, charts and manifests are the projects' own, of the versions that are pinned; the image
-around a program is made here, and stands in containerd under the name that the pods ask for.
+The programs, charts and manifests are the projects' own, in the pinned versions. The image around a
+program is made here, and imported into containerd under the name that the pods ask for.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ from tests.registry.lab import Server
 
 Json = dict[str, Any]
 
-# What lies in no namespace, and may be left behind by an installation.
+# The kinds of cluster-wide objects that an installation may leave behind.
 KINDS = (
     "customresourcedefinition",
     "clusterrole",
@@ -54,13 +54,13 @@ KINDS = (
     "namespace",
 )
 CHARTS = "controllerCharts"
-PROGRAM = "manager"  # the charts' pods start this one
+PROGRAM = "manager"  # the program that the charts' pods start
 USER = "65532"  # as in the projects' images; the pods may not run as root
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Of one controller: its chart, its program, and the name of its image."""
+    """A controller's chart, its program, and the name of its image."""
 
     chart: Tool
     program: Tool
@@ -71,7 +71,8 @@ PARTS = {
     "jobset": Parts(JOBSET_CHART, JOBSET_CONTROLLER, f"{jobset.IMAGE}:{jobset.TAG}"),
     "kueue": Parts(KUEUE_CHART, KUEUE_CONTROLLER, f"{kueue.IMAGE}:{kueue.TAG}"),
 }
-# Of those that come by manifests: the program of the image whose name has this word in it.
+# For each controller that is installed by manifests: a word in the name of an image, and the
+# program that this image contains.
 PROGRAMS: dict[str, dict[str, tuple[Tool, str]]] = {
     "mpi-operator": {"mpi-operator": (MPIJOB_CONTROLLER, "mpi-operator")},
     "lws": {"lws": (LWS_CONTROLLER, "lws")},
@@ -83,7 +84,7 @@ PROGRAMS: dict[str, dict[str, tuple[Tool, str]]] = {
         "webhook-manager": (VOLCANO_WEBHOOKS, "webhook-manager"),
     },
 }
-# The others are chosen by settings of their own.
+# The remaining controllers are chosen by settings of their own.
 assert {*PARTS, *PROGRAMS} == {name for name, kind in CONTROLLERS.items() if not kind.chosen_by}
 
 
@@ -113,7 +114,10 @@ def _import(lab: Lab, program: Path, image: str) -> None:
 
 
 def stored_name(image: str) -> str:
-    """As containerd looks for an image: one with a digest has no tag, and each has a registry."""
+    """The name by which containerd finds an image.
+
+    It has a registry, and no tag if it has a digest.
+    """
     name, _, digest = image.partition("@")
     if "." not in name.partition("/")[0]:
         name = f"docker.io/{name}"
@@ -126,7 +130,7 @@ def chart_of(name: str) -> Path:
 
 
 def push_chart(server: Server, name: str) -> str:
-    """Put the packed chart into a registry with TLS, as `helm push` does; returns its address."""
+    """Push the packed chart into a registry with TLS, as `helm push` does; return its address."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         tar.add(chart_of(name), arcname=name)
@@ -161,7 +165,7 @@ def _digest(blob: bytes) -> str:
 
 
 def _send(server: Server, method: str, path: str, body: bytes, content_type: str) -> str:
-    """The answer's header Location."""
+    """Send a request that must succeed, and return the answer's header Location."""
     trusted = ssl.create_default_context(cadata=server.authority)
     connection = http.client.HTTPSConnection(*server.address, context=trusted)
     try:
@@ -175,7 +179,7 @@ def _send(server: Server, method: str, path: str, body: bytes, content_type: str
 
 
 class RegistryOfCharts:
-    """A registry with JobSet's chart, which platforms name by its digest."""
+    """A registry with JobSet's chart. Platforms name the chart by its digest."""
 
     def __init__(self, folder: Path) -> None:
         self._server = Server(folder, tls=True)
@@ -191,7 +195,7 @@ class RegistryOfCharts:
         self._server.close()
 
     def stack(self, lab: Lab, name: str, settings: Mapping[str, str]) -> Stack:
-        """A platform that takes the chart from here."""
+        """A stack with a platform that gets the chart from this registry."""
         made = lab.stack(name, "sandbox", {**self.settings, **settings})
         made.environment["SSL_CERT_FILE"] = str(self._authority)  # Helm's, in Pulumi's provider
         return made
@@ -199,7 +203,7 @@ class RegistryOfCharts:
 
 @contextmanager
 def make_jobset_of_others(lab: Lab) -> Iterator[str]:
-    """A JobSet of another team, which has no pods; its name."""
+    """Make a JobSet without pods of another team for the block; it gives the JobSet's name."""
     item = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -217,7 +221,7 @@ def make_jobset_of_others(lab: Lab) -> Iterator[str]:
 
 @contextmanager
 def make_secret_of_others(lab: Lab, namespace: str) -> Iterator[str]:
-    """A Secret of another team in the namespace of a controller; what a refusal calls it."""
+    """Make a Secret of another team in a controller's namespace; it gives its name in a refusal."""
     lab.kubectl("create", "secret", "generic", "theirs", namespace=namespace)
     try:
         yield "Secret theirs"
@@ -232,7 +236,7 @@ def settings_for(*names: str) -> dict[str, str]:
 
 
 def traces(lab: Lab) -> dict[str, str]:
-    """What the cluster has of `KINDS`, and of rights in namespaces that were there before."""
+    """The uids of the cluster's objects of `KINDS`, and of kube-system's roles and bindings."""
     found = lab.uids(*KINDS)
     for item in lab.get("role,rolebinding", namespace="kube-system")["items"]:
         found[f"{item['kind']}/{item['metadata']['name']}"] = item["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""`./disttrain dashboard` as people run it, for a test that looks at its page."""
+"""Runs `./disttrain dashboard` as a user does, for tests of its page."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from sandbox.stack import Stack
 
 
 class Dashboard:
-    """The command, from its first line to its end."""
+    """The running command; the address of its page comes from its first line."""
 
     def __init__(self, stack: Stack, scratch: Path) -> None:
         self._said = (scratch / "dashboard.txt").open("w+")
@@ -28,12 +28,12 @@ class Dashboard:
         self.address = line.split()[5].rstrip(";")
 
     def said(self) -> str:
-        """What it has printed as errors."""
+        """What the command has printed to its standard error."""
         self._said.seek(0)
         return self._said.read()
 
     def end(self) -> int:
-        """SIGTERM, as of a closed session; returns its exit status."""
+        """End the command by SIGTERM, as a closed session does; return its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)
 

@@ -1,4 +1,4 @@
-"""A shell after `make demo`, in which the commands of a page are run as they stand there."""
+"""Runs the commands in a page of the docs in a shell as after `make demo`."""
 
 import os
 import re
@@ -19,20 +19,20 @@ SECONDS = 300
 LEFT_OUT = "..."
 IN_THE_CLUSTER = "kubectl get nodes --show-labels; kubectl describe pods -n disttrain | tail -n 150"
 UNDOES = re.compile(r"^kubectl\b.*( delete |-$)")
-# What a command says while its pod starts; on a busy machine there are more such lines.
+# The lines that a command prints while its pod starts. A busy machine prints more of them.
 WAITS = re.compile(r"^\d+ s: waiting for pod .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, and the lines that the page shows below it."""
+    """A command in the page, and the lines that the page shows below it."""
 
     command: str
     shown: tuple[str, ...]
 
 
 def steps_of(page: str) -> list[Step]:
-    """The commands of a page's blocks of kind `console`."""
+    """The commands in a page's code blocks of kind `console`."""
     found: list[Step] = []
     for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -42,7 +42,7 @@ def steps_of(page: str) -> list[Step]:
 
 
 def pattern_of(shown: tuple[str, ...]) -> re.Pattern[str]:
-    """What the output must be like: `...` alone stands for lines, inside a line for text."""
+    """A pattern of the output. A line `...` stands for any lines; inside a line, for any text."""
     lines = [
         r"(?:.*\n)*?" if line.strip() == LEFT_OUT else any_text(line) + r"[ \t]*\n"
         for line in shown
@@ -51,14 +51,14 @@ def pattern_of(shown: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def any_text(line: str) -> str:
-    """A pattern of one line; runs of spaces match any number of them."""
+    """A pattern of one line. One or more spaces match any number of spaces."""
     words = re.escape(line.rstrip()).replace(re.escape(LEFT_OUT), ".*")
     return re.sub(r"(?:\\ )+", r"[ \\t]+", words)
 
 
 @contextmanager
 def demo_shell(lab: Lab, folders: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a shell after `make demo`; its stack files are copies."""
+    """The environment of a shell as after `make demo`. The stacks' files are copies."""
     project = folders.mktemp("checkout")
     for path in PROJECT.iterdir():
         if not re.fullmatch(r"Pulumi\..+\.yaml|\..*state|build", path.name):
@@ -94,10 +94,10 @@ def demo_shell(lab: Lab, folders: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 
 def type_page(shell: dict[str, str], page: Path) -> None:
-    """Run each command of the page; it ends well and prints what the page shows.
+    """Run each command of the page; each must succeed and print what the page shows.
 
-    Where one does not, what the page would have removed later is removed, as a second try of the
-    test would otherwise find it.
+    If one does not, the later commands of the page that delete something are run, because a second
+    try of the test would otherwise find the objects.
     """
     steps = steps_of(page.read_text())
     assert len(steps) >= 4

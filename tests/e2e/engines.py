@@ -1,4 +1,4 @@
-"""The kinds of workload that a controller of the cluster carries out, and in what they differ."""
+"""The kinds of workload that need a controller in the cluster, and the differences between them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,20 +11,22 @@ from infra.workloads.kind import WorkloadKind
 
 @dataclass(frozen=True)
 class Engine:
-    """One kind.
+    """A kind of workload with its controller.
 
     Args:
-        kind: its definition in the program.
-        pods: the name of the pod of an index, or its begin, which ends with `-`.
-        master: where every pod finds node 0.
-        failed_reason: that of the condition of a workload that was given up for good; for a kind
-            without such conditions its phase. Empty: it never is, and never ends; its pods stay.
-        gang: whether all pods are made anew when one is lost; otherwise that one alone.
-        killed: the indexes of the pods that are killed, each of which comes back in its own way.
-        no_retry: settings with which a fatal error fails the workload at once, if it needs any.
-        heard: indexes of the pods whose fatal error the controller hears of. The others may be
-            started again until it ends them.
-        index_variable: by which a pod is told its index.
+        kind: the kind's definition in the program.
+        pods: a function that gives the name of the pod of an index, or the beginning of the name,
+            which ends with `-`.
+        master: the host name at which every pod finds node 0.
+        failed_reason: the reason in the condition of a workload that has failed for good; for a
+            kind without such conditions, its phase. Empty: the workload never fails or ends, and
+            its pods stay.
+        gang: whether the controller replaces all pods when one is lost, and not only that one.
+        killed: the indexes of the pods that tests kill, because each comes back in another way.
+        no_retry: settings with which a fatal error fails the workload at once, if they are needed.
+        heard: the indexes of the pods whose fatal error fails the workload. Other pods may be
+            started again until the controller ends them.
+        index_variable: the environment variable that tells a pod its index.
     """
 
     kind: WorkloadKind
@@ -49,7 +51,7 @@ class Engine:
 
     @property
     def typed(self) -> str:
-        """The kind, as kubectl takes it."""
+        """The kind and name of the workload in the form that kubectl takes."""
         return Workload(self.kind.api_version, self.kind.kind, self.workload).typed
 
     def is_pod(self, name: str, index: int) -> bool:
@@ -58,7 +60,7 @@ class Engine:
         return name.startswith(given) if given.endswith("-") else name == given
 
     def condition(self, item: dict[str, Any], types: tuple[str, ...]) -> str:
-        """The first of these conditions that is true, with its reason; else empty text."""
+        """The first of these conditions that is true, with its reason; empty if none is."""
         return true_condition(item, list(types))
 
 

@@ -1,4 +1,4 @@
-"""Which runs have pods, asked again and again, also while the API server comes and goes."""
+"""Watches which runs have pods at the same time, even while the API server is away at times."""
 
 import threading
 from collections import Counter
@@ -17,7 +17,7 @@ PAUSE_SECONDS = 0.2
 
 
 class Gangs:
-    """Notes each set of runs whose pods were there at once and had not ended."""
+    """Notes each set of runs that had living pods at the same time."""
 
     def __init__(self, lab: Lab) -> None:
         access = Access(kubeconfig_path=str(lab.cluster.kubeconfig))
@@ -25,7 +25,7 @@ class Gangs:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.seen = list[dict[str, int]]()
-        """The number of living pods of each workload, whenever it was another than before."""
+        """The number of living pods of each workload, noted whenever it changed."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -36,7 +36,7 @@ class Gangs:
         self._thread.join()
 
     def most_at_once(self) -> int:
-        """How many runs had pods at one moment."""
+        """The largest number of runs that had living pods at the same time."""
         return max(len(each) for each in self.seen)
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""What a user of Kubeflow's Python library sees of a TrainJob: prints it as JSON.
+"""Prints as JSON what a user of Kubeflow's Python library sees of a TrainJob.
 
 It runs in the virtualenv `.venv-kubeflow`: `python kubeflow_client.py KUBECONFIG NAMESPACE NAME`.
 """

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: a cluster, stacks on it, and functions that ask both."""
+"""The lab of the end-to-end tests: a cluster, stacks on it, and functions that ask both."""
 
 import json
 import os
@@ -17,7 +17,7 @@ T = TypeVar("T")
 NAMESPACE = "disttrain"
 TRAINING_LIMIT_SECONDS = 600
 SPARES = {"run.train.spare_processes": "true"}
-ENDLESS = 1_000_000  # steps: such a run does not end before its test has done what it wants to
+ENDLESS = 1_000_000  # steps; a run of so many does not end before its test ends
 
 
 class Lab:
@@ -33,7 +33,7 @@ class Lab:
     ) -> Stack:
         """A stack with the settings of `Pulumi.<template>.yaml` for this cluster, and `settings`.
 
-        A stack with the setting `platform` gets no settings of the cluster. A person has a
+        A stack with the setting `platform` gets no settings of the cluster. Each `person` has a
         backend and stack files of their own.
         """
         folder = self.scratch / person
@@ -92,7 +92,7 @@ class Lab:
         return f"{Path(self.cluster.kubectl[0]).parent}{os.pathsep}{os.environ['PATH']}"
 
     def trainer_images(self) -> list[str]:
-        """All names of the imported images, also those that containerd has given them."""
+        """All names of the trainer's images, including those that containerd has given them."""
         rows = [row.split() for row in self.ctr("images", "ls").splitlines()[1:]]
         digests = {name: digest for name, _, digest, *_ in rows}
         ours = {name for name in digests if name.startswith("localhost/disttrain/trainer")}
@@ -111,37 +111,37 @@ class Lab:
         }
 
     def more_than_half_a_node(self, ranks: int = 1) -> str:
-        """CPU for each of so many ranks: each node has room for one such pod, whatever its size."""
+        """CPU for each of `ranks` ranks in a pod, so that a node has room for only one such pod."""
         cores = self.get("nodes")["items"][0]["status"]["allocatable"]["cpu"]
         return f"{int(cores) * 1000 // (2 * ranks) + 1}m"
 
     def left(self) -> list[str]:
-        """What of ours is in the cluster: objects with an owner."""
+        """The objects of this program in the cluster, which have an owner's label."""
         kinds = "namespaces,persistentvolumes,pods,persistentvolumeclaims"
         arguments = ("get", kinds, "-A", "-l", "disttrain.dev/owner", "-o", "name")
         return self.kubectl(*arguments).split()
 
     def wait_claim_bound(self) -> None:
-        """Until the claim of the data volume is bound, which `up` does not wait for."""
+        """Wait until the claim of the data volume is bound, because `up` does not wait for it."""
 
         wait_for("the claim to be bound", lambda: self.claim()["status"]["phase"] == "Bound", 300)
 
     def claim(self) -> dict[str, Any]:
-        """The claim of the data volume; there must be one alone."""
+        """The claim of the data volume; there must be exactly one."""
         found = self.get("persistentvolumeclaims", "--selector=app.kubernetes.io/component=storage")
         (item,) = found["items"]
         return item
 
     def run_dir(self, run_name: str) -> Path:
-        """The run's folder as seen on the host."""
+        """The run's folder, by its path on this machine."""
         return self.cluster.data_root / "runs" / run_name
 
     def losses(self, run_name: str) -> dict[int, float]:
-        """Training loss by step; a step written twice (after a resume) counts as last written."""
+        """The training loss by step. Of a step that was written twice, the last loss counts."""
         return {point["step"]: point["loss"] for point in train_points(self.run_dir(run_name))}
 
     def wait_done(self, run_name: str) -> dict[str, Any]:
-        """The done marker, once it is there."""
+        """Wait for the run's done marker, and return its content."""
         marker = self.run_dir(run_name) / "done.json"
         wait_for(f"{marker}", marker.exists, TRAINING_LIMIT_SECONDS)
         return json.loads(marker.read_text())
@@ -163,8 +163,9 @@ def wait_for(
 def run_settings(run_name: str, max_steps: int, **more: str) -> dict[str, str]:
     """Settings of a tiny deterministic run, with the same seed and global batch everywhere.
 
-    Without the spares that a run has by default: to import torch in them would take a third more
-    of the processor in each start. `SPARES` brings them back for what is about restarts.
+    The run has no spare processes, although it would have some by default: their import of torch
+    would take a third more processor time at each start. `SPARES` enables them in tests of
+    restarts.
     """
     return {
         "runName": run_name,

@@ -1,4 +1,4 @@
-"""A run on several nodes, one of which gets lost."""
+"""Makes a run on several nodes, and lets one of the nodes be lost."""
 
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
@@ -9,7 +9,7 @@ SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPol
 
 
 def spread(lab: Lab, ranks: int = 1, topology: str = "indexed-job") -> dict[str, str]:
-    """Settings of two pods with so many ranks each, of which a node has room for one alone."""
+    """Settings of two pods with `ranks` ranks each. A node has room for only one of them."""
     return {
         "topology": topology,
         "pods": "2",
@@ -19,13 +19,13 @@ def spread(lab: Lab, ranks: int = 1, topology: str = "indexed-job") -> dict[str,
 
 
 def places(lab: Lab) -> dict[str, str]:
-    """The node of each pod of the training."""
+    """The name of the node of each training pod, by the pod's name."""
     pods = lab.get("pods", "-l", "app.kubernetes.io/component=training")["items"]
     return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
 
 
 def start(lab: Lab, stack: Stack, run_name: str, topology: str = "indexed-job") -> None:
-    """Until it has saved a checkpoint."""
+    """Start the run, and wait until it has made more than 20 steps."""
     placed = {**spread(lab, topology=topology), "run.checkpoint.interval": "10"}
     stack.set_all({**run_settings(run_name, ENDLESS, **SPARES), **placed})
     stack.up()
@@ -33,13 +33,13 @@ def start(lab: Lab, stack: Stack, run_name: str, topology: str = "indexed-job") 
 
 
 def after_the_first(lab: Lab) -> tuple[str, str]:
-    """A pod of the training that is on another node than the first, and that node."""
+    """The names of a training pod that is not on the first node, and of its node."""
     first = f"sandbox-{lab.cluster.name}"
     return next((pod, node) for pod, node in places(lab).items() if node != first)
 
 
 def lose_a_node(lab: Lab) -> tuple[str, str]:
-    """Returns the pod that was on a node after the first, and that node, which is off by now."""
+    """End a node after the first one; return the names of its training pod and of the node."""
     first = f"sandbox-{lab.cluster.name}"
     pod, node = after_the_first(lab)
     holder = find_holder(lab.cluster.layout.node(int(node.removeprefix(f"{first}-"))))

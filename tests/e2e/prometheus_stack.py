@@ -1,9 +1,9 @@
-"""What a cluster needs to have the Prometheus operator from a platform without internet.
+"""Gives a cluster what a platform needs to install the Prometheus operator without internet.
 
-The chart stands in for kube-prometheus-stack, which is in no module: the same name, version and
-keys of its values, the operator's own definitions and roles, and objects for one Prometheus and one
-Alertmanager. The operator, its reloader, Prometheus and Alertmanager are the projects' programs.
-Grafana, node-exporter and kube-state-metrics are not in it.
+The chart stands in for kube-prometheus-stack, which is in no Go module. It has the same name,
+version and keys of values, the operator's own definitions and roles, and objects for one Prometheus
+and one Alertmanager. The operator, its reloader, Prometheus and Alertmanager are the projects'
+programs. The chart does not contain Grafana, node-exporter and kube-state-metrics.
 """
 
 import shutil
@@ -47,7 +47,7 @@ _IMAGES: tuple[tuple[Tool, str, str], ...] = (
 
 
 def import_images(lab: Lab) -> None:
-    """Put the programs into the cluster's containerd, by the names that the pods ask for."""
+    """Put the programs into the cluster's containerd, under the names that the pods ask for."""
     for tool, program, image in _IMAGES:
         archive = lab.scratch / f"{program}.tar"
         archive.write_bytes(image_archive(tool_folder(tool) / program, image, _USER, "bin"))
@@ -56,12 +56,12 @@ def import_images(lab: Lab) -> None:
 
 
 def make_chart(folder: Path) -> Path:
-    """The chart, with what the operator's module has of it."""
+    """Make the chart from the tests' files and those of the operator's module."""
     chart = folder / NAME
     shutil.copytree(CHART, chart)
     example = tool_folder(PROMETHEUS_OPERATOR) / "example"
-    # In a chart of their own, as in the real one: Helm keeps a chart's files in a Secret, which
-    # would be too small for these, and does not keep those of the charts inside of it.
+    # The definitions are in a subchart, as in the real chart. Helm keeps a chart's files in a
+    # Secret, which would be too small for the definitions, but it does not keep those of subcharts.
     definitions = chart / "charts" / "crds" / "crds"
     definitions.mkdir()
     for definition in (example / "prometheus-operator-crd").glob("*.yaml"):
@@ -78,7 +78,7 @@ def make_chart(folder: Path) -> Path:
 
 
 def _as_template(part: Path) -> str:
-    """An object for the release's namespace, whose pods bear the taints that the values name."""
+    """The object as a template: in the release's namespace, and with the values' tolerations."""
     item = yaml.safe_load(part.read_text())
     if item["kind"] == "Deployment":
         item["spec"]["template"]["spec"]["tolerations"] = "TOLERATIONS"

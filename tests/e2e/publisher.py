@@ -1,7 +1,7 @@
-"""Stands for the host from which controllers' manifests are downloaded, behind a proxy.
+"""A stand-in for the host from which controllers' manifests are downloaded, behind a proxy.
 
-The files are those of the projects' modules. The proxy answers in the host's place, with a
-certificate of an authority that this machine does not know.
+The files are those of the projects' modules. The proxy answers instead of the host, with a
+certificate of an authority that this machine does not trust.
 """
 
 import ssl
@@ -20,7 +20,7 @@ HOST = "raw.githubusercontent.com"
 
 
 class Publisher:
-    """Publishes the files of these controllers, and notes what it was asked for."""
+    """Publishes the files of these controllers, and notes the paths of all requests."""
 
     def __init__(self, folder: Path, *names: str) -> None:
         self._folder = folder
@@ -53,7 +53,7 @@ class Publisher:
         self._server.server_close()
 
     def lead(self, stack: Stack, cluster: Cluster) -> None:
-        """Let the stack's `pulumi` come here, by the usual variables, and find nothing kept."""
+        """Let the stack's `pulumi` use this proxy, by the usual variables, with an empty cache."""
         before = stack.environment.get("SSL_CERT_FILE", "")
         trusted = Path(before).read_text() if before else ""
         authorities = self._folder / "trusted.crt"
@@ -67,10 +67,10 @@ class Publisher:
             path.unlink(missing_ok=True)
 
     def change_last(self) -> tuple[str, str]:
-        """Publish another content of the last file, and forget the right one.
+        """Publish another content of the last file, and remove the right one from the cache.
 
         Returns:
-            The end of its address, and the checksum that it should have.
+            The path in the file's address, and the checksum that the file should have.
         """
         path, file = list(self._files.items())[-1]
         self._changed[path] = file.read_bytes() + b"# one line more\n"
@@ -82,7 +82,7 @@ class Publisher:
         self._changed.clear()
 
     def file(self, path: str) -> bytes | None:
-        """What is at this path; None: nothing."""
+        """The content of the file at this path, or None."""
         self.requests.append(path)
         if path in self._changed:
             return self._changed[path]

@@ -1,6 +1,6 @@
-"""Another team's work in a platform's own queue, which takes all of its quota.
+"""Lets another team's Job take all quota of a platform's own queue.
 
-It is a Job whose image does not exist: Kueue gives it quota all the same.
+The Job's image does not exist, but Kueue gives the Job quota all the same.
 """
 
 import json
@@ -9,11 +9,11 @@ from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from tests.e2e.lab import Lab, wait_for
 
 QUEUE, URGENT = "gpus", "urgent"
-CPU = "300m"  # what the queue has, and the pods of a run ask for in all
+CPU = "300m"  # the quota of the queue, and what the pods of a run request in all
 
 
 def start_others(lab: Lab, name: str, priority: str = "") -> None:
-    """Returns once it has all of the queue's quota."""
+    """Make the Job, and return when it has all of the queue's quota."""
     container = {
         "name": "other",
         "image": "localhost/absent",
@@ -34,5 +34,5 @@ def start_others(lab: Lab, name: str, priority: str = "") -> None:
 
 
 def end_others(lab: Lab, name: str) -> None:
-    """Its quota is free again."""
+    """Delete the Job, so that its quota is free again."""
     lab.kubectl("delete", "job", name)

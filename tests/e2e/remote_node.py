@@ -1,7 +1,8 @@
-"""A host behind sshd and sudo whose k3s is a stand-in, in front of this lab's real cluster.
+"""A host behind sshd and sudo whose k3s is a stand-in in front of this lab's real cluster.
 
 Kubernetes' API server, containerd and the kubelet are the sandbox's. Everything between them and
-`pulumi up` is real: SSH, sudo, systemd, k3s' scripts, the tunnel, the transfer of the image.
+`pulumi up` is real: SSH, sudo, systemd, the project's scripts for k3s, the tunnel, and the transfer
+of the image.
 """
 
 import shutil
@@ -52,7 +53,7 @@ class RemoteNode:
         self._relay = subprocess.Popen([*here, str(real / "api.sock"), there])
 
     def stack(self, name: str, settings: dict[str, str]) -> Stack:
-        """A stack of the whole program for this host; its user needs a password for sudo."""
+        """A stack of the whole program for this host, whose user needs a password for sudo."""
         over_ssh = {
             "cluster": "k3s",
             "kubeconfig": None,
@@ -61,7 +62,8 @@ class RemoteNode:
             "sshHost": self.host.address,
             "sshUser": USER,
             "sshHostKey": self.node.host_key,
-            # errors: the machine's control groups, and a route to the sandbox's services
+            # The doctor would report errors about the machine's control groups, and about a route
+            # to the sandbox's services.
             "doctor": "none",
             "k3sVersion": node.VERSION,
             "k3sMirror": self.node.mirror.url,
@@ -76,7 +78,7 @@ class RemoteNode:
         return any(word in call.split() for call in self.node.calls())
 
     def written_since(self, before: dict[str, Entry]) -> list[str]:
-        """Paths of the host that were written to."""
+        """The paths of the host that were written since the list `before`."""
         return node.rewritten(before, self.host.files())
 
     def lose(self) -> None:
@@ -90,23 +92,23 @@ class RemoteNode:
         self.host.shell("systemctl start ssh")
 
     def second_address(self) -> str:
-        """Another address of the same host, which `sshHost` may name as if it were another one."""
+        """Give the host a second address, which `sshHost` may name like that of another host."""
         address = ".".join(["100", "127", *self.host.address.split(".")[2:]])
         self.host.shell(f"ip address replace {address}/32 dev lo")
         way = ["ip", "route", "replace", address, "via", self.host.address]
-        subprocess.run(way, check=True)  # it goes with the link to the host
+        subprocess.run(way, check=True)  # the route ends with the link to the host
         return address
 
     def empty_cluster(self) -> None:
-        """What a new k3s finds: nothing of before, and nobody may use a kubeconfig of before.
+        """Empty the cluster as a new k3s would, so that earlier kubeconfigs are refused too.
 
-        With k3s itself an old kubeconfig is refused because of another certificate authority.
+        A real new k3s refuses them because its certificate authority is another one.
         """
         self.remove_objects()
         self._new_administrator()
 
     def remove_objects(self) -> None:
-        """What goes with k3s itself; this cluster was only shown as one."""
+        """Delete the objects that would vanish with a real k3s; the lab's cluster stays."""
         self.lab.kubectl("delete", "namespace", NAMESPACE, OPERATOR, "--ignore-not-found")
         self.lab.kubectl("delete", "pv", "--all")
         self.lab.kubectl("delete", "clusterrole", viewer_role_name(NAMESPACE), "--ignore-not-found")
@@ -114,7 +116,7 @@ class RemoteNode:
             self.lab.kubectl("delete", "crd", name)
 
     def _new_administrator(self) -> None:
-        """The kubeconfig that k3s writes next; one that was given out before is worth nothing."""
+        """Make the kubeconfig that k3s writes next. Earlier kubeconfigs lose all rights."""
         self._remove_administrator()
         self._administrators += 1
         user = self._administrator
@@ -139,8 +141,10 @@ class RemoteNode:
             self.lab.kubectl("delete", "clusterrolebinding", self._administrator)
 
     def _wipe_node(self) -> None:
-        """Take off what the GPU Operator has put on the Node: k3s' uninstall takes the Node with
-        it, and this k3s is a stand-in whose cluster stays."""
+        """Remove the labels and annotations that the GPU Operator has put on the Nodes.
+
+        The uninstallation of a real k3s would remove the Node, but the stand-in's cluster stays.
+        """
         for item in self.lab.get("nodes")["items"]:
             for kind, command in (("labels", "label"), ("annotations", "annotate")):
                 keys = item["metadata"].get(kind, {})

@@ -1,6 +1,6 @@
-"""One file that adds a kind of each sort, as a user writes it who needs a kind of their own.
+"""An extension as a user would write it: a workload, a storage, a network and a delivery kind.
 
-The setting `extensions: ["tests.e2e.toy_kinds"]` imports it; nothing else of the project knows it.
+The setting `extensions: ["tests.e2e.toy_kinds"]` imports it. Nothing else in the project knows it.
 """
 
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ def render(run: Run) -> list[tuple[str, dict[str, object]]]:
 
 
 def labelled_folder(request: StorageRequest) -> Storage:
-    """The folder of host-path, as a volume of another name."""
+    """The folder of the storage host-path, in a volume of another name."""
     made = host_path.host_path(request)
     (_, volume), (_, claim) = made.objects
     name = f"toy-{made.volume}"
@@ -47,7 +47,7 @@ def labelled_folder(request: StorageRequest) -> Storage:
 
 
 def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -> Delivered:
-    """Deliver nothing, because the image is on the node already."""
+    """Deliver nothing, because the image is already on the node."""
     command = local.Command(f"{name}-toy", create="echo sha256:toy", opts=opts)
     return Delivered(pulumi.Output.from_input(request.plan.reference), command.stdout)
 

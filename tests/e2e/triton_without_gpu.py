@@ -1,11 +1,11 @@
-"""What torch.compile needs on a GPU machine, tried in the image where there is no GPU.
+"""Checks, without a GPU, that the image has what torch.compile needs on a GPU machine.
 
-Run with the image's own Python; it ends with status 1 and a reason where something is missing.
-Triton compiles each kernel with its own ptxas, and with the C compiler a small module that hands
-the kernel's arguments to the driver (libcuda). The driver is the one part that is not in the image:
-a stand-in that notes what it is asked to launch takes its place. So it is seen that the compiler is
-found, that all headers are there, and that what it builds passes arguments as the driver takes
-them. It is not seen that a GPU computes.
+It runs with the image's own Python, and ends with status 1 and a reason if something is missing.
+Triton compiles each kernel with its own ptxas. With the C compiler it builds a small module that
+passes the kernel's arguments to the driver (libcuda). Only the driver is not in the image. A
+stand-in replaces it, which notes what it is asked to launch. So the test shows that the compiler is
+found, that all headers are there, and that the module passes arguments as the driver expects them.
+It does not show that a GPU computes.
 """
 
 import ctypes
@@ -55,12 +55,12 @@ int cuPointerGetAttribute(void *data, int attribute, unsigned long long pointer)
   return 0;
 }
 """
-# a pointer, a long and a pointer again, then what is passed in 32 bits
+# A pointer, a 64-bit number and a pointer, and then the arguments that are passed in 32 bits.
 SIGNATURE = {"x": "*fp32", "n": "i64", "y": "*bf16", "a": "i32", "s": "fp32", "b": "i32"}
 
 
 class Tensor:
-    """As much of a tensor as the launcher asks for."""
+    """A stand-in for a tensor with the one method that the launcher calls."""
 
     def __init__(self, address: int):
         self._address = address
@@ -76,7 +76,7 @@ def double(x, y, n, block: tl.constexpr):
 
 
 def make_libcuda(folder: Path, sources: str) -> ctypes.CDLL:
-    """The stand-in: all functions that the sources call; only those above do anything."""
+    """Build the stand-in with all functions that the sources call; only RECORDING's do anything."""
     called = set(re.findall(r"\bcu[A-Z]\w+(?=\()", sources)) - set(
         re.findall(r"\bcu[A-Z]\w+(?=\()", RECORDING)
     )
@@ -91,7 +91,7 @@ def make_libcuda(folder: Path, sources: str) -> ctypes.CDLL:
 
 
 def launch(module, libcuda: ctypes.CDLL, cooperative: bool) -> list[object]:
-    """Launch with arguments that are all different; returns what has reached the driver."""
+    """Launch with arguments that are all different, and return what has reached the driver."""
     metadata = (4, 1, 48, 1, 1, 1)  # warps, CTAs, shared memory, cluster
     values = (Tensor(0x7F0000000010), -5_000_000_000, Tensor(0x7F0000000020), -7, 1.5, 9)
     module.launch(
@@ -114,7 +114,7 @@ def launch(module, libcuda: ctypes.CDLL, cooperative: bool) -> list[object]:
 
 
 def main() -> None:
-    """Build, load and call; compile a kernel for two generations of GPUs."""
+    """Build, load and call the modules, and compile a kernel for two generations of GPUs."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         os.environ["TRITON_LIBCUDA_PATH"] = scratch

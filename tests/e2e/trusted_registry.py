@@ -1,4 +1,4 @@
-"""A real registry with a login and TLS that the cluster trusts, by which stacks deliver images."""
+"""Runs a real registry with a login and with TLS that the cluster trusts, to deliver images."""
 
 import ipaddress
 import shutil
@@ -16,7 +16,7 @@ REPOSITORY = "team/trainer"
 
 @dataclass(frozen=True)
 class TrustedRegistry:
-    """The registry, and the file with the authority that has signed its certificate."""
+    """The registry, and the file with the authority that signed its certificate."""
 
     lab: Lab
     server: Server
@@ -32,7 +32,7 @@ class TrustedRegistry:
         ours = {
             "imageDelivery": "registry",
             "imageRepository": self.repository,
-            # the layers' blobs are in the containerd of the test already, and are not pulled again
+            # The test's containerd already has the uncompressed layers, so it need not pull them.
             "imageDeliveryOptions.compression": "none",
         }
         made = self.lab.stack(name, "sandbox", {**ours, **settings})
@@ -45,14 +45,14 @@ class TrustedRegistry:
         stack.set("imageDeliveryOptions.password", LOGIN.password, secret=True)
 
     def tags(self, repository: str = REPOSITORY) -> set[str]:
-        """Of a repository; empty where there is none of that name."""
+        """The tags of a repository; empty if there is no such repository."""
         folder = self.server.tags(repository)
         return {tag.name for tag in folder.iterdir()} if folder.exists() else set()
 
 
 @contextmanager
 def trusted_registry(lab: Lab, folder: Path) -> Iterator[TrustedRegistry]:
-    """It runs meanwhile; nothing of it is left."""
+    """Run the registry during the block; it is removed afterwards."""
     assert lab.cluster.node_ip
     host = str(ipaddress.ip_address(lab.cluster.node_ip) - 1)  # this machine's end of the link
     with running(folder, login=True, tls=True, host=host) as server:

@@ -1,7 +1,8 @@
-"""The image of Volcano's webhooks, which also makes their certificate by a shell script.
+"""Makes the image of Volcano's webhooks, which also makes their certificate by a shell script.
 
-The program and the script are Volcano's own. The project's image is made of Alpine Linux; this one
-has bash, openssl and what else the script calls from this machine, and the sandbox's kubectl.
+The program and the script are Volcano's own. The project's image is based on Alpine Linux. This one
+has this machine's bash, openssl and the other programs that the script calls, and the sandbox's
+kubectl.
 """
 
 import io
