@@ -1,4 +1,7 @@
-"""Rules for the whole suite: a skipped test is a failure, and required folders must have run."""
+"""Rules for the whole suite, such as that a skipped test is a failure.
+
+The option --require fails a run if no test of a folder has passed.
+"""
 
 import asyncio
 import itertools
@@ -17,32 +20,32 @@ PROJECT = Path(__file__).parent.parent
 pytest_plugins = ["tests.second_try"]
 collect_ignore = left_out(DEPTH)
 
-# The text for the tests: the real one where it lies beside the checkout.
+# The text for the tests is the real one, if it is beside the checkout.
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():
     os.environ.setdefault("DISTTRAIN_DATASET", str(BESIDE))
 
-# Property tests draw other examples on each run, and a failure names the seed that draws the same
-# ones again. `.ci/run` sets one seed for all its runs: whether a commit passes must depend on the
-# commit alone. Failing examples are not kept in a database, which would make a run depend on the
-# runs before it; nor is there a limit on the time of an example, which depends on the machine.
+# Property tests draw other examples in each run, and a failure names the seed that draws the same
+# examples again. `.ci/run` sets one seed for all its runs, because whether a commit passes must
+# depend only on the commit. Failing examples are not kept in a database, because a run would then
+# depend on earlier runs. The time of an example has no limit, because it depends on the machine.
 SEED_VARIABLE = "DISTTRAIN_TEST_SEED"
 os.environ.setdefault(SEED_VARIABLE, str(secrets.randbelow(2**32)))  # xdist's workers inherit it
 hypothesis.settings.register_profile(
     "suite",
     database=None,
     deadline=None,
-    derandomize=False,  # hypothesis's own default where the variable CI is set is True
+    derandomize=False,  # with the variable CI, hypothesis would default to True
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("suite")
 
-# Which tests one worker takes, because they share a cluster or a host that is costly to make. All
-# others go a file at a time. The longest come first, so that no worker begins with one of them when
-# the others have ended. Clusters and hosts of two workers have names, addresses and stores of their
-# own. They are fixtures of their folder, so they end when the worker goes on to another folder: an
-# idle control plane takes a tenth of a core. Only packages have such fixtures, so each of these
-# folders has an `__init__.py`.
+# Each group has the tests that one worker runs, because they share a cluster or a host that takes
+# long to make. All other tests are given to workers file by file. The longest groups come first, so
+# that no worker begins with one of them when the others have ended. The clusters and hosts of two
+# workers have names, addresses and stores of their own. They are fixtures of their folder (scope
+# `package`), so they end when the worker goes on to another folder: an idle control plane takes a
+# tenth of a core. Only packages have such fixtures, so each of these folders has an `__init__.py`.
 GROUPS = {
     "hosts, stories": ("tests/node/test_nodes", "tests/node/test_platform", "tests/node/test_s"),
     "hosts": ("tests/node/",),
@@ -53,7 +56,7 @@ GROUPS = {
     "e2e": ("tests/e2e/",),
     "kube": ("tests/kube/",),
 }
-LONG = ("tests/trainer/", "tests/sandbox/", "tests/cli/")  # before the rest, in this order
+LONG = ("tests/trainer/", "tests/sandbox/", "tests/cli/")  # these come next, in this order
 
 _passed_files: set[str] = set()
 
@@ -78,9 +81,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = os.environ[SEED_VARIABLE]
-    # Python would make an event loop for the main thread when a test makes an output of Pulumi
-    # outside of a program. Nobody closes such a loop, and what reports it is a later test that
-    # fails instead. Without this the test that makes the output fails.
+    # If a test makes a Pulumi output outside of a program, Python makes an event loop for the main
+    # thread. Nothing closes that loop, and a later test would fail because of it. With the next
+    # line the test that makes the output fails itself.
     asyncio.set_event_loop(None)
 
 
@@ -94,7 +97,7 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the marks in its own hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With `-n`, one worker takes all tests of a group; the rest goes a file at a time."""
+    """Group the tests: with `-n`, one worker runs all tests of a group, or of a single file."""
     leave_to_longer_runs(config, items)
     order = [*GROUPS, *LONG]
 
@@ -110,7 +113,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_to_longer_runs(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take out what a longer run asks; the tests of a file that is left out have its mark there."""
+    """Deselect the tests of longer runs.
+
+    In those runs, all tests of a file in `FILES` have the mark under which the file is named.
+    """
     marks = {PROJECT / "tests" / name: mark for mark, names in FILES.items() for name in names}
     for item in items:
         if item.path in marks:
@@ -122,10 +128,10 @@ def leave_to_longer_runs(config: pytest.Config, items: list[pytest.Item]) -> Non
 
 
 def without_their_engine(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Those that need a policy pack inside of Pulumi's engine, where that cannot run packs."""
+    """The tests that need a policy pack in Pulumi's engine, if this engine cannot run packs."""
     found = [item for item in items if item.get_closest_marker("policy_packs")]
     if found:
-        from sandbox.pulumi_home import runs_policy_packs  # it looks for the engine
+        from sandbox.pulumi_home import runs_policy_packs  # this may have to install the engine
 
         if runs_policy_packs():
             return []
@@ -133,7 +139,7 @@ def without_their_engine(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def reversed_but_for_stories(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The last one first, but each file with the mark `in_order` in its own order."""
+    """The tests in reversed order, but each file with the mark `in_order` in its own order."""
     turned = list[pytest.Item]()
     for _, found in itertools.groupby(reversed(items), lambda item: item.path):
         file = list(found)
@@ -157,7 +163,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.option.collectonly or hasattr(session.config, "workerinput"):
-        return  # a worker sees a part; the process that started it sees all
+        return  # a worker knows only its own tests; its parent process knows all
     root = session.config.rootpath
     for folder in session.config.getoption("--require"):
         files = {str(path.relative_to(root)) for path in (root / folder).glob("**/test_*.py")}

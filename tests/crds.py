@@ -1,4 +1,4 @@
-"""Definitions of custom resources for tests; any content is valid."""
+"""Custom resource definitions (CRDs) for tests, whose objects may have any content."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ def definition(name: str, kind: str = "") -> dict[str, Any]:
 
     Args:
         name: `plural.group`.
-        kind: of its objects; the plural with a capital where the test makes none.
+        kind: the kind of its objects; empty: the plural with a capital, for a test that makes no
+            objects.
     """
     plural, _, group = name.partition(".")
     kind = kind or plural.capitalize()

@@ -1,4 +1,4 @@
-"""A gate before a server: it can be closed, opened again, and cut what goes through it."""
+"""A gate in front of a server: it can be closed and opened, and it can cut connections."""
 
 import socket
 import threading
@@ -9,19 +9,19 @@ from tests.ports import free_port
 
 
 class Gate:
-    """Passes connections on to a server, and none while it is closed."""
+    """Passes connections on to a server, unless it is closed."""
 
     def __init__(self, server: tuple[str, int]) -> None:
         self.server = server
         self.port = free_port()
-        self.cut_after_bytes = 0  # how many bytes to the server break a connection; 0: none do
+        self.cut_after_bytes = 0  # a connection is cut after so many bytes to the server; 0: never
         self.close_when_cut = False
         self.delay_seconds = 0.0  # after each block that goes to the server
         self.delay_down_seconds = 0.0  # after each block that comes from it
-        self.cuts_down: list[int] = []  # how many bytes from the server, in all, come before a cut
+        self.cuts_down: list[int] = []  # cut after so many bytes from the server in all
         self._down_bytes = 0
         self._sockets: list[socket.socket] = []
-        # Each connection has threads of its own, which all count, cut and close.
+        # Each connection has its own threads. All of them count bytes, cut and close.
         self._lock = threading.RLock()
         self.open()
 
@@ -39,7 +39,7 @@ class Gate:
             self.cut()
 
     def cut(self) -> None:
-        """Break the connections that there are."""
+        """Cut all connections of the moment."""
         with self._lock:
             ends, self._sockets = self._sockets, []
             for end in ends:
@@ -58,7 +58,7 @@ class Gate:
                     continue
                 with self._lock:
                     self._sockets += [ours, theirs]
-                    if not self._is_open:  # it was closed after this one was accepted
+                    if not self._is_open:  # the gate was closed after this connection came
                         self.cut()
                         return
                 for ends in ((ours, theirs, True), (theirs, ours, False)):
@@ -72,7 +72,7 @@ class Gate:
                 self.cut()
 
     def _count_up(self, passed: int) -> None:
-        """`passed`: bytes of one connection."""
+        """Cut, or close the gate, if one connection has passed too many bytes (`passed`)."""
         with self._lock:
             if self.cut_after_bytes and passed > self.cut_after_bytes:
                 self.cut_after_bytes = 0

@@ -1,13 +1,13 @@
-"""Which tests are left to a longer run: there are three depths, and a variable names the one.
+"""Chooses which tests a run leaves to longer runs. DISTTRAIN_TESTS names one of three depths.
 
-- `quick`, which is `make test`: each promise in the way in which it breaks most easily. It
-  leaves out what has the mark `slow` and what has the mark `in_depth`.
-- `commit`, which is `.ci/run`: also what is `slow`, such as each kind of workload with its
-  controller, several machines, and the storages. Every commit has to pass it.
-- `all`, of which `make test-engines` runs what is `in_depth`: the same promises broken in further
-  ways, which takes hours.
+- `quick` (`make test`) tests each promise in the way in which it breaks most easily. It leaves out
+  the tests with the mark `slow` or `in_depth`.
+- `commit` (`.ci/run`) also runs the `slow` tests, such as those of each kind of workload with its
+  controller, of several machines, and of the storages. Every commit has to pass them.
+- `all` runs every test. `make test-engines` runs those with the mark `in_depth`, which test the
+  same promises in further ways and take hours.
 
-A file all of whose tests have one of the marks is named here, so that it is not even read.
+A file all of whose tests have one of the marks is named here, so that pytest does not even read it.
 """
 
 import os
@@ -26,7 +26,7 @@ if DEPTH not in LEFT_OUT:
         f"{', '.join(LEFT_OUT)}, or leave it away for `{QUICK}`"
     )
 
-# The paths are seen from the folder of this file.
+# The paths are relative to the folder of this file.
 FILES = {
     SLOW: (
         "e2e/test_controllers.py",
@@ -124,7 +124,7 @@ FILES = {
 
 
 def left_out(depth: str) -> list[str]:
-    """The files that a run of this depth does not read."""
+    """The files that a run of this depth leaves out."""
     return [file for mark in LEFT_OUT[depth] for file in FILES[mark]]
 
 

@@ -1,4 +1,4 @@
-"""A web server of a test, at a free port of the loopback."""
+"""A web server for tests, which listens at a free port of the loopback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 
 class LoopbackServer:
-    """Serves in a thread of its own, from its creation until it is closed."""
+    """A server that runs in a thread of its own, from its creation until `close`."""
 
     def __init__(self, kind: type[HTTPServer], handler: type[BaseHTTPRequestHandler]) -> None:
         """`kind` says whether requests are answered one after the other or in threads."""

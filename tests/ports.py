@@ -1,9 +1,9 @@
-"""Ports for the servers of the tests, which no other program gets while their server starts.
+"""Gives ports to the servers of the tests, which no other program takes while they start.
 
-A port that the kernel gives (port 0) and that is closed again belongs to the ports that it gives to
-every other program too, also as the own end of a connection. So it may be taken when the server,
-which starts a moment later, wants it. These lie below that range, and a process of the tests that
-is given one says so to all others by a name that only one of them can have.
+If a test lets the kernel choose a port (port 0) and closes it again, the kernel may give that port
+to any other program, even as the local end of a connection. So the port may be taken when the
+server starts a moment later. The ports given here are below the kernel's range. A process of the
+tests reserves a port by an abstract socket name, which only one process can have.
 """
 
 import atexit
@@ -14,7 +14,7 @@ from collections import deque
 
 STEP = 20  # a run's ranks meet at one of the 16 ports after its own, see trainer/launch/ports.py
 PORTS = range(10_000, 20_000, STEP)
-HELD = 20  # so many of the newest ports stay this process' own
+HELD = 20  # how many of its newest ports a process keeps reserved
 
 _begin = os.getpid() % len(PORTS)
 _next_ports = itertools.cycle([*PORTS[_begin:], *PORTS[:_begin]])
@@ -23,17 +23,17 @@ _names = deque[socket.socket]()
 
 @atexit.register
 def _give_back() -> None:
-    """An open socket at a process' end is a warning of Python's."""
+    """Close the sockets, because Python warns of sockets that are open at a process' end."""
     while _names:
         _names.popleft().close()
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port of this machine that nobody listens on; each call returns another one."""
+    """A port of this machine at which no program listens; each call returns another port."""
     for port in itertools.islice(_next_ports, len(PORTS)):
         name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            # no file: it goes with this process
+            # An abstract name is no file, so it ends with this process.
             name.bind(f"\0disttrain-test-port-{port}")
             socket.create_server((address, port)).close()
         except OSError:

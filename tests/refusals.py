@@ -1,4 +1,4 @@
-"""A policy by which an API server refuses to make objects, as the webhook of a controller may."""
+"""Lets an API server refuse to make an object by an admission policy, as a webhook may."""
 
 import time
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ LIMIT_SECONDS = 60
 
 @contextmanager
 def refused(api: Api, trial: Json, words: str, namespace: str) -> Iterator[None]:
-    """No object of the kind and the name of `trial` can be made, for the reason `words`.
+    """Let the API server refuse objects of `trial`'s kind and name during the block.
 
     Args:
-        api: the cluster.
-        trial: an object of that kind, which is tried out and never made.
-        words: what the API server says.
-        namespace: of the object.
+        api: the API of the cluster.
+        trial: an object of that kind and name. It is sent as a dry run, so it is never made.
+        words: the reason that the API server gives.
+        namespace: the namespace of the object.
     """
     kind, name = str(trial["kind"]), str(trial["metadata"]["name"])
     path = api.path(str(trial["apiVersion"]), kind, namespace)

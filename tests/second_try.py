@@ -1,14 +1,14 @@
-"""A test that drives real programs gets a second try, and one that needs it is shown as unstable.
+"""Gives a failed test of real programs a second try, and reports it as unstable if that passes.
 
 The suite starts clusters, SSH servers and hundreds of trainings. Whether a commit passes must not
-hang on one rare accident among thousands of tests, and no such accident may stay unseen. So with
-`--second-try` a failed test runs once more. What failed at first is printed in full at the end as
-a fault to be mended, and more than `MOST_UNSTABLE` such tests fail the run. So no further test gets
-a second try then: where a cluster does not come up, each try of a hundred tests would wait for it
-for minutes. Tests of pure functions have no accidents and get no second try.
+depend on one rare accident among thousands of tests, but every such accident must be reported. So
+with `--second-try` a failed test runs once more. The first failure is printed in full at the end,
+as a fault to be mended. More than `MOST_UNSTABLE` such tests fail the run, and no further test gets
+a second try then: if a cluster does not start, each try of a hundred tests would wait for it for
+minutes. Tests of pure functions always give the same result, so they get no second try.
 
 A test that fails again is shown with both failures. The tests of one file can build on each other,
-so the second failure may come from what the first has left, and would not tell the cause.
+so the second failure may come from what the first one left, and would not show the cause.
 """
 
 import pytest
@@ -39,7 +39,7 @@ class Unstable:
     """Collects the first failures of the tests that had a second try."""
 
     def __init__(self) -> None:
-        self.first: dict[str, pytest.TestReport] = {}  # of those that have not failed again
+        self.first: dict[str, pytest.TestReport] = {}  # for tests that have not failed again
         self.failed_twice: dict[str, pytest.TestReport] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -71,6 +71,6 @@ class Unstable:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--second-try"):
-        config.option.max_suite_reruns = MOST_UNSTABLE + 1  # of all workers together
+        config.option.max_suite_reruns = MOST_UNSTABLE + 1  # for all workers together
     if not hasattr(config, "workerinput"):  # a worker of xdist sends its reports to its parent
         config.pluginmanager.register(Unstable(), "unstable-tests")

@@ -1,6 +1,6 @@
-"""For stand-ins of a login shell that go by the text that infra/image/node.py sends to it."""
+"""A shell text for stand-ins of a login shell, which read what infra/image/node.py sends."""
 
-# Sets `text` to the text for `sh` that is in the first argument, as for_any_shell has coded it.
+# Sets `text` to the text for `sh` in the first argument, which for_any_shell has encoded.
 READ_TEXT = """\
 text=${1##*echo }
 text=$(echo "${text%% *}" | base64 -d | gzip -dc)

@@ -1,4 +1,4 @@
-"""A server with TLS in place of an API server, behind a gate, and kubeconfigs that lead there."""
+"""Runs a TLS server behind a gate in place of an API server, and makes kubeconfigs for it."""
 
 import json
 import ssl
@@ -13,12 +13,12 @@ from sandbox.kubeconfig import write_kubeconfig
 from sandbox.pki import Certificate, make_pki
 from tests.gate import Gate
 
-NAME = "api.test"  # which no DNS knows: the certificate alone has it
+NAME = "api.test"  # the name in the certificate; no DNS knows it
 
 
 @contextmanager
 def tls_api(folder: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[Gate]:
-    """Serve those who have the certificate of `kubeconfig_of` with the same folder."""
+    """Serve clients with the certificate that `kubeconfig_of` writes for the same folder."""
     pki = folder / "pki"
     api = Certificate("api", "api", "serverAuth", alternative_names=(f"DNS:{NAME}",))
     make_pki(pki, [api, Certificate("admin", "admin")])
@@ -39,7 +39,7 @@ def tls_api(folder: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[Gat
 
 
 def kubeconfig_of(gate: Gate, folder: Path, name: str = NAME) -> dict[str, Any]:
-    """Its content; `name`: the server's, which its certificate has to have."""
+    """The content of a kubeconfig. `name` is the name that the server's certificate must have."""
     path = folder / "kubeconfig"
     address = f"https://127.0.0.1:{gate.port}"
     write_kubeconfig(path, server=address, name="t", pki=folder / "pki", certificate="admin")

@@ -1,7 +1,7 @@
 """A real browser without a screen: Debian's chromium, driven by selenium through its chromedriver.
 
-Neither may load anything: selenium is told where the driver is, and the browser's own services are
-off. Each browser has a profile of its own, which goes with it.
+Neither may download anything: selenium is told where the driver is, and the browser's own services
+are off. Each browser has a profile of its own, which is removed with it.
 """
 
 import base64
@@ -46,14 +46,14 @@ class Browser:
         self._messages: list[dict[str, Any]] = []
 
     def open(self, address: str, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a page in a window whose inside has that size."""
+        """Open a page in a window whose content has this size, in CSS pixels."""
         self.set_size(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
         self.driver.get(address)
 
     def set_size(self, width: int, height: int) -> None:
-        """The size of the page, in CSS pixels; as a phone below 500."""
+        """Set the size of the page, in CSS pixels; a width below 500 makes it a phone."""
         self.command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -63,15 +63,15 @@ class Browser:
         )
 
     def command(self, name: str, **options: Any) -> dict[str, Any]:
-        """A command of Chrome's DevTools."""
+        """Run a command of Chrome's DevTools, and return its result."""
         return cast(dict[str, Any], self.driver.execute_cdp_cmd(name, options))
 
     def run(self, script: str, *arguments: Any) -> Any:
-        """What a function's body returns in the page."""
+        """Run the body of a JavaScript function in the page, and return its result."""
         return self.driver.execute_script(script, *arguments)
 
     def text(self, selector: str = "body") -> str:
-        """What people see of the first element, without empty lines; empty where there is none."""
+        """The visible text of the first matching element, without empty lines; or empty."""
         script = (
             "const found = document.querySelector(arguments[0]);"
             "return found?.checkVisibility() ? found.innerText : ''"
@@ -80,7 +80,7 @@ class Browser:
         return re.sub(r"\s*\n\s*", "\n", str(shown)).strip()
 
     def label(self, selector: str) -> str:
-        """What the first element says of itself to those who do not see it; empty: not there."""
+        """The label for screen readers (aria-label) of the first matching element; or empty."""
         script = "return document.querySelector(arguments[0])?.getAttribute('aria-label') ?? ''"
         return str(self.run(script, selector))
 
@@ -96,7 +96,7 @@ class Browser:
         return answer
 
     def click(self, selector: str) -> None:
-        """Press the first element."""
+        """Click the first matching element."""
         self.driver.find_element("css selector", selector).click()
 
     def press(self, key: str) -> None:
@@ -104,16 +104,16 @@ class Browser:
         ActionChains(self.driver).send_keys(getattr(Keys, key)).perform()
 
     def forget(self) -> None:
-        """Forget the requests that were sent so far."""
+        """Forget the requests that the page has sent so far, so that `hosts` ignores them."""
         self.driver.get_log("performance")
         self._messages.clear()
 
     def complaints(self) -> list[str]:
-        """What the browser's console has said since the last call, violations of policies too."""
+        """The messages in the browser's console since the last call, with policy violations."""
         return [f"{entry['level']}: {entry['message']}" for entry in self.driver.get_log("browser")]
 
     def hosts(self) -> set[str]:
-        """Hosts and ports that the page has sent requests to since it was opened."""
+        """The hosts and ports of all requests of the page, without those before a `forget`."""
         for entry in self.driver.get_log("performance"):
             self._messages.append(json.loads(entry["message"])["message"])
         sent = [m["params"] for m in self._messages if m["method"] == "Network.requestWillBeSent"]
@@ -129,7 +129,7 @@ class Browser:
 
 
 def found(program: str) -> str:
-    """Where a program is."""
+    """The path of a program, which must be installed."""
     path = shutil.which(program)
     assert path, f"there is no {program}: python3 -m sandbox setup --for-tests installs it"
     return path
@@ -137,7 +137,7 @@ def found(program: str) -> str:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """Start a browser; nothing of it is left at the end."""
+    """Run a browser during the block; it is removed with its profile afterwards."""
     with tempfile.TemporaryDirectory(prefix="disttrain-browser-") as profile:
         options = Options()
         options.binary_location = found(CHROMIUM)

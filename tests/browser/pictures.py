@@ -1,7 +1,7 @@
 """Makes the pictures of the page in docs/: `.venv-dev/bin/python -m tests.browser.pictures`.
 
-The page and the browser are the real ones. What they show is the made-up run of the tests, as it
-has all that a page can tell: a slow rank, a fast network, and a checkpoint that is waited for.
+The page and the browser are the real ones. They show the made-up run of the tests, because it has
+everything that the page can show: a slow rank, a fast network, and a save that training waits for.
 """
 
 import io
@@ -16,12 +16,12 @@ from tests.browser.browser import Browser, browser
 from tests.browser.recorded import SEEN, Recorded, lines, status
 
 DOCS = Path(__file__).parents[2] / "docs"
-COLOURS = 64  # a third of the bytes
+COLOURS = 64  # makes the file a third of the size
 SAVING = "checkpoint step 2860 is being written, and training waits for it"
 
 
 def take(window: Browser, recorded: Recorded, width: int, dark: bool) -> bytes:
-    """The whole page as PNG, with a sample of the run; its lines are of the last minute."""
+    """A picture of the whole page as PNG, with a sample of the run and lines of the last minute."""
     recorded.parts["logs"] = {**SEEN, "content": log_of(lines(datetime.now(UTC)), [])}
     with serving(0, recorded) as server:
         window.open(server.address, width, 844, dark)

@@ -1,4 +1,4 @@
-"""Real servers on loopback for the doctor: sshd, a proxy that demands a password, web servers."""
+"""Runs real servers on the loopback for tests: sshd, a proxy with a password, web servers."""
 
 import ssl
 import subprocess
@@ -49,7 +49,7 @@ def running(
 
 @dataclass(frozen=True)
 class Sshd:
-    """A running sshd, for the user who runs the tests."""
+    """A running sshd that lets in the user who runs the tests."""
 
     port: int
     host_key: str
@@ -57,7 +57,7 @@ class Sshd:
     log: Path
 
     def logins(self) -> int:
-        """How many connections it has let in."""
+        """How many logins the sshd has accepted."""
         return self.log.read_text().count("Accepted publickey")
 
 
@@ -69,9 +69,9 @@ def make_key(file: Path, kind: str = "ed25519", password: str = "") -> str:
 
 @contextmanager
 def sshd(folder: Path, instead: Path | None = None) -> Iterator[Sshd]:
-    """OpenSSH's server with keys of its own.
+    """Run OpenSSH's server with keys of its own.
 
-    `instead` is run in place of every command, which it has in $SSH_ORIGINAL_COMMAND.
+    The program `instead` runs in place of every command, and finds it in $SSH_ORIGINAL_COMMAND.
     """
     Path("/run/sshd").mkdir(exist_ok=True)
     port, log = free_port(), folder / "sshd.log"
@@ -91,7 +91,7 @@ def sshd(folder: Path, instead: Path | None = None) -> Iterator[Sshd]:
 def proxy(
     folder: Path, *, password: bool = True, address: str = LOOPBACK, port: int = 0
 ) -> Iterator[int]:
-    """Tinyproxy, which asks for USER and PASSWORD; yields its port."""
+    """Run tinyproxy, which demands USER and PASSWORD if `password` is set; gives its port."""
     port, log = port or free_port(address), folder / f"proxy-{password}.log"
     config = folder / f"proxy-{password}.conf"
     auth = f"BasicAuth {USER} {PASSWORD}\n" if password else ""
@@ -104,7 +104,7 @@ def proxy(
 
 
 class Page(BaseHTTPRequestHandler):
-    """Answers every path with the same text."""
+    """Answers a request for any path with the same text."""
 
     text = b"To be, or not to be, that is the question:\n" * 40
     protocol_version = "HTTP/1.1"
@@ -124,7 +124,7 @@ class Page(BaseHTTPRequestHandler):
 
 @contextmanager
 def web_server(certificate: Path | None = None) -> Iterator[int]:
-    """Yields the port; with a `certificate` (and key) file it speaks TLS."""
+    """Run a web server, and give its port. With a file of certificate and key it uses TLS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     server.handle_error = lambda request, client_address: None  # pyright: ignore[reportAttributeAccessIssue]
     if certificate:
@@ -142,7 +142,7 @@ def web_server(certificate: Path | None = None) -> Iterator[int]:
 
 
 def make_certificate(file: Path) -> str:
-    """A self-signed certificate for 127.0.0.1, with its key in the same file; returns it alone."""
+    """Write a self-signed certificate for 127.0.0.1 and its key; return only the certificate."""
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1"]

@@ -1,4 +1,4 @@
-"""The facts of a host and a cluster without a fault, and of each fault by itself."""
+"""The facts of a host and a cluster without a fault, and the changed facts of each single fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -130,7 +130,15 @@ BARE = {  # a host before the first `up`
 
 @dataclass(frozen=True)
 class Seeded:
-    """One fault: facts that differ (None: not reported), expectations that differ, the words."""
+    """One fault.
+
+    Args:
+        words: words in the finding that the doctor must report.
+        facts: the facts that differ; None: the fact is not reported.
+        expect: the expectations that differ.
+        severity: the severity of the finding.
+        bare: whether the host is one before the first `up`, without a cluster.
+    """
 
     words: str
     facts: dict[str, str | list[str] | None] = field(
@@ -142,7 +150,7 @@ class Seeded:
 
 
 def facts_with(changes: Changes, *, bare: bool = False) -> Facts:
-    """The facts of the clean host, some of them replaced."""
+    """The facts of the host without a fault, with these changes."""
     facts = parse_facts((HOST if bare else HOST + CLUSTER).splitlines())
     for name, value in {**(BARE if bare else {}), **changes}.items():
         if value is None:
@@ -153,7 +161,7 @@ def facts_with(changes: Changes, *, bare: bool = False) -> Facts:
 
 
 def expect_with(changes: Mapping[str, object]) -> Expectations:
-    """The expectations for the host without a fault, some of them replaced."""
+    """The expectations for the host without a fault, with these changes."""
     return replace(EXPECT, **changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -174,7 +182,7 @@ def node(**changes: str) -> Changes:
 
 
 def disk(name: str, path: str, **changes: str) -> Changes:
-    """An entry `disk.NAME`; changes: fs, free (KiB), inodes, mode."""
+    """The fact `disk.NAME`; `changes` may have fs, free (in KiB), inodes and mode."""
     parts = {"fs": "xfs", "free": "400000000", "inodes": "9000000", "mode": "rw", **changes}
     row = (
         path,

@@ -1,8 +1,8 @@
-"""Stand-in for a pod on a volume: its program runs in a real process on this machine.
+"""A stand-in for a pod with a volume: the pod's program runs as a real process on this machine.
 
-Standard output comes in blocks of the size that a websocket's messages have, and is cut where a
-plan says: after so many bytes the call fails as a cut connection does, or this whole program ends
-as by SIGKILL. Unlike the real stream it has no network, and no API server that buffers.
+Standard output comes in blocks of the size of a websocket's messages. The test plans after how many
+bytes it is cut: then the call fails like a cut connection, or the test's whole process ends as by
+SIGKILL. Unlike the real stream there is no network, and no API server that buffers.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ from infra.kube.api_server.exec_stream import Ended, Sink
 from infra.kube.errors import UnreachableError
 
 BLOCK_BYTES = 8192
-RANGE_BYTES = 256 << 10  # so that a small file has many
+RANGE_BYTES = 256 << 10  # so small that a small file has many ranges
 
 
 class LocalPod:
-    """Runs the commands; takes the place of `infra.kube.api_server.exec_stream.stream`.
+    """Runs the pod's commands; `stream` replaces `infra.kube.api_server.exec_stream.stream`.
 
     Args:
         cuts: how many bytes of all streams together pass before each cut.
-        before: called with the words of each command before it is run.
-        end: what a cut does; it raises by default.
+        before: a function that gets the words of each command before it runs.
+        end: a function that is called at each cut, before UnreachableError is raised.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LocalPod:
         self.commands: list[list[str]] = []
         self.requests: list[str] = []  # names of the files that the proxy was asked for
         self.servers: list[int] = []
-        self.proxy_status = 200  # of every answer of the proxy
+        self.proxy_status = 200  # the status of every answer of the proxy
         self._before, self._end = before, end
         self._cuts = iter(cuts)
         self._left = next(self._cuts, None)
@@ -95,7 +95,7 @@ class LocalPod:
         headers: Mapping[str, str],
         _seconds: float,
     ) -> Response:
-        """Takes the place of the API server's proxy."""
+        """Answer as the API server's proxy to the pod would."""
         found = re.fullmatch(r"pods/http:here:(\d+)/proxy/(.*)", path)
         assert found
         self.requests.append(found[2])
@@ -126,7 +126,7 @@ class LocalPod:
             raise UnreachableError("the connection was cut: for the test")
 
     def cut(self, block: bytes) -> tuple[bytes, bool]:
-        """What passes of a block, and whether the connection is cut there."""
+        """The part of a block that passes, and whether the connection is cut after it."""
         with self._lock:
             is_cut = self._left is not None and self._left < len(block)
             passed = block[: self._left] if is_cut else block
@@ -179,7 +179,7 @@ def fetch(
     say: Callable[[str], None] = lambda line: None,
     how: str = EXEC,
 ) -> Brought:
-    """What the command does, without its cluster."""
+    """Do what the command `fetch` does, without a cluster."""
     monkeypatch.setattr("cli.volume_pod.stream", pod.stream)
     api = Api(Access("not used"))
     pod_here = VolumePod(api, "pods/here", "fetch", from_volume.program())
@@ -191,7 +191,7 @@ def fetch(
 
 
 def make_run(run: Path, steps: Iterable[int] = (100,), model_bytes: int = 100_000) -> Path:
-    """A run's folder as the trainer leaves it; bytes are random."""
+    """Make a run's folder as the trainer leaves it, with random bytes in its files."""
     (run / "tensorboard").mkdir(parents=True)
     (run / "run.yaml").write_text("run_name: demo\ntrain:\n  max_steps: 300\n")
     (run / "metrics.jsonl").write_text(
@@ -225,7 +225,7 @@ def add_checkpoint(
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files below a folder but the record of the fetch."""
+    """The contents of all files below a folder, except the fetch's own record and run.lock."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""A run's folder as the trainer leaves it, and its mirror as the trainer's own process fills it."""
+"""Fills a run's mirror as the trainer's own process does, and fetches the run from it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from trainer.mirror.place import Place
 
 
 def mirror(run: Path, url: str) -> None:
-    """Copy the run's checkpoints, settings, metrics and tokenizer to `url`/words."""
+    """Copy the run's checkpoints, settings, metrics and tokenizer to the mirror `url`/words."""
     assert run.name == "words"
     Volume(run, url, keep_last=8).push()
 
@@ -24,13 +24,13 @@ def fetch(
     say: Callable[[str], None] = lambda line: None,
     run: str = "words",
 ) -> Brought:
-    """What `fetch --from URL` does, without its settings."""
+    """Do what `fetch --from URL` does, without a stack's settings."""
     order = Order(run, choice=choice, to=str(to))
     source = MirrorSource(Place(f"{url}/{run}"))
     return order.bring(source, run, order.folder(run), say)
 
 
 def mirrored_contents(run: Path) -> Mapping[str, bytes]:
-    """Those files of a run that a mirror has."""
+    """The contents of those files of a run that a mirror has too."""
     has = ("run.yaml", "metrics.jsonl", "tokenizer.json", "checkpoints/")
     return {name: each for name, each in contents(run).items() if name.startswith(has)}

@@ -1,10 +1,10 @@
-"""Records what a real run of four ranks writes when one of them ends, in one way after another.
+"""Records what a real run of four ranks writes when one of them ends, for each kind of accident.
 
     python -m tests.cli.logs.make_crashes [KIND ...]
 
-Two pods with two ranks each train on the CPU with gloo. The rank and the node in the first line of
-a recording are those of the accident, and the words in the second line are those that belong to it;
-what `./disttrain logs --first-error` says has no part in that.
+Two pods with two ranks each train on the CPU with gloo. The first line of a recording has the rank
+and the node of the accident, and the second line has the words of its error. Both come from the
+accident that was done, and never from what `./disttrain logs --first-error` says.
 """
 
 import random
@@ -35,12 +35,12 @@ WORDS = {
     "endless-recursion": "RecursionError: maximum recursion depth exceeded",
     "exit-of-python": "SystemExit: the licence server does not answer",
 }
-# NCCL ends a rank so when another one is lost, so it may as well be a consequence.
+# NCCL also ends a rank in this way when another rank is lost, so it may be only a consequence.
 WEIGHTS = {"abort": "suspect"}
 
 
 def record(kind: str, nursery: Nursery) -> None:
-    """Make one recording."""
+    """Make the recording of one kind of accident."""
     rank = random.Random(kind).randrange(NODES * RANKS_OF_NODE)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -79,7 +79,7 @@ def record(kind: str, nursery: Nursery) -> None:
 
 
 def main(kinds: list[str]) -> None:
-    """Record these, or all."""
+    """Record these kinds of accidents, or all of them."""
     nursery = Nursery()
     try:
         for kind in kinds or WORKS:

@@ -1,4 +1,4 @@
-"""What a pod tells of a run on the volume."""
+"""What a pod reports about a run on the volume, for tests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A kubeconfig whose API server does not answer."""
+"""Makes a kubeconfig whose API server does not exist."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.ports import free_port
 
 
 def kubeconfig(folder: Path, **more: str) -> Path:
-    """Of a server that is not there, with these further keys of its cluster."""
+    """A kubeconfig of a server that does not exist; `more` are further keys of its cluster."""
     server = f"https://127.0.0.1:{free_port()}"
     config = {
         "clusters": [{"name": "c", "cluster": {"server": server, **more}}],

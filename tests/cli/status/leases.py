@@ -1,4 +1,4 @@
-"""Leases of nodes, as the API server shows them."""
+"""Makes the Leases of nodes, as the API server shows them."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,7 +7,10 @@ from tests.cli.records import NOW
 
 
 def lease(name: str, seconds: float, clock_seconds: float = 0.0, valid: int = 40) -> dict[str, Any]:
-    """Renewed so long ago, by a node whose clock is before that of the API server."""
+    """A Lease that was renewed `seconds` ago.
+
+    The node's clock is `clock_seconds` ahead of the API server's clock.
+    """
     at = NOW - timedelta(seconds=seconds)
     own = at + timedelta(seconds=clock_seconds)
     fields = {"f:spec": {"f:holderIdentity": {}, "f:leaseDurationSeconds": {}, "f:renewTime": {}}}

@@ -30,11 +30,13 @@ def pod(name: str, on: str) -> dict[str, Any]:
 
 
 class Server:
-    """Nobody answers for the lines of pods on n2; what is waited for that passes by its own clock.
+    """An API server that gets no logs of pods on the lost node n2.
+
+    The time that a request waits for them passes on the server's own clock.
 
     Args:
-        reported: n2 did so last so many seconds before the look.
-        reports_again: n2 does so so many seconds after its begin; None: never.
+        reported: how many seconds before the beginning n2 reported last.
+        reports_again: how many seconds after the beginning n2 reports again; None: never.
     """
 
     def __init__(self, reported: float, reports_again: float | None = None) -> None:
@@ -51,11 +53,11 @@ class Server:
             PODS: {"items": self.pods},
         }
         self.configs: list[dict[str, Any]] = []
-        self.lines, self.begin = "starting\n", ""  # of each log on n1: the last ones, the first
+        self.lines, self.begin = "starting\n", ""  # the last and the first lines of logs on n1
         self.waited: list[tuple[str, float | None]] = []
 
     def leases(self) -> list[dict[str, Any]]:
-        """The node n1 has always reported a second ago."""
+        """The nodes' Leases. The node n1 has always reported a second ago."""
         again = self.reports_again
         last = self.reported if again is None or self.seconds < again else -again
         return [lease("n1", 1 - self.seconds), lease("n2", last)]

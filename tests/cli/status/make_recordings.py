@@ -1,9 +1,9 @@
-"""Makes the recorded states anew: `python -m tests.cli.status.make_recordings [KIND ...]`, as root.
+"""Records the states again: `python -m tests.cli.status.make_recordings [KIND ...]`, as root.
 
 On a cluster of the sandbox with the real controllers, a run of each kind is brought into one state
-after the other. The word that status has to say of it follows from what was done to the run and
-from what kubectl shows, never from status itself. The answers of the API server go to the folder
-`recorded`, a file for each state; `test_recorded.py` reads them.
+after the other. The state that `status` has to show follows from what was done to the run and from
+the API server's answers, and never from `status` itself. The answers of the API server go to the
+folder `recorded`, a file for each state; `test_recorded.py` reads them.
 """
 
 import argparse
@@ -58,7 +58,7 @@ CLUSTER = "e2e-recorded"
 KEPT = "localhost/disttrain-recorded/kept:latest"
 PODS = 2
 QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
-NEVER_FAIL = ("multi-pod", "lws")  # their pods are those of StatefulSets
+NEVER_FAIL = ("multi-pod", "lws")  # their pods belong to StatefulSets, which never fail
 LIMIT_SECONDS = 180
 FATAL = {"run.train.initial_weights": "/data/no-such-weights"}
 
@@ -73,7 +73,7 @@ class Recorder:
     def take(
         self, name: str, state: str, how: str, is_so: Callable[[Shown], bool] = anything
     ) -> None:
-        """Look until what is shown is so, and keep that look."""
+        """Ask for the run's state until `is_so` accepts the answers, and record these."""
 
         def look() -> list[Asked]:
             recording = Recording(self.client)
@@ -88,14 +88,14 @@ class Recorder:
             self.wrong.append(name)
 
     def settings(self, kind: WorkloadKind, run_name: str, steps: int) -> dict[str, str | None]:
-        """Of a run of two ranks."""
+        """The settings of a run of two ranks."""
         several = {"pods": str(PODS), "processesPerPod": "1"}
         alone = {"pods": None, "processesPerPod": str(PODS)}
         shape: dict[str, str | None] = {**(several if kind.several_pods else alone)}
         return {**run_settings(run_name, steps), "topology": kind.name, **shape}
 
     def of_kind(self, kind: WorkloadKind) -> None:
-        """All states outside of a queue."""
+        """Record all states of a run of this kind outside of a queue."""
         name, lab, stack = kind.name, self.lab, self.stack
         stack.set_all({"queue": None, **self.settings(kind, f"r-{name}", ENDLESS)})
         stack.up()
@@ -147,9 +147,10 @@ class Recorder:
         self.take(f"{kind.name}-starts", "starting", "its image is back", partial(starts, pods))
 
     def saving(self, kind: WorkloadKind) -> None:
-        """A save that takes as long as it is looked at: training waits for it, and so does a stop.
+        """Record a run while it saves, and while it saves before a stop.
 
-        The state in which a run is told to stop and still writes has no other way to be seen.
+        The save is held up until the answers are recorded. Otherwise the state in which a run is
+        told to stop and still writes would be over too soon.
         """
         lab, name, stack = self.lab, kind.name, self.stack
         with self._save_that_takes_long(kind, f"r-{name}-saves", None) as gate:
@@ -160,7 +161,7 @@ class Recorder:
                 self.take(f"{name}-saves-and-stops", "saving", how, saves_before_it_ends)
 
     def saving_in_queue(self, kind: WorkloadKind) -> None:
-        """Work of a higher priority gets its place, and it still writes."""
+        """Record a run that still saves while work of a higher priority preempts it."""
         lab, name = self.lab, kind.name
         with self._save_that_takes_long(kind, f"r-{name}-gives-way", QUEUE) as gate:
             how = "work of a higher priority gets its place, while its checkpoint takes long"
@@ -197,7 +198,7 @@ class Recorder:
         self.take(f"{kind.name}-fatal", state, "its initial weights are not there", is_so)
 
     def in_queue(self, kind: WorkloadKind) -> None:
-        """What Kueue adds: put back for another, stopped in the queue, waiting from the start."""
+        """Record the states in a queue of Kueue: preempted, stopped there, queued at the start."""
         name, lab, stack = kind.name, self.lab, self.stack
         stack.set_all({"queue": QUEUE, **self.settings(kind, f"r-{name}-queue", ENDLESS)})
         stack.up()  # the first one also makes the platform with its queue
@@ -219,7 +220,7 @@ class Recorder:
 
 @contextmanager
 def meanwhile(work: Callable[[], object], gate: SaveGate) -> Iterator[None]:
-    """Something that ends only when the run has saved; the gate is opened for that at the end."""
+    """Run `work` in a thread during the block; then open the gate, so that `work` can end."""
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(work)
         try:

@@ -1,7 +1,7 @@
-"""A gate before the last act of every save, so that a run can be seen while it saves.
+"""Holds up the last step of every save, so that a test can see a run while it saves.
 
-The pods get a module that Python imports when it starts. While the gate is closed it holds up the
-rename by which a checkpoint comes into its place; all else of the save is the trainer's own.
+The pods get a module that Python imports when it starts. While the gate is closed, this module
+delays the rename by which a checkpoint gets its final name. The rest of the save is the trainer's.
 """
 
 from pathlib import Path
@@ -29,16 +29,16 @@ class SaveGate:
     """The gate of the runs whose stack has `SETTINGS`; it is open at first."""
 
     def __init__(self, cluster: Cluster) -> None:
-        (cluster.data_root / ".disttrain").touch()  # or a platform refuses a folder with files
+        (cluster.data_root / ".disttrain").touch()  # a platform refuses other folders with files
         folder = cluster.data_root / FOLDER
         folder.mkdir(exist_ok=True)
         (folder / "sitecustomize.py").write_text(MODULE)
         self._closed: Path = folder / CLOSED
 
     def close(self) -> None:
-        """No checkpoint comes into its place from now on."""
+        """From now on, no checkpoint gets its final name."""
         self._closed.touch()
 
     def open(self) -> None:
-        """The save under way ends, and those after it."""
+        """From now on, saves end, also the one that was held up."""
         self._closed.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What the API server's answers show of a run, read without any code of status."""
+"""Reads from the API server's answers what a run does, without any code of `status`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,41 +18,41 @@ NO_IMAGE = ("ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff")
 
 @dataclass(frozen=True)
 class Shown:
-    """The answers of one look."""
+    """The API server's answers to the requests of one observation of a run."""
 
     asked: Sequence[Asked]
 
     @property
     def pods(self) -> list[Json]:
-        """Of the run."""
+        """The pods of the run."""
         (answer,) = (each for each in self.asked if "/pods?labelSelector=" in each.question)
         return parts(answer.body, "items")
 
     @property
     def logs(self) -> list[list[str]]:
-        """The lines of each pod, without their times."""
+        """The log lines of each pod, without their times."""
         texts = [each.text for each in self.asked if "/log?" in each.question]
         return [[line.partition(" ")[2] for line in text.splitlines()] for text in texts]
 
     @property
     def phases(self) -> list[str]:
-        """Of the pods."""
+        """The phases of the pods."""
         return [str(part(pod, "status").get("phase")) for pod in self.pods]
 
     def has(self, begin: str) -> bool:
-        """Whether some line of some pod has these words."""
+        """Whether a log line of some pod contains this text."""
         return any(begin in line for lines in self.logs for line in lines)
 
 
 def waits_for_node(shown: Shown) -> bool:
-    """No pod has a node, as the node takes none."""
+    """Whether no pod has a node, because the node accepts no pods."""
     return all(phase == "Pending" for phase in shown.phases) and not any(
         part(pod, "spec").get("nodeName") for pod in shown.pods
     )
 
 
 def lacks_image(shown: Shown) -> bool:
-    """The kubelet says of a pod that it cannot have its image."""
+    """Whether the kubelet says that a pod's image cannot be had."""
     states = [
         part(status, "state", "waiting").get("reason")
         for pod in shown.pods
@@ -62,13 +62,13 @@ def lacks_image(shown: Shown) -> bool:
 
 
 def starts(pods: int, shown: Shown) -> bool:
-    """All pods run, the launcher has written something, and no rank has stepped."""
+    """Whether all pods run, the launcher has written something, and no rank has made a step."""
     run = shown.phases.count("Running") == pods == len(shown.phases)
     return run and any(shown.logs) and not shown.has(STEP) and not shown.has(LOST)
 
 
 def trains(shown: Shown) -> bool:
-    """The last line of some pod is about a step, and there were several."""
+    """Whether the last line of some pod is about a step, after several other steps."""
     return any(
         lines and lines[-1].startswith(STEP) and sum(line.startswith(STEP) for line in lines) > 3
         for lines in shown.logs
@@ -76,7 +76,7 @@ def trains(shown: Shown) -> bool:
 
 
 def recovers(shown: Shown) -> bool:
-    """Some pod says why its ranks were ended, and has reported no step after that."""
+    """Whether some pod says why its ranks were ended, and has reported no step since."""
     for lines in shown.logs:
         steps = [place for place, line in enumerate(lines) if line.startswith(STEP)]
         lost = [place for place, line in enumerate(lines) if LOST in line]
@@ -86,14 +86,14 @@ def recovers(shown: Shown) -> bool:
 
 
 def waits_for_save(shown: Shown) -> bool:
-    """The last line of some pod says that training waits, and its save has not ended."""
+    """Whether the last line of some pod says that training waits for a save."""
     return any(lines and lines[-1].startswith(WAITS) for lines in shown.logs)
 
 
 def saves_before_it_ends(shown: Shown) -> bool:
-    """All pods run, some were told to end, and the last line about a save is none about its end.
+    """Whether all pods run, some are being deleted, and the newest save has not ended.
 
-    The workers of a LeaderWorkerSet are told only when their leader has ended.
+    The workers of a LeaderWorkerSet are deleted only when their leader has ended.
     """
     told = [part(pod, "metadata").get("deletionTimestamp") for pod in shown.pods]
     saves = [line for lines in shown.logs for line in lines if any(w in line for w in SAVES)]
@@ -102,12 +102,12 @@ def saves_before_it_ends(shown: Shown) -> bool:
 
 
 def has_no_live_pod(shown: Shown) -> bool:
-    """Its pods have gone, or have ended."""
+    """Whether the run's pods are gone or have ended."""
     return not {"Running", "Pending"} & set(shown.phases)
 
 
 def is_long_over(shown: Shown) -> bool:
-    """No pod lives, and the `pulumi up` of the run cannot be under way any more."""
+    """Whether no pod lives, and the run's `pulumi up` must have ended by now."""
     (record,) = parts(shown.asked[0].body, "items")
     since = datetime.fromisoformat(part(record, "data")["since"])
     now = parsedate_to_datetime(shown.asked[-1].date)
@@ -115,12 +115,15 @@ def is_long_over(shown: Shown) -> bool:
 
 
 def has_finished(shown: Shown) -> bool:
-    """The launcher has said so; the pods of a StatefulSet stay."""
+    """Whether no pod lives, or the launcher says that the run is finished.
+
+    The pods of a StatefulSet stay after the end.
+    """
     return has_no_live_pod(shown) or shown.has(FINISHED)
 
 
 def has_failed(kind: WorkloadKind, shown: Shown) -> bool:
-    """The controller has given the workload up, by a condition or by its phase."""
+    """Whether the controller says by a condition or a phase that the workload has failed."""
     answers = [each.body for each in shown.asked if each.question.endswith(kind.object_name)]
     status = part(answers[0], "status") if answers else {}
     true = [each.get("type") for each in parts(status, "conditions") if each["status"] == "True"]
@@ -128,5 +131,5 @@ def has_failed(kind: WorkloadKind, shown: Shown) -> bool:
 
 
 def anything(shown: Shown) -> bool:
-    """What was done before is enough."""
+    """Whether there is any answer; for states that follow from what the test did."""
     return bool(shown.asked)

@@ -1,7 +1,7 @@
-"""What the API server answered to a look at one run: kept as a file, and given again later.
+"""Records the API server's answers to one `status` of a run in a file, and replays them later.
 
-A file holds the real answers, without what no look reads: the specifications of pods and of their
-templates, and who has set which field. Lines of pods' logs are the last ones alone.
+A file has the real answers without the parts that `status` never reads: most of the specifications
+of pods and of their templates, and who has set which field. Of pods' logs it has the last lines.
 """
 
 import json
@@ -19,14 +19,14 @@ from infra.kube.objects import Json, part, parts
 from infra.kube.record import ALL, SELECTOR, parse_record
 
 FOLDER = Path(__file__).parent / "recorded"
-LINES = 30  # of each pod's log
+LINES = 30  # how many lines of each pod's log are kept
 POD_KEYS = ("nodeName", "containers", "restartPolicy")
 CONTAINER_KEYS = ("name", "resources", "env")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question and the API server's answer."""
+    """One request (`question`: its path and query), and the API server's answer."""
 
     question: str
     status: int
@@ -35,22 +35,22 @@ class Asked:
 
     @property
     def answer(self) -> Answer:
-        """As the client gives it."""
+        """The answer in the form in which the client gives it."""
         return Answer(self.status, self.date, self.text)
 
     @property
     def body(self) -> Json:
-        """The JSON object; empty where the answer is none."""
+        """The JSON object of the answer; empty if the answer is no JSON object."""
         return self.answer.body
 
 
 def question(path: str, query: dict[str, str]) -> str:
-    """A path with its query, in one order."""
+    """A path with its query, whose words are sorted."""
     return f"{path}?{urlencode(sorted(query.items()))}" if query else path
 
 
 class Recording:
-    """Passes requests on to a real API server, and keeps what was answered."""
+    """Passes requests on to a real API server, and keeps its answers."""
 
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
@@ -65,7 +65,7 @@ class Recording:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """Only looks are kept, so a request that changes something is a fault."""
+        """Pass a GET request on, and keep its answer. No other request may come."""
         assert method == "GET", (method, path)
         answer = self.requests.request(method, path, query, body, content_type, seconds)
         asked = Asked(question(path, query), answer.status, answer.date, answer.text)
@@ -74,7 +74,7 @@ class Recording:
 
 
 class Replay:
-    """Gives the answers of a recording. A question that was not asked then gets none."""
+    """Gives the answers of a recording. A request that was not recorded fails."""
 
     def __init__(self, asked: list[Asked]) -> None:
         self.answers = {each.question: each for each in asked}
@@ -88,7 +88,7 @@ class Replay:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """Raises OSError for a question that is not in the recording."""
+        """The recorded answer. Raises OSError for a request that was not recorded."""
         del body, content_type, seconds
         asked = self.answers.get(question(path, query))
         if method != "GET" or asked is None:
@@ -97,7 +97,7 @@ class Replay:
 
 
 def see_only_run(requests: Requests) -> RunStatus:
-    """What `./disttrain status` says of the one run of a cluster, at the time of the answers."""
+    """The state that `./disttrain status` shows for the only run of a cluster."""
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(requests)
     (record,) = api.list(ALL, SELECTOR)
@@ -106,7 +106,7 @@ def see_only_run(requests: Requests) -> RunStatus:
 
 
 def trimmed(asked: Asked) -> Asked:
-    """The answer without what no look reads."""
+    """The answer without the parts that `status` never reads."""
     if asked.question.partition("?")[0].endswith("/log"):
         lines = asked.text.splitlines(keepends=True)
         return Asked(asked.question, asked.status, asked.date, "".join(lines[-LINES:]))
@@ -140,7 +140,7 @@ def _slim_object(item: Json) -> Json:
 
 
 def _without_templates(value: Any) -> Any:
-    """Pods' templates keep their metadata alone."""
+    """The value, in which only the metadata of pods' templates is left."""
     if isinstance(value, list):
         return [_without_templates(each) for each in cast(list[Any], value)]
     if not isinstance(value, dict):
@@ -155,8 +155,8 @@ def write(name: str, state: str, how: str, asked: list[Asked]) -> None:
     """Keep a recording as a file.
 
     Args:
-        name: of the file.
-        state: the word that `./disttrain status` has to say, known from what was done.
+        name: the name of the file, without its ending.
+        state: the state that `./disttrain status` has to show; it is known from what was done.
         how: what was done to the run, for people.
         asked: the answers, which are trimmed.
     """
@@ -175,7 +175,7 @@ def write(name: str, state: str, how: str, asked: list[Asked]) -> None:
 
 
 def read(path: Path) -> tuple[str, list[Asked]]:
-    """The word that status has to say, and the answers."""
+    """The state that `status` has to show, and the recorded answers."""
     content = json.loads(path.read_text())
     return content["state"], [
         Asked(

@@ -1,4 +1,4 @@
-"""Lines of the trainer, with the times that Kubernetes puts before them."""
+"""Log lines of the trainer, with the times that Kubernetes puts before them."""
 
 START = """\
 2026-11-22T06:40:00.000000001Z [node 0] waiting for node(s) 2 to join
