@@ -1,11 +1,11 @@
-"""What only a GPU can show of the trainer: `python3 -m tests.gpu [NAME ...]`, or `make test-gpu`.
+"""Checks what only a GPU can show of the trainer: `python3 -m tests.gpu`, or `make test-gpu`.
 
-It takes the torch that this Python has, and needs neither pytest nor a network nor an installation.
-Each check runs in a process of its own, because contexts and compiled code stay with a process.
+It uses the torch of this Python, and needs neither pytest nor a network nor an installation. Each
+check runs in a process of its own, because contexts and compiled code stay with a process.
 
-Exit status: 0 where every check passed, 1 where one failed, 77 where nothing was run because there
-is no GPU (77 is what automake's test drivers call a skipped test). A check for which this machine
-lacks something, such as a second GPU, is listed as not run and does not fail the rest.
+The exit status is 0 if every check passed, 1 if one failed, and 77 if nothing was run because there
+is no GPU (with 77, automake's test drivers report a skipped test). A check that needs what this
+machine lacks, such as a second GPU, is listed as not run, and does not fail the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LONGEST_CHECK_SECONDS = 180
 
 
 def why_not_here() -> str | None:
-    """What keeps the GPU's part from running on this machine, or None."""
+    """Why the checks on a GPU cannot run on this machine; None if they can."""
     try:
         import torch
     except ImportError as error:
@@ -36,7 +36,7 @@ def why_not_here() -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the checks; returns the exit status."""
+    """Run the checks, and return the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.gpu", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="checks to run; all without one")
     parser.add_argument("--here", metavar="FOLDER", help="run the one check in this process")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def all_checks() -> dict[str, Callable[..., str]]:
-    """Every check by its name. Imports torch."""
+    """Every check by its name. This imports torch."""
     from tests.gpu import arithmetic, compiled, launched, ranks, saving
 
     parts = (arithmetic, compiled, saving, ranks, launched)

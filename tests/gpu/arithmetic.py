@@ -1,4 +1,4 @@
-"""Arithmetic and collectives: NCCL of one rank, bfloat16, float16's skipped updates, TF32."""
+"""Checks of arithmetic and collectives: NCCL of one rank, bfloat16, float16, TF32."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = ("alone", "ddp", "fsdp")
 
 
 def one_rank_trains_alike_in_all_kinds(place: Place) -> str:
-    """NCCL with one rank: DDP and FSDP2 give the losses of a process without a group."""
+    """With NCCL and one rank, DDP and FSDP2 give the losses of a process without a group."""
     found: dict[str, list[float]] = {}
     for kind in KINDS:
         parallel = "ddp" if kind == "alone" else kind
@@ -43,8 +43,11 @@ def bfloat16_trains_in_all_kinds(place: Place) -> str:
 
 
 def float16_skips_what_overflows(place: Place) -> str:
-    """The gradient scaler begins far too high: the first updates overflow and are skipped, which
-    changes no weight; then it trains. In all kinds, so also with sharded gradients."""
+    """If the gradient scale begins far too high, the overflowing updates are skipped.
+
+    They change no weight, and then the run trains. This is checked in all kinds, so also with
+    sharded gradients.
+    """
     skipped: list[str] = []
     scaler = functools.partial(torch.amp.grad_scaler.GradScaler, init_scale=2.0**40)
     for kind in KINDS:
@@ -68,7 +71,7 @@ def float16_skips_what_overflows(place: Place) -> str:
 
 
 def float32_uses_tf32(place: Place) -> str:
-    """C33: matrix products of float32 take the tensor cores, with TF32's rounding error."""
+    """C33: matrix products of float32 use the tensor cores, with TF32's rounding error."""
     run = place.config("tf32", train__dtype="float32")
     place.compute(run)
     device = torch.device(place.device)

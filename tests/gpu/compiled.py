@@ -1,4 +1,4 @@
-"""torch.compile with every kind of sharing the model, with and without recomputed blocks."""
+"""Checks of torch.compile with DDP, FSDP2 and alone, with and without recomputed blocks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from tests.gpu.new_pod import TRIAL, start_in_new_pod
 from tests.gpu.place import CompiledGraphs, Place, assert_close, losses
 
-LAYERS = 12  # more than TorchDynamo compiles one function for (8), as gpt2-124m has them
+LAYERS = 12  # as in gpt2-124m; TorchDynamo compiles one function at most 8 times
 KINDS = ("alone", "ddp", "fsdp")
 
 
 def compiled_trains_as_eager(place: Place, kind: str, recomputes: bool) -> str:
-    """C25 and P2: it compiles, it learns the same, and after the first step nothing is compiled.
+    """C25 and P2: the model compiles and learns the same, and only in the first step.
 
-    The global batch of 10 in micro-batches of 3 leaves a last one of a single sequence, and the
+    A global batch of 10 in micro-batches of 3 ends with a micro-batch of a single sequence, and the
     evaluation at the end has batches that are not full.
     """
     shape = {
@@ -48,7 +48,7 @@ def compiled_trains_as_eager(place: Place, kind: str, recomputes: bool) -> str:
     (first,), last = at_first_step, graphs.count()
     assert first > 0, "nothing was compiled"
     assert not graphs.breaks(), f"graphs were cut: {graphs.breaks()}"
-    # The evaluation needs no gradients, so it has a graph of its own where it is compiled at all.
+    # The evaluation needs no gradients, so it has a graph of its own if it is compiled at all.
     assert last - first <= 1, f"{first} graphs at the first step, {last} at the end"
     return f"{first} graphs at the first step, {last} in all; losses within {worst:.0e}"
 
@@ -62,8 +62,10 @@ def _check(kind: str, recomputes: bool) -> Callable[[Place], str]:
 
 
 def a_new_pod_takes_the_compiled_code(place: Place) -> str:
-    """`train.keep_compiled`: a start whose caches are empty compiles nothing of the model again,
-    neither for its steps nor for the evaluation at its end."""
+    """With `train.keep_compiled`, a start with empty caches compiles nothing of the model again.
+
+    This holds for its steps and for the evaluation at its end.
+    """
     first, _ = start_in_new_pod(place, "first", keeps=True, steps=3)
     made = first["fxgraph_cache_miss"] - TRIAL
     assert made > 0, f"nothing was compiled: {first}"

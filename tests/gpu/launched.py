@@ -1,4 +1,4 @@
-"""Runs that the entrypoint starts, as in a pod: a kill -9, a stop, and two ranks on one GPU."""
+"""Checks of runs that the entrypoint starts, as in a pod: a kill -9, a stop, two ranks on a GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Pod:
     run: RunConfig
 
     def records(self) -> list[dict[str, Any]]:
-        """Of the complete lines of metrics.jsonl."""
+        """The records in the complete lines of metrics.jsonl."""
         file = self.run.run_dir / "metrics.jsonl"
         return [json.loads(line) for line in file.read_text().split("\n")[:-1]]
 
@@ -91,7 +91,7 @@ def _pod(place: Place, run: RunConfig, ranks: int = 1) -> Iterator[_Pod]:
 
 
 def _long(place: Place, run_name: str, **changes: object) -> RunConfig:
-    """It ends only by a signal, unless `changes` say another length."""
+    """The configuration of a run that ends only by a signal, unless `changes` shorten it."""
     steps = {"train__max_steps": _ENDLESS_STEPS, "train__decay_steps": _ENDLESS_STEPS}
     settings = {**steps, "eval__interval": 0, "checkpoint__interval": 20}
     fixed = {"train__deterministic": True, "train__dtype": "float32"}
@@ -99,7 +99,7 @@ def _long(place: Place, run_name: str, **changes: object) -> RunConfig:
 
 
 def a_killed_rank_goes_on_bitwise(place: Place) -> str:
-    """After kill -9 the spare takes the rank's place, and the losses are those without a kill."""
+    """After kill -9 a spare replaces the rank, and the losses equal those without a kill."""
     with _pod(place, _long(place, "killed")) as pod:
         pod.wait_for("a checkpoint", lambda: pod.last_step() > 30)
         pod.wait_for("a spare", pod.has_spare)
@@ -117,7 +117,7 @@ def a_killed_rank_goes_on_bitwise(place: Place) -> str:
 
 
 def a_stop_saves_and_frees_the_gpu(place: Place) -> str:
-    """SIGTERM: the last step is saved, the exit code says so, and the memory is free again."""
+    """At SIGTERM the last step is saved, the exit code says so, and the GPU's memory is freed."""
     free = _free_bytes(place)
     with _pod(place, _long(place, "stopped")) as pod:
         pod.wait_for("a step", lambda: pod.last_step() > 5)
@@ -133,7 +133,7 @@ def a_stop_saves_and_frees_the_gpu(place: Place) -> str:
 
 
 def two_ranks_on_one_gpu_are_refused(place: Place) -> str:
-    """NCCL would hang or fail without a reason; the message names the GPU and what to do."""
+    """Two ranks on one GPU are refused with advice; NCCL would hang or fail without a reason."""
     _require_one_gpu(place)
     with _pod(place, _long(place, "two-by-nccl", train__backend="nccl"), ranks=2) as pod:
         code, text = pod.ended_with(), pod.log.read_text()
@@ -143,7 +143,7 @@ def two_ranks_on_one_gpu_are_refused(place: Place) -> str:
 
 
 def two_ranks_share_a_gpu_by_gloo(place: Place) -> str:
-    """What that message advises works, and trains as one rank does."""
+    """With the backend gloo, which the refusal advises, two ranks on one GPU train as one does."""
     shape = {"train__max_steps": 12, "train__parallel": "ddp", "train__backend": "gloo"}
     found: list[list[float]] = []
     for ranks in (1, 2):
@@ -155,7 +155,7 @@ def two_ranks_share_a_gpu_by_gloo(place: Place) -> str:
 
 
 def _free_bytes(place: Place) -> int:
-    """Memory of the GPU that no process uses; always 0 where the check runs on the CPU."""
+    """Bytes of the GPU's memory that no process uses; always 0 if the check runs on the CPU."""
     if place.device != "cuda":
         return 0
     return torch.cuda.mem_get_info(0)[0]

@@ -1,4 +1,4 @@
-"""Which machine this is, for whoever reads the results: GPU, driver, versions, compiler."""
+"""Describes the machine for readers of the results: GPU, driver, versions, compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import version
 
 
 def describe_machine() -> str:
-    """One line; "?" stands for what the machine does not tell."""
+    """The description on one line, where "?" stands for an unknown driver version."""
     name = torch.cuda.get_device_name(0)
     count = torch.cuda.device_count()
     capability = ".".join(map(str, torch.cuda.get_device_capability(0)))
@@ -26,7 +26,7 @@ def describe_machine() -> str:
 
 
 def driver_version() -> str:
-    """Of the NVIDIA driver, by nvidia-smi."""
+    """The version of the NVIDIA driver as nvidia-smi reports it; "?" if it does not."""
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],

@@ -1,6 +1,6 @@
-"""A start in a pod of its own: `python -m tests.gpu.new_pod DEVICE FOLDER KEEPS STEPS`.
+"""Starts a run as in a new pod: `python -m tests.gpu.new_pod DEVICE FOLDER KEEPS STEPS`.
 
-It trains with compilation and prints what torch counted in its caches, and all losses so far.
+It trains with compilation, and prints torch's counters of its caches and all losses so far.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from tests.gpu.place import Place, losses
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TRIAL = 1
-"""Graphs that each start compiles before there is a model: see trainer/parallel/device.py."""
+"""How many graphs each start compiles before there is a model (trainer/parallel/device.py)."""
 
 
 def start_in_new_pod(
     place: Place, pod: str, keeps: bool, steps: int
 ) -> tuple[dict[str, int], list[float]]:
-    """Continue the run `run` up to `steps`, with caches of compiled code that only `pod` has."""
+    """Continue the run `run` up to step `steps`, with caches of compiled code that only `pod` has.
+
+    Returns:
+        torch's counters of its caches, and the losses of all steps so far.
+    """
     cache = place.root / pod
     folders = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
     settings = (place.device, str(place.root), "kept" if keeps else "lost", str(steps))

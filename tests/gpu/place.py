@@ -1,4 +1,4 @@
-"""Where a check runs: a device, a scratch folder, and small runs of the real trainer in them."""
+"""The device and the scratch folder of a check, and small runs of the real trainer in them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _WORDS = ("to", "be", "or", "not", "that", "is", "the", "question", "suffer", "s
 
 
 class NotHereError(Exception):
-    """This machine has not what the check needs: it counts as not run, never as passed."""
+    """This machine lacks what the check needs. The check counts as not run, never as passed."""
 
 
 class _NoSignals(StopRequest):
-    """The signals stay with the program that runs the checks."""
+    """A stop request without signal handlers: signals stay with the program of the checks."""
 
     def install(self) -> None:
         pass
@@ -46,7 +46,10 @@ class Place:
     root: Path
 
     def config(self, run_name: str, **changes: Any) -> RunConfig:
-        """A small run; `changes` are section__key=value. Its data set is prepared at first use."""
+        """The configuration of a small run; `changes` are section__key=value.
+
+        Its data set is prepared at the first use.
+        """
         text = self.root / "words.txt"
         if not text.exists():
             draw = random.Random(0)
@@ -81,10 +84,10 @@ class Place:
         return config
 
     def compute(self, config: RunConfig) -> Compute:
-        """What the trainer would choose, and torch set up for it as a rank does it.
+        """What the trainer would choose to compute with; torch is set up for it as in a rank.
 
-        The trainer refuses float16 on a CPU, where it is slow; the arithmetic is there, so a check
-        of it can be tried without a GPU.
+        The trainer refuses float16 on a CPU, because it is slow there. The arithmetic exists, so
+        checks of it may run without a GPU.
         """
         if self.device == "cpu" and config.train.dtype == "float16":
             other = replace(config.train, dtype="float32", device="cpu")
@@ -97,21 +100,21 @@ class Place:
         world: World | None = None,
         on_first_step: Callable[[], None] = lambda: None,
     ) -> list[dict[str, Any]]:
-        """Train in this process, as a rank does it; returns the records of metrics.jsonl."""
+        """Train in this process as a rank does, and return the records of metrics.jsonl."""
         compute = self.compute(config)
         train(config, world or World(), compute, _NoSignals(), on_first_step)
         lines = (config.run_dir / "metrics.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
     def group_of_one(self, kind: str, config: RunConfig) -> AbstractContextManager[World]:
-        """The world of one rank; with a process group unless `kind` is "alone"."""
+        """The world of one rank, with a process group unless `kind` is "alone"."""
         if kind == "alone":
             return nullcontext(World())
         return _Group(self, config)
 
 
 class _Group(AbstractContextManager[World]):
-    """A process group of this process alone, so that one GPU is enough for NCCL, DDP and FSDP2."""
+    """A process group of only this process, so that NCCL, DDP and FSDP2 need only one GPU."""
 
     def __init__(self, place: Place, config: RunConfig):
         self._place, self._config = place, config
@@ -131,13 +134,13 @@ class _Group(AbstractContextManager[World]):
 
 
 def contexts() -> list[int]:
-    """The GPUs on which this process has a context; asking makes none."""
+    """The GPUs on which this process has a context. The question itself makes no context."""
     has_context = torch._C._cuda_hasPrimaryContext  # pyright: ignore
     return [index for index in range(torch.cuda.device_count()) if has_context(index)]
 
 
 def losses(records: list[dict[str, Any]]) -> list[float]:
-    """Of every record; a loss that has overflowed counts as infinite."""
+    """The loss of every record; a loss that has overflowed counts as infinite."""
     return [float("inf") if r["loss"] is None else float(r["loss"]) for r in records]
 
 
@@ -150,7 +153,7 @@ def assert_close(one: list[float], other: list[float], tolerance: float, what: s
 
 
 class CompiledGraphs:
-    """How many graphs torch.compile has made, and whether it had to give up somewhere."""
+    """Counts the graphs that torch.compile makes, and the places where it gives up."""
 
     def __init__(self) -> None:
         self.forget()
@@ -161,10 +164,10 @@ class CompiledGraphs:
         counters.clear()
 
     def count(self) -> int:
-        """So far, by TorchDynamo's own counters."""
+        """How many graphs were made so far, by TorchDynamo's own counters."""
         stats: Mapping[str, int] = counters["stats"]
         return stats.get("unique_graphs", 0)
 
     def breaks(self) -> dict[str, int]:
-        """Why graphs were cut or left uncompiled, and how often."""
+        """The reasons why graphs were cut or not compiled, and how often each occurred."""
         return {str(reason): times for reason, times in counters["graph_break"].items()}

@@ -1,4 +1,4 @@
-"""What a rank measures of itself on a GPU, and that a spare leaves the GPUs alone."""
+"""Checks that a spare touches no GPU, and of the times that a rank measures on a GPU."""
 
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
@@ -18,7 +18,7 @@ _STEPS = 5
 
 
 def a_waiting_spare_touches_no_gpu(place: Place) -> str:
-    """Otherwise it would hold some hundred megabytes of a GPU that others train on."""
+    """A spare makes no context, which would hold hundreds of megabytes of a GPU."""
     if not torch.cuda.is_available():
         raise NotHereError("there is no GPU that could be touched")
     for module in NEEDED:
@@ -29,7 +29,10 @@ def a_waiting_spare_touches_no_gpu(place: Place) -> str:
 
 
 def a_laps_time_is_the_devices_own(place: Place) -> str:
-    """The host is done long before the GPU is; a slow rank is named by the GPU's time."""
+    """The time of a lap is the GPU's, by which slow ranks are found, and not the host's.
+
+    The host is done long before the GPU.
+    """
     device = torch.device(place.device)
     size, repeats = (8192, 20) if device.type == "cuda" else (512, 20)
     matrix, result = torch.randn(size, size, device=device), torch.empty(size, size, device=device)
@@ -56,7 +59,7 @@ def a_laps_time_is_the_devices_own(place: Place) -> str:
         laps.end_step(Part.WAIT)
         wait_for_device()
         worked.append(time.perf_counter() - begin)
-    steps = laps.cut() or laps.cut()  # a GPU's are those of the call before
+    steps = laps.cut() or laps.cut()  # on a GPU, the times come with the next call
     assert len(steps) == _STEPS, f"{_STEPS} steps, and {len(steps)} are told"
     data = statistics.median(step[Part.DATA] for step in steps)
     assert data >= 0.9 * _SLEEP_SECONDS, f"{data} s for the data, which took {_SLEEP_SECONDS} s"

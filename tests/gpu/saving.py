@@ -1,4 +1,4 @@
-"""Saves beside training: whose GPUs they touch, whether a copy is whole, and when it happens."""
+"""Checks of saves beside training: the GPUs they touch, whether a copy is whole, its timing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def a_copy_under_load_is_whole(place: Place) -> str:
     """C10: weights that are saved while training goes on are those of their step.
 
     The copy of this model takes longer than a step. The run is continued from a checkpoint that
-    was copied under load: if it held a mixture of two steps, the losses would differ.
+    was copied under load. If it contained a mixture of two steps, the losses would differ.
     """
     wide = {"model__n_embd": 1024 if place.device == "cuda" else 128, "model__n_layer": 4}
     undisturbed = losses(place.train(_deterministic(place, "undisturbed", **wide)))
@@ -49,7 +49,10 @@ def a_copy_under_load_is_whole(place: Place) -> str:
 
 
 def a_resume_is_bitwise(place: Place) -> str:
-    """C11: with deterministic algorithms, dropout and bfloat16, stopped and continued."""
+    """C11: a run that was stopped and continued has the same losses, bit by bit.
+
+    It has deterministic algorithms, dropout and bfloat16.
+    """
     settings = {"model__dropout": 0.1, "train__dtype": "bfloat16"}
     whole = losses(place.train(_deterministic(place, "whole", **settings)))
     part, rest = (
@@ -68,7 +71,7 @@ def _deterministic(place: Place, run_name: str, **changes: object) -> RunConfig:
 
 
 def _continue_from(place: Place, saving: RunConfig, step: int) -> list[float]:
-    """Train to the end, forget all checkpoints after `step`, and train to the end again."""
+    """Train to the end, remove all checkpoints after `step`, and train to the end again."""
     place.train(saving)
     folders = sorted((saving.run_dir / "checkpoints").glob("step-*"))
     newer = [folder for folder in folders if int(folder.name.removeprefix("step-")) > step]
@@ -80,8 +83,10 @@ def _continue_from(place: Place, saving: RunConfig, step: int) -> list[float]:
 
 
 def a_copy_runs_beside_the_kernels(place: Place) -> str:
-    """C10: the time line of a save, by torch's profiler: the copies to the host are on a stream of
-    their own, and kernels of the training run meanwhile."""
+    """C10: a save's copies to the host are on a stream of their own, beside training's kernels.
+
+    The time line comes from torch's profiler.
+    """
     if place.device != "cuda":
         raise NotHereError("it needs a GPU's time line")
     line = profile_saves(place)
@@ -94,8 +99,8 @@ def a_copy_runs_beside_the_kernels(place: Place) -> str:
 def profile_saves(place: Place) -> TimeLine:
     """The time line of a run of 12 steps with saves of 2.4 GB.
 
-    A step takes the GPU longer than the host, as in real runs. With less work the GPU has nothing
-    left to do when a copy begins, and nothing can overlap.
+    A step takes the GPU longer than the host, as in real runs. With less work the GPU would have
+    nothing left to do when a copy begins, so that nothing could overlap.
     """
     run = place.config(
         "profiled",

@@ -1,4 +1,4 @@
-"""What a GPU did when, out of the trace that torch's profiler writes."""
+"""Reads from a trace of torch's profiler when a GPU copied checkpoints and ran kernels."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ class TimeLine:
     copied_bytes: int
     copy_seconds: float
     overlap_seconds: float
-    """For how much of `copy_seconds` at least one kernel ran too."""
+    """The part of `copy_seconds` in which at least one kernel ran too."""
     kernel_count: int
     first_kernel_after_seconds: float
-    """From the begin of the first copy to the begin of the first kernel after that; infinite where
-    there is none."""
+    """From the beginning of the first copy to that of the next kernel; infinite if none follows."""
     shares_a_stream: bool
-    """Whether some copy and some kernel were on one stream."""
+    """Whether some copy and some kernel were on the same stream."""
     first_kernel_launched_after_seconds: float
-    """From the same begin to the host's launch of that kernel: it tells whether the host came late
-    or the GPU let the kernel wait. Infinite where the trace has no launch of it."""
+    """From the beginning of the first copy to the host's launch of that kernel.
+
+    It shows whether the host was late, or the GPU let the kernel wait. It is infinite if the trace
+    has no launch of the kernel.
+    """
 
     def describe(self) -> str:
         """One line for people."""
@@ -44,7 +46,7 @@ def time_line(trace: str) -> TimeLine:
     """Read a Chrome trace; its times are microseconds.
 
     Args:
-        trace: the JSON text that `torch.profiler.profile.export_chrome_trace` has written.
+        trace: the JSON text that `torch.profiler.profile.export_chrome_trace` wrote.
     """
     events: list[dict[str, Any]] = json.loads(trace)["traceEvents"]
     copies = [
@@ -86,7 +88,7 @@ def _streams(events: Iterable[dict[str, Any]]) -> set[tuple[int, int]]:
 
 
 def _union(events: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
-    """The intervals of the events, those that touch each other made one, in order."""
+    """The intervals of the events in order; intervals that touch are joined."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted((e["ts"], e["ts"] + e["dur"]) for e in events):
         if found and begin <= found[-1][1]:

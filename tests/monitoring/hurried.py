@@ -1,8 +1,9 @@
-"""Our alert rules, sixty times as fast: each minute in them is a second, and nothing else differs.
+"""Makes our alert rules sixty times as fast: each minute in them becomes a second.
 
 A test that causes a fault cannot wait for the minutes of a rule. So `for`, the windows in brackets
 and the limits that are compared with `time()` are divided by sixty, by the same arithmetic in all
-rules. Prometheus then has to read and to evaluate each second, where users' do each minute or so.
+rules. Nothing else differs. Prometheus then has to scrape and to evaluate each second, where users'
+servers do so about each minute.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ TIMES = 60
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _WINDOW = re.compile(r"\[(\d+)([smh])\]")
 _DURATION = re.compile(r"(\d+)([smh])")
-# `time() - ... > 900`: the first comparison after it is with seconds.
+# In `time() - ... > 900`, the first comparison after `time()` is with seconds.
 _SINCE = re.compile(r"(time\(\) - [^<>]*> )(\d+)")
 
 
 def hurried(rule_file: dict[str, Any]) -> dict[str, Any]:
-    """The content of a rule file whose minutes are seconds. Pure."""
+    """The content of a rule file, with seconds in place of minutes. This function is pure."""
     groups = [
         {**group, "rules": [_hurried_rule(rule) for rule in group["rules"]]}
         for group in rule_file["groups"]
@@ -33,7 +34,7 @@ def _hurried_rule(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def hurried_expression(expression: str) -> str:
-    """An expression of PromQL whose minutes are seconds. Pure."""
+    """A PromQL expression, with seconds in place of minutes. This function is pure."""
     windows = _WINDOW.sub(lambda found: f"[{_shortened(found[1] + found[2])}]", expression)
     return _SINCE.sub(lambda found: f"{found[1]}{_divided(int(found[2]))}", windows)
 

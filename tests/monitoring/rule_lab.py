@@ -1,4 +1,4 @@
-"""Time series with and without faults, for `promtool test rules`; one value for each minute."""
+"""Makes time series with and without faults for `promtool test rules`, a value for each minute."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = 60  # minutes
 
 
 def series(name: str, node: int = 0, **labels: str) -> str:
-    """A series of the run `dev`, as Prometheus writes it."""
+    """The name and labels of a series of the run `dev`, as Prometheus writes them."""
     own = {"node_rank": str(node), "instance": f"10.0.0.{node}:9464"}
     pairs = [f'{key}="{value}"' for key, value in {**LABELS, **own, **labels}.items()]
     return f"{name}{{{','.join(pairs)}}}"
@@ -29,15 +29,15 @@ WATCH_NOT_READY = f"kube_pod_status_ready{{{WATCH}}}"
 
 
 def queue(name: str, **labels: str) -> str:
-    """A series of Kueue's own, as version 0.19 writes it."""
+    """The name and labels of a series of Kueue, as version 0.19 writes them."""
     pairs = {"cluster_queue": "gpus", "replica_role": "leader", **labels}
     return f"kueue_{name}{{{','.join(f'{key}={json.dumps(pairs[key])}' for key in pairs)}}}"
 
 
 def clean_hour() -> dict[str, str]:
-    """A run of two pods that trains: 100 steps a minute, a checkpoint and its copy every 500.
+    """The series of a run of two pods that trains: 100 steps a minute, a mirrored save every 500.
 
-    Steps and checkpoints are as of each minute; promtool's clock begins at 0.
+    The values are those at each minute. promtool's clock begins at 0.
     """
     saved = [minute * 100 // 500 * 500 for minute in range(HOUR + 1)]
     mirrored = [0, *saved[:-1]]  # a minute later
@@ -45,7 +45,7 @@ def clean_hour() -> dict[str, str]:
     found = {
         series("disttrain_step"): f"0+100x{HOUR}",
         series("disttrain_last_step_timestamp_seconds"): f"0+60x{HOUR}",
-        # Single updates of float16 are skipped, twice a few in a row.
+        # Some updates of float16 are skipped: four in a row, and a single one.
         series("disttrain_loss"): "10-0.1x20 NaN NaN NaN NaN 7.5-0.1x20 NaN 5.4-0.1x13",
         series("disttrain_checkpoint_step"): " ".join(map(str, saved)),
         series("disttrain_checkpoint_interval_steps"): f"500x{HOUR}",
@@ -76,12 +76,12 @@ def clean_hour() -> dict[str, str]:
 
 
 def fault(name: str, values: str, node: int = 0, **labels: str) -> dict[str, str]:
-    """One series that is otherwise than in a clean hour."""
+    """A series whose values differ from those of a clean hour."""
     return {series(name, node, **labels): values}
 
 
 PENDING_POD = 'kube_pod_status_phase{namespace="disttrain",pod="train-multipod-1",phase="Pending"}'
-# The alert, and what is otherwise than in a clean hour. Nothing but that alert may fire.
+# For each alert, the series that differ from a clean hour. Only this alert may fire.
 FAULTS: Mapping[str, Mapping[str, str]] = {
     "DisttrainRankLost": fault("disttrain_ranks_alive", f"1x30 0x{HOUR - 31}", 1),
     "DisttrainNoStep": fault("disttrain_last_step_timestamp_seconds", f"0+60x30 1800x{HOUR - 31}"),
@@ -112,9 +112,10 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
 
 
 def run_promtool(folder: Path, hour: Mapping[str, str], firing: Mapping[str, int]) -> str:
-    """Ask promtool whether, after the hour, exactly `firing` alerts (by name) fire.
+    """Ask promtool whether exactly `firing` alerts (numbers by name) fire after the hour.
 
-    Returns what promtool found otherwise; empty: it agrees.
+    Returns:
+        What promtool found instead; empty if it agrees.
     """
     (folder / "rules.json").write_text(json.dumps(rule_file()))  # JSON is YAML
     expected = [
@@ -127,7 +128,7 @@ def run_promtool(folder: Path, hour: Mapping[str, str], firing: Mapping[str, int
             "exp_samples": expected,
         }
     ]
-    if not firing:  # nor at any time before
+    if not firing:  # then no alert may fire at any time before, either
         questions.append(
             {
                 "expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{HOUR}m])',
@@ -141,7 +142,7 @@ def run_promtool(folder: Path, hour: Mapping[str, str], firing: Mapping[str, int
 def ask_promtool(
     folder: Path, hours: Sequence[tuple[Mapping[str, str], list[dict[str, Any]]]]
 ) -> str:
-    """The answers to questions about each hour, by the file rules.json; empty: as expected."""
+    """What promtool complains about in the questions about each hour; empty if nothing."""
     tests = [
         {
             "interval": "1m",
@@ -156,7 +157,7 @@ def ask_promtool(
 
 
 def promtool(folder: Path, *words: str) -> str:
-    """What promtool complains about; empty: nothing."""
+    """What promtool prints if it fails; empty if it succeeds."""
     program = str(tool_folder(PROMETHEUS_SERVER) / "promtool")
     done = subprocess.run(
         [program, *words], cwd=folder, capture_output=True, text=True, check=False

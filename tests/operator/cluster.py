@@ -1,4 +1,4 @@
-"""Functions that ask a cluster about its GPU Operator, and that make pods which use GPUs."""
+"""Functions that ask a cluster about its GPU Operator, and that make pods that use GPUs."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ NAMESPACE = "gpu-operator"
 
 
 def traces(lab: Lab) -> dict[str, list[str]]:
-    """What an operator may leave in a cluster: definitions, keys of nodes, namespace, roles."""
+    """What an operator may leave in a cluster: definitions, nodes' labels, namespace, roles."""
     kinds = "crd,node,namespace,clusterrole,clusterrolebinding"
     found: dict[str, list[str]] = {"crd": [], "key": [], "object": []}
     for item in json.loads(lab.kubectl("get", kinds, "-o", "json"))["items"]:
@@ -28,7 +28,7 @@ def traces(lab: Lab) -> dict[str, list[str]]:
 
 
 def offered(lab: Lab) -> int:
-    """GPUs that the node offers to pods."""
+    """How many GPUs the node offers to pods."""
     (node,) = lab.get("node")["items"]
     return int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
 
@@ -54,6 +54,6 @@ def pod_status(lab: Lab, name: str) -> dict[str, Any]:
 
 
 def unscheduled(lab: Lab, name: str) -> str:
-    """The scheduler's words about a pod that fits nowhere."""
+    """The scheduler's message about a pod that fits on no node; empty if there is none."""
     conditions = pod_status(lab, name).get("conditions", [])
     return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), "")

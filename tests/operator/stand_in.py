@@ -1,4 +1,4 @@
-"""Makes the stand-in for NVIDIA's GPU Operator: the chart's file, and the image for a cluster.
+"""Makes the stand-in for NVIDIA's GPU Operator: the packed chart, and the image for a cluster.
 
 README.md in this folder says what is real and what is not.
 """
@@ -25,15 +25,15 @@ PARTS = ("operator", "validator", "devicePlugin")
 
 
 def operator_program() -> Path:
-    """The stand-in's one static program; built from its Go modules the first time."""
+    """The path of the stand-in's static program, which is built the first time."""
     return tool_folder(GPU_STAND_IN) / GPU_STAND_IN.programs[0]
 
 
 @cache
 def operator_image() -> str:
-    """Name of the image; its tag changes with the program."""
+    """The name of the image, whose tag changes with the program."""
     values = yaml.safe_load((HERE / "chart" / "values.yaml").read_text())["operator"]
-    # With a word before it, no reader of YAML takes the key for a number such as 12e4.
+    # A word stands before the key, because YAML would read a key such as 12e4 as a number.
     return f"{values['repository']}/{values['image']}:build-{content_key(operator_program())}"
 
 
@@ -56,11 +56,11 @@ def operator_chart(
     """The packed chart, for the setting gpuOperatorChart.
 
     Args:
-        folder: where the file is written.
-        version: of the chart, as in gpuOperatorVersion.
-        gpus: how many each node offers.
-        reconcile_error: what the operator says that it cannot do; empty: it can do all.
-        device_plugin: tag of the device plugin's image; empty: that of the image that is imported.
+        folder: the folder for the file.
+        version: the version of the chart, as in the setting gpuOperatorVersion.
+        gpus: how many GPUs each node offers.
+        reconcile_error: the error that the operator reports; empty: it reports none.
+        device_plugin: the tag of the device plugin's image; empty: that of the imported image.
     """
     tag = operator_image().rpartition(":")[2]
     about = _read("Chart.yaml")

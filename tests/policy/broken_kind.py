@@ -1,4 +1,4 @@
-"""A kind of workload as somebody writes it who has not read the rules: its pod is privileged.
+"""A kind of workload that breaks the rules for pods: its pod is privileged.
 
 The setting `extensions` names this module.
 """

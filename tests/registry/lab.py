@@ -1,7 +1,7 @@
 """A real image registry (distribution) on the loopback, and a project whose image is pushed to it.
 
-`TokenFront` stands in for the service that gives tokens at registries such as GitHub's; the
-registry behind it is the real one.
+`TokenFront` stands in for the service that gives tokens at registries such as GitHub's. The
+registry behind it is real.
 """
 
 import http.client
@@ -33,7 +33,7 @@ from tests.unit.image.layouts import tiny_image, write_layout
 
 PROJECT = Path(__file__).parents[2]
 LOGIN = Login("tests", "a-password-of-the-tests")
-# bcrypt of the password above, the only form that the registry reads
+# The bcrypt hash of the password above; the registry reads no other kind of hash.
 HTPASSWD = "tests:$2b$04$QQL3.xEn28K8eRbSLE0ueOgDXMHBYNmz6tdwltzcIp.wBU5RZ3Ccu\n"
 DEPS_BYTES = 3_000_000
 SECONDS = 60
@@ -68,7 +68,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        """Once it was made, and again after `close`: with the same address and blobs."""
+        """Start the registry; after `close`, it starts with the same address and blobs."""
         with self._log.open("a") as log:
             program = str(tool_folder(IMAGE_REGISTRY) / "registry")
             self._process = subprocess.Popen(
@@ -77,13 +77,13 @@ class Server:
         wait_for_server(self.address, self._process, self._log)
 
     def tags(self, repository: str) -> Path:
-        """The folder whose folders are the tags of a repository, without the host in its name."""
+        """The folder whose folders are a repository's tags; `repository` has no host."""
         repositories = self.storage / "docker" / "registry" / "v2" / "repositories"
         return repositories / repository / "_manifests" / "tags"
 
     @property
     def name(self) -> str:
-        """Host and port, as they begin a repository's name."""
+        """Host and port, with which the names of repositories begin."""
         return f"{self.address[0]}:{self.address[1]}"
 
     def log(self) -> str:
@@ -119,7 +119,7 @@ def running(
 
 @dataclass
 class Project:
-    """A checkout, with a cache that holds built dependencies of a few megabytes."""
+    """A checkout, and a cache with built dependencies of a few megabytes."""
 
     folder: Path
     cache: Path
@@ -145,7 +145,7 @@ class Project:
 
 
 def make_project(folder: Path, deps_bytes: int = DEPS_BYTES) -> Project:
-    """A project like this one, whose dependencies are no gigabytes."""
+    """Make a project like this one, but with small dependencies."""
     (folder / "docker").mkdir(parents=True)
     shutil.copy(PROJECT / "docker" / "Dockerfile", folder / "docker")
     (folder / "trainer").mkdir()
@@ -160,7 +160,7 @@ def make_project(folder: Path, deps_bytes: int = DEPS_BYTES) -> Project:
 
 
 class TokenFront:
-    """Lets nobody through without a token of its own, which counts for `lasts` requests."""
+    """Passes on only requests with a token of its own, which is valid for `lasts` requests."""
 
     def __init__(self, server: Server, lasts: int) -> None:
         front = self
@@ -218,7 +218,7 @@ class TokenFront:
         self._thread.start()
 
     def give(self, handler: BaseHTTPRequestHandler) -> None:
-        """Answer to a demand for a token."""
+        """Answer a request for a token."""
         answer = getattr(handler, "answer")  # noqa: B009 - a method of the class above
         if handler.headers.get("Authorization") != f"Basic {LOGIN.encoded}":
             answer(401, b'{"errors": [{"code": "UNAUTHORIZED", "message": "who are you"}]}', {})

@@ -1,4 +1,4 @@
-"""What the tests of clusters share: a user of a cluster, and all that one could leave behind."""
+"""Helpers of the tests of clusters: commands for a cluster, and what it may leave behind."""
 
 import os
 import subprocess
@@ -15,10 +15,10 @@ from tests.node.host import HOST_LINKS, machine_lock
 from tests.node.outbound import OUTBOUND_CHAINS
 
 PODS = Path(__file__).parent / "pods.yaml"
-# the names that the tests of this folder use, and the most nodes of one of them
+# The names of the clusters in the tests of this folder, and the numbers of their nodes.
 CLUSTERS = ("first", "second", "third", "fourth", "several")
 NODES = (1, 2, 3)
-CLUSTER_LINKS = "dts-"  # the links' names begin so, see Layout.host_link
+CLUSTER_LINKS = "dts-"  # the names of clusters' links begin with it (Layout.host_link)
 Machine = dict[str, set[str]]
 IPTABLES_FRAME = (
     "#",
@@ -44,7 +44,7 @@ class ClusterUser:
             env=self.cluster.environment(),
             capture_output=True,
             text=True,
-            timeout=400,  # longer than what kubectl itself is told to wait
+            timeout=400,  # longer than the timeouts that tests give to kubectl
             check=False,
         )
 
@@ -67,7 +67,7 @@ class ClusterUser:
         return self.kubectl("-n", "probe", "exec", pod, "--", "/probe", *arguments)
 
     def fetch(self, pod: str, url: str) -> str:
-        """What `url` answers in the pod; kube-proxy and DNS follow new pods a second later."""
+        """The answer of `url` in the pod, after a wait: kube-proxy and DNS see new pods late."""
         answer = ""
 
         def no_answer() -> str | None:
@@ -80,7 +80,7 @@ class ClusterUser:
         return answer
 
     def uid(self) -> str:
-        """Tells one start of the cluster from another."""
+        """A text that is another one after each new start of the cluster."""
         return self.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 
     def holder(self) -> Holder:
@@ -95,11 +95,11 @@ def lines(*command: str) -> set[str]:
 
 
 def machine(state_root: Path) -> Machine:
-    """All on this machine that a cluster below `state_root` could leave behind."""
+    """Everything on this machine that a cluster below `state_root` could leave behind."""
     places = ("/var/log/pods", "/var/log/containers", "/run/containerd", "/run/netns")
     places += ("/opt/containerd", "/usr/libexec/kubernetes", "/etc/cni", "/etc/kubernetes")
     sysctls = (*KUBELET_SYSCTLS, "net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max")
-    with machine_lock():  # so that no other cluster is half-way up or down
+    with machine_lock():  # so that no other cluster is starting or ending
         used_by_others = any(holder_of_others(state_root))
         return {
             "processes": {
@@ -108,7 +108,7 @@ def machine(state_root: Path) -> Machine:
             "mounts": lines("findmnt", "--raw", "--noheadings", "--output", "TARGET,FSTYPE"),
             "links": {line.split("@")[0] for line in lines("ip", "-oneline", "link")},
             "routes": lines("ip", "-4", "route", "show", "table", "all"),
-            # `walk`, and not `glob`: groups of others come and go meanwhile
+            # os.walk, unlike glob, bears that other clusters' groups come and go meanwhile.
             "cgroups": {
                 folder
                 for folder, _, _ in os.walk("/sys/fs/cgroup")
@@ -124,7 +124,7 @@ def machine(state_root: Path) -> Machine:
                 if (path := Path("/proc/sys") / name).exists()
             },
             "folders": {place for place in places if Path(place).exists()},
-            # these stay while any cluster uses them
+            # The mount points stay while any cluster uses them.
             "mount points": set()
             if used_by_others
             else {str(folder) for folder in mountpoints.FIXED if folder.exists()},
@@ -133,7 +133,7 @@ def machine(state_root: Path) -> Machine:
 
 
 def holder_of_others(state_root: Path) -> Iterator[str]:
-    """Folders of the clusters that run beside those of this test."""
+    """The folders of the clusters that run beside those of this test."""
     for command in lines("ps", "-eww", "-o", "args"):
         _, mark, folder = command.partition(f" {MARK} ")
         if mark and not Path(folder).is_relative_to(state_root):
@@ -141,11 +141,11 @@ def holder_of_others(state_root: Path) -> Iterator[str]:
 
 
 def left_behind(before: Machine, after: Machine, state_root: Path) -> Machine:
-    """What is new and can be a cluster's below `state_root`.
+    """What is new, and may have been left by a cluster below `state_root`.
 
-    Other workers make clusters, hosts and mounts at the same time. Theirs are known by their names:
-    links by the begin of their names and by not being of our clusters, control groups by the
-    cluster's identity, mounts by a temporary folder that is not ours.
+    Other workers make clusters, hosts and mounts at the same time, which are recognized by their
+    names: links by the beginning of a name that is not one of our clusters', control groups by the
+    cluster's identity, and mounts by a temporary folder that is not ours.
     """
     new = {kind: after[kind] - before[kind] for kind in before}
     layouts = [Layout(name, state_root, number) for name in CLUSTERS for number in NODES]
@@ -161,7 +161,7 @@ def left_behind(before: Machine, after: Machine, state_root: Path) -> Machine:
             return path != "" and not path.startswith(identities)
         if kind == "mounts":
             return line.startswith(tempfile.gettempdir()) and str(state_root) not in line
-        # the comments with times in the listing, and its frame, come with anybody's first rule
+        # Comments with times and the frame of the listing come with any program's first rule.
         return kind == "iptables" and (OUTBOUND_CHAINS in line or line.startswith(IPTABLES_FRAME))
 
     kept = {kind: {e for e in new[kind] if not is_of_others(kind, e)} for kind in new}

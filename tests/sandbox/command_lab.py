@@ -1,7 +1,7 @@
-"""What the tests of the command plugin need: the engine with the plugin, stacks, an SSH server.
+"""Helpers of the tests of the command plugin: the engine with the plugin, stacks, an SSH server.
 
-The plugin is the toolchain's: the official one where its release can be downloaded, else the
-stand-in of `sandbox/go/command`. `$DISTTRAIN_COMMAND_PLUGIN` names another program to test.
+The plugin is the toolchain's: the official one if its release can be downloaded, or else the
+stand-in in `sandbox/go/command`. `$DISTTRAIN_COMMAND_PLUGIN` names another program to test.
 """
 
 import getpass
@@ -24,7 +24,7 @@ from tests.cli.servers import make_key
 
 PLUGIN_VARIABLE = "DISTTRAIN_COMMAND_PLUGIN"
 HEADER = "import pulumi\nfrom pulumi_command import local, remote\n"
-# Four commands one after the other; the first waits for the file $GO.
+# A program with four commands, one after the other; the first waits for the file $GO.
 BESIDE = """
         before = []
         for n in range(4):
@@ -32,7 +32,7 @@ BESIDE = """
             opts = pulumi.ResourceOptions(depends_on=before)
             before = [local.Command(f"beside-{n}", create=text, opts=opts)]
 """
-PATIENCE_SECONDS = 120  # a limit against a hang; nothing is decided by it
+PATIENCE_SECONDS = 120  # a limit against a hang; no result of a test depends on it
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Engine:
     """The engine, and the environment that keeps what it writes below one temporary folder.
 
     Args:
-        pulumi: its program.
-        environment: of every call.
-        fresh: folder of a project with a new stack `test`, which each test gets a copy of.
+        pulumi: the path of the program `pulumi`.
+        environment: the environment of every call.
+        fresh: the folder of a project with a new stack `test`; each test gets a copy of it.
     """
 
     pulumi: str
@@ -77,8 +77,8 @@ def install_plugin(program: Path, version: str, home: Path, engine: Engine) -> N
 class Stack:
     """One project with one stack in its own file backend.
 
-    Its programs' commands find in their environment LOG, where they write what they did, and GO,
-    a file whose existence lets those go on that wait for it.
+    The commands in its programs have two variables: LOG, a file into which they write what they
+    did, and GO, a file for whose existence some of them wait.
     """
 
     def __init__(self, engine: Engine, folder: Path) -> None:
@@ -92,12 +92,12 @@ class Stack:
             "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
             "LOG": str(self.log),
             "GO": str(self.go),
-            "PULUMI_STACK": "test",  # the engine notes a selected stack by its folder
+            "PULUMI_STACK": "test",  # because the selected stack is noted for another folder
         }
         shutil.copytree(engine.fresh, folder, dirs_exist_ok=True)
 
     def program(self, text: str, **constants: Any) -> None:
-        """Write the program; the constants are the names that its text uses."""
+        """Write the program. `constants` are values for names in its text."""
         given = "".join(f"{name} = {value!r}\n" for name, value in constants.items())
         (self.folder / "__main__.py").write_text(HEADER + given + textwrap.dedent(text))
 
@@ -115,7 +115,7 @@ class Stack:
         return process
 
     def close(self) -> None:
-        """End the engines, with the plugins and commands that they have started."""
+        """End the engines, and all plugins and commands that they have started."""
         self.go.touch()  # ends the commands on the SSH server
         for engine in self.started:
             with engine:
@@ -135,7 +135,7 @@ class Stack:
         self, program: str, *, fails: bool = False, warns: bool = False, **constants: Any
     ) -> str:
         self.program(program, **constants)
-        # A failure must not keep what runs beside it from being seen.
+        # A failing command must not prevent the others that run beside it.
         words = ("up", "--yes", "--continue-on-error")
         return self.run(*words, fails=fails, warns=warns)
 
@@ -143,7 +143,7 @@ class Stack:
         return self.run("destroy", "--yes")
 
     def previewed(self, program: str, **constants: Any) -> dict[str, str]:
-        """Each resource's name with what a preview says will happen to it."""
+        """What a preview says will happen to each resource, by the resource's name."""
         self.program(program, **constants)
         steps = json.loads(self.run("preview", "--json"))["steps"]
         return {step["urn"].rsplit("::", 1)[1]: step["op"] for step in steps}
@@ -176,7 +176,7 @@ class Stack:
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:
-    """Read the engine's output up to the line that holds the text."""
+    """Read the engine's output up to the line that contains the text."""
     assert process.stdout is not None
     seen = ""
     for line in process.stdout:
@@ -189,8 +189,8 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
 def finish(process: subprocess.Popen[str]) -> str:
     """Read the rest of the engine's output, and wait for its end.
 
-    `communicate` with a limit reads the file descriptor itself. It would leave out what the lines
-    of `read_until` have already brought into the buffer of `process.stdout`.
+    `communicate` with a time limit reads the file descriptor itself. It would leave out what
+    `read_until` has already read into the buffer of `process.stdout`.
     """
     assert process.stdout is not None
     limit = threading.Timer(PATIENCE_SECONDS, process.kill)
@@ -216,7 +216,7 @@ def alive(pid: int) -> bool:
 
 
 def session_members(session: int) -> list[int]:
-    """The processes that `start_new_session` began with this number."""
+    """The processes of the session with this number, which `start_new_session` made."""
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [pid for pid in pids if (fields := _stat(pid)) and fields[3] == str(session)]
 
@@ -262,7 +262,7 @@ class SshServer:
             """)
         )
         if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd, as root, insists on it
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd needs it if it runs as root
         return cls(folder, port)
 
     def start(self) -> None:
@@ -288,7 +288,7 @@ class SshServer:
         return (self.folder / name).read_text()
 
     def connection(self, **changes: Any) -> dict[str, Any]:
-        """The arguments of a ConnectionArgs."""
+        """The arguments of a ConnectionArgs for this server."""
         return {
             "host": "127.0.0.1",
             "port": self.port,

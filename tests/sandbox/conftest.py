@@ -1,4 +1,4 @@
-"""The programs that the sandbox's tests use: the pinned ones, or those of `$DISTTRAIN_BIN`."""
+"""Fixtures of the sandbox's tests, with the pinned programs or those of `$DISTTRAIN_BIN`."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def bin_dir() -> Path:
 
 @pytest.fixture(scope="session")
 def probe_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with the image `PROBE_IMAGE`: one static program, see `probe/main.go`."""
+    """An archive with the image `PROBE_IMAGE`, which has one static program (`probe/main.go`)."""
     folder = tmp_path_factory.mktemp("probe")
     subprocess.run(
         [go_program(), "build", "-trimpath", "-ldflags=-s -w", "-o", str(folder / "probe"), "."],
@@ -60,7 +60,7 @@ def containerd() -> Iterator[Containerd]:
 
 @pytest.fixture
 def transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Path]]:
-    """What transfers have left on the node, whose folder for them is the test's own."""
+    """A function that gives the files that transfers have left in the test's own folder."""
     base = tmp_path / "import"
     monkeypatch.setattr(parts, "BASE", str(base))
     return lambda: sorted(Path(f"{base}-{os.geteuid()}").glob("*"))
@@ -104,25 +104,25 @@ def ssh_files(tmp_path_factory: pytest.TempPathFactory) -> SshServer:
 
 @pytest.fixture
 def stopped_ssh(ssh_files: SshServer) -> Iterator[SshServer]:
-    """A server that the test starts itself."""
+    """An SSH server that the test itself starts."""
     yield ssh_files
     ssh_files.stop()
 
 
 @pytest.fixture
 def ssh(stopped_ssh: SshServer) -> SshServer:
-    """A server that runs."""
+    """A running SSH server."""
     stopped_ssh.start()
     return stopped_ssh
 
 
 @pytest.fixture(scope="module")
 def state_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the clusters of a file of tests keep what they have."""
+    """The state folder of the clusters of a test file."""
     return tmp_path_factory.mktemp("state")
 
 
 @pytest.fixture(scope="module")
 def before(state_root: Path) -> Machine:
-    """The machine before the clusters of a file of tests."""
+    """The machine before the clusters of a test file are made."""
     return machine(state_root)

@@ -1,4 +1,4 @@
-"""The program that imports the image, with the reports that it writes."""
+"""Runs `python -m infra.image`, the program that imports the image, and reads its report."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ PROJECT = Path(__file__).parent.parent.parent
 
 
 def run_command(*arguments: str) -> dict[str, int]:
-    """The last line of `python -m infra.image`, which has to end well."""
+    """The report in the last line of `python -m infra.image`, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-m", "infra.image", *arguments],
         cwd=PROJECT,

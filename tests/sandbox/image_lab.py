@@ -1,4 +1,4 @@
-"""A project whose image goes to a real containerd, with a tiny layer in place of torch."""
+"""A project whose image is imported into a real containerd, with a tiny layer in place of torch."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ state = "{folder}/state"
 [plugins."io.containerd.internal.v1.opt"]
   path = "{folder}/opt"
 """
-# Its argument is the configuration; the pid of containerd is written beside it.
+# Its argument is the configuration file, beside which it writes the PID of containerd.
 RESTARTED = """\
 trap 'ended=yes; kill "$pid"' TERM
 while [ -z "${ended:-}" ]; do
@@ -54,9 +54,9 @@ def wait_for(what: str, check: Callable[[], bool]) -> None:
 
 @contextmanager
 def running_containerd() -> Iterator[Containerd]:
-    """A containerd that is ended afterwards, with all it stored.
+    """Run a containerd during the block; its store is removed afterwards.
 
-    If it ends before, it is started again, as systemd does with a k3s whose containerd has ended.
+    If it ends earlier, it is started again, as systemd restarts a k3s whose containerd has ended.
     """
     folder = Path(tempfile.mkdtemp(prefix="ctrd-", dir="/tmp"))  # a socket's path must be short
     (folder / "config.toml").write_text(CONFIG.format(folder=folder))
@@ -73,8 +73,8 @@ def running_containerd() -> Iterator[Containerd]:
 
     try:
         wait_for("containerd to answer", answers)
-        # Otherwise it would make /opt/containerd, which the tests of clusters, beside these, would
-        # take for something that a cluster has left behind.
+        # Otherwise containerd would make /opt/containerd. The tests of clusters, which run beside
+        # these, would report that a cluster has left it behind.
         assert (folder / "opt").is_dir(), "containerd keeps something outside its folder"
         yield client
     finally:
@@ -85,7 +85,7 @@ def running_containerd() -> Iterator[Containerd]:
 
 @dataclass
 class Lab:
-    """A project, a cache that holds its built dependencies, and a containerd."""
+    """A project, a cache with its built dependencies, and a containerd."""
 
     containerd: Containerd
     project: Path
@@ -116,7 +116,7 @@ class Lab:
 
     @property
     def built(self) -> Path:
-        """The folder of the cache that holds the dependencies."""
+        """The folder in the cache with the dependencies."""
         return layout_folder(self.plan(), self.cache, this_machine())
 
     def change_code(self, text: str) -> None:
@@ -146,9 +146,10 @@ class Lab:
 
 
 def emptied(containerd: Containerd) -> bool:
-    """Remove all that tests have left, of failed ones as well; whether it is gone.
+    """Remove everything that tests have left, and return whether it is gone.
 
-    What an interrupted import brought is held by its lease for a day. CRI names can come late.
+    A lease keeps the content of an interrupted import for a day. The CRI plugin's names of images
+    can come late.
     """
     ctr = ["ctr", "--address", str(containerd.address)]
 
@@ -171,7 +172,7 @@ def image_lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
     for name in ("docker/Dockerfile", "trainer/requirements.txt"):
         (project / name).parent.mkdir(parents=True)
         shutil.copyfile(PROJECT / name, project / name)
-    # random, so that no test finds another's layer
+    # The content is random, so that no test finds another test's layer.
     lab = Lab(containerd, project, tmp_path / "cache", tiny_image(os.urandom(DEPS_BYTES)))
     lab.change_code("print(1)\n")
     write_layout(lab.built, lab.deps)

@@ -3,8 +3,8 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_options_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The small suites that these tests run have no option of the run that they are a part of.
+    """Run the small suites of these tests without the options of the whole run.
 
-    Such as `--reversed`: some of them do not know it, and others count on the order of their files.
+    Some of them do not know an option such as `--reversed`, and others depend on their order.
     """
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
