@@ -1,4 +1,4 @@
-"""What goes wrong on one rank of a real run, for as long as a file exists."""
+"""Accidents of a real run: each happens on one rank, for as long as a file exists."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 
 class Garbage:
-    """So many objects that Python takes long to look for unused ones among them.
+    """Many objects, among which Python's garbage collector searches for a long time.
 
-    What is done is counted and not timed: ten looks at a million lists, about 0.3 s of a core.
+    The work is given by a count and not by a time: ten searches among a million lists, which take
+    about 0.3 s of a core.
     """
 
     OBJECTS, LOOKS = 1_000_000, 10
@@ -26,7 +27,7 @@ class Garbage:
         self._kept = list[list[None]]()
 
     def search(self) -> None:
-        """Look through all of them, some times over."""
+        """Run the garbage collector `LOOKS` times."""
         if not self._kept:
             self._kept = [[] for _ in range(self.OBJECTS)]
         for _ in range(self.LOOKS):
@@ -35,11 +36,13 @@ class Garbage:
 
 @dataclass(frozen=True)
 class Accident:
-    """One of `KINDS`, for the rank `rank`, while the file `switch` exists.
+    """An accident that happens on the rank `rank` while the file `switch` exists.
 
-    Or one of the fatal ones of fatal_accidents.py.
-
-    `seconds`: how much longer something takes each time, where the kind says that.
+    Args:
+        kind: a name in `KINDS`, or a fatal accident of fatal_accidents.py.
+        rank: the rank on which it happens.
+        switch: the path of the file.
+        seconds: how much longer something takes each time, for kinds that make something slow.
     """
 
     kind: str
@@ -63,11 +66,11 @@ class Accident:
 
 
 def prepare(accident: Accident) -> None:
-    """Change the program of this process so that it can happen."""
+    """Change the trainer in this process, so that the accident can happen."""
     if accident.kind in KINDS:
         KINDS[accident.kind](accident)
         return
-    from tests.trainer.fatal_accidents import prepare_fatal  # here, as it imports torch
+    from tests.trainer.fatal_accidents import prepare_fatal  # it imports torch
 
     prepare_fatal(accident.kind, accident.happens)
 
@@ -97,7 +100,7 @@ def _slow_forward(accident: Accident) -> None:
 
 
 def _garbage_collection(accident: Accident) -> None:
-    """In the forward pass, in which Python begins it by itself where many objects are made."""
+    """Collect garbage in the forward pass, where Python also does it if many objects are made."""
     from trainer.parallel.wrap import Parallel
 
     loss, garbage = Parallel.loss, Garbage()
@@ -126,7 +129,7 @@ def _lock_never_given(accident: Accident) -> None:
 
 
 def _skipped_collective(accident: Accident) -> None:
-    """The sum of the gradients of one update: the next collective of this rank is another one."""
+    """Skip the sum of one update's gradients, so that the rank's next collective does not match."""
     from trainer.parallel.wrap import Parallel
 
     loss = Parallel.loss
@@ -150,7 +153,7 @@ def _slow_checkpoint(accident: Accident) -> None:
 
 
 def _failing_checkpoint(accident: Accident) -> None:
-    """As of a disk with a bad block, which the kernel tells when the file is flushed."""
+    """Fail at fsync with EIO, as on a disk with a bad block."""
     from trainer.checkpoint import part_files
 
     fsync = part_files.fsync_file
@@ -164,7 +167,7 @@ def _failing_checkpoint(accident: Accident) -> None:
 
 
 def _garbled_data(accident: Accident) -> None:
-    """What is to be predicted comes in the reverse order."""
+    """Reverse the order of the targets."""
     from trainer import set_up
 
     gather = set_up.gather
@@ -177,7 +180,7 @@ def _garbled_data(accident: Accident) -> None:
 
 
 def _not_a_number(accident: Accident) -> None:
-    """As of a GPU that computes wrong: the loss, and so every gradient."""
+    """Make the loss NaN, and so every gradient, as on a GPU that computes wrong results."""
     from trainer.parallel.wrap import Parallel
 
     loss = Parallel.loss

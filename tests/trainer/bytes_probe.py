@@ -1,4 +1,4 @@
-"""A rank that counts what its collectives move for one update: see test_plan.py.
+"""A rank that counts the bytes that its collectives move for one update, for test_plan.py.
 
 Usage: python -m tests.trainer.bytes_probe RANK STORE_FILE ddp|fsdp DTYPE MICRO_STEPS
 """

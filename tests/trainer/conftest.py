@@ -9,7 +9,7 @@ import torch
 from tests.trainer.forked import Nursery
 from tests.trainer.lab import Lab, text_of_words
 
-# Threads of small runs in this process would only wait for each other, longest on a busy machine.
+# The threads of small runs in this process would only wait for each other.
 torch.set_num_threads(1)
 
 

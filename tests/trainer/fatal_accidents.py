@@ -1,4 +1,4 @@
-"""What ends one rank of a real run for good, as it does in practice."""
+"""Fatal accidents, which end one rank of a real run in ways that occur in practice."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from typing import Any, NoReturn
 import torch
 from torch.nn import functional
 
-WITHOUT_A_WORD = 7  # exit status
+WITHOUT_A_WORD = 7  # the exit status of `no_word`
 
 
 def wrong_batch() -> None:
-    """The last batch has an answer less than questions."""
+    """Compute a loss with one target less than predictions."""
     functional.cross_entropy(torch.zeros(64, 3), torch.zeros(63, dtype=torch.long))
 
 
 def unknown_token() -> None:
-    """A token of another vocabulary."""
+    """Look up a token that the vocabulary does not have."""
     functional.embedding(torch.tensor([9]), torch.zeros(3, 2))
 
 
 def wrong_shapes() -> None:
-    """A layer that does not fit the one before it."""
+    """Multiply matrices whose shapes do not fit."""
     torch.zeros(2, 3).matmul(torch.zeros(2, 3))
 
 
 def no_memory() -> None:
-    """More than any machine has."""
+    """Allocate more memory than any machine has."""
     torch.empty(1 << 60, dtype=torch.uint8)
 
 
 def file_became_shorter() -> None:
-    """Data that is mapped, of a file that somebody replaces on a file server."""
+    """Read a memory map of a file that was truncated, as when it is replaced on a file server."""
     with tempfile.TemporaryFile() as file:
         file.write(b"\0" * 2 * mmap.PAGESIZE)
         file.flush()
@@ -49,22 +49,22 @@ def file_became_shorter() -> None:
 
 
 def no_word() -> NoReturn:
-    """A library that ends the process by itself."""
+    """End the process without a message, as some libraries do."""
     os._exit(WITHOUT_A_WORD)
 
 
 def abort() -> NoReturn:
-    """A check of a library in C."""
+    """Abort, as a failed check in a C library does."""
     os.abort()
 
 
 def missing_module() -> None:
-    """An import that is reached late."""
+    """Import a missing module late in a run."""
     importlib.import_module("flash_attention_of_another_image")
 
 
 def too_many_files() -> None:
-    """A file that is opened and never closed, in each step."""
+    """Open more files than the process may have, as with a file that is never closed."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))
     kept = [Path(os.devnull).open("rb") for _ in range(100)]  # noqa: SIM115
@@ -72,12 +72,12 @@ def too_many_files() -> None:
 
 
 def endless_recursion() -> None:
-    """A hook that calls what it belongs to."""
+    """Recurse without end, as with a hook that calls its own function."""
     endless_recursion()
 
 
 def exit_of_python() -> NoReturn:
-    """`sys.exit` somewhere deep in a library."""
+    """Call `sys.exit`, as somewhere deep in a library."""
     sys.exit("the licence server does not answer")
 
 
@@ -91,7 +91,10 @@ WORKS: dict[str, Callable[[], object]] = {
 
 
 def prepare_fatal(kind: str, happens: Callable[[], bool]) -> None:
-    """Change the program of this process so that the forward pass does this, once it happens."""
+    """Change the trainer in this process, so that the forward pass has this accident.
+
+    It happens as soon as `happens` returns true.
+    """
     from trainer.parallel.wrap import Parallel
 
     loss, work = Parallel.loss, WORKS[kind]

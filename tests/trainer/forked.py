@@ -1,8 +1,8 @@
-"""Real trainer processes that start in milliseconds: forked from one that has imported torch.
+"""Starts real trainer processes in milliseconds, by forks of a process that has imported torch.
 
-They have their own pid, signals, standard streams and exit code, so they can be killed like any
-other. An entrypoint started so forks its ranks, where it would execute Python again.
-`python -m tests.trainer.forked` is the process that all are forked from.
+They have their own PID, signals, standard streams and exit code, so they can be killed like any
+other process. An entrypoint that is started in this way forks its ranks instead of executing Python
+again. `python -m tests.trainer.forked` is the process from which all are forked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class Nursery:
-    """Starts trainer commands by fork, and waits for them."""
+    """Starts trainer commands by forks, and waits for their ends."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -47,12 +47,16 @@ class Nursery:
         slow_read_seconds: float = 0.0,
         accidents: Sequence[Accident] = (),
     ) -> int:
-        """Start `python -m trainer <arguments>`; returns its pid.
+        """Start `python -m trainer <arguments>` in a forked process, and return its PID.
 
-        `slow_disk_seconds`: how much longer each fsync of a checkpoint's file takes.
-        `slow_read_seconds`: how much longer it takes to verify each file of a checkpoint.
-        `accidents`: what else goes wrong, on one of the ranks, whenever the test wants it.
-        `stop_in_evaluation`: which evaluation, counting from 1, a SIGTERM interrupts.
+        Args:
+            arguments: the arguments of the trainer.
+            environment: variables that are added to the environment.
+            log: the file for what it prints.
+            slow_disk_seconds: how much longer each fsync of a checkpoint's file takes.
+            stop_in_evaluation: which evaluation, counted from 1, a SIGTERM interrupts; 0: none.
+            slow_read_seconds: how much longer the verification of each checkpoint's file takes.
+            accidents: accidents that the test may let happen on one of the ranks.
         """
         request = {
             "arguments": list(arguments),
@@ -66,7 +70,7 @@ class Nursery:
         return self._ask(request)
 
     def wait(self, pid: int, seconds: float) -> int | None:
-        """The exit code, negative for a signal; None if it is still running after `seconds`."""
+        """The exit code, negative for a signal; None if the process still runs after `seconds`."""
         return self._ask({"wait": pid, "seconds": seconds})
 
     def close(self) -> None:
@@ -85,7 +89,7 @@ class Nursery:
 
 
 class Forked:
-    """A process that a Nursery has started, with what subprocess.Popen offers to handle it."""
+    """A process that a Nursery has started, with methods like those of subprocess.Popen."""
 
     def __init__(self, nursery: Nursery, pid: int):
         self._nursery, self.pid = nursery, pid
@@ -111,7 +115,7 @@ class Forked:
 
 
 class ForkingPopen(subprocess.Popen[Any]):
-    """A Popen that forks where `python -m trainer` would be executed."""
+    """A Popen that forks this process instead of executing `python -m trainer`."""
 
     def _execute_child(self, *values: Any) -> None:
         execute: Any = super()._execute_child  # pyright: ignore
@@ -144,7 +148,7 @@ def without_torchruns_variables(environment: Mapping[str, str]) -> dict[str, str
 
 
 def _serve() -> None:
-    # Everything that a rank imports sooner or later; none of it starts a thread.
+    # These are all modules that a rank imports sooner or later. None of them starts a thread.
     import torch._dynamo
     import torch.distributed.checkpoint
     import torch.utils.tensorboard  # noqa: F401
@@ -163,7 +167,7 @@ def _serve() -> None:
             if answer == 0:
                 _become(request)
         print(json.dumps(answer), flush=True)
-    os._exit(0)  # nobody needs the end of an interpreter with all of torch in it
+    os._exit(0)  # a normal end of an interpreter with all of torch would take long
 
 
 def _wait(pid: int, deadline: float) -> int | None:
@@ -177,7 +181,7 @@ def _wait(pid: int, deadline: float) -> int | None:
 
 
 def _become(request: Mapping[str, Any]) -> NoReturn:
-    """Be the trainer process that the request asks for."""
+    """Become the trainer process that the request asks for."""
     log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):
         os.dup2(source, target)
@@ -194,14 +198,14 @@ def _become(request: Mapping[str, Any]) -> NoReturn:
 
 
 def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Do in a forked process what executing `python -m module` would have done."""
+    """Run `python -m module` in this forked process, as if Python had been executed anew."""
     os.setsid()
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # Not the old ones: another thread may have held their locks.
+    # The old stream objects cannot be used, because another thread may have held their locks.
     sys.stdin, sys.stdout, sys.stderr = (
         open(number, mode, buffering=1, closefd=False)  # noqa: SIM115
         for number, mode in enumerate("rww")
@@ -252,7 +256,7 @@ def _slow_down_verification(seconds: float) -> None:
 
 
 def _stop_in_evaluation(number: int) -> None:
-    """SIGTERM comes to this process after the first batch of that evaluation."""
+    """Let this process get SIGTERM after the first batch of its `number`th evaluation."""
     from trainer import train
 
     evaluate, evaluations = train.evaluate, 0

@@ -1,4 +1,4 @@
-"""Small runs of the real trainer in real processes (CPU, gloo, loopback)."""
+"""Runs small trainings with the real trainer in real processes (CPU, gloo, loopback)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from trainer.data.prepare import prepare
 from trainer.launch.stop_request import StopRequest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-TRAINING_SECONDS = 600  # for a run to its end; on a slow machine some compile for minutes
+TRAINING_SECONDS = 600  # the longest run; on a slow machine some compile for minutes
 WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "suffer", "slings"]
 
 
@@ -40,8 +40,11 @@ def text_of_words(count: int = 20000) -> str:
 
 
 def prepare_training_text(preset: str, root: Path) -> tuple[Dataset, bool]:
-    """The data set, and whether it is tiny Shakespeare: where neither file nor download answers,
-    it is the plays of `sandbox.dataset`, as many characters of them.
+    """Prepare the data set of `sandbox.dataset.training_text`.
+
+    Returns:
+        The data set, and whether its text is tiny Shakespeare. If there is neither a file nor a
+        download of that, the text is plays of the same length.
     """
     text = training_text()
     run = load_config(
@@ -57,14 +60,14 @@ def prepare_training_text(preset: str, root: Path) -> tuple[Dataset, bool]:
 
 
 class NoSignals(StopRequest):
-    """For runs in the test's own process: the signals stay with the test."""
+    """A stop request without signal handlers, for runs in the test's own process."""
 
     def install(self) -> None:
         pass
 
 
 class Lab:
-    """One data root with a prepared dataset, and ways to run the trainer in it."""
+    """A data root with a prepared data set, and functions that run the trainer in it."""
 
     def __init__(self, root: Path, words: Path, nursery: Nursery):
         self.root = root
@@ -74,7 +77,7 @@ class Lab:
         self._processes: list[subprocess.Popen[str] | Forked] = []
 
     def mapping(self, **changes: Any) -> dict[str, Any]:
-        """A tiny run; `changes` are section__key=value."""
+        """The configuration of a tiny run as a mapping; `changes` are section__key=value."""
         mapping: dict[str, Any] = {
             "run_name": "tiny",
             "data_root": str(self.root),
@@ -120,7 +123,7 @@ class Lab:
 
     def config_file(self, config: RunConfig) -> Path:
         path = self.root / f"{config.run_name}-{config.train.max_steps}.yaml"
-        write_text(path, yaml.safe_dump(config.to_mapping()))  # others may be reading it
+        write_text(path, yaml.safe_dump(config.to_mapping()))  # other processes may be reading it
         return path
 
     def start(
@@ -132,9 +135,9 @@ class Lab:
         largest_file_bytes: int | None = None,
         wrapper: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
-        """Start a trainer command in a session of its own; ended with the test at the latest.
+        """Start a trainer command in a session of its own. It ends with the test at the latest.
 
-        `wrapper`: a command that executes the one that follows it.
+        `wrapper` has the first words of a command line that runs the rest of that line.
         """
         clean = without_torchruns_variables(os.environ)
         defaults = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback()}
@@ -159,7 +162,7 @@ class Lab:
     def start_ranks(
         self, config: RunConfig, world_size: int, largest_file_bytes: int | None = None
     ) -> list[subprocess.Popen[str]]:
-        """All ranks of a run without torchrun, with the variables that torchrun sets."""
+        """Start all ranks of a run without torchrun, with the variables that torchrun sets."""
         port = free_port()
         return [
             self.start(
@@ -181,9 +184,9 @@ class Lab:
         slow_read_seconds: float = 0.0,
         accidents: Sequence[Accident] = (),
     ) -> list[int]:
-        """The same by fork, which takes milliseconds instead of seconds; returns the pids.
+        """Start all ranks by forks, which takes milliseconds instead of seconds; return the PIDs.
 
-        The accidents are the nursery's; the signal comes to the last rank alone.
+        See `Nursery.start` for the options. Only the last rank gets the signal in an evaluation.
         """
         port = free_port()
         return [
@@ -209,7 +212,7 @@ class Lab:
         slow_read_seconds: float = 0.0,
         accidents: Sequence[Accident] = (),
     ) -> int:
-        """One rank alone; returns its pid."""
+        """Start only one rank by a fork, and return its PID."""
         pid = self._nursery.start(
             ["train", "--config", str(self.config_file(config))],
             environment,
@@ -223,7 +226,7 @@ class Lab:
         return pid
 
     def ended(self, pids: Sequence[int], seconds: float = 120) -> list[int]:
-        """The exit codes of forked processes; fails with their logs if one does not end."""
+        """The exit codes of forked processes. The test fails if one does not end in time."""
         codes = [self._nursery.wait(pid, seconds) for pid in pids]
         assert None not in codes, f"exit codes {codes} after {seconds} s\n{self.logs()}"
         self._forked.difference_update(pids)
@@ -233,11 +236,11 @@ class Lab:
         return self.root / f"{config.run_name}-rank-{rank}.log"
 
     def train(self, config: RunConfig, world_size: int, expect: int = 0) -> None:
-        """Run all ranks to their end; fails with their logs unless all end with `expect`."""
+        """Run all ranks to their end. The test fails unless all end with the status `expect`."""
         self.train_side_by_side((config, world_size), expect=expect)
 
     def train_side_by_side(self, *runs: tuple[RunConfig, int], expect: int = 0) -> None:
-        """The same for several runs of different names at once."""
+        """Run several runs of different names to their end at the same time; see `train`."""
         pids = [pid for run in runs for pid in self.fork_ranks(*run)]
         codes = self.ended(pids, TRAINING_SECONDS)
         assert codes == [expect] * len(pids), self.logs()
@@ -253,7 +256,7 @@ class Lab:
         environment: Mapping[str, str] | None = None,
         accidents: Sequence[Accident] = (),
     ) -> Forked:
-        """The program of a pod, by fork, with its ranks."""
+        """Start the entrypoint of a pod by a fork; it also forks its ranks."""
         pid = self._nursery.start(
             ["entrypoint", "--config", str(self.config_file(config))],
             {
@@ -278,7 +281,7 @@ class Lab:
         environment: Mapping[str, str] | None = None,
         wrapper: Sequence[str] = (),
     ) -> subprocess.Popen[str]:
-        """The same as a pod does it, each Python from its beginning."""
+        """Start the entrypoint as a pod does: it and its ranks execute Python anew."""
         environment = {
             **self._pod_environment(node, nnodes, local_ranks, port),
             **(environment or {}),
@@ -318,7 +321,7 @@ class Lab:
 
 
 def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """What torchrun sets."""
+    """The environment variables that torchrun sets for a rank."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -334,7 +337,7 @@ def loopback() -> str:
 
 
 def records(config: RunConfig) -> list[dict[str, Any]]:
-    """The complete lines of metrics.jsonl."""
+    """The records in the complete lines of metrics.jsonl."""
     path = config.run_dir / "metrics.jsonl"
     if not path.exists():
         return []
@@ -342,12 +345,12 @@ def records(config: RunConfig) -> list[dict[str, Any]]:
 
 
 def losses(config: RunConfig) -> list[tuple[int, float, float]]:
-    """What has to be equal in equal runs: step, loss and gradient norm of every record."""
+    """Step, loss and gradient norm of every record, which are equal in equal runs."""
     return [(r["step"], r["loss"], r["grad_norm"]) for r in records(config)]
 
 
 def last_step(config: RunConfig) -> int:
-    """The step of the last record, 0 before the first."""
+    """The step of the last record; 0 if there is no record yet."""
     found = records(config)
     return int(found[-1]["step"]) if found else 0
 
@@ -357,23 +360,23 @@ def checkpoints(config: RunConfig) -> Path:
 
 
 def newest(config: RunConfig) -> int:
-    """Step of the newest checkpoint; 0: there is none. Fails where one is damaged."""
+    """The step of the newest checkpoint, or 0. The test fails if a checkpoint is damaged."""
     return store.latest_verified(checkpoints(config), lambda line: pytest.fail(line)) or 0
 
 
 def saved_tensors(config: RunConfig, step: int | None = None) -> dict[str, torch.Tensor]:
-    """All tensors of the checkpoint of `step`, or of the newest one, flat."""
+    """All tensors, by name, of the checkpoint of `step`, or of the newest one."""
     root = checkpoints(config)
     newest = store.latest_verified(root, lambda line: pytest.fail(line))
     step = newest if step is None else step
     assert step is not None
     directory, found = store.directory_of(root, step), store.load_layout(root, step)
-    # Not pages of a file that may change.
+    # The tensors are copied, because they are mapped pages of files that may change.
     return {name: layout.read_whole(directory, found, name).clone() for name in found}
 
 
 def change_state(run: RunConfig, step: int, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change state.json of a checkpoint, with a manifest that fits."""
+    """Change state.json of a checkpoint, and adapt its manifest."""
     directory = store.directory_of(checkpoints(run), step)
     state = store.load_state(checkpoints(run), step)
     change(state)
@@ -388,7 +391,7 @@ def change_state(run: RunConfig, step: int, change: Callable[[dict[str, Any]], o
 
 
 def assert_bitwise_equal(one: RunConfig, other: RunConfig) -> None:
-    """Weights, optimiser state and every recorded loss."""
+    """Assert that weights, optimizer state and every recorded loss of two runs are equal."""
     assert losses(one) == losses(other)
     left, right = saved_tensors(one), saved_tensors(other)
     assert left.keys() == right.keys()

@@ -1,8 +1,8 @@
-"""Networks of pods on one machine: a namespace for each pod, and a switch that can cut its links.
+"""Makes networks of pods on one machine: a namespace for each pod, and a switch between them.
 
-Each pod has two interfaces, `eth0` at which the nodes meet and `net1` for the ranks, as with a
-second network. A link is cut at the switch, as by a dead cable: nothing that is sent arrives, and
-nobody is told. It can be slow as well.
+Each pod has two interfaces, as with a second network: `eth0`, at which the nodes meet, and `net1`
+for the ranks. A link can be cut at the switch, as by a dead cable: packets are lost, and neither
+end is informed. A link can also be slowed down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Networks:
         self._pods = pods
 
     def make(self) -> None:
-        """All of them, each pod with the address `address(number, interface)`."""
+        """Make the namespaces and links; each pod has the addresses `address(pod, interface)`."""
         switch = self._add("switch")
         for interface in INTERFACES:
             _ip("-n", switch, "link", "add", interface, "type", "bridge")
@@ -42,22 +42,22 @@ class Networks:
                 _ip("-n", pod, "link", "set", interface, "up")
 
     def address(self, pod: int, interface: str) -> str:
-        """Of a pod."""
+        """The address of a pod's interface."""
         return f"10.77.{INTERFACES.index(interface)}.{pod + 1}"
 
     def inside(self, pod: int) -> Sequence[str]:
-        """The begin of a command that runs in the network of a pod."""
+        """The first words of a command line that runs the rest of it in a pod's network."""
         return ("ip", "netns", "exec", self._of(pod))
 
     def set_link(self, pod: int, interface: str, state: str) -> None:
-        """`down` or `up`, at the switch."""
+        """Set a pod's link to `down` or `up`, at the switch."""
         port = self._port(pod, interface)
         _ip("-n", f"{self._name}-switch", "link", "set", port, state)
 
     def set_rate(self, pod: int, interface: str, rate: str | None) -> None:
-        """Shape both directions of a pod's link by the kernel's token bucket filter.
+        """Limit both directions of a pod's link by the kernel's token bucket filter.
 
-        `rate`: as `tc` writes it, such as `100mbit`; None: it was shaped, and has no limit again.
+        `rate` is written as for `tc`, such as `100mbit`. None removes a limit, which must exist.
         """
         ends = ((f"{self._name}-switch", self._port(pod, interface)), (self._of(pod), interface))
         for namespace, device in ends:
@@ -68,7 +68,7 @@ class Networks:
             subprocess.run(words, check=True)
 
     def remove(self) -> None:
-        """Their interfaces go with them."""
+        """Delete the namespaces, and with them their interfaces."""
         for name in self._made:
             _ip("netns", "del", name)
 
@@ -87,7 +87,7 @@ class Networks:
 
 @contextmanager
 def networks(pods: int) -> Iterator[Networks]:
-    """Make them, and remove them when all of their processes have ended."""
+    """Make the networks for the block; all processes in them have to end before it ends."""
     made = Networks(pods)
     try:
         made.make()

@@ -1,4 +1,4 @@
-"""The model of the tests of `plan`: every size can be divided by two ranks."""
+"""The model in the tests of `plan`. Two ranks can divide each of its sizes evenly."""
 
 from trainer.config.model import ModelConfig
 

@@ -1,4 +1,4 @@
-"""The processes below an entrypoint, and which are ranks. It needs no pytest, as tests/gpu."""
+"""Finds the processes below an entrypoint, and its ranks. It needs no pytest, for tests/gpu."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def processes_below(pid: int) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """As `top` shows the process: `rank-0`, for example; empty if it has ended (Linux)."""
+    """The name that `top` shows, such as `rank-0`; empty if the process has ended (Linux)."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process has not ended, or nobody has asked yet how it has."""
+    """Whether the process runs, or is a zombie that no process has waited for yet."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -37,7 +37,7 @@ def is_running(pid: int) -> bool:
 
 
 def ranks_below(pid: int) -> list[int]:
-    """The ranks that an entrypoint has started, by rank, without the spares that wait."""
+    """The PIDs of an entrypoint's ranks, in the order of the ranks, without waiting spares."""
     named = {pid: name_of(pid) for pid in processes_below(pid)}
     ranks = [pid for pid, name in named.items() if name.startswith("rank-")]
     return sorted(ranks, key=lambda pid: int(named[pid].removeprefix("rank-")))

@@ -1,4 +1,4 @@
-"""A Slurm of the distribution on this machine: munged, slurmctld and some slurmd, as processes."""
+"""Runs the distribution's Slurm on this machine: munged, slurmctld and some slurmd as processes."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ KillWait=120
 
 
 class Slurm:
-    """A controller and some nodes, all of them on this machine, without a container."""
+    """A Slurm controller and some nodes, all on this machine, without containers."""
 
     def __init__(self, root: Path, nodes: int) -> None:
-        """Start them."""
+        """Start the controller and the nodes, and wait until the nodes are idle."""
         self._root, self._started = root, list[subprocess.Popen[bytes]]()
         (root / "state").mkdir()
         key = root / "key"
@@ -68,13 +68,13 @@ class Slurm:
         self.wait("idle nodes", lambda: self.asked("sinfo", "-h", "-o", "%D %t") == f"{nodes} idle")
 
     def close(self) -> None:
-        """End them, the controller before the nodes."""
+        """End all processes, the last started first."""
         for process in reversed(self._started):
             process.terminate()
             process.wait(60)
 
     def asked(self, *command: str, environment: Mapping[str, str] | None = None) -> str:
-        """What a command of Slurm prints; empty where it fails, as while the controller starts."""
+        """What a command of Slurm prints; empty if it fails, as while the controller starts."""
         done = subprocess.run(
             command,
             cwd=self._root,
@@ -86,11 +86,11 @@ class Slurm:
         return done.stdout.strip()
 
     def state(self, job: str) -> str:
-        """Of a job, such as RUNNING."""
+        """The state of a job, such as RUNNING."""
         return self.asked("squeue", "-h", "-j", job, "--states=all", "-o", "%T")
 
     def wait(self, what: str, condition: object) -> None:
-        """Until it holds."""
+        """Wait until the condition is true."""
         assert callable(condition)
         deadline = time.monotonic() + LIMIT_SECONDS
         while not condition():
@@ -98,7 +98,7 @@ class Slurm:
             time.sleep(0.1)
 
     def logs(self) -> str:
-        """Of its programs and jobs."""
+        """The last output of Slurm's programs and jobs."""
         files = sorted(self._root.glob("*.out"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-3000:]}" for file in files)
 
@@ -118,7 +118,7 @@ class Slurm:
 
 @contextmanager
 def slurm_of(nodes: int) -> Iterator[Slurm]:
-    """A Slurm for the block. Its folder has a short name, since sockets lie in it."""
+    """Run a Slurm during the block. Its folder has a short path, because it contains sockets."""
     with tempfile.TemporaryDirectory() as root:
         made = Slurm(Path(root), nodes)
         try:

@@ -1,7 +1,7 @@
-"""A virtual machine with Debian's kernel, by QEMU without help of the processor.
+"""A virtual machine with Debian's kernel, in QEMU without hardware virtualization.
 
-The guest sees Python, the checkout and the unpacked packages read only, as folders of this machine.
-It has no network but what it makes inside, and its disk is a file that ends with it.
+The guest sees Python, the checkout and the unpacked packages as read-only folders of this machine.
+It has no network to the outside, and its disk is a file that is removed with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 MEMORY_MIB = 1024
 DISK_BYTES = 256 << 20
 BOOT_SECONDS = 300
-OVER_SECONDS = 60  # in which the guest says where it was
+OVER_SECONDS = 60  # after a call's time, the guest has so long to answer where it was
 TAIL_LINES = 40
 
 
@@ -29,8 +29,8 @@ class Machine:
     """A guest that runs until `close`.
 
     Args:
-        packages: what tests.vm.debian has unpacked.
-        scratch: an empty folder for its files.
+        packages: the folder that tests.vm.debian gives.
+        scratch: an empty folder for the guest's files.
     """
 
     def __init__(self, packages: Path, scratch: Path) -> None:
@@ -41,7 +41,7 @@ class Machine:
             file.truncate(DISK_BYTES)
         subprocess.run(["mkfs.ext4", "-q", str(disk)], check=True)
         words = (
-            # Where whoever started it is killed, it ends too.
+            # QEMU ends if the process that has started it is killed.
             *("setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64"),
             *("-accel", "tcg,thread=multi", "-smp", "2", "-m", str(MEMORY_MIB)),
             *("-display", "none", "-monitor", "none", "-nic", "none", "-no-reboot"),
@@ -67,10 +67,10 @@ class Machine:
         self.boot_seconds = time.monotonic() - begin
 
     def call(self, function: str, seconds: int, **words: Any) -> Any:
-        """What a function of the guest, `module:function`, returns.
+        """Call `module:function` in the guest, and return its result.
 
         Raises:
-            RuntimeError: it failed; the text has the guest's traceback and last lines.
+            RuntimeError: the function failed; the text has the guest's traceback and last lines.
         """
         request = json.dumps({"call": function, "words": words, "seconds": seconds})
         self._port.sendall(request.encode() + b"\n")
@@ -105,7 +105,7 @@ class Machine:
 
 
 def initial_files(packages: Path, scratch: Path) -> Path:
-    """The archive that the kernel starts from: busybox, the modules and `guest/init`."""
+    """Make the archive (initramfs) from which the kernel starts: busybox, modules, `guest/init`."""
     root = scratch / "initial"
     for name in ("dev", "etc", "host", "initial", "proc", "sys"):
         (root / name).mkdir(parents=True)

@@ -1,6 +1,6 @@
-"""Made-up runs whose account is known: what was spent on what is written down beside the events.
+"""Makes up runs with known accounts: it notes beside the events what the time was spent on.
 
-All times are whole milliseconds, which the event files hold exactly.
+All times are whole milliseconds, which event files store exactly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BEGIN_UNIX_MS = 1_800_000_000_000
 
 @dataclass
 class Story:
-    """A run as it goes on; `spent` is the truth, in milliseconds by kind."""
+    """A made-up run. `spent` has the true times in milliseconds, by kind."""
 
     boot: str = "first"
     now_ms: int = 0
@@ -28,9 +28,9 @@ class Story:
     gpus: int = 2
     spent: Counter[Kind] = field(default_factory=Counter[Kind])
     kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Steps and productive milliseconds that no later start has repeated, by their last step."""
+    """`(last step, productive milliseconds)` of steps that no later start has repeated."""
     pod: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the next pod knows of its begin."""
+    """The values with which the next pod reports its start."""
     content: bytes = b""
 
     def note(self, name: Name, **values: Any) -> None:
@@ -44,14 +44,14 @@ class Story:
         self.spent[kind] += milliseconds
 
     def comes(self, pod: str, image_ms: int, container_ms: int) -> None:
-        """A new pod whose kubelet leaves behind what it does, up to its first process."""
+        """Let a new pod come, up to its first process; the kubelet has noted its times."""
         self.spend(Kind.IMAGE, image_ms)
         self.spend(Kind.CONTAINER, container_ms)
         seconds = {"image_seconds": image_ms / 1000, "container_seconds": container_ms / 1000}
         self.pod = {**seconds, "pod": pod}
 
     def starts(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:
-        """A pod, up to the first step of its ranks, from the newest checkpoint."""
+        """Start a pod, up to the first step of its ranks after the newest checkpoint."""
         age = start_ms // 2
         self.spend(Kind.START, age)
         self.note(Name.POD_STARTED, age_seconds=age / 1000, gpus=self.gpus, **self.pod)
@@ -59,7 +59,7 @@ class Story:
         self.round(start_ms, rendezvous_ms, data_ms, restore_ms)
 
     def round(self, start_ms: int, rendezvous_ms: int, data_ms: int, restore_ms: int) -> None:
-        """Ranks of a pod that runs, up to their first step."""
+        """Start the ranks of a running pod, up to their first step."""
         self.note(Name.ROUND_BEGUN, round=1, ranks=self.gpus)
         self.note(Name.RANKS_STARTED)
         self.spend(Kind.START, start_ms)
@@ -85,7 +85,7 @@ class Story:
         self.step = step
 
     def trains(self, steps: int, step_ms: int, data_ms: int = 0, save_ms: int = 0) -> None:
-        """So many steps, and a report of them."""
+        """Make `steps` steps, and report them."""
         self.step += steps
         self.spend(Kind.PRODUCTIVE, steps * step_ms)
         self.spend(Kind.DATA, data_ms)
@@ -113,20 +113,20 @@ class Story:
         self.note(Name.RESUMED)
 
     def lives_on(self, milliseconds: int) -> None:
-        """Steps that no report tells of, as it is killed; only a sign of life."""
+        """Train after the last report, with nothing but a sign of life, before a kill."""
         self.spend(Kind.PRODUCTIVE, milliseconds)
         self.kept.append((self.step + 1, milliseconds))
         self.note(Name.ALIVE)
 
     def rank_dies(self, stop_ms: int, pause_ms: int) -> None:
-        """One rank is killed, and its entrypoint starts all again."""
+        """Kill one rank; its entrypoint starts all ranks again."""
         self.note(Name.FAILING)
         self.spend(Kind.STOP, stop_ms)
         self.note(Name.ROUND_ENDED, how="retryable", reason="local rank(s) 0 (exit code -9)")
         self.spend(Kind.START, pause_ms)
 
     def is_stopped(self, save_ms: int, stop_ms: int) -> None:
-        """On request: it saves and ends."""
+        """Stop the run on request: it saves and ends."""
         self.note(Name.STOP_REQUESTED)
         self.saves(save_ms)
         self.note(Name.LEFT_LOOP)
@@ -135,15 +135,15 @@ class Story:
         self.note(Name.ENDED, how="preempted")
 
     def is_away(self, milliseconds: int) -> None:
-        """No pod is there."""
+        """Let time pass without a pod."""
         self.spend(Kind.DOWN, milliseconds)
 
     def moves(self, boot: str) -> None:
-        """The next pod runs on another machine."""
+        """Let the next pod run on another machine."""
         self.boot, self.boot_ms = boot, self.now_ms - 77_000
 
     def tears(self, cut: int) -> None:
-        """A line of which only the first bytes were written."""
+        """Append only the first bytes of a line, as a killed process does."""
         event = Event(Name.REPORT, 1.0, 1.0, self.boot, {"step": 10**9})
         self.content += to_line(event)[: 1 + cut]
 

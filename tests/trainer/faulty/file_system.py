@@ -1,8 +1,8 @@
-"""A file system in user space (FUSE) that hands all on to a folder, and fails where a test says.
+"""A file system in user space (FUSE) that passes all on to a folder, and fails where a test says.
 
-The kernel speaks to it by the device /dev/fuse; linux/fuse.h has the messages. It answers one
-request after the other and lets the kernel keep nothing, so that each act of a program comes here.
-Needs root, for the mount.
+The kernel talks to it by the device /dev/fuse; linux/fuse.h has the messages. It answers one
+request after the other, and lets the kernel cache nothing, so that it sees each act of a program.
+It needs root for the mount.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ ATTRIBUTES = struct.Struct("<QQQQQQIIIIIIIIII")
 LARGEST_WRITE, LARGE_WRITES = 128 << 10, 1 << 5
 ROOT = 1
 MNT_FORCE, MNT_DETACH = 1, 2
-# If this process is killed while it uses its own file system, the kernel waits for an answer that
-# nobody gives, and the process cannot end. The thread that answers has gone by then.
+# If this process is killed while it uses its own file system, its answering thread is gone, the
+# kernel waits for an answer for ever, and the process cannot end. So this script, a process of its
+# own, unmounts the file system when that thread is gone.
 GUARDIAN = 'while [ -e "/proc/$0/task/$1" ]; do sleep 1; done; umount -f "$2"; umount -l "$2"'
-# what the kernel asks for, by its number
+# The kinds of requests of the kernel, by their numbers.
 NAMES = {
     **{1: "lookup", 3: "getattr", 4: "setattr", 9: "mkdir", 10: "unlink", 11: "rmdir"},
     **{12: "rename", 14: "open", 15: "read", 16: "write", 17: "statfs", 18: "release"},
@@ -35,12 +36,12 @@ NAMES = {
     **{30: "fsyncdir", 35: "create", 45: "rename2"},
 }
 WITHOUT_ANSWER = (2, 36, 42)  # forget, interrupt, batch forget
-ENDS = ("init", "release", "releasedir", "flush")  # no program sees their errors, or does not look
+ENDS = ("init", "release", "releasedir", "flush")  # no program sees or checks their errors
 
 
 @dataclass(frozen=True)
 class Request:
-    """One act of a program: its name, the path from the root, and the process."""
+    """One act of a program: its name, the path below the file system's root, and the PID."""
 
     act: str
     path: str
@@ -48,22 +49,22 @@ class Request:
 
 
 Hook = Callable[[Request], None]
-"""Called before an act is done; it raises OSError where that is to fail."""
+"""A function that is called before each act; it raises OSError if the act has to fail."""
 Names = Callable[[Path], list[str]]
-"""The names in a folder, as this client sees them."""
+"""A function that gives the names in a folder, as this client sees them."""
 
 
 def names_in(folder: Path) -> list[str]:
-    """All that are there."""
+    """All names in the folder."""
     return [path.name for path in folder.iterdir()]
 
 
 class FaultyFileSystem:
-    """Mounted from the start until `close`.
+    """A file system that is mounted from its creation until `close`.
 
     Args:
-        folder: holds all that is written.
-        target: an empty folder, on which it is mounted.
+        folder: the folder with the real files.
+        target: an empty folder, which is the mount point.
         hook: see `Hook`.
         names: see `Names`.
     """
@@ -93,7 +94,7 @@ class FaultyFileSystem:
         )
 
     def close(self) -> None:
-        """Take it away, whoever uses it; what was written stays in the folder."""
+        """Unmount the file system, even if it is in use; the files stay in the folder."""
         with self._guardian as guardian:
             guardian.kill()
         LIBC.umount2(str(self.target).encode(), MNT_FORCE | MNT_DETACH)
@@ -107,7 +108,7 @@ class FaultyFileSystem:
             except OSError as error:
                 if error.errno in (errno.EINTR, errno.ENOENT):  # the program has given up
                     continue
-                return  # ENODEV: it is not mounted any more
+                return  # ENODEV: the file system is no longer mounted
             _, code, unique, node, _, _, process, _ = HEADER.unpack_from(message)
             if code in WITHOUT_ANSWER:
                 continue
@@ -120,7 +121,7 @@ class FaultyFileSystem:
             try:
                 os.write(self._device, answer)
             except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.ENODEV):  # its program was killed
+                if error.errno not in (errno.ENOENT, errno.ENODEV):  # the program was killed
                     raise
 
     def _answer(self, act: str, node: int, process: int, body: bytes) -> bytes:
@@ -193,7 +194,7 @@ class FaultyFileSystem:
         names = body[begin:].split(b"\0")
         old, new = _join(path, names[0].decode()), _join(self._paths[target], names[1].decode())
         self._real(old).rename(self._real(new))
-        for number, known in list(self._paths.items()):  # and all that lies in it
+        for number, known in list(self._paths.items()):  # and all paths below it
             if known == old or known.startswith(f"{old}/"):
                 self._numbers.pop(known, None)
                 self._paths[number] = new + known[len(old) :]

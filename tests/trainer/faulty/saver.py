@@ -1,6 +1,7 @@
-"""A process that saves one checkpoint after the other below FOLDER, until its input ends.
+"""A process that saves one checkpoint after the other, until its standard input ends.
 
-`python -m tests.trainer.faulty.saver FOLDER`; it tells a line of JSON for each that it has saved.
+It runs as `python -m tests.trainer.faulty.saver FOLDER`, saves below FOLDER, and prints a line of
+JSON for each checkpoint.
 """
 
 import json

@@ -6,7 +6,7 @@ from trainer.launch import membership
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The time of the nodes that join."""
+    """The clock of the nodes that join, which the test can turn forward."""
     clock = Clock()
     monkeypatch.setattr(membership, "time", clock)
     return clock

@@ -1,4 +1,4 @@
-"""Nodes that agree on rounds over real sockets."""
+"""A coordinator and nodes that agree on rounds over real sockets."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from trainer.launch.status_files import ExitReport
 
 KEY = b"the key of this run"
 PING_SECONDS = 1.0
-LIMIT_SECONDS = 60.0  # for what has to happen
+LIMIT_SECONDS = 60.0  # the longest wait for something that has to happen
 ALL_NODES = RoundRules(nodes=3, nodes_min=3)
 
 
 def hello(
     rank: int, nnodes: int = 3, digest: str = "same", instance: str = "", machine: str = "one"
 ) -> Hello:
-    """A node; each has one instance unless the test says otherwise."""
+    """The greeting of a node. Each node has one instance, unless the test names another one."""
     return Hello(rank, nnodes, digest, instance or f"{rank}-1", machine, 1, f"pod-{rank}")
 
 
 class Clock:
-    """The time of the nodes that join, which a test may turn forward."""
+    """The clock of the nodes that join, which a test may turn forward."""
 
     def __init__(self) -> None:
         self._turned_seconds = 0.0
@@ -41,12 +41,12 @@ class Clock:
         return time.monotonic() + self._turned_seconds
 
     def turn(self) -> None:
-        """Beyond every limit."""
+        """Turn the clock forward beyond every time limit."""
         self._turned_seconds += 1e6
 
 
 class Gang:
-    """A coordinator for three nodes, and ways to join it."""
+    """A coordinator for three nodes, and functions that join it."""
 
     def __init__(self, rules: RoundRules = ALL_NODES, ping_seconds: float = PING_SECONDS) -> None:
         self.port = free_port()
@@ -84,7 +84,7 @@ class Gang:
         return self._pool.submit(self.join, hello(rank, instance=instance))
 
     def refuse(self, who: Hello, words: str, clock: Clock, key: bytes = KEY) -> None:
-        """The node hears these words, and gives up with them when its time is over."""
+        """Assert that a node is refused with these words, and gives up when its time is over."""
         joining = self._pool.submit(self.join, who, LIMIT_SECONDS, key)
         self.wait_until_said(words)
         clock.turn()
@@ -92,7 +92,7 @@ class Gang:
             joining.result(timeout=LIMIT_SECONDS)
 
     def wait_until_waiting(self, node: int) -> None:
-        """Until the coordinator knows that this node waits for a round."""
+        """Wait until the coordinator knows that this node waits for a round."""
         self.wait_until(lambda: node in self.coordinator._waiting)  # pyright: ignore
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = LIMIT_SECONDS) -> None:

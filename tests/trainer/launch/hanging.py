@@ -1,4 +1,4 @@
-"""Runs whose ranks hang, and what is said of them."""
+"""Settings of runs whose ranks hang, and what their logs and events say about that."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.trainer.lab import Lab, wait_for
 from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
 
-# The ranks' own time limit comes much later than what is tested.
+# The ranks' own time limits are much longer than the tests.
 ENDLESS = {
     "train__max_steps": 1_000_000,
     "train__decay_steps": 200,
@@ -20,7 +20,7 @@ def hangs(lab: Lab) -> list[str]:
 
 
 def hang_event(lab: Lab, run: RunConfig) -> Event:
-    """The one event of the hang; another thread writes it."""
+    """The only event of the hang, once another thread has written it."""
 
     def written() -> list[Event]:
         events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())

@@ -1,4 +1,4 @@
-"""Runs that do not end by themselves, and ways to end them."""
+"""Settings of runs that do not end by themselves, and functions that kill them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from tests.trainer.forked import Forked
 from tests.trainer.process_tree import processes_below
 
-# Does not end before the test has done what it wants to, however busy the machine is.
+# Such a run does not end before its test, however busy the machine is.
 ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "checkpoint__interval": 10}
 
 
@@ -17,6 +17,6 @@ def kill_entrypoint(process: Forked) -> None:
 
 
 def kill_tree(process: Forked) -> None:
-    """What the end of a pod is."""
+    """Kill an entrypoint and all processes below it, as the end of a pod does."""
     for pid in processes_below(process.pid):
         os.kill(pid, signal.SIGKILL)

@@ -1,11 +1,11 @@
-"""Waits for what other threads do."""
+"""Waits for conditions that other threads bring about."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-LIMIT_SECONDS = 60.0  # for what has to happen, on a busy machine too
+LIMIT_SECONDS = 60.0  # the longest wait, on a busy machine too
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

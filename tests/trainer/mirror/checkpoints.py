@@ -1,4 +1,4 @@
-"""Checkpoints of a few bytes, as the volume holds them."""
+"""Writes checkpoints of a few bytes in the form that they have on the volume."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 def write_checkpoint(
     root: Path, step: int, val_loss: float | None = None, size_bytes: int = 1000, seed: int = 0
 ) -> dict[str, bytes]:
-    """Write a complete checkpoint; returns its files by name, the manifest included."""
+    """Write a complete checkpoint; return its files by name, with the manifest."""
     files = {
         "state.json": json.dumps({"step": step, "val_loss": val_loss}).encode(),
         "layout.json": b"{}",
@@ -30,6 +30,6 @@ def write_checkpoint(
 
 
 def files_of(root: Path, step: int) -> dict[str, bytes]:
-    """The files of a checkpoint by name; empty where there is none."""
+    """The files of a checkpoint by name; empty if there is no such checkpoint."""
     folder = root / f"step-{step:08d}"
     return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}

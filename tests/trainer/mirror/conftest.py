@@ -29,7 +29,7 @@ def gate(s3_server: S3Server) -> Iterator[Gate]:
 
 @pytest.fixture
 def s3_environment(gate: Gate) -> dict[str, str]:
-    """What a client of the server needs, as a Secret gives it to the pods."""
+    """The environment of a client of the server, as a Secret gives it to the pods."""
     return {
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -45,10 +45,10 @@ def bucket(
     s3_environment: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
-    """A bucket of the test's own; this process has the environment that reaches it."""
+    """The name of a new bucket for this test. This process gets the environment to reach it."""
     for name, value in s3_environment.items():
         monkeypatch.setenv(name, value)
-    name = f"bucket-{uuid.uuid4().hex}"  # a gate's port comes again, and the server stays
+    name = f"bucket-{uuid.uuid4().hex}"  # unique, because all tests share the server
     s3_server.make_bucket(name)
     return name
 

@@ -1,4 +1,4 @@
-"""A real S3 server of this machine: versitygw, which keeps objects as files of a folder."""
+"""Runs a real S3 server on this machine: versitygw, which keeps objects as files in a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY, SECRET = "tests", "a-password-of-the-tests"
 
 
 class S3Server:
-    """The server, and the folder in which its buckets are folders."""
+    """The running server. Each of its buckets is a folder in `buckets`."""
 
     def __init__(self, folder: Path, host: str = "127.0.0.1") -> None:
         self.buckets = folder / "buckets"
@@ -40,7 +40,7 @@ class S3Server:
             time.sleep(0.05)
 
     def make_bucket(self, name: str) -> None:
-        """A bucket is a folder of the server's."""
+        """Make a bucket, which is a folder."""
         (self.buckets / name).mkdir()
 
     def close(self) -> None:

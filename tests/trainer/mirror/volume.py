@@ -27,7 +27,7 @@ class Volume:
         return Pusher(self.config.checkpoint, self.run_dir, self.place, self.said.append)
 
     def push(self) -> None:
-        """As the process does until the mirror has everything."""
+        """Push as the mirror's process does, until the mirror has everything."""
         pusher = self.pusher()
         while pusher.push_next():
             pass

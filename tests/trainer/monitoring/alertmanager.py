@@ -1,4 +1,4 @@
-"""A real Alertmanager on the loopback, and a webhook that keeps what it is told."""
+"""A real Alertmanager on the loopback, and a webhook that keeps the alerts that it gets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ports import free_port
 
 
 class Webhook(LoopbackServer):
-    """Keeps the alerts that it is told of, in their order."""
+    """A webhook that keeps the alerts that it gets, in their order."""
 
     def __init__(self) -> None:
         alerts: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ class Webhook(LoopbackServer):
 
 
 class Alertmanager:
-    """The server; it tells a webhook at once."""
+    """The running Alertmanager, which sends alerts to a webhook at once."""
 
     def __init__(self, folder: Path, webhook: Webhook) -> None:
         folder.mkdir()

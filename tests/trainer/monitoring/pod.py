@@ -1,4 +1,4 @@
-"""The program of a pod that a Prometheus reads."""
+"""Starts the program of a pod, whose metrics a Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def start_pod(
     more: Mapping[str, str] | None = None,
     accidents: Sequence[Accident] = (),
 ) -> Forked:
-    """The program of a pod, and a target with the labels that a pod's discovery gives.
+    """Start the program of a pod, and add its metrics to Prometheus with a pod's labels.
 
-    `serves`: the port of its metrics; None: any. `more`: further variables of its environment.
+    `serves` is the port of its metrics; None: a free port. `more` are further environment
+    variables.
     """
     environment = served(prometheus, node, serves or free_port())
     environment |= {VARIABLE: ",".join(network.transports), **(more or {})}
@@ -43,6 +44,6 @@ def start_pod(
 
 
 def served(prometheus: Prometheus, node: int, port: int) -> dict[str, str]:
-    """Has Prometheus read a pod at a port; returns the variable by which the pod serves there."""
+    """Let Prometheus scrape a pod at a port; return the variable that makes the pod serve there."""
     prometheus.add_target(port, {**NAMESPACE, "pod": f"train-multipod-{node}"})
     return {PORT_VARIABLE: str(port)}

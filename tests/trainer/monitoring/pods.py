@@ -1,6 +1,7 @@
-"""Pods whose waits for a core the kernel counts: control groups v2, seen as a container sees them.
+"""Runs pods in control groups of version 2, in which the kernel counts their waits for a core.
 
-As root. A machine with version 1 has them too, without limits.
+The pods see the groups as a container does. It needs root. A machine with version 1 has such groups
+too, but without limits.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from tests.trainer.monitoring.quota import JOIN
 
 @contextmanager
 def counted_pods(count: int) -> Iterator[list[Sequence[str]]]:
-    """For each pod a command that executes, in the pod, the one that follows it.
+    """For each pod, the first words of a command line that runs the rest of it in the pod.
 
-    The processes have to end before this does.
+    The processes have to end before the block does.
     """
     root = CGROUP_ROOT if is_version_2(CGROUP_ROOT) else CGROUP_ROOT / "unified"
     groups = [root / f"disttrain-pod-{uuid.uuid4().hex[:8]}" for _ in range(count)]
@@ -39,6 +40,6 @@ def counted_pods(count: int) -> Iterator[list[Sequence[str]]]:
 def _why_it_stays(group: Path) -> str | None:
     try:
         group.rmdir()
-    except OSError as reason:  # a process that has ended just now is still in it
+    except OSError as reason:  # a process that has just ended still counts
         return str(reason)
     return None

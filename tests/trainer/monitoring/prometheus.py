@@ -1,4 +1,4 @@
-"""A real Prometheus on the loopback that reads each second."""
+"""A real Prometheus on the loopback, which scrapes each second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.ports import free_port
 
 
 class Prometheus:
-    """The server with rules; its targets may come and go."""
+    """The running Prometheus with rules; tests add and remove its targets."""
 
     def __init__(
         self,
@@ -27,8 +27,14 @@ class Prometheus:
         rules: Mapping[str, Any] | None = None,
         more: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        """`rules`: the content of its rule file; None: that of ours. `more`: further jobs that it
-        reads, as its configuration has them."""
+        """Start the server.
+
+        Args:
+            folder: a new folder for its files.
+            alertmanager_port: the port of an Alertmanager that gets its alerts; None: none does.
+            rules: the content of its rule file; None: our rules.
+            more: further scrape jobs, in the form of its configuration.
+        """
         folder.mkdir()
         self._folder, self._port = folder, free_port()
         self._targets: list[dict[str, Any]] = []
@@ -68,30 +74,30 @@ class Prometheus:
         self._wait_until_ready()
 
     def add_target(self, port: int, labels: Mapping[str, str]) -> None:
-        """Read that port of the loopback; `labels` are those that discovery would have given."""
+        """Scrape this port of the loopback, with the labels that discovery would give."""
         target = {"targets": [f"127.0.0.1:{port}"], "labels": dict(labels)}
         if target not in self._targets:
             self._targets.append(target)
             self._write_targets()
 
     def forget_targets(self) -> None:
-        """As when all pods were deleted."""
+        """Remove all targets, as if all pods were deleted."""
         self._targets.clear()
         self._write_targets()
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
-        """The result of a query now; an instant vector."""
+        """The result of an instant query, a vector."""
         return self.get("query", query=expression)["result"]
 
     def get(self, path: str, **words: str) -> Any:
-        """The data of an answer of its API."""
+        """The data in the answer to a request of its HTTP API."""
         query = urllib.parse.urlencode(words)
         address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{query}"
         with urllib.request.urlopen(address, timeout=20) as answer:
             return json.loads(answer.read())["data"]
 
     def wait_for(self, expression: str, seconds: float = 90) -> list[dict[str, Any]]:
-        """The first result of a query that is not empty; empty if none comes in that time."""
+        """The first result of a query that is not empty; empty if none comes within `seconds`."""
         deadline = time.monotonic() + seconds
         while not (found := self.ask(expression)) and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""A CPU quota for one pod's program, by the kernel's own control groups; as root."""
+"""Limits the CPU time of one pod's program by the kernel's control groups; it needs root."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from sandbox.cgroups import CGROUP_ROOT, is_version_2, make_cgroup, remove_cgroup
 
 PERIOD_MICROSECONDS = 100_000
-# Joins the group, and sees its files where a container sees those of its own group.
+# Joins the group, and mounts its files where a container sees the files of its own group.
 JOIN = """
 echo $$ >"$1/cgroup.procs"
 exec unshare --mount --propagation private sh -c '
@@ -26,8 +26,8 @@ class Quota:
     """A control group for CPU time, which has no limit at first.
 
     Args:
-        folder: of the group.
-        seen_at: where a process in a container finds it.
+        folder: the folder of the group.
+        seen_at: the path at which a process in a container sees its group.
     """
 
     folder: Path
@@ -35,11 +35,11 @@ class Quota:
 
     @property
     def wrapper(self) -> Sequence[str]:
-        """A command that executes the one that follows it in the group."""
+        """The first words of a command line that runs the rest of it in the group."""
         return ["sh", "-ec", JOIN, "sh", str(self.folder), str(self.seen_at)]
 
     def limit(self, microseconds: int | None) -> None:
-        """So much CPU time in each period of 100 ms; None: any."""
+        """Limit the CPU time in each period of 100 ms; None removes the limit."""
         if is_version_2(CGROUP_ROOT):
             text = f"{microseconds or 'max'} {PERIOD_MICROSECONDS}"
             (self.folder / "cpu.max").write_text(text)
@@ -50,7 +50,7 @@ class Quota:
 
 @contextmanager
 def quota(name: str) -> Iterator[Quota]:
-    """A group of that name, removed when its processes have ended."""
+    """Make a group of this name for the block; its processes have to end before."""
     cgroup = f"/{name}"
     make_cgroup(cgroup)
     seen_at = CGROUP_ROOT if is_version_2(CGROUP_ROOT) else CGROUP_ROOT / "cpu"

@@ -1,4 +1,4 @@
-"""What a webhook behind a real Prometheus and Alertmanager is told of one run, pod or queue."""
+"""Waits for the alerts of one run, pod or queue at a webhook behind Prometheus and Alertmanager."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from infra.monitoring.rules import RULES
 from tests.trainer.monitoring.alertmanager import Webhook
 from tests.trainer.monitoring.prometheus import Prometheus
 
-SECONDS = 300.0  # on a machine that has much else to do
+SECONDS = 300.0  # the longest wait, on a busy machine too
 _LABEL = re.compile(r"{{ \$labels\.(\w+) }}")
 
 
 class Told:
     """The alerts with certain labels, from before a fault to its end.
 
-    Whether an alert comes without a fault is asked of promtool (tests/monitoring): with rules whose
-    minutes are seconds, a busy machine may be a fault.
+    Tests with promtool (tests/monitoring) check that no alert comes without a fault. Here, with
+    rules whose minutes are seconds, a busy machine may already be a fault.
     """
 
     def __init__(
@@ -29,12 +29,12 @@ class Told:
         of: Mapping[str, str],
         logs: Callable[[], str] = str,
     ) -> None:
-        """`of`: labels that say of what; `logs`: what is shown where something does not happen."""
+        """`of` are the labels of the alerts. `logs` gives a text for the error of a failed wait."""
         self._prometheus, self._webhook, self._of_what, self._logs = prometheus, webhook, of, logs
         self._known: dict[str, int] = {}
 
     def nothing_of(self, *names: str) -> None:
-        """Wait until these alerts are neither pending nor firing; what is told counts from then."""
+        """Wait until these alerts neither pend nor fire. Only later messages count from then on."""
         for name in names:
             labels = {"alertname": name, **self._of_what}
             pairs = ",".join(f'{key}="{value}"' for key, value in labels.items())
@@ -44,7 +44,7 @@ class Told:
             self._known[name] = len(self._webhook.alerts)
 
     def firing(self, name: str, **labels: str) -> None:
-        """Wait until the webhook is told of it: what is wrong, with whom, and what to do."""
+        """Wait until the webhook gets the firing alert, and check its labels and annotations."""
         self._wait(name, "firing")
         alert = self._found(name, "firing")[0]
         rule = next(rule for rule in RULES if rule.name == name)
@@ -57,12 +57,12 @@ class Told:
         assert alert["annotations"] == {"summary": summary, "description": description}
 
     def resolved(self, *names: str) -> None:
-        """Wait until the webhook is told that they are over."""
+        """Wait until the webhook hears that these alerts are resolved."""
         for name in names:
             self._wait(name, "resolved")
 
     def was_silent(self, *names: str) -> None:
-        """Nothing was told of these alerts since `nothing_of`, and none of them is on its way."""
+        """Assert that none of these alerts has fired or is pending since `nothing_of`."""
         for name in names:
             assert self._found(name, "firing") == []
             labels = [alert["labels"] for alert in self._prometheus.get("alerts")["alerts"]]
@@ -77,7 +77,7 @@ class Told:
             time.sleep(0.05)
 
     def _found(self, name: str, status: str) -> list[dict[str, Any]]:
-        """Told of since `nothing_of`."""
+        """The messages about an alert with this status since `nothing_of`."""
         return [
             alert
             for alert in self._webhook.alerts[self._known[name] :]

@@ -1,4 +1,4 @@
-"""A desk for each test of programs."""
+"""The fixture `desk`: each test of programs gets its own `Desk`."""
 
 from collections.abc import Iterator
 from pathlib import Path

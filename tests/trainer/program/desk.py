@@ -1,4 +1,4 @@
-"""Runs the real entrypoint with programs: real processes and signals, on loopback."""
+"""Runs the real entrypoint with users' programs: real processes and signals, on the loopback."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from tests.trainer.lab import CHECKOUT
 from tests.trainer.process_tree import processes_below
 from trainer.config import RunConfig
 
-LIMIT_SECONDS = 120  # for what has to happen, on a busy machine too
+LIMIT_SECONDS = 120  # the longest wait, on a busy machine too
 
 
 class Desk:
     """A data root, a folder for programs, and entrypoints that end with the test.
 
-    `trainer` is the command that starts the trainer, and `folder` where it does; `revision` is that
-    of the pods, where it has to look as if they were some.
+    `trainer` is the command that starts the trainer, in the folder `folder`. `revision` is the
+    revision of the pods, for tests in which the entrypoints must look like pods.
     """
 
     def __init__(self, root: Path) -> None:
@@ -39,7 +39,10 @@ class Desk:
         self._started = list[subprocess.Popen[str]]()
 
     def config(self, *command: str, **more: Any) -> RunConfig:
-        """A run whose ranks run `command`; `more`: of the program, and `train`."""
+        """A run whose ranks run `command`.
+
+        `more` has further settings of `program`, and `train` with settings of that section.
+        """
         mapping = {
             "run_name": "mine",
             "data_root": str(self.root / "data"),
@@ -49,7 +52,7 @@ class Desk:
         return RunConfig.from_mapping(mapping)
 
     def python(self, text: str, **more: Any) -> RunConfig:
-        """The same for a text of Python."""
+        """A run whose ranks run this Python text; `more` as in `config`."""
         path = self.root / "program.py"
         path.write_text(textwrap.dedent(text))
         return self.config(sys.executable, str(path), **more)
@@ -57,7 +60,7 @@ class Desk:
     def start(
         self, config: RunConfig, node: int = 0, nodes: int = 1, ranks: int = 1, port: int = 1
     ) -> subprocess.Popen[str]:
-        """The entrypoint of one node."""
+        """Start the entrypoint of one node."""
         path = self.root / f"run-{node}.yaml"
         path.write_text(yaml.safe_dump(config.to_mapping()))
         environment = {
@@ -86,7 +89,7 @@ class Desk:
         return process
 
     def run(self, config: RunConfig, ranks: int = 1) -> int:
-        """The exit code of a run with one node."""
+        """Run on one node to the end, and return the exit code."""
         return self.start(config, ranks=ranks).wait(LIMIT_SECONDS)
 
     def log(self, node: int = 0) -> str:
@@ -107,12 +110,12 @@ class Desk:
             time.sleep(0.05)
 
     def kill(self, pod: subprocess.Popen[str]) -> int:
-        """End all processes of a pod, as the end of a container does; returns its exit code.
+        """Kill all processes of a pod, as the end of a container does; return its exit code.
 
-        Otherwise a program that waits for ever would outlive its entrypoint.
+        If only the entrypoint were killed, a program that waits for ever would outlive it.
         """
         for pid in processes_below(pod.pid):
-            with suppress(ProcessLookupError):  # it has ended with the one before
+            with suppress(ProcessLookupError):  # it has ended with the previous one
                 os.kill(pid, signal.SIGKILL)
         return pod.wait(LIMIT_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Runs with slow ranks, and what is said of them."""
+"""Settings of runs with slow ranks, and what their logs say about these."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def findings(lab: Lab, run: RunConfig) -> list[str]:
 
 
 def steps_until(lab: Lab, run: RunConfig, finding: str, first_step: int) -> int:
-    """How many steps were made between `first_step` and the line `finding`."""
+    """How many steps the log has between `first_step` and the line `finding`."""
     lines = log_of(lab, run)
     before = lines[: lines.index(finding)]
     made = [int(found[1]) for line in before if (found := re.match(r"step (\d+)/", line))]

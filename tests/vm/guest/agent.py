@@ -1,8 +1,9 @@
-"""Runs in the virtual machine: calls functions as lines of a serial port ask, and answers by lines.
+"""Runs in the virtual machine: calls functions for requests on a serial port, and answers there.
 
-A request is `{"call": "module:function", "words": {...}, "seconds": 60}`. The answer is
-`{"value": ...}`, or `{"error": ...}` with the traceback: of the function's own failure, or of where
-it was when the seconds were over.
+Each request and each answer is a line of JSON. A request is
+`{"call": "module:function", "words": {...}, "seconds": 60}`. The answer is `{"value": ...}`, or
+`{"error": ...}` with the traceback of the function's failure, or of where it was when the seconds
+were over.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Machines that mount from the server: namespaces of the guest, each with a link of its own.
 
-The guest's kernel keeps an NFS client for each network namespace, with a name, a lease and caches
-of its own; the name is the host name, so each has a UTS namespace too. What is common to all is the
-kernel itself: a client cannot crash alone, but its link can be cut and its processes be killed.
+The guest's kernel has an NFS client for each network namespace, with its own name, lease and
+caches. The name is the host name, so each machine has a UTS namespace too. All share the kernel: a
+client cannot crash alone, but its link can be cut, and its processes can be killed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, NoReturn
 
 from tests.vm.guest.programs import run
 
-USER_ID = 1000  # of the project's pods, as is the group
+USER_ID = 1000  # user and group of the project's pods
 MOUNT_POINT = Path("/data")
 NAMESPACES = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}
 RUNNING = set[int]()
-"""The processes of all tasks that nobody has waited for."""
+"""The PIDs of all tasks for which nothing has waited yet."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -34,8 +34,8 @@ class Client:
     """A machine that is linked to the server.
 
     Args:
-        name: its host name.
-        number: 1 to 254, another one for each.
+        name: the host name of the machine.
+        number: a number from 1 to 254 that no other machine has.
     """
 
     def __init__(self, name: str, number: int) -> None:
@@ -62,28 +62,28 @@ class Client:
 
         Args:
             exported: the folder of the server.
-            options: of mount.nfs, with commas between them.
-            server: another address of it than the one on the link.
+            options: the options of mount.nfs, with commas between them.
+            server: another address of the server; empty: its address on the link.
         """
         source = f"{server or self.server}:{exported}"
         self._inside("mount.nfs", source, str(MOUNT_POINT), "-o", options)
 
     def unmount(self) -> None:
-        """Take it away, whether the server still answers or not."""
+        """Unmount /data, whether the server still answers or not."""
         self._inside("umount", "-l", str(MOUNT_POINT))
 
     def set_link(self, state: str) -> None:
-        """`up`, or `down`: then no packet reaches the machine or leaves it."""
+        """Set the link to `up`, or to `down`, so that no packet reaches or leaves the machine."""
         run("ip", "link", "set", self._link, state)
 
     def mounted(self) -> str:
-        """What its kernel says of the mount, with all options."""
+        """The kernel's line about the mount, with all options."""
         mounts = Path(f"/proc/{self._holder}/mounts").read_text().splitlines()
         (line,) = [line for line in mounts if line.split()[1] == str(MOUNT_POINT)]
         return line
 
     def start(self, work: Callable[..., None], *words: Any) -> Task:
-        """Run `work(tell, should_stop, *words)` there, as the user of the project's pods."""
+        """Run `work(tell, should_stop, *words)` on the machine, as the project's pods' user."""
         return Task(lambda: self._enter(USER_ID), work, words)
 
     def _inside(self, *command: str) -> None:
@@ -103,7 +103,7 @@ class Client:
 
 
 def end_all() -> None:
-    """Kill what a story that has failed has left."""
+    """Kill the tasks that a failed story has left."""
     for pid in [*RUNNING]:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -111,7 +111,7 @@ def end_all() -> None:
 
 
 class Task:
-    """A process that tells values, until it ends or is told to stop."""
+    """A process that sends values, until it ends or is asked to stop."""
 
     def __init__(
         self, enter: Callable[[], None], work: Callable[..., None], words: tuple[Any, ...]
@@ -127,7 +127,7 @@ class Task:
         RUNNING.add(self.pid)
 
     def told(self) -> Any:
-        """The next value. Raises RuntimeError if it has ended."""
+        """The next value. Raises RuntimeError if the process has ended or failed."""
         line = self._lines.readline()
         if not line:
             raise RuntimeError(f"it has ended with {self.wait()} and told nothing")
@@ -137,7 +137,7 @@ class Task:
         return value
 
     def rest(self) -> list[Any]:
-        """All further values until its end."""
+        """All further values until the end of the process."""
         values = list[Any]()
         while line := self._lines.readline():
             values.append(json.loads(line))
@@ -146,12 +146,17 @@ class Task:
         return values
 
     def stop(self) -> list[Any]:
-        """Ask it to stop; returns the values until its end."""
-        os.write(self._stop, b"x")  # an end of the pipe may be open in other processes
+        """Ask the process to stop, and return its values until its end."""
+        # Other processes may have this end of the pipe open, so closing it would not be enough.
+        os.write(self._stop, b"x")
         return self.end_of_any_kind()
 
     def end(self) -> list[Any]:
-        """Wait for its own end; returns the values until then. Raises RuntimeError if it failed."""
+        """Wait until the process ends by itself, and return its values until then.
+
+        Raises:
+            RuntimeError: the process failed.
+        """
         values = self.rest()
         self._close()
         if code := self.wait():
@@ -159,7 +164,7 @@ class Task:
         return values
 
     def end_of_any_kind(self) -> list[Any]:
-        """The same, where it may have been killed."""
+        """Wait for the end of the process, which may have been killed; return its values."""
         values = self.rest()
         self._close()
         self.wait()
@@ -170,7 +175,7 @@ class Task:
         self._lines.close()
 
     def wait(self) -> int:
-        """The exit status; that of a signal is negative."""
+        """Wait for the process, and return its exit status; a signal's number is negative."""
         status = os.waitpid(self.pid, 0)[1]
         RUNNING.discard(self.pid)
         return os.waitstatus_to_exitcode(status)
@@ -206,7 +211,7 @@ def _run(_tell: Any, _should_stop: Any, *command: str) -> None:
 
 
 def _be_a_machine(name: str, ready: int, go_on: int) -> NoReturn:
-    """Hold the namespaces."""
+    """Make the namespaces of a machine, and keep them."""
     try:
         _check(_LIBC.unshare(sum(NAMESPACES.values())))
         subprocess.run(["mount", "--make-rprivate", "/"], check=True)

@@ -1,7 +1,7 @@
-"""The scripts of storage `nfs-first-node` in the guest, with the real NFS server of its kernel.
+"""Runs the scripts of the storage `nfs-first-node` in the guest, with its kernel's NFS server.
 
 The guest has no systemd: `SYSTEMCTL` does what the unit nfs-server of Debian's package does. No
-package is installed either: the programs are there, as on a machine whose server is off.
+package is installed either: the programs exist as on a machine whose server is off.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tests.vm.guest import server
 from tests.vm.guest.client import MOUNT_POINT, USER_ID, Client
 from tests.vm.guest.programs import environment, run
 
-ADDRESS = "10.98.0.1"  # of the server, on all ways to it
+ADDRESS = "10.98.0.1"  # the server's address for all clients
 STAND_INS, SERVICE = Path("/run/stand-ins"), Path("/run/service")
 SELF = Path("/mnt/self")
 CLIENTS = dict[str, Client]()
 OPTIONS = "nfsvers=4.1,hard,timeo=50,retry=0"
-# Version 3, which the unit would serve too, needs rpcbind.
+# It serves no version 3, which the real unit would serve too, because that needs rpcbind.
 SYSTEMCTL = f"""#!/bin/sh
 case $* in
   "is-active --quiet nfs-server") [ -e {SERVICE} ] ;;
@@ -41,7 +41,7 @@ esac
 
 
 def begin() -> None:
-    """A machine with a data folder and a server that is off, and two others on links."""
+    """Make a machine with a data folder and a server that is off, and two machines linked to it."""
     server.prepare()
     Path("/etc/exports").write_text("# nothing\n")
     STAND_INS.mkdir()
@@ -53,7 +53,7 @@ def begin() -> None:
 
 
 def script(name: str, action: str, variables: dict[str, str]) -> dict[str, Any]:
-    """Exit status and output of a script of infra/node/scripts on the server."""
+    """Run a script of infra/node/scripts on the server; return its exit status and output."""
     folder = {"DATA_ROOT": str(server.EXPORTED), "SERVER_ADDRESS": ADDRESS, "OWNER": "one"}
     given = environment()
     given["PATH"] = f"{STAND_INS}:{given['PATH']}"
@@ -69,7 +69,7 @@ def script(name: str, action: str, variables: dict[str, str]) -> dict[str, Any]:
 
 
 def restart() -> None:
-    """As after a reboot: what is not written in a file is forgotten."""
+    """Restart the server as a reboot does: it forgets what no file says."""
     given = environment()
     given["PATH"] = f"{STAND_INS}:{given['PATH']}"
     for words in ("stop nfs-server", "start nfs-server"):
@@ -77,7 +77,7 @@ def restart() -> None:
 
 
 def seen() -> dict[str, Any]:
-    """What the server says that it serves, what is written of it, and what is in the folder."""
+    """What the server serves, what its files say, and what is in the data folder."""
     exports = Path("/etc/exports.d")
     lines = [line.split() for line in run("exportfs", "-s").splitlines()]
     threads = Path("/proc/fs/nfsd/threads")
@@ -92,7 +92,7 @@ def seen() -> dict[str, Any]:
 
 
 def mount(name: str, folder: str = "") -> str:
-    """Let a machine mount; an empty text, or what it was told."""
+    """Let a machine mount a folder; return the error text, or an empty text."""
     try:
         CLIENTS[name].mount(Path(folder or server.EXPORTED), OPTIONS, ADDRESS)
     except RuntimeError as error:
@@ -110,7 +110,7 @@ def unmount_itself() -> None:
 
 
 def write(name: str, file: str) -> str:
-    """Let the trainer's user write a file there, durably; the error, or an empty text."""
+    """Let the trainer's user write and fsync a file there; return the error, or an empty text."""
     return CLIENTS[name].start(_write, file).end()[0]
 
 
@@ -127,14 +127,14 @@ def _write(tell: Any, _should_stop: Any, file: str) -> None:
 
 
 def read_itself(file: str) -> dict[str, Any]:
-    """What the first machine sees by its own mount."""
+    """The text and the owner of a file in the first machine's own mount."""
     path = SELF / file
     owner = path.stat().st_uid
     return {"text": path.read_text(), "is_of_trainer": owner == USER_ID}
 
 
 def names(name: str) -> list[str]:
-    """What a machine sees in what it has mounted."""
+    """The names that a machine sees in the folder that it has mounted."""
     return CLIENTS[name].start(_names).end()[0]
 
 

@@ -1,4 +1,4 @@
-"""Programs of the unpacked packages, and of the machine around the guest."""
+"""Runs programs of the unpacked packages, and of the machine around the guest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIBRARIES = PACKAGES / "usr/lib/x86_64-linux-gnu"
 
 
 def run(*command: str) -> str:
-    """Output of a command. Raises RuntimeError with its words when it fails."""
+    """Output of a command. Raises RuntimeError with its output if it fails."""
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(
@@ -21,7 +21,7 @@ def run(*command: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """In which the programs of the packages find each other and their libraries."""
+    """The environment in which the packages' programs find each other and their libraries."""
     own = [str(PACKAGES / name) for name in ("usr/sbin", "sbin", "usr/bin", "bin")]
     return {
         **os.environ,

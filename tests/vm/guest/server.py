@@ -1,4 +1,4 @@
-"""The kernel's NFS server, as Debian's package nfs-kernel-server starts it; version 4 alone."""
+"""Runs the kernel's NFS server as Debian's package nfs-kernel-server does, but only version 4."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.vm.guest.client import USER_ID
 from tests.vm.guest.programs import run
 
 EXPORTED = Path("/srv/training")
-LEASE_SECONDS = 30  # 90 by default; 10 are too few for clients on a busy machine
+LEASE_SECONDS = 30  # the default is 90; 10 is too short for clients on a busy machine
 THREADS = 8
 PIPES, STATE = "/run/rpc_pipefs", "/var/lib/nfs/nfsdcld"
 
@@ -21,7 +21,7 @@ def start() -> None:
 
 
 def prepare() -> None:
-    """The disk is the folder, which the pods' user may write to; what a server needs is up."""
+    """Mount the disk as the folder, which the pods' user owns, and prepare what a server needs."""
     EXPORTED.mkdir(parents=True)
     run("mount", "-t", "ext4", "/dev/vda", str(EXPORTED))
     run("chown", f"{USER_ID}:{USER_ID}", str(EXPORTED))
@@ -37,7 +37,7 @@ def prepare() -> None:
 
 
 def go_on() -> None:
-    """Serve, after `stop` too."""
+    """Serve, also again after `stop`."""
     run("exportfs", "-ra")
     times = ("--lease-time", str(LEASE_SECONDS), "--grace-time", str(LEASE_SECONDS))
     run("rpc.nfsd", "--port", "2049", "--no-nfs-version", "3", *times, str(THREADS))
@@ -45,12 +45,12 @@ def go_on() -> None:
 
 
 def stop() -> None:
-    """All opens, locks and connections are forgotten; clients wait, since their mounts are hard."""
+    """Stop serving. Opens, locks and connections are lost; clients wait: their mounts are hard."""
     run("rpc.nfsd", "0")
     run("killall", "rpc.mountd")
     run("exportfs", "-au")
 
 
 def clients() -> list[str]:
-    """What the server knows of each client that has a lease."""
+    """The server's information about each client that has a lease."""
     return sorted(path.read_text() for path in Path("/proc/fs/nfsd/clients").glob("*/info"))

@@ -1,4 +1,4 @@
-"""What the tests ask of the guest; each function returns what was seen, and the tests judge it."""
+"""The functions that the tests call in the guest. They return what was seen; the tests judge it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.vm.guest import server
 from tests.vm.guest.client import Client, Task, end_all
 from tests.vm.guest.training import count_events, look, see_one, train, write_one
 
-NAMES = ("east", "west")  # as long as each other, and so are the texts of run.lock
+NAMES = ("east", "west")  # of the same length, so that the texts of run.lock are too
 CLIENTS = dict[str, Client]()
 READERS = list[Task]()
-WAIT_SECONDS = 60.0  # for the lock of the run
+WAIT_SECONDS = 60.0  # the longest wait for the run's lock
 
 
 def begin(options: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def begin(options: str) -> dict[str, Any]:
 
 
 def end() -> None:
-    """Nothing of a story that has failed is left for the next one."""
+    """Remove what a failed story has left, for the next one."""
     end_all()
     READERS.clear()
     for client in CLIENTS.values():
@@ -43,31 +43,31 @@ def file_seen(name: str, writer: str, reader: str) -> dict[str, Any]:
 
 
 def events() -> list[str]:
-    """What Python tells of while a checkpoint is saved, in order."""
+    """The names of Python's audit events during a save, in order."""
     (names,) = CLIENTS["east"].start(count_events).end()
     return names
 
 
 def begin_to_look() -> None:
-    """Both clients look at what is there, until `end_to_look`."""
+    """Let both clients look at the checkpoints, until `end_to_look`."""
     READERS.extend(client.start(look) for client in CLIENTS.values())
 
 
 def kill(writer: str, moment: int) -> dict[str, Any]:
-    """A writer on a client goes on from what is there, and is killed at that event."""
+    """Let a writer continue from the newest checkpoint, and kill it at the event `moment`."""
     task = CLIENTS[writer].start(train, WAIT_SECONDS, moment)
     return {"start": task.told(), "told": task.end_of_any_kind()}
 
 
 def end_to_look() -> list[Any]:
-    """What each of them has seen."""
+    """End the looking, and return what each client has seen."""
     seen = [reader.stop()[0] for reader in READERS]
     READERS.clear()
     return seen
 
 
 def restarts(times: int) -> dict[str, Any]:
-    """The server is restarted under a writer that goes on."""
+    """Restart the server several times while a writer goes on."""
     reader = CLIENTS["west"].start(look)
     writer = CLIENTS["east"].start(train, WAIT_SECONDS, 0)
     begin = writer.told()["start"] or 0
@@ -90,7 +90,7 @@ def restarts(times: int) -> dict[str, Any]:
 
 
 def cut_off() -> dict[str, Any]:
-    """The machine of a writer loses its network; another one takes over, and the first returns."""
+    """Cut off a writer's machine, let another writer take over, and restore the first link."""
     reader = CLIENTS["west"].start(look)
     old = CLIENTS["east"].start(train, WAIT_SECONDS, 0)
     old.told()

@@ -1,6 +1,6 @@
-"""A process that saves checkpoints as the trainer does, and one that looks at them from elsewhere.
+"""A process that saves checkpoints as the trainer does, and one that reads them on another machine.
 
-All that touches the volume is the trainer's own code; only the tensors are missing, since the
+All code that touches the volume is the trainer's own. Only the tensors are missing, because the
 import of torch takes more than a minute in the guest.
 """
 
@@ -35,21 +35,21 @@ ShouldStop = Callable[[], bool]
 
 
 def content(name: str, step: int) -> bytes:
-    """What a file of the checkpoint of `step` has to hold."""
+    """The right content of a file in the checkpoint of `step`."""
     return hashlib.sha256(f"{name} {step}".encode()).digest() * (FILES[name] // 32)
 
 
 def train(tell: Tell, should_stop: ShouldStop, wait_seconds: float, killed_at: int) -> None:
-    """Go on from the newest checkpoint, and save one after the other until it is told to stop.
+    """Continue from the newest checkpoint, and save one after the other until asked to stop.
 
-    Tells `{"start": step, "said": lines}`, and then each step that is saved.
+    It tells `{"start": step, "said": lines}`, and then each step that is saved.
 
     Args:
-        tell: tells a value.
-        should_stop: whether it has been told to stop.
+        tell: a function that sends a value.
+        should_stop: a function that returns whether the process was asked to stop.
         wait_seconds: how long it waits for the lock of the run.
-        killed_at: SIGKILL comes to it at this event of Python (an open, a rename...) after the
-            start; 0: never.
+        killed_at: at which audit event of Python (an open, a rename...) after the start the
+            process gets SIGKILL; 0: never.
     """
     lock, said = RunLock(RUN, wait_seconds), list[str]()
     try:
@@ -83,7 +83,10 @@ def train(tell: Tell, should_stop: ShouldStop, wait_seconds: float, killed_at: i
 
 
 def save(step: int, lock: RunLock, tag: str, say: Callable[[str], None] | None = None) -> None:
-    """As trainer/checkpoint/save.py does for one rank; `say` is told what cannot be removed."""
+    """Save as trainer/checkpoint/save.py does for one rank.
+
+    `say` gets messages about what cannot be removed; without it, such a message is an error.
+    """
     building = store.building_directory(ROOT, step, tag)
     texts = {store.STATE_FILE: json.dumps({"step": step}), store.LAYOUT_FILE: '{"tensors": {}}'}
     contents = {name: content(name, step) for name in FILES}
@@ -98,14 +101,15 @@ def save(step: int, lock: RunLock, tag: str, say: Callable[[str], None] | None =
 
 
 def look(tell: Tell, should_stop: ShouldStop) -> None:
-    """Look for the newest checkpoint again and again; tells what was seen, at the end.
+    """Look for the newest checkpoint repeatedly, and tell at the end what was seen.
 
-    `wrong` are those that were taken for good and held something else, `partial` those that were
-    in place and not whole, `gone` those that were removed under the eyes of this process.
+    `wrong` are files whose checkpoint was verified but whose content was wrong. `partial` are
+    checkpoints that had their final name but were incomplete. `gone` are those that were removed
+    while this process read them.
     """
     seen, wrong, partial, gone = list[int](), list[str](), list[str](), list[str]()
     while not should_stop():
-        time.sleep(PAUSE_SECONDS)  # the processor is for the one that saves
+        time.sleep(PAUSE_SECONDS)  # leaves the processor to the process that saves
         said = list[str]()
         try:
             step = store.latest_verified(ROOT, said.append)
@@ -133,14 +137,14 @@ def look(tell: Tell, should_stop: ShouldStop) -> None:
 
 
 def write_one(tell: Tell, _should_stop: ShouldStop, name: str) -> None:
-    """Write, fsync and rename; tells the seconds of that and when it was done."""
+    """Write, fsync and rename a file; tell how many seconds that took, and when it was done."""
     begin = time.monotonic()
     write_text(RUN.parent / name, name)
     tell([time.monotonic() - begin, time.monotonic()])
 
 
 def see_one(tell: Tell, should_stop: ShouldStop, name: str) -> None:
-    """Tells at once whether a file is there, then when it was seen, with its text."""
+    """Tell at once whether a file exists, and later when it was first seen, with its text."""
     RUN.parent.mkdir(exist_ok=True)
     path = RUN.parent / name
     tell(path.exists())
@@ -150,7 +154,7 @@ def see_one(tell: Tell, should_stop: ShouldStop, name: str) -> None:
 
 
 def count_events(tell: Tell, _should_stop: ShouldStop) -> None:
-    """Tells how many events of Python there are in a save, and the last ones of them."""
+    """Tell the audit events of Python about files during a save, in order."""
     lock, events = RunLock(RUN), list[str]()
     lock.acquire()
     ROOT.mkdir(exist_ok=True)
@@ -162,7 +166,7 @@ def count_events(tell: Tell, _should_stop: ShouldStop) -> None:
 
 
 def counts(event: str) -> bool:
-    """Whether an event of Python tells of something that happens to files."""
+    """Whether an audit event of Python is about files."""
     return event.split(".")[0] in ("open", "os", "shutil")
 
 
