@@ -1,4 +1,4 @@
-"""What all unit tests share."""
+"""Fixtures and hooks for all unit tests."""
 
 import gc
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from infra.image.plan import plan_image
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector leave the modules and the collected tests alone.
+    """Let the garbage collector ignore the modules and the collected tests.
 
-    They live to the end, and each full collection would look through all of them: a tenth of the
-    time of these tests.
+    They exist to the end, and each full collection would examine all of them, which would take a
+    tenth of the time of these tests.
     """
     gc.collect()
     gc.freeze()
@@ -22,9 +22,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def checkout_is_read_once() -> Iterator[None]:
-    """The settings' plan of the image is made once for the same image, not in each test.
+    """Make the plan of an image only once, and not in each test.
 
-    It reads, packs and hashes all files of `trainer/`, which no unit test changes.
+    To make it, all files of `trainer/` are read, packed and hashed. No unit test changes them.
     """
     once = cache(plan_image)
     with (
@@ -36,5 +36,5 @@ def checkout_is_read_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests that start pytest on a small suite choose its options themselves."""
+    """Remove pytest's options from the environment, because some tests run pytest themselves."""
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)

@@ -1,4 +1,4 @@
-"""A good pod, and for each rule of pods one that breaks it and nothing else."""
+"""A pod that breaks no rule for pods, and for each rule some pods that break only that rule."""
 
 import copy
 from collections.abc import Callable
@@ -52,12 +52,15 @@ def _set(value: dict[str, Any], key: str, new: object) -> None:
 
 
 def _init_container(pod: Pod) -> None:
-    """Init containers are containers too."""
+    """Add an init container without a tag, because the rules hold for init containers too."""
     pod["spec"]["initContainers"] = [{**_container(pod), "name": "first", "image": "busybox"}]
 
 
 def _root_that_writes_to_the_volume(pod: Pod) -> None:
-    """Reading the kernel's log is a reason to be root, and none to be root on the volume."""
+    """Let a pod be root with a claim.
+
+    A pod may be root to read the kernel's log, but then it may have no volume of the run.
+    """
     pod["metadata"]["annotations"] = {"disttrain.dev/kernel-log": "Xids"}
     pod["spec"]["securityContext"] |= {"runAsNonRoot": False, "runAsUser": 0}
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
@@ -127,7 +130,7 @@ BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
 
 
 def good() -> Pod:
-    """A pod that breaks no rule."""
+    """A new pod that breaks no rule."""
     return copy.deepcopy(GOOD)
 
 

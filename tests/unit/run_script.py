@@ -1,4 +1,4 @@
-"""Runs a script of infra/node/scripts as the program does: variables and text by standard input."""
+"""Runs a script of infra/node/scripts as the program does, by the standard input of a shell."""
 
 import os
 import re
@@ -7,18 +7,18 @@ from collections.abc import Mapping
 
 from infra.node.shell_program import SCRIPTS, Privilege, assemble_program, script_text
 
-_VALUES = {"WAIT_FOR": "gpus"}  # of variables that allow only some words
+_VALUES = {"WAIT_FOR": "gpus"}  # values of variables that allow only certain words
 ALL_SCRIPTS = sorted(path.name for path in SCRIPTS.glob("*.sh"))
 
 
 def required_variables(script: str) -> dict[str, str]:
-    """A value for each variable without which the script does nothing."""
+    """A value for each variable that the script requires (`${NAME:?}`)."""
     names = re.findall(r'"\$\{(\w+):\?\}"', script_text(script))
     return {name: _VALUES.get(name, "given") for name in names}
 
 
 def run(script: str, action: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run it as this user. The variable BIN, where it is given, comes first on PATH."""
+    """Run the script as this user. If the variable BIN is given, it comes first on PATH."""
     path = f"{variables.get('BIN', '')}:{os.environ['PATH']}"
     return run_text(script_text(script), action, variables, "user", {"PATH": path})
 
@@ -31,9 +31,9 @@ def run_text(
     environment: Mapping[str, str],
     mounts: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script's text with further variables in the environment of the shell it is sent to.
+    """Run a script's text with further variables in the environment of the shell.
 
-    `mounts` is a command that mounts something before, which the script alone sees.
+    `mounts` is a command that mounts something before, which only the script sees.
     """
     apart = ["unshare", "--mount", "/bin/sh", "-c", f'{mounts} && exec "$@"', "sh"]
     return subprocess.run(

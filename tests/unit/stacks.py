@@ -1,4 +1,4 @@
-"""The real stack files, as the engine would hand them to the program, and a recording engine."""
+"""Runs the real program with the settings of real stack files, against a recording engine."""
 
 import asyncio
 import atexit
@@ -39,33 +39,33 @@ PROJECT_FILE = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
 STACKS = ("dev", "multipod", "sandbox", "sandbox-multipod")
 PLATFORM_OF = {"multipod": "dev", "sandbox-multipod": "sandbox"}
 LOOK = K3sLook("repair-1", "generation-1")
-IMPORT_REQUEST = ""  # what the node's containerd would answer: the image is there
-LONGEST_SECONDS = 300.0  # a program that never ends fails its test then, and not the whole run
+IMPORT_REQUEST = ""  # the answer of a node's containerd that has the image
+LONGEST_SECONDS = 300.0  # a program that has not ended by then fails its test
 TEXT = "To be, or not to be, that is the question:\n" * 40
 
 
 def nothing_lacks(*_: object) -> Findings:
-    """What a cluster would say on which the stack can come up."""
+    """The findings in a cluster that lacks nothing that the stack needs."""
     return Findings()
 
 
 def kueue_is_there() -> QueuesSeen:
-    """What a look at a cluster with Kueue would find."""
+    """What the program would find in a cluster with Kueue."""
     return QueuesSeen("v1beta2", {"cpu": "16", "memory": "64Gi"})
 
 
-ANSWER = nothing_lacks  # tests put another one here
+ANSWER = nothing_lacks  # tests replace it
 KUEUE = kueue_is_there
 
 
 def raw_settings(stack: str, changes: Mapping[str, object] | None = None) -> dict[str, str]:
-    """Defaults of Pulumi.yaml, then the stack's file, then `changes` (None removes a key)."""
+    """The defaults of Pulumi.yaml, the stack's file, and `changes` (None removes a key)."""
     merged: dict[str, object] = {**project.raw_settings(stack_file(stack))[0], **(changes or {})}
     return {key: as_text(value) for key, value in merged.items() if value is not None}
 
 
 def files_of_this_machine(stack: str, scratch: Path) -> dict[str, object]:
-    """What the sandbox's stacks expect on the machine, put into `scratch`."""
+    """Write the files that the sandbox's stacks need into `scratch`; return their settings."""
     if not stack.startswith("sandbox"):
         return {}
     kubeconfig, text = scratch / "kubeconfig", scratch / "input.txt"
@@ -90,7 +90,7 @@ SECRET = "1b47061264138c4ac30d75fd1eb44270"
 
 @dataclass
 class Registered:
-    """One resource as it was registered; `wire` still shows which inputs are secret."""
+    """A resource as it was registered; `wire` still shows which inputs are secret."""
 
     type: str
     name: str
@@ -108,7 +108,7 @@ class Registered:
 
 @dataclass
 class Deployment:
-    """Everything that a program told the engine."""
+    """Everything that the program has registered with the engine."""
 
     resources: list[Registered] = field(default_factory=list)
     component_outputs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class Deployment:
 
 
 class UnknownStackError(grpc.RpcError):
-    """What the engine answers to a question about a stack that its backend does not have."""
+    """The engine's error for a request about a stack that its backend does not have."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNKNOWN
@@ -138,7 +138,7 @@ class UnknownStackError(grpc.RpcError):
 
 
 class RecordingMonitor(mocks.MockMonitor):
-    """Stands in for the engine: records what is registered and answers with the inputs."""
+    """A stand-in for the engine: it records what is registered, and answers with the inputs."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class RecordingMonitor(mocks.MockMonitor):
 
 
 class Hooks:
-    """Stands in for the server by which the engine would call the program's hooks."""
+    """A stand-in for the server by which the engine would call the program's hooks."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -194,10 +194,10 @@ class Hooks:
 
 
 class Echo(mocks.Mocks):
-    """Returns resources with their inputs as outputs, and what only a provider knows.
+    """Returns resources with their inputs as outputs, and with values that a provider would add.
 
-    A stack that is referenced has the outputs `referenced`; None: there is no such stack. `state`
-    is what the stack's own state has of its resources, as `state_of` makes it.
+    A referenced stack has the outputs `referenced`; None: there is no such stack. `state` has the
+    resources in the stack's own state, in the form of `state_of`.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class Echo(mocks.Mocks):
 
 
 def plain(value: Any) -> Any:
-    """The value without marks of secrecy."""
+    """The value without the marks of secret values."""
     if isinstance(value, Mapping):
         if value.get(SIGNATURE) == SECRET:
             return plain(value["value"])
@@ -238,7 +238,7 @@ def plain(value: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """What would stand in plain text in the state."""
+    """The value as the state would have it in plain text, without secret values."""
     if isinstance(value, Mapping):
         if value.get(SIGNATURE) == SECRET:
             return "[secret]"
@@ -253,11 +253,11 @@ def deploy(
     secret_keys: Iterable[str] = (),
     before: Deployment | None = None,
 ) -> Deployment:
-    """Run the real program with the stack's real settings, `changes` applied.
+    """Run the real program with the stack's real settings and `changes`.
 
-    `before` is what the former `up` has registered, which stands in the stack's state.
+    `before` is what the previous `up` has registered, which is in the stack's state.
 
-    Raises what the program raises; nothing has been registered then, or the test looks at it.
+    It raises what the program raises.
     """
     settings = raw_settings(stack, {**files_of_this_machine(stack, scratch), **(changes or {})})
     platform = settings["platform"]
@@ -268,7 +268,7 @@ def deploy(
 
 
 def state_of(deployment: Deployment) -> dict[str, Any]:
-    """What the engine would answer of the resources in the state, with the answers of Echo."""
+    """The resources in the state as the engine would give them, with the outputs of Echo."""
     echo, found = Echo(None), dict[str, Any]()
     for each in deployment.resources:
         given = mocks.MockResourceArgs(typ=each.type, name=each.name, inputs=each.inputs)
@@ -279,7 +279,7 @@ def state_of(deployment: Deployment) -> dict[str, Any]:
 
 @functools.cache
 def outputs_of(platform: str) -> dict[str, Any]:
-    """What a stack with the settings of its file exports; the same in all tests.
+    """The outputs of a stack with the settings of its file. They are made once for all tests.
 
     A run on that platform reads its kubeconfig, so the files stay until all tests have ended.
     """
@@ -296,8 +296,8 @@ def run_with(
 ) -> None:
     """Run the program against `monitor`."""
     set_root_resource(None)  # pyright: ignore[reportArgumentType]  # as before any program
-    # The SDK waits for every output of the process. One that a test has made outside of a program
-    # belongs to a loop that never runs, so it would be waited for without an end.
+    # The SDK waits for every output of the process. An output that a test has made outside of a
+    # program belongs to a loop that never runs, so the SDK would wait for it without an end.
     SETTINGS.outputs.clear()  # pyright: ignore[reportAttributeAccessIssue]
     features = set(monitor.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)
     configure(
@@ -316,8 +316,8 @@ def run_with(
         {f"disttrain:{key}": value for key, value in settings.items()},
         [f"disttrain:{key}" for key in secret_keys],
     )
-    # There is no host with a k3s, no containerd or registry to ask for the image, and no cluster
-    # that knows whether the run is in force.
+    # There is no host with k3s, no containerd or registry to ask for the image, and no cluster to
+    # ask whether the run is in force.
     with (
         patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
         patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
@@ -325,8 +325,8 @@ def run_with(
         patch("infra.run.make.look", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
         patch("infra.platform.queues.look_at_queues", side_effect=lambda *_, **__: KUEUE()),
-        # The SDK sends the stack's frames with each resource. No test reads them, and to collect
-        # them takes a sixth of the time.
+        # The SDK sends the frames of the call stack with each resource. No test reads them, and
+        # collecting them takes a sixth of the time.
         patch("pulumi.runtime.resource._get_stack_trace", StackTrace),
         ThreadPoolExecutor(1) as thread,
         same_constants(),
@@ -336,7 +336,7 @@ def run_with(
 
 @contextmanager
 def same_constants() -> Iterator[None]:
-    """Fails where the program changes a constant of its own, and so all manifests made of it."""
+    """Fail if the program changes one of its own constants, and so manifests made from it."""
     before = constants()
     yield
     after = constants()
@@ -345,7 +345,7 @@ def same_constants() -> Iterator[None]:
 
 
 def constants() -> dict[str, str]:
-    """The content of all constants of the program that could be changed, by their names."""
+    """The contents of the program's mutable constants as texts, by their names."""
     return {
         f"{module}.{name}": repr(value)
         for module, loaded in [*sys.modules.items()]
@@ -366,7 +366,7 @@ def run_main() -> None:
 
 @contextmanager
 def own_event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """A loop for this thread that is closed again; Pulumi's own would be left open."""
+    """An event loop for this thread during the block; Pulumi would leave its own loop open."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:

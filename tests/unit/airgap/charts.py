@@ -1,4 +1,4 @@
-"""A small chart in the form of the GPU Operator's: the sections and kinds of its values.yaml."""
+"""A small chart with the same sections and kinds of values as the GPU Operator's chart."""
 
 import io
 import tarfile

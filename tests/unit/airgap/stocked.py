@@ -1,4 +1,4 @@
-"""A bundle with a line of text for each file, for tests of what reads the list."""
+"""Makes a bundle whose files are lines of text, for tests of code that reads its list of files."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ def stock(
     without: frozenset[str] = frozenset(),
     left_out: tuple[str, ...] = (),
 ) -> Path:
-    """For the stack `dev` with `changes`; `without` are purposes that are not there."""
+    """Make the bundle of the stack `dev` with `changes`, without the files of some purposes."""
     stack = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
     assert stack.run is not None
     dataset = stack.run.config.dataset

@@ -1,4 +1,4 @@
-"""A web server of files on loopback, which can break off, refuse and redirect."""
+"""A web server of files on the loopback, which can break answers off and give other statuses."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Web:
-    """`files` by path; `cut` and `status` say how often a path breaks off or gets a status."""
+    """What the server serves, and which requests it got.
+
+    Args:
+        url: the server's address.
+        files: the contents by path.
+        cut: how many of the next answers for a path are broken off half-way.
+        status: the statuses of the next answers for a path.
+        requests: the paths of all requests so far.
+    """
 
     url: str
     files: dict[str, bytes] = field(default_factory=lambda: {})

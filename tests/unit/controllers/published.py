@@ -1,4 +1,4 @@
-"""A controller by manifests for tests: small files, a server that stands for its publisher."""
+"""A controller that is installed by manifests, with small files and a server as its publisher."""
 
 import hashlib
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ TEXTS = {"operator.yaml": OPERATOR, "parts.yaml": PARTS}
 
 @dataclass(frozen=True)
 class Publisher:
-    """The server, the controller whose files it has, and where they are kept."""
+    """The server, the controller whose files it has, and the folder of the cache."""
 
     web: Web
     kind: ControllerKind
@@ -71,7 +71,7 @@ class Publisher:
         return sorted(self.cache.glob("manifests/*"))
 
     def folder(self, place: Path) -> Path:
-        """A folder of the user's with all files."""
+        """Make a folder with all files, as a user may."""
         place.mkdir()
         for name, text in TEXTS.items():
             (place / name).write_text(text)
@@ -84,7 +84,7 @@ def sha256(text: str) -> str:
 
 @contextmanager
 def publishing(patched: pytest.MonkeyPatch, cache: Path) -> Iterator[Publisher]:
-    """The MPI Operator with the files above; its own change is made of them, too."""
+    """The MPI Operator with the files above, to which its own change is applied too."""
     patched.setenv("DISTTRAIN_CACHE", str(cache))
     patched.setenv("no_proxy", "127.0.0.1")
     patched.setattr("infra.airgap.download.time.sleep", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]

@@ -1,4 +1,4 @@
-"""A small image in place of the gigabytes of torch: same formats, one layer."""
+"""Makes a small image with one layer, in the same formats as the image with gigabytes of torch."""
 
 import io
 import platform

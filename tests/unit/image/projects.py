@@ -1,4 +1,4 @@
-"""A checkout with what an image is made of."""
+"""Makes a small checkout with the files of which an image is made."""
 
 from pathlib import Path
 

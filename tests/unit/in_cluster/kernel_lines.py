@@ -1,6 +1,6 @@
-"""Lines of a kernel: those of machines without a fault, and that of a GPU which is lost."""
+"""Lines of kernels' logs: those of machines without a fault, and the line of a lost GPU."""
 
-# Lines that machines without a fault write, among them those that look like one.
+# Lines that machines without a fault write. Some of them look like faults.
 CLEAN = """\
 <6>[    0.000000] Linux version 6.8.0-45-generic (buildd@lcy02) #45-Ubuntu SMP
 <6>[    1.204511] EDAC MC: Ver: 3.0.0

@@ -1,4 +1,4 @@
-"""A stand-in for the API server: a few answers, and a note of what it was told to do."""
+"""A stand-in for the API server: it gives a few answers, and notes the changes that it gets."""
 
 import http.server
 import json
@@ -14,16 +14,16 @@ Json = dict[str, Any]
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Takes all changes but those that it is to refuse, and shows no effect of them.
+    """Accepts all changes except those in `refuses`, but does not carry them out.
 
     Args:
-        objects: what is there, by path.
+        objects: the objects that it has, by path.
 
     Attributes:
-        queries: of all questions.
-        done: method, path and body of each change that was taken.
+        queries: the query of each GET request.
+        done: method, path and body of each change that was accepted.
         refuses: the status with which a change is refused, by the last word of its path.
-        cuts_answers: whether an answer ends after its first byte.
+        cuts_answers: whether each answer ends after its first byte.
     """
 
     def __init__(self, objects: Json) -> None:
@@ -69,7 +69,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
-    """The same, while it answers."""
+    """Let the server answer during the block."""
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield server
@@ -79,7 +79,7 @@ def serving(server: Server) -> Iterator[Server]:
 
 
 def api_of(server: Server, account: Path) -> Api:
-    """As a pod of the namespace `team` has it; its token comes to the folder `account`."""
+    """The API as a pod of the namespace `team` has it; `account` is the folder for its token."""
     (account / "token").write_text("token\n")
     (account / "namespace").write_text("team")
     return Api(f"http://127.0.0.1:{server.server_address[1]}", account)

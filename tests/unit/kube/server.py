@@ -1,6 +1,6 @@
-"""A stand-in for an API server: what those of the unit tests have in common.
+"""The base class of the stand-ins for an API server in the unit tests.
 
-Each test says what its server has. tests/kube asks a real one.
+Each test defines what its server has. The tests in tests/kube ask a real API server.
 """
 
 import json
@@ -16,9 +16,9 @@ Json: TypeAlias = dict[str, Any]
 
 
 class ApiServer:
-    """Takes requests and has a clock, which goes on only where somebody waits.
+    """Takes requests, and has a clock that advances only in `sleep`.
 
-    A test puts it in the place of the module `time`, too.
+    A test also replaces the module `time` by it.
     """
 
     seconds = 0.0
@@ -32,10 +32,10 @@ class ApiServer:
     def answer(
         self, method: str, path: str, query: Mapping[str, str], body: Any
     ) -> Json | str | None:
-        """An object, a text that is no JSON, or None: it is not there.
+        """The answer: an object, a text that is no JSON, or None if nothing is at the path.
 
         Raises:
-            ApiError: it is refused with this status.
+            ApiError: the request is refused with this status.
         """
         raise NotImplementedError
 
@@ -48,7 +48,7 @@ class ApiServer:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """As `infra.kube.api_server.api.Requests` wants it."""
+        """Answer a request; this is the method of `infra.kube.api_server.api.Requests`."""
         del content_type, seconds
         try:
             found = self.answer(method, path, query, body)
@@ -61,7 +61,7 @@ class ApiServer:
 
 
 def api_of(server: ApiServer) -> Api:
-    """A client of the server."""
+    """An API client of the server."""
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
     return api

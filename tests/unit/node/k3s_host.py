@@ -1,6 +1,6 @@
-"""A stand-in of a machine for the scripts that bring k3s to a further machine, and take it away.
+"""A stand-in for a machine, for the scripts that install k3s on a further machine and remove it.
 
-The scripts run as they are, but for the folders of a machine, which lie below a folder of the test.
+The scripts run unchanged, except that the folders of the machine are below a folder of the test.
 systemd and k3s' installer are short stand-ins; `tests/node` has hosts with a real systemd.
 """
 
@@ -18,7 +18,7 @@ from infra.node.shell_program import script_text
 from tests.unit.run_script import run_text
 
 OF_A_MACHINE = re.compile(r"(?<![\w./}-])/(?=(?:etc|usr/local|var|run|root)/|usr/libexec\b)")
-# like systemd, it starts only what has a unit
+# Like systemd, it starts only services that have a unit.
 SYSTEMCTL = """#!/bin/sh
 for word in "$@"; do unit=$word; done
 case $1 in
@@ -70,15 +70,15 @@ chmod 755 ROOT/usr/local/bin/*.sh
 
 
 class RefusedError(Exception):
-    """A script has failed; the text is what it said."""
+    """A script has failed; the text is its error output."""
 
 
 class K3sHost:
     """A further machine without k3s.
 
     Args:
-        folder: in which everything lies.
-        role: of the machine in the cluster, `agent` or `server`.
+        folder: the folder for all files.
+        role: the role of the machine in the cluster, `agent` or `server`.
     """
 
     def __init__(self, folder: Path, role: str = "agent") -> None:
@@ -111,11 +111,11 @@ class K3sHost:
         return done.stdout
 
     def is_cut(self, done: subprocess.CompletedProcess[str]) -> bool:
-        """Whether the power went."""
+        """Whether the script ended because the power failed."""
         return done.returncode == -signal.SIGKILL and self._loses_power
 
     def run(self, action: str, node: str, **more: str) -> str:
-        """Output of an action of the script of this role, for the node of this name.
+        """Run an action of this role's script for the node of this name; return its output.
 
         Raises:
             RefusedError: the script has failed.
@@ -139,7 +139,7 @@ class K3sHost:
         return self._run(OF_THE_MACHINE[self.role], action, given)
 
     def update_first(self, **more: str) -> str:
-        """What an update of a first machine would change, as a dry run says it.
+        """What an update of a first machine would change, by the output of a dry run.
 
         Raises:
             RefusedError: the script has failed.
@@ -157,29 +157,29 @@ class K3sHost:
         return self._run("k3s-install.sh", "update", given)
 
     def clear_first(self, **more: str) -> str:
-        """Output of the removal of what a first machine's broken-off install has left."""
+        """Remove what an interrupted install of a first machine has left; return the output."""
         given = {"NAMESPACE": "disttrain", "GRACE_SECONDS": "1", "OWNER": "owner-1", **more}
         return self._run("k3s-left.sh", "delete", given)
 
     def look(self) -> Mapping[str, str]:
-        """What the machine says of its k3s."""
+        """The facts that the machine reports about its k3s."""
         return facts(self._run("k3s-agent-look.sh", "look", {"ROLE": self.role}))
 
     def has_mounts(self, command: str) -> None:
-        """From now on this command of root has mounted something before a script begins."""
+        """From now on, this command, which mounts something, runs before each script."""
         self._mounts = command.replace("ROOT", str(self.root))
 
     def removes_k3s_by(self, command: str) -> None:
-        """From now on k3s' uninstaller does this; its own ends nothing and deletes nothing."""
+        """From now on, k3s' uninstaller runs this command. Usually it only notes that it ran."""
         name = "k3s" if self.role == "server" else "k3s-agent"
         self._write(self.root / f"usr/local/bin/{name}-uninstall.sh", f"#!/bin/sh\n{command}\n")
 
     def stands_without_route(self) -> None:
-        """From now on it has no default route."""
+        """From now on, the machine has no default route."""
         (self.root / "no-route").touch()
 
     def is_cut_off_at(self, folder: str) -> None:
-        """From now on the power goes when that folder is being removed; see `is_back`."""
+        """From now on, the power fails when this folder is removed, until `is_back`."""
         self._loses_power = True
         real = shutil.which("rm")
         text = f"""#!/bin/sh
@@ -189,36 +189,36 @@ exec {real} "$@"
         self._write(self._bin / "rm", text)
 
     def is_cut_off_in_installer(self) -> None:
-        """From now on the power goes when k3s' installer begins; see `is_back`."""
+        """From now on, the power fails when k3s' installer begins, until `is_back`."""
         self._loses_power = True
         self._write(self._bundle / "k3s/install.sh", "#!/bin/sh\nkill -KILL $PPID\n")
 
     def is_back(self) -> None:
-        """The power is there again."""
+        """From now on, the power does not fail."""
         self._loses_power = False
         (self._bin / "rm").unlink(missing_ok=True)
         self._write(self._bundle / "k3s/install.sh", INSTALLER)
 
     def has_ipv6_alone(self) -> None:
-        """From now on it has no address of IPv4."""
+        """From now on, the machine has no IPv4 address."""
         (self.root / "ipv6-alone").touch()
 
     def has_joined(self) -> None:
-        """It has what k3s makes on a machine that is in the cluster."""
+        """Make the files that k3s makes on a machine that has joined the cluster."""
         for made in ("etc/rancher/node/password", "var/lib/rancher/k3s/server/db/etcd/name"):
             (self.root / made).parent.mkdir(parents=True, exist_ok=True)
             (self.root / made).write_text("made")
 
     def asks_in_vain(self, answer: str) -> None:
-        """From now on the cluster answers this to `k3s kubectl`, which fails."""
+        """From now on, `k3s kubectl` fails with this answer of the cluster."""
         (self.root / "k3s-says").write_text(f"{answer}\n")
 
     def has_bare_node(self) -> None:
-        """From now on its Node is as the kubelet has made it."""
+        """From now on, the machine's Node is as the kubelet has made it, without our changes."""
         (self.root / "bare-node").touch()
 
     def has_interface(self, *addresses: str) -> None:
-        """From now on it has the network interface eth1 with these addresses."""
+        """From now on, the machine has the network interface eth1 with these addresses."""
         lines = [f"3: eth1 {'inet6' if ':' in a else 'inet'} {a} scope global\n" for a in addresses]
         (self.root / "eth1").write_text("".join(lines))
 

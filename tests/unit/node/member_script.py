@@ -1,4 +1,4 @@
-"""The script by which a machine joins or leaves, beside a k3s of a few lines that names servers."""
+"""Runs the script k3s-member.sh with a stand-in of k3s, which lists the servers."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ case "$*" in
   *"get node"*) echo node/x ;;
 esac
 """
-LEFT = "Unknown Unknown, and etcd has let it go"  # until its Node is deleted
+LEFT = "Unknown Unknown, and etcd has let it go"  # a removed member whose Node still exists
 WELL = {"first": "True True", "two": "True True", "three": "True True"}
 
 
@@ -51,7 +51,7 @@ def ask(
 
 
 def member_line(member: tuple[str, str]) -> str:
-    """As the script asks kubectl for it."""
+    """The line of a member, in the form that the script asks of kubectl."""
     name, is_ = member
     status, _, has_left = is_.partition(",")
     return f"{name} left={f'{name}-1234' if has_left else ''} {status}\n"

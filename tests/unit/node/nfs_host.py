@@ -1,7 +1,8 @@
-"""A stand-in of a machine for the scripts about NFS: its files, package manager and NFS server.
+"""A stand-in for a machine, for the scripts about NFS: its files, package manager and NFS server.
 
-The programs that the scripts call are those of this machine, but for the few that would change it.
-Those keep what they are told in files below the machine's root, and refuse what the real ones do.
+The programs that the scripts call are those of this machine, except those that would change it.
+Stand-ins replace these: they keep their state in files below the machine's root, and refuse what
+the real programs refuse.
 """
 
 import os
@@ -15,7 +16,8 @@ PROGRAMS = (
     *("sh", "awk", "sed", "grep", "cat", "cut", "sort", "comm", "paste", "head", "tail", "mkdir"),
     *("mv", "cp", "rm", "rmdir", "chmod", "env", "flock", "printf", "ls", "readlink"),
 )
-# What the real package brings, and needs. `rpcbind` is often there before.
+# The programs that each real package contains, and the packages that it needs. A machine often has
+# `rpcbind` before.
 BROUGHT = {
     "nfs-utils": ("exportfs", "rpc.nfsd", "mount.nfs"),
     "nfs-client": ("mount.nfs",),
@@ -68,7 +70,7 @@ case $* in
   *) echo "systemctl: $*" >&2; exit 1 ;;
 esac
 """
-# One manager for both families: the words before the package's name differ.
+# This stand-in serves for both package managers: only the words before the package's name differ.
 MANAGER = r"""
 for word in "$@"; do name=$word; done
 echo "$(basename "$0") $* via ${http_proxy:-nothing}" >>"$ROOT/calls"
@@ -87,7 +89,7 @@ for each in $(cat "$ROOT/needs/$name" 2>/dev/null) "$name"; do
   esac
 done
 """
-# Like the real one it removes none of them where one is needed by a package that stays.
+# Like the real rpm, it removes no package if a package that stays needs one of them.
 RPM = r"""
 case $1 in
   -qa) ls "$ROOT/packages"; echo gpg-pubkey ;;
@@ -112,10 +114,10 @@ GETENT = 'case $2 in nowhere) exit 2 ;; *) echo "$2 STREAM" ;; esac'
 
 
 class NfsHost:
-    """The machine, with `dnf` or `zypper` and an empty data folder.
+    """A machine with `dnf` or `zypper`, and with an empty data folder.
 
     Args:
-        root: an empty folder.
+        root: an empty folder, the root of the machine.
         manager: the name of its package manager.
     """
 
@@ -151,7 +153,7 @@ class NfsHost:
         path.chmod(0o755)
 
     def install(self, package: str) -> None:
-        """As an administrator does by hand."""
+        """Install a package, as an administrator does by hand."""
         manager = next(name for name in ("dnf", "zypper") if (self.root / "bin" / name).exists())
         subprocess.run(
             [str(self.root / "bin" / manager), "install", package],
@@ -196,7 +198,7 @@ class NfsHost:
         return sorted(line.split()[1].partition("(")[0] for line in lines)
 
     def written(self) -> list[str]:
-        """The same, as it will be after the server's next start."""
+        """The clients to which the folder will be served after the server's next start."""
         files = (self.root / "etc/exports.d").glob("*.exports")
         lines = [line for file in files for line in file.read_text().splitlines()]
         return sorted(
@@ -207,7 +209,7 @@ class NfsHost:
         return sorted(path.name for path in (self.root / "packages").iterdir())
 
     def files(self) -> dict[str, str]:
-        """What an administrator would see of it, but what a running machine keeps by itself."""
+        """The machine's lasting files by path, without the state of running programs."""
         kept = ("etc", "packages", "service", "data", "var")
         paths = [path for name in kept for path in sorted((self.root / name).rglob("*"))]
         return {

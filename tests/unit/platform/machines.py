@@ -1,4 +1,4 @@
-"""Settings of a platform with further machines, and what the program makes of them."""
+"""Settings of a platform with further machines, and the resources that the program registers."""
 
 import functools
 import json
@@ -21,7 +21,7 @@ TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": KEY}
 THREE = {"name": "gpu3", "address": "10.1.2.5", "host_key": KEY}
 FITTING: dict[str, object] = {
     **SSH,
-    "topology": "single-pod",  # of the default there is a test of its own
+    "topology": "single-pod",  # another test has the default
     "storageOptions": {"shared": True},
     "imageDelivery": "registry",
     "imageRepository": "registry.example.org/team/trainer",
@@ -39,9 +39,10 @@ SERVERS = [
 
 
 def deployed(_: Path, *nodes: object, **changes: object) -> Deployment:
-    """What these machines make. The same settings are deployed once: that takes half a second.
+    """What the program registers for these machines.
 
-    So a test that changes a part of the program calls `deploy` itself.
+    The same settings are deployed only once, because a deployment takes half a second. So a test
+    that changes a part of the program has to call `deploy` itself.
     """
     return _deployed(json.dumps({**FITTING, "nodes": [*nodes], **changes}))
 
@@ -61,6 +62,6 @@ def before(result: Deployment, name: str) -> set[str]:
 
 
 def changed(before: Deployment, after: Deployment) -> set[str]:
-    """The resources of both whose inputs are not the same."""
+    """The names of the resources in both deployments whose inputs differ."""
     inputs = {resource.name: resource.inputs for resource in after.resources}
     return {each.name for each in before.resources if inputs[each.name] != each.inputs}

@@ -1,4 +1,4 @@
-"""The stacks of the project as their files say: each is deployed once for all of these tests."""
+"""Deploys each of the project's stacks once for all of these tests, as its file sets it."""
 
 import functools
 import tempfile
@@ -17,5 +17,5 @@ def deployed(stack: str) -> Deployment:
 
 @pytest.fixture(scope="module", params=STACKS)
 def deployment(request: pytest.FixtureRequest) -> tuple[str, Deployment]:
-    """A stack's name, and what the program registers for it; no test may change this."""
+    """A stack's name, and what the program registers for it. No test may change the latter."""
     return request.param, deployed(request.param)

@@ -1,4 +1,4 @@
-"""Parts of what the program has registered, as tests look at them."""
+"""Functions that find parts of what the program has registered."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tests.unit.stacks import Deployment, Registered
 
 
 def templates(deployment: Deployment) -> list[dict[str, Any]]:
-    """Pod templates of all workloads."""
+    """The pod templates of all Jobs and StatefulSets."""
     kinds = ("kubernetes:batch/v1:Job", "kubernetes:apps/v1:StatefulSet")
     found = [resource for kind in kinds for resource in deployment.of_type(kind)]
     return [resource.inputs["spec"]["template"] for resource in found]
@@ -30,7 +30,7 @@ def revision(result: Deployment) -> str:
 
 
 def everything_before(result: Deployment, resource: Registered) -> set[str]:
-    """Names of all resources that this one waits for, directly or not."""
+    """The names of all resources on which this one depends, directly or not."""
     by_urn = {r.urn: r for r in result.resources}
     names: set[str] = set()
     todo = list(resource.request.dependencies)
@@ -43,7 +43,7 @@ def everything_before(result: Deployment, resource: Registered) -> set[str]:
 
 
 def keys(result: Deployment) -> set[tuple[str, str]]:
-    """Kind and name of every Kubernetes object, and of the Helm release."""
+    """The kind and name of every Kubernetes object, and of the Helm release."""
     found: set[tuple[str, str]] = set()
     for resource in result.resources:
         if resource.type.startswith("kubernetes:"):

@@ -1,4 +1,4 @@
-"""Settings of a host behind SSH whose secrets are found again by one word."""
+"""Settings of a host behind SSH, whose secrets contain words that a test can search for."""
 
 SECRETS = {
     "host": "ssh",

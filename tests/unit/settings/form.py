@@ -1,4 +1,4 @@
-"""The form of every message about a setting."""
+"""A pattern of the form that every message about a setting must have."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Finds the settings that a page shows: `pulumi config set` in a block, or a part of a file."""
+"""Finds the settings that a page of the docs shows, in commands or in parts of a stack's file."""
 
 import re
 import shlex
@@ -25,11 +25,11 @@ class Block:
     """Settings that a page shows together.
 
     Args:
-        page: name of its file.
-        headline: the one above the block.
-        number: of the block among those of the page with settings, from 1.
-        settings: values by key.
-        secret_keys: the keys that the block encrypts.
+        page: the name of the page's file.
+        headline: the last headline above the block.
+        number: the number of the block among the page's blocks with settings, from 1.
+        settings: the values by key.
+        secret_keys: the keys whose values the block encrypts.
     """
 
     page: str
@@ -40,7 +40,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The blocks of a page that set something, in their order."""
+    """The blocks of a page that set something, in the page's order."""
     text, number = page.read_text(), 0
     found = [*_FENCED.finditer(text), *_INDENTED.finditer(_without_fences(text))]
     for block in sorted(found, key=lambda block: block.start()):
@@ -54,7 +54,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 
 def _without_fences(text: str) -> str:
-    """The text with what is in fences blanked, so that places in it stay the same."""
+    """The text with fenced blocks overwritten, so that all positions in it stay the same."""
     return _FENCED.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), text)
 
 
@@ -74,7 +74,7 @@ def _by_commands(text: str) -> tuple[dict[str, Any], set[str]]:
 
 
 def _set_path(settings: dict[str, Any], path: str, text: str) -> None:
-    """As `pulumi config set --path` reads `a.b`, `a[0]` and `a["b.c"]`, and values of JSON."""
+    """Set a value as `pulumi config set --path` does, for paths like `a.b`, `a[0]`, `a["b.c"]`."""
     value: Any = int(text) if _WHOLE_NUMBER.fullmatch(text) else text
     value = text == "true" if text in ("true", "false") else value
     place: Any = settings

@@ -1,4 +1,4 @@
-"""A stand-in for the API server of a cluster where a run's workload has gone, and its tasks."""
+"""A stand-in for the API server of a cluster in which a run's workload is gone, and its tasks."""
 
 import json
 from collections.abc import Mapping
@@ -27,14 +27,16 @@ OTHER = replace(
 
 
 class Server(ApiServer):
-    """A cluster with the record of a run, and no workload; its pod says how the run ended.
+    """A cluster with the record of a run but without its workload.
+
+    A pod that reads the volume says how the run ended.
 
     Args:
-        record: of the run.
-        state: `finished`, `failed` or empty, as the pod says it.
-        words: those that the pod has read beside it.
-        at: when the run wrote them.
-        other: the record of another run, which trains.
+        record: the record of the run.
+        state: the state that the pod reports: `finished`, `failed` or empty.
+        words: the text that the pod has read beside the state.
+        at: when the run wrote that text.
+        other: the record of another run, which trains; None: there is none.
     """
 
     def __init__(
@@ -49,8 +51,8 @@ class Server(ApiServer):
         self.record["metadata"]["resourceVersion"] = "7"
         self.said = json.dumps({"state": state, "words": words, "at": at.isoformat()})
         self.pods = list[Any]()
-        self.phase = "Succeeded"  # of the pod that reads the volume
-        self.note_status = 200  # what a change of the record is answered with
+        self.phase = "Succeeded"  # the phase of the pod that reads the volume
+        self.note_status = 200  # the status with which a change of the record is answered
         self.workload: Any = None
         self.lease: Any = None
         self.other = other.to_object(other.namespace) if other else None
@@ -144,6 +146,6 @@ def hand_over_of(server: Server, **changes: Any) -> None:
 
     class Unlocked:
         def check(self) -> None:
-            """Nobody else is there."""
+            """Do nothing, because no other process has the lock."""
 
     hand_over._hand_over(given, api_of(server), plan, Unlocked())  # type: ignore[arg-type]

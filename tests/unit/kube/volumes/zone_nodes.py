@@ -1,4 +1,4 @@
-"""Nodes in zones."""
+"""Makes Node objects in zones."""
 
 from typing import Any
 
