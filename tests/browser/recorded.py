@@ -1,7 +1,7 @@
-"""Stands in for the looks at a cluster: answers of the page's server, in a run's own shapes.
+"""A stand-in for the source of the page's data: answers in a run's own shapes.
 
 The pure functions of the page make them from made-up pods, events and lines, so no shape is typed
-here twice. The end-to-end test has the real looks.
+here twice. The end-to-end test has the real source instead.
 """
 
 import math
@@ -162,7 +162,7 @@ def lines(now: datetime = NOW) -> list[Line]:
 
 @dataclass
 class Recorded:
-    """Takes the place of `cli.dashboard.source.Source`; a test changes what it says."""
+    """A stand-in for `cli.dashboard.source.Source`; a test changes the fields of its answers."""
 
     status: RunStatus = field(default_factory=lambda: status("training"))
     folders: list[Run] = field(default_factory=lambda: list(FOLDERS))

@@ -1,7 +1,8 @@
-"""Lines that NCCL and its plugins have printed on real machines, and what they say.
+"""Lines that NCCL and its plugins have printed on real machines, and the transport they mean.
 
-They come from public reports of problems and documents, of NCCL 2.4 to 2.31, with A100, H100, H200,
-L4 and L40S GPUs; hosts and addresses of a few are shortened. Each row is what matters of one log.
+They come from public problem reports and documents about NCCL 2.4 to 2.31, with A100, H100, H200,
+L4 and L40S GPUs. Some host names and addresses are shortened. Each row has the lines of one log
+that matter.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ INFO = "pod-0:152:386 [0] NCCL INFO "
 
 
 def info(*texts: str) -> tuple[str, ...]:
-    """Lines of a process as NCCL begins them."""
+    """Log lines of a process, with the beginning that NCCL gives them."""
     return tuple(f"{INFO}{text}" for text in texts)
 
 
