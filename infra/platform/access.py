@@ -1,4 +1,4 @@
-"""The way of a run to a cluster that belongs to another stack's platform."""
+"""Lets a run reach the cluster of a platform that another stack owns."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from infra.platform.cluster_generation import ClusterGeneration
 
 @dataclass(frozen=True)
 class AccessArgs:
-    """The way to the cluster.
+    """How the cluster is reached.
 
     Args:
-        kubeconfig: its content or its path.
-        context: context of the kubeconfig; empty: its current one.
+        kubeconfig: the content of the kubeconfig, or its path.
+        context: the context in the kubeconfig; empty: the current one.
         cluster_identifier: names the cluster to the Kubernetes provider.
-        generation: another text when the platform's k3s has become another cluster.
+        generation: a text that changes when the platform's k3s has become another cluster.
     """
 
     kubeconfig: pulumi.Output[str]
@@ -39,13 +39,14 @@ class ClusterAccess(pulumi.ComponentResource):
             f"{name}-provider",
             kubeconfig=args.kubeconfig,
             context=args.context or None,
-            # A renewed certificate in the kubeconfig must not look like another cluster, since
-            # that would replace everything.
+            # Without an identifier, a renewed certificate in the kubeconfig would look like another
+            # cluster, and the engine would replace every object.
             cluster_identifier=args.cluster_identifier,
             opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        # The mark comes after the provider, so that objects which were made in a former cluster are
-        # looked for in the present one.
+        # The mark depends on the provider. So the provider already leads to the present cluster
+        # when the engine deletes objects that were made in a former cluster, and looks for them in
+        # the present one.
         self._generation = ClusterGeneration(
             f"{name}-generation",
             [args.generation],
@@ -56,7 +57,7 @@ class ClusterAccess(pulumi.ComponentResource):
 
     @property
     def options(self) -> pulumi.ResourceOptions:
-        """Options of components whose objects lie in the cluster."""
+        """Options for components whose objects are in the cluster."""
         return pulumi.ResourceOptions.merge(
             pulumi.ResourceOptions(providers=[self.provider]), self._generation.options
         )

@@ -1,4 +1,8 @@
-"""Further machines: each joins, as an agent or a server, the k3s that this stack has installed."""
+"""Further machines, which join the k3s that this stack has installed on the first machine.
+
+Each of them is an agent or a server of k3s. An agent only runs pods. A server also keeps a copy of
+the cluster's data.
+"""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -36,18 +40,21 @@ Looks = Mapping[str, "Future[K3sLook]"]
 
 @dataclass(frozen=True)
 class AgentArgs:
-    """What one machine gets.
+    """What one further machine needs to join.
 
     Args:
-        node: the machine.
-        server: the host of the server.
-        server_url: address of the server, as the machine reaches it.
-        variables: for the script on the machine, beside those of this machine.
-        grace_seconds: how long pods may take to end.
-        generation: another text when the server's cluster has become another one.
-        look: what was found on the machine; None: it is gone.
-        examined: what k3s' files on the machine wait for, and so do all further steps.
-        servers: what it joins, and so waits for; the component itself waits for nothing.
+        node: the settings of the machine.
+        server: the first machine, which runs k3s as a server.
+        server_url: URL of the first machine's API server, as the further machine reaches it.
+        variables: variables of the script that runs on the machine; `_file_variables` adds those
+            that only this machine has.
+        grace_seconds: how many seconds pods may take to end.
+        generation: a text that changes when the first machine's k3s has become another cluster.
+        look: what was found on the machine; None: the user has marked it as lost.
+        examined: resources that come before all commands of the machine.
+        servers: resources that have to be there before the machine joins, such as the k3s of the
+            first machine and the servers before this one. Bringing k3s' files to the machine does
+            not wait for them.
     """
 
     node: NodeSettings
@@ -62,22 +69,28 @@ class AgentArgs:
 
 
 class Agent(pulumi.ComponentResource):
-    """One command brings k3s' files to the machine, while the first machine is being installed; the
-    other one joins it, and its `delete` takes it out of the cluster again.
+    """The commands that bring k3s to a further machine, and that let the machine join and leave.
 
-    An `up` that fails or is killed while one of them runs leaves that one out of the state. So a
-    mark comes before them, which does nothing, and whose `delete` comes after theirs: it takes away
-    what is left on the machine. Each address and role has a mark of its own: see `of_machine`.
+    The command `files` brings k3s' files to the machine while the first machine is still being
+    installed. The command `k3s` joins the machine to the cluster, and its `delete` takes the
+    machine out of the cluster again.
 
-    They are commands of this machine, as one of them has to talk to two hosts: infra/node/agent.py
-    says why.
-    With another address, k3s is removed from the machine of before. When the server has another
-    cluster than before, the machine leaves the old one and joins the new one, and with another role
-    it leaves in the one and joins in the other.
+    If an `up` fails or is killed while one of these two commands runs, the state does not contain
+    that command, and no `delete` would clean up after it. So a third command, the mark `begun`, is
+    registered first. Its `create` does nothing. Its `delete` runs after those of the other two and
+    removes what is left on the machine. Each address and role has a mark of its own: see
+    `of_machine`.
+
+    The commands run on the machine that runs Pulumi, because one of them has to talk to two hosts
+    (infra/node/agent.py).
+
+    If the address changes, k3s is removed from the previous machine. If the first machine's k3s has
+    become another cluster, the machine leaves the old cluster and joins the new one. If the role
+    changes, the machine leaves with the old role and joins with the new one.
     """
 
     joined: pulumi.Output[str]
-    """What the command printed when it last ran."""
+    """What the command `k3s` printed when it last ran."""
 
     def __init__(
         self, name: str, args: AgentArgs, opts: pulumi.ResourceOptions | None = None
@@ -133,7 +146,7 @@ class Agent(pulumi.ComponentResource):
             name,
             create=create,
             delete=delete,
-            # It holds SSH keys and passwords of sudo, and not the token.
+            # The job holds SSH keys and passwords for sudo. It does not hold the cluster's token.
             stdin=pulumi.Output.secret(pulumi.Output.json_dumps(job)),
             triggers=[*triggers],
             add_previous_output_in_env=False,
@@ -142,16 +155,16 @@ class Agent(pulumi.ComponentResource):
 
 
 def _role(node: NodeSettings) -> list[str]:
-    """The text that changes with another role.
+    """Texts that change when the machine gets another role.
 
-    An agent has none: once there was no other role, and the commands of those agents must not run
-    again.
+    The list is empty for an agent. In older versions every further machine was an agent, and the
+    commands of such machines must not run again because of an update of this program.
     """
     return [node.role] if node.is_server else []
 
 
 def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
-    """Standard input of infra.node.agent."""
+    """The standard input of infra.node.agent for the command `k3s`."""
     node = args.node
     marks = {"TAINTS": "\n".join(node.taints)}
     role = {"ROLE": node.role} if node.is_server else {}
@@ -174,7 +187,7 @@ def _job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
 
 
 def _files_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
-    """The job for k3s' files alone, which neither a repair nor other labels or taints change."""
+    """The job of the command `files`. A repair, other labels or other taints do not change it."""
     return {
         **_job(args),
         "server": {"gone": args.server.gone},
@@ -183,7 +196,8 @@ def _files_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
 
 
 def _mark_job(args: AgentArgs) -> dict[str, pulumi.Input[object]]:
-    """The same, with what the steps at the server need, of a machine that leaves."""
+    """The job of the mark. It also holds what the steps on the first machine need when the machine
+    leaves the cluster."""
     node = args.node
     role = {"ROLE": node.role} if node.is_server else {}
     member = {**role, "NODE": node.name, "GRACE_SECONDS": str(args.grace_seconds)}
@@ -202,7 +216,11 @@ def _file_variables(args: AgentArgs) -> Mapping[str, pulumi.Input[str]]:
 
 
 def _ignored(args: AgentArgs) -> list[str] | None:
-    """A preview that cannot ask a machine shows it as it is in the state, and says so."""
+    """Inputs whose changes the engine ignores; None: it ignores none.
+
+    If the machine could not be asked about its k3s, a preview shows its commands as they are in the
+    state, and warns about that. An `up` runs the commands again.
+    """
     if not (args.look and args.look.problem):
         return None
     if not pulumi.runtime.is_dry_run():
@@ -213,7 +231,13 @@ def _ignored(args: AgentArgs) -> list[str] | None:
 
 
 def start_looks(settings: PlatformSettings) -> Looks:
-    """Begin to ask every further machine about its k3s, all at once, beside the program."""
+    """Begin to ask all further machines about their k3s, each in a thread of its own.
+
+    The program goes on meanwhile. Machines that the user has marked as lost are not asked.
+
+    Returns:
+        The answer of each machine, as a future, by the machine's name.
+    """
     nodes = [node for node in settings.nodes if not node.host.gone]
     if not nodes:
         return {}
@@ -239,23 +263,32 @@ def make_agents(
     server: pulumi.Resource,
     nfs: NfsServer | None = None,
 ) -> list[pulumi.Resource]:
-    """Register all machines. All wait for the first one, and may mount what `nfs` serves.
+    """Register all further machines.
 
-    Servers join one after the other, as etcd takes no more than one new member at a time, and leave
-    in the reverse order. Agents wait for all servers, and not for each other.
+    All of them wait for the k3s of the first machine. Servers join one after the other, because
+    etcd accepts only one new member at a time, and leave in the reverse order. Agents wait for all
+    servers, and not for each other.
+
+    Args:
+        settings: the settings of the platform.
+        looks: the result of `start_looks`.
+        owner: the identity of the platform.
+        generation: a text that changes when the first machine's k3s has become another cluster.
+        server: the k3s of the first machine.
+        nfs: the NFS server from which the machines mount the data; None: there is none.
 
     Raises:
-        pulumi.RunError: two of them are one machine; or the first one is lost, and another one does
-            not answer either.
+        pulumi.RunError: two items of `nodes` lead to the same machine; or the first machine is
+            lost, and a further one that is not marked as lost does not answer.
     """
     found = {name: look.result() for name, look in looks.items()}
     check_apart(settings.nodes, found)
     if settings.host.gone:
         check_answers(settings.nodes, found)
-        looks = {}  # there is no cluster for which anything could be repaired
+        looks = {}  # Without the first machine there is no cluster, so nothing is repaired.
     made: list[pulumi.Resource] = []
-    # A server that is lost comes first, which takes it out of etcd: beside it etcd takes no new
-    # member.
+    # A lost server comes first: its command takes it out of etcd, and etcd accepts no new member
+    # while a member does not answer.
     for node in sorted(servers(settings), key=lambda node: not node.host.gone):
         made.append(_make(settings, node, looks, owner, generation, [server, *made[-1:]], nfs))
     agents = [node for node in settings.nodes if not node.is_server]
@@ -265,7 +298,7 @@ def make_agents(
 
 
 def servers(settings: PlatformSettings) -> list[NodeSettings]:
-    """The further machines that are servers, in the order of the list."""
+    """The further machines that are servers, in the order of the setting `nodes`."""
     return [node for node in settings.nodes if node.is_server]
 
 
@@ -278,7 +311,10 @@ def _make(
     before: list[pulumi.Resource],
     nfs: NfsServer | None,
 ) -> pulumi.Resource:
-    """A machine with its doctor; it is examined while the first machine is being installed."""
+    """Register one machine and its doctor, which examines it before anything is done there.
+
+    The doctor runs while the first machine is being installed.
+    """
     name = f"node-{node.name}"
     future = looks.get(node.name)
     look = future.result() if future else None
@@ -314,11 +350,16 @@ def _make(
 def _renamed(
     settings: PlatformSettings, look: K3sLook | None, end: str = ""
 ) -> pulumi.ResourceOptions | None:
-    """Options for a machine whose name in the settings is not the one that it has in the cluster.
+    """Options for a machine that has a new name in the settings; None if its name is the same.
 
     Without them the engine would see two machines: a new one, which joins first, and a former one,
-    which leaves last. One machine cannot do that. With the alias it stays the same resource, leaves
-    before it joins, and keeps what else was brought to it. `end` is the end of the resource's name.
+    which leaves last. A single machine cannot do that. With the alias the machine stays the same
+    resource. So it leaves before it joins, and it keeps its authorities and the bundle's files.
+
+    Args:
+        settings: the settings of the platform.
+        look: what was found on the machine, with the name that it has in the cluster.
+        end: the last part of the resource's name, after the name of the machine.
     """
     before = look.node if look else ""
     if not before or before in (node.name for node in settings.nodes):
@@ -327,11 +368,11 @@ def _renamed(
 
 
 def _variables(settings: PlatformSettings, node: NodeSettings) -> Mapping[str, pulumi.Input[str]]:
-    """Variables for k3s on the machine, which name the machines that it reaches without a proxy.
+    """The variables of k3s on the machine. NO_PROXY in them names machines of the platform.
 
-    The API server of a server asks the kubelets of all machines. An agent does not speak to the
-    other machines, so its variables name its own address alone: then a machine that is added
-    changes nothing for it, and its k3s is not restarted.
+    The API server on a server connects to the kubelets of all machines, so NO_PROXY names all of
+    them. An agent does not connect to the other machines, so its NO_PROXY names only its own
+    address. If a machine is added, nothing changes for the agents, and their k3s is not restarted.
     """
     cluster, proxy, registry = settings.cluster, settings.proxy, settings.shared_registry
     if node.is_server:
@@ -350,7 +391,7 @@ def _prepare(
     by_us: Mapping[str, pulumi.Input[str]],
     after: list[pulumi.Resource],
 ) -> list[pulumi.Resource]:
-    """The authorities and the files of a bundle, as the first machine has them."""
+    """Register what the first machine gets too: the authorities, and the files of the bundle."""
     runner, repair = host_runner(node.host), repair_of(look)
     made: list[pulumi.Resource] = []
 

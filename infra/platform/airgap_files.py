@@ -1,4 +1,4 @@
-"""Files from an air-gap bundle on their way to the host: all of them are checked before."""
+"""Checks the files of an air-gap bundle, and then sends those of k3s to a host."""
 
 import shlex
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from infra.node.runner import Runner, Script
 from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import BundleSettings, HostSettings, PlatformSettings
 
-STAGE = "/var/lib/disttrain-bundle"  # on a host that is not this machine
+STAGE = "/var/lib/disttrain-bundle"  # The folder on a host that is not this machine.
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class CheckedBundleArgs:
 
 
 class CheckedBundle(pulumi.ComponentResource):
-    """Every byte of the bundle is compared with its manifest before anything is written anywhere.
+    """Compares every byte of the bundle with its manifest before anything else is done.
 
-    Another bundle has another checksum, which is an input, and so it is checked again.
+    The manifest's checksum is an input of the command, so another bundle is checked again.
     """
 
     verified: pulumi.Output[str]
-    """Output of the check: how many files there are, and the checksum of the manifest."""
+    """Output of the check: the number of files, and the checksum of the manifest."""
 
     def __init__(
         self, name: str, args: CheckedBundleArgs, opts: pulumi.ResourceOptions | None = None
@@ -59,12 +59,13 @@ class SentBundleArgs:
 
     Args:
         bundle: the bundle on this machine.
-        environment: variables that tell the way to the host, see `node_environment`.
-        host: name of the host; the files of another one are removed there and sent again.
+        environment: the variable that says how to reach the host, see `node_environment`.
+        host: address of the host. If it changes, the files are removed from the previous host and
+            sent to the new one.
         runner: runs scripts on the host.
-        whose: variables that name the stack; the files of another one stay as they are.
-        node: name of the node that a further machine is; empty: the first machine.
-        repair: whether the machine has lost them.
+        whose: variables that name the stack. Files of another stack stay as they are.
+        node: the node name of a further machine; empty for the first machine.
+        repair: whether the machine has lost the files.
     """
 
     bundle: BundleSettings
@@ -77,9 +78,9 @@ class SentBundleArgs:
 
 
 class SentBundle(pulumi.ComponentResource):
-    """The files of k3s, in a folder of root's on a host that is reached over SSH.
+    """The files of k3s, in a folder that belongs to root on a host that is reached over SSH.
 
-    They stay there, so that k3s can be repaired; `destroy` removes them.
+    They stay there, so that k3s can be repaired with them. `pulumi destroy` removes them.
     """
 
     folder: pulumi.Output[str]
@@ -123,7 +124,7 @@ class SentBundle(pulumi.ComponentResource):
 
 
 def check_bundle(settings: PlatformSettings) -> list[pulumi.Resource]:
-    """What everything else waits for, where there is a bundle."""
+    """Register the check of the bundle, for which everything else waits; empty without a bundle."""
     bundle = settings.bundle
     return [CheckedBundle("bundle", CheckedBundleArgs(bundle))] if bundle else []
 
@@ -135,9 +136,10 @@ def send_bundle(
     repair: Repair,
     opts: pulumi.ResourceOptions,
 ) -> list[pulumi.Resource]:
-    """What k3s waits for, where there is a bundle and the host is another machine.
+    """Register the sending of the bundle, for which k3s waits.
 
-    A k3s that is taken as it is needs none of its files.
+    The list is empty without a bundle, if the host is this machine, or if k3s is adopted: an
+    adopted k3s is not installed, so it needs no files.
     """
     bundle, ssh, cluster = settings.bundle, settings.host.ssh, settings.cluster
     if not (bundle and ssh and cluster.kind == "k3s") or cluster.k3s.existing == "adopt":
@@ -148,7 +150,7 @@ def send_bundle(
 
 
 def bundle_variables(bundle: BundleSettings | None, host: HostSettings) -> dict[str, str]:
-    """Variables of k3s-install.sh: where the bundle's files lie, and their checksums."""
+    """Variables of k3s-install.sh: the folder with the bundle's files, and their checksums."""
     if bundle is None:
         return {}
     binary, installer = bundle.one(K3S), bundle.one(INSTALLER)
@@ -163,11 +165,14 @@ def bundle_variables(bundle: BundleSettings | None, host: HostSettings) -> dict[
 
 
 def k3s_files(bundle: BundleSettings) -> list[Entry]:
-    """What the host needs for k3s."""
+    """The files of the bundle from which a host installs k3s."""
     return [*bundle.manifest.of(K3S), *bundle.manifest.of(INSTALLER), *bundle.images]
 
 
 def _bundle_program(action: str, bundle: BundleSettings, *words: str) -> str:
-    """The command line, with a Python relative to the project's folder, where commands run."""
+    """The command line of infra.airgap.
+
+    Commands run in the project's folder, so the path of Python is relative to that folder.
+    """
     head = [PYTHON, "-m", "infra.airgap", action, str(bundle.path)]
     return shlex.join([*head, "--sha256", bundle.manifest.sha256, *words])

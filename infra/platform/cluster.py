@@ -1,4 +1,4 @@
-"""The Kubernetes cluster: k3s that this program installs, or one that exists."""
+"""The Kubernetes cluster: a k3s that this program installs or adopts, or an existing cluster."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,19 +28,20 @@ class ClusterArgs:
 
     Args:
         stack: name of the stack.
-        namespace: Kubernetes namespace of the platform, which ends before k3s does.
-        cluster: which Kubernetes, and its settings.
+        namespace: Kubernetes namespace of the platform. Its pods end before k3s is removed.
+        cluster: which Kubernetes it is, and its settings.
         host: the machine on which k3s is installed.
-        limits: how long pods may take to end.
+        limits: say how long pods may take to end.
         proxy: the proxies that k3s uses.
-        bundle: from which k3s is taken, instead of from the network.
+        bundle: the air-gap bundle from which k3s is installed; None: it is downloaded.
         runner: runs scripts on the host.
-        owner: identifies the platform; noted on the host, so that nobody else takes k3s over.
-        identifier: names the cluster to the Kubernetes provider, see `known_identifier`; empty:
-            what `cluster_identifier` says.
-        look: of `start_look`; None where there is no k3s, or its host is lost.
+        owner: the identity of the platform. It is recorded on the host, so that no other stack
+            takes k3s over.
+        identifier: names the cluster to the Kubernetes provider, see `known_identifier`; empty: the
+            result of `cluster_identifier` is used.
+        look: the result of `start_look`; None if there is no k3s, or if its host is lost.
         shared_registry: the registry whose images k3s' nodes give each other; empty: none.
-        several_servers: further machines are servers too.
+        several_servers: whether further machines are servers too.
     """
 
     stack: str
@@ -59,31 +60,37 @@ class ClusterArgs:
 
 
 class Cluster(pulumi.ComponentResource):
-    """One provider for all Kubernetes resources, and k3s where it is ours.
+    """The provider of all Kubernetes resources, and the commands of k3s if the cluster is a k3s.
 
-    The provider's `cluster_identifier` is set from the first `up`, and stays what it was then: a
-    renewed certificate, another path of the kubeconfig or another address of the API server then
-    never looks like another cluster, which would replace everything.
+    The first `up` sets the provider's `cluster_identifier`, and it stays the same after that.
+    Otherwise a renewed certificate, another path of the kubeconfig or another address of the API
+    server would look like another cluster, and the engine would replace every object.
     """
 
     kubeconfig: pulumi.Output[str]
-    """For k3s its content (a secret), with the cluster's authority; else the path given."""
+    """For k3s the content of the kubeconfig, with the cluster's authority; this is a secret. For an
+    existing cluster the path of the setting `kubeconfig`."""
     leads_to: pulumi.Output[str]
-    """What `cluster_identifier` says of the settings; the next `up` compares it with its own."""
+    """The result of `cluster_identifier`, which the next `up` compares with its own result."""
 
     def __init__(
         self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Register k3s, if there is one, after what `opts` says, and the provider after it."""
+        """Register k3s, if the cluster is a k3s, and then the provider.
+
+        Both come after the resources that `opts` names.
+        """
         cluster = args.cluster
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
         self.is_ours = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
-        """Whether k3s goes with this stack; an adopted one stays."""
+        """Whether `pulumi destroy` removes k3s. It leaves an adopted k3s."""
         leads_to = cluster_identifier(args.stack, args.cluster, args.host)
         self.identifier = args.identifier or leads_to
-        """Names the cluster to the Kubernetes provider; another one replaces all that is in it."""
+        """Names the cluster to the Kubernetes provider. If this text changes, the engine replaces
+        every object in the cluster."""
         self.generation: pulumi.Output[str] = pulumi.Output.from_input("")
-        """Another text when our own k3s has become another cluster; else empty."""
+        """A text that changes when the k3s of this stack has become another cluster; empty for an
+        adopted k3s and for an existing cluster."""
         before = dependencies(opts)
         self._k3s: K3s | None = None
         if cluster.kind == "k3s":
@@ -100,7 +107,9 @@ class Cluster(pulumi.ComponentResource):
             kubeconfig=self.kubeconfig,
             context=cluster.context or None,
             cluster_identifier=self.identifier,
-            enable_config_map_mutable=True,  # proxy-config keeps its name
+            # Pods name the ConfigMap and the Secret `proxy-config`, so a change of the content must
+            # not give them another name.
+            enable_config_map_mutable=True,
             enable_secret_mutable=True,
             opts=pulumi.ResourceOptions(parent=self, depends_on=before),
         )
@@ -108,9 +117,11 @@ class Cluster(pulumi.ComponentResource):
         self.register_outputs({"kubeconfig": self.kubeconfig, LEADS_TO: self.leads_to})
 
     def _without_copies(self, name: str, args: ClusterArgs) -> pulumi.Resource:
-        """Stands in the state before the provider starts, which copies the kubeconfig to a file.
+        """Register the command whose `delete` removes copies of the kubeconfig.
 
-        So `destroy` removes the copies also where nothing else had been made when `up` was killed.
+        The provider copies the kubeconfig to a file. This command is in the state before the
+        provider starts. So `pulumi destroy` removes the copies even if `up` was killed before
+        anything else was made.
         """
         connection = Connection(
             kubeconfig=self.kubeconfig,
@@ -125,16 +136,19 @@ class Cluster(pulumi.ComponentResource):
 
     @property
     def server(self) -> pulumi.Resource:
-        """What further machines wait for, and what goes after them: k3s, or an existing cluster."""
+        """The resource that further machines wait for, and that is deleted after them.
+
+        It is the command that installs k3s, or this component for an existing cluster.
+        """
         return self._k3s.install if self._k3s else self
 
     @property
     def options(self) -> pulumi.ResourceOptions:
-        """Options of components whose objects lie in the cluster.
+        """Options for components whose objects are in the cluster.
 
-        What lies in our own k3s goes with it, without being deleted object by object, and comes
-        back with the next one. A k3s that was adopted stays, and so each object in it has to be
-        deleted.
+        If this stack has installed k3s, its objects disappear with k3s, so the engine does not
+        delete them one by one. When k3s becomes another cluster, the engine makes them again. An
+        adopted k3s and an existing cluster stay, so there each object has to be deleted.
         """
         inside = pulumi.ResourceOptions(providers=[self.provider])
         if not (self._k3s and self.is_ours):
@@ -146,11 +160,12 @@ class Cluster(pulumi.ComponentResource):
 
 
 def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings) -> str:
-    """A text for the cluster to which the settings lead, the same on every machine, wherever the
-    kubeconfig lies there.
+    """A text that identifies the cluster to which the settings lead.
 
-    Our own k3s keeps it also on another host: what is in it is replaced with ClusterGeneration,
-    since the provider would delete it in a cluster that is gone.
+    It does not depend on the path of the kubeconfig, so it is the same on every machine that runs
+    Pulumi. It also stays the same when the k3s of this stack moves from one SSH host to another:
+    ClusterGeneration replaces the objects then. If the identifier changed, the provider would try
+    to delete the objects in a cluster that is gone.
     """
     if cluster.kind == "existing":
         where = api_server(Path(cluster.kubeconfig), cluster.context)

@@ -1,4 +1,4 @@
-"""A mark that is replaced when the cluster becomes another one, and what is replaced with it."""
+"""Replaces all objects of a stack when their cluster has become another cluster."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,17 @@ from infra.kube_command import PYTHON
 
 
 class ClusterGeneration:
-    """Lets one `pulumi up` make anew what lay in a cluster that was wiped or is on another host.
+    """A mark that lets one `pulumi up` make all objects anew in a cluster that replaces another.
 
-    The engine believes that the objects are still there. It replaces them because they name the
-    mark in `replace_with`, and deletes them first. If they also name, in `deleted_with`, a command
-    that is replaced together with the mark, no cluster is asked to delete them. Otherwise the
-    engine looks for them in the new cluster, and does not find them there.
+    That happens when k3s was wiped, or has moved to another host. The engine believes that the
+    objects are still there. It replaces them because they name the mark in `replace_with`, and
+    deletes the old ones first. If they also name, in `deleted_with`, a command that is replaced
+    together with the mark, the engine asks no cluster to delete them. Otherwise it looks for them
+    in the new cluster, and does not find them there.
 
-    The mark cannot be the command that installs the cluster. The engine skips the deletion of what
-    goes with a resource only if it deletes that resource because of another one.
+    The command that installs the cluster cannot be the mark itself. The engine skips the deletion
+    of the objects that name a resource in `deleted_with` only if it deletes that resource because
+    of another resource.
     """
 
     def __init__(
@@ -31,11 +33,12 @@ class ClusterGeneration:
         """Register the mark.
 
         Args:
-            name: of the resource.
-            parts: texts that tell one cluster from the next. Another one means that the cluster is
-                another one, with nothing of ours in it.
-            opts: parent and dependencies.
-            is_unknown: the texts cannot be had now; the cluster is taken for the one of before.
+            name: name of the resource.
+            parts: texts that identify the cluster. If one of them changes, the cluster is another
+                one, with no objects of this stack in it.
+            opts: parent and dependencies of the resource.
+            is_unknown: whether the texts are not known now, because the host does not answer. Then
+                the cluster counts as the same as before.
         """
         ours = pulumi.ResourceOptions(
             delete_before_replace=True, ignore_changes=["triggers"] if is_unknown else None
@@ -50,12 +53,12 @@ class ClusterGeneration:
 
     @property
     def identity(self) -> pulumi.Output[str]:
-        """Another text for each cluster; unknown in a preview that replaces the mark."""
+        """A text that differs for each cluster; unknown in a preview that replaces the mark."""
         return self._mark.id
 
     @property
     def options(self) -> pulumi.ResourceOptions:
-        """Options of components whose Kubernetes objects are replaced with the mark."""
+        """Options for components whose Kubernetes objects are replaced together with the mark."""
         return pulumi.ResourceOptions(transformations=[self._replaced_with_mark])
 
     def _replaced_with_mark(

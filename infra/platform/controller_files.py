@@ -1,6 +1,7 @@
-"""Gets the files of a controller that comes by manifests, onto the machine that runs Pulumi.
+"""Downloads the manifests of controllers to the machine that runs Pulumi.
 
-They are kept in the cache by their checksums, so that a second preview needs no network.
+The files are kept in the cache by their checksums, so that a second preview needs no network. Some
+controllers come by a Helm chart instead, and need no files here.
 """
 
 import asyncio
@@ -24,10 +25,13 @@ from infra.settings.controllers import MANIFESTS, ControllerSettings
 
 
 async def controller_objects(settings: PlatformSettings) -> dict[str, list[Manifest]]:
-    """The objects of each controller that comes by manifests, by the controller's name.
+    """Read the objects of each controller that is installed from manifests.
+
+    Returns:
+        The objects by the controller's name.
 
     Raises:
-        pulumi.RunError: a file cannot be had, or is not the one that is pinned.
+        pulumi.RunError: a file cannot be read or downloaded, or its checksum is not the pinned one.
     """
     way = way_out(settings.proxy, os.environ)
     found = dict[str, list[Manifest]]()
@@ -39,7 +43,11 @@ async def controller_objects(settings: PlatformSettings) -> dict[str, list[Manif
 
 
 def way_out(proxy: ProxySettings, environment: Mapping[str, str]) -> Way:
-    """The proxy by which this machine downloads, and whom it trusts: as when the image is built."""
+    """Choose the proxy with which this machine downloads, and the authorities that it trusts.
+
+    The settings `httpProxy`, `httpsProxy` and `noProxy` come before the variables of the
+    environment, as they do when the image is built.
+    """
     named = {"http_proxy": proxy.http, "https_proxy": proxy.https}
     given = {name: value.text for name, value in named.items() if value}
     if not given:
@@ -50,10 +58,11 @@ def way_out(proxy: ProxySettings, environment: Mapping[str, str]) -> Way:
 
 
 def read_objects(kind: ControllerKind, settings: ControllerSettings, way: Way) -> list[Manifest]:
-    """The objects of one controller, from the user's folder or from its project's addresses.
+    """Read the objects of one controller, from the user's folder or from its project's addresses.
 
     Raises:
-        pulumi.RunError: a file cannot be had, is not the one that is pinned, or is no YAML.
+        pulumi.RunError: a file cannot be read or downloaded, its checksum is not the pinned one, or
+            it is not YAML.
     """
     assert isinstance(kind.source, PinnedManifests), kind.name
     texts: list[str] = []
@@ -65,7 +74,7 @@ def read_objects(kind: ControllerKind, settings: ControllerSettings, way: Way) -
             texts.append(_cached(kind, file, way))
     try:
         return objects_of(kind, texts)
-    except yaml.YAMLError as error:  # only where a checksum of ours is that of another file
+    except yaml.YAMLError as error:  # Happens only if a wrong file is pinned.
         raise pulumi.RunError(f"{kind.setting}: its manifests cannot be read: {error}") from None
 
 
@@ -88,7 +97,7 @@ def _given(kind: ControllerKind, file: PinnedFile, path: Path) -> str:
 
 
 def _cached(kind: ControllerKind, file: PinnedFile, way: Way) -> str:
-    """From the cache, where it is and is whole; else it is downloaded into it."""
+    """Read the file from the cache; download it first if it is missing there, or damaged."""
     path = cache_folder() / "manifests" / file.sha256
     try:
         content = path.read_bytes()

@@ -1,4 +1,4 @@
-"""A controller that the platform installs, by a chart or by manifests, and takes away whole."""
+"""Installs a controller in the cluster, from a chart or manifests, and removes it completely."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,24 +20,25 @@ from infra.settings.controllers import ControllerSettings
 from infra.settings.monitoring import NumbersClaim
 
 LIMIT_SECONDS = 600
-"""For the pull of the controller's image and its start."""
+"""How long the controller's image may take to be pulled, and the controller to start."""
 CLASS_SECONDS = 60
-"""For the storage class of a k3s that this stack has just installed."""
-# Fields that only some controllers have. They are left out of the jobs of the others, which then do
-# not change and do not run again.
+"""How long a k3s that this stack has just installed may take to make its storage class."""
+# Fields that only some controllers have. Where they are empty they are left out of the job. So the
+# jobs that older versions have made do not change, and do not run again.
 _RARE = ("made_by_itself", "leaves", "parts", "needs")
 
 
 @dataclass(frozen=True)
 class ControllerArgs:
-    """A controller.
+    """A controller, and what it needs.
 
     Args:
-        settings: which one, and where it comes from.
-        connection: the cluster.
+        settings: say which controller it is, and where its files come from.
+        connection: how the cluster is reached.
         stack: name of the stack, for people.
-        numbers_claim: what Prometheus gets for its numbers; None: nothing, as other controllers.
-        objects: of its manifests, in their order; empty: it comes by its chart.
+        objects: the objects of its manifests, in their order; empty: it is installed from a chart.
+        numbers_claim: the claim in which Prometheus stores its numbers; None: there is none. Other
+            controllers have none.
     """
 
     settings: ControllerSettings
@@ -48,12 +49,12 @@ class ControllerArgs:
 
     @property
     def kind(self) -> ControllerKind:
-        """What is known of it."""
+        """The properties of this kind of controller."""
         return CONTROLLERS[self.settings.name]
 
 
 def known(kind: ControllerKind) -> KnownController:
-    """What the tasks on the cluster have to know of a kind of controller."""
+    """What the tasks of infra.kube have to know about a kind of controller."""
     needed = CONTROLLERS[kind.needs] if kind.needs else None
     return KnownController(
         kind.name,
@@ -69,7 +70,7 @@ def known(kind: ControllerKind) -> KnownController:
 
 
 def as_job(kind: ControllerKind) -> dict[str, Any]:
-    """The controller as a field of a job, with the Deployments that have to be available."""
+    """The controller as a field of a job; `awaited` are the Deployments that must be available."""
     fields = asdict(known(kind))
     told = {key: value for key, value in fields.items() if value or key not in _RARE}
     return {**told, "awaited": list(kind.awaited)}
@@ -78,8 +79,8 @@ def as_job(kind: ControllerKind) -> dict[str, Any]:
 def release_fields(args: ControllerArgs) -> dict[str, Any]:
     """The inputs of the Helm release.
 
-    Nothing waits in Helm, which would say nothing but that its time is up: `open-controller` waits
-    and says what the pods say.
+    Helm itself does not wait, because it would only report at the end that its time is up. The task
+    `open-controller` waits instead, and reports what the pods say.
     """
     kind, chart, claim = args.kind, args.settings.chart, args.numbers_claim
     assert isinstance(kind.source, PinnedChart), kind.name
@@ -98,7 +99,10 @@ def release_fields(args: ControllerArgs) -> dict[str, Any]:
 
 
 def parts_of(objects: Iterable[Manifest]) -> list[tuple[str, str, str]]:
-    """API version, kind and name of what lies in no namespace; definitions are known anyway."""
+    """API version, kind and name of each object that lies in no namespace.
+
+    The definitions (CustomResourceDefinitions) are left out: the job names them already.
+    """
     return [
         (item["apiVersion"], item["kind"], item["metadata"]["name"])
         for item in objects
@@ -107,17 +111,26 @@ def parts_of(objects: Iterable[Manifest]) -> list[tuple[str, str, str]]:
 
 
 class Controller(pulumi.ComponentResource):
-    """A Helm release, or the objects of manifests, in a namespace of its own.
+    """A controller, as a Helm release or as the objects of manifests, in a namespace of its own.
 
-    The order is: refuse a controller that somebody else has installed; make the namespace; install
-    the chart, or make the objects; wait until the controller answers. `destroy` goes the other way:
-    see that nobody else uses it or has anything in its namespace, and let what this stack has of
-    its kinds end while it is there; take the controller away; take away the definitions and
-    webhooks that are left; delete the namespace.
+    `pulumi up` does this, in this order:
+
+    1. refuse to go on if somebody else has installed the controller;
+    2. make the namespace;
+    3. install the chart, or make the objects;
+    4. wait until the controller answers.
+
+    `pulumi destroy` goes the other way:
+
+    1. refuse to go on if others use the controller, or have objects in its namespace, and let this
+       stack's objects of its kinds end while the controller is still there;
+    2. remove the controller;
+    3. remove the definitions and webhooks that are left;
+    4. delete the namespace.
     """
 
     release_name: pulumi.Output[str]
-    """Name of the controller, once it answers."""
+    """Name of the controller. It becomes known when the controller answers."""
 
     def __init__(
         self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None
@@ -166,7 +179,7 @@ class Controller(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
         )
         installed, identity = self._install(name, args, remains, *looked[1:])
-        # What is installed is in the job, so that another version is waited for anew.
+        # The job names what is installed, so that the command waits again for another version.
         answers = kube_command(
             f"{name}-open",
             "open-controller",
@@ -184,7 +197,8 @@ class Controller(pulumi.ComponentResource):
         """Install the controller.
 
         Returns:
-            What the next steps wait for, and what the controller was made of.
+            The resources that the next step waits for, and fields of its job that change with what
+            was installed.
         """
         if args.kind.files:
             made = self._make_objects(name, args, *after)
@@ -196,9 +210,9 @@ class Controller(pulumi.ComponentResource):
     def _make_objects(
         self, name: str, args: ControllerArgs, *after: pulumi.Resource
     ) -> list[pulumi.Resource]:
-        """Make the objects stage by stage; `destroy` removes them in the reverse order.
+        """Make the objects, stage by stage. `pulumi destroy` removes them in the reverse order.
 
-        The definitions are one command: see infra/kube/controllers/apply_definitions.py.
+        A single command makes all definitions: see infra/kube/controllers/apply_definitions.py.
         """
         definitions = [item for item in args.objects if item["kind"] == DEFINITION]
         assert definitions, name
@@ -225,9 +239,10 @@ def _role(name: str, manifest: Manifest) -> str:
 
 
 def _ours(manifest: Manifest, args: ControllerArgs) -> Manifest:
-    """The object with the labels by which it is known to be of this stack.
+    """The object with labels that say which stack has made it.
 
-    Nothing waits in the provider: `open-controller` waits and says what the pods say.
+    An annotation keeps the provider from waiting for the object. The task `open-controller` waits
+    instead, and reports what the pods say.
     """
     about = dict(manifest["metadata"])
     marks = {

@@ -1,4 +1,4 @@
-"""The folder of the node that holds the data."""
+"""The folder of the host that holds data sets, checkpoints and logs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from infra.settings import HostSettings
 
 @dataclass(frozen=True)
 class DataFolderArgs:
-    """The folder, and whether `destroy` empties it.
+    """The folder, and whether `pulumi destroy` empties it.
 
     Args:
-        path: absolute path on the node; empty: the data are not in a folder of the host.
-        purge: `destroy` removes the data sets, checkpoints and logs in it.
-        host: where the folder is.
-        whose: variables that name the stack; a folder that another one uses is refused.
-        repair: whether the host may have lost it.
+        path: absolute path on the host; empty: the data are not in a folder of the host.
+        purge: whether `pulumi destroy` removes the data sets, checkpoints and logs in the folder.
+        host: the host with the folder.
+        whose: variables that name the stack. A folder that another stack uses is refused.
+        repair: whether the host may have lost the folder.
     """
 
     path: str
@@ -31,15 +31,17 @@ class DataFolderArgs:
 
 
 class DataFolder(pulumi.ComponentResource):
-    """The folder of the node; it belongs to no cluster, and `destroy` comes to it last.
+    """The command that makes the folder, and that purges it if the settings say so.
 
-    With `purge`, `destroy` removes what is in it: by then nothing may use it. When the host of the
-    settings becomes another one, the folder on the old host stays as it is, with `purge` too: the
-    command is of one type for every host, and so it is not deleted then.
+    The folder belongs to no cluster. `pulumi destroy` deletes this command after the cluster, when
+    nothing uses the folder any more. With `purge`, the data in the folder are removed then.
 
-    The command is also registered where the storage needs no folder. If it were left out then, a
-    change of the storage would delete it, and its deletion does what the former settings said: it
-    could purge the data of a stack whose settings now say that they are kept.
+    If the settings name another host, the folder on the old host stays as it is, with `purge` too.
+    The command has the same type for every host, so the engine changes it instead of deleting it.
+
+    The command is also registered if the storage needs no folder. If it were left out, a change of
+    the storage would delete it, and its `delete` does what the former settings said. It could purge
+    the data of a stack whose settings now say that the data are kept.
     """
 
     path: pulumi.Output[str]
@@ -49,7 +51,8 @@ class DataFolder(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {}, opts)
         path, repair = args.path, args.repair
-        # An `up` has to note in the state that the data are kept by now, so it ignores no input.
+        # An `up` must not ignore inputs, because it has to write into the state whether the data
+        # are kept now.
         stays = args.host.gone or pulumi.runtime.is_dry_run()
         self.command = EitherWayRunner(args.host).run(
             f"{name}-folder",

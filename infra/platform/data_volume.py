@@ -1,4 +1,4 @@
-"""The data volume: the objects of the chosen kind of storage, and the claim that pods mount."""
+"""The data volume: the objects of the chosen kind of storage, with the claim that pods mount."""
 
 from dataclasses import dataclass
 
@@ -21,15 +21,17 @@ class DataVolumeArgs:
     """What the volume needs.
 
     Args:
-        storage: the objects, of the chosen kind.
+        storage: the storage of the chosen kind, with its objects.
         stack: name of the stack.
-        connection: the cluster, and whose the volume is.
-        namespace_uid: of the namespace; with another one the claim is another one too.
-        keeps_claim: `destroy` leaves the claim in the cluster, and the next `up` takes it up again.
-        purges: what `destroy` was told to purge, which is noted on the claim: `folder`, `claim`, or
-            nothing.
-        has_data_folder: the stack has a command of the data folder (`has_data_folder` of host.py).
-            Without one, that of an earlier `up` goes, which may purge the folder.
+        connection: how the cluster is reached, and who owns the volume.
+        namespace_uid: the uid of the namespace. If it changes, the claim is a new one too.
+        keeps_claim: whether `pulumi destroy` leaves the claim in the cluster. The next `up` uses it
+            again.
+        purges: what `pulumi destroy` has to purge: `folder`, `claim`, or nothing. It is written on
+            the claim as an annotation.
+        has_data_folder: whether the stack registers a command of the data folder, see
+            `has_data_folder` of host.py. If it does not, this `up` deletes the command of an
+            earlier `up`, and that may purge the folder.
     """
 
     storage: Storage
@@ -42,7 +44,10 @@ class DataVolumeArgs:
 
 
 class DataVolume(pulumi.ComponentResource):
-    """Destroying it leaves the data as they are."""
+    """The volume's objects, and the tasks that come before them.
+
+    Deleting this component does not touch the data.
+    """
 
     claim_name: pulumi.Output[str]
 
@@ -93,7 +98,7 @@ class DataVolume(pulumi.ComponentResource):
 
 
 def labelled(manifest: Manifest, args: DataVolumeArgs) -> Manifest:
-    """The manifest with the labels of our objects, and a claim with what goes with its stack."""
+    """The manifest with the labels of this stack. A claim also says what is purged with it."""
     given = manifest["metadata"]
     ours = metadata(given["name"], None, COMPONENT, stack=args.stack, owner=args.connection.owner)
     more = {"labels": {**ours["labels"], **given.get("labels", {})}}

@@ -1,4 +1,8 @@
-"""What a run has to know of the platform that it stands on, as plain values."""
+"""What a run has to know about its platform, as plain values.
+
+The stack that owns the platform writes these values into its output `platform`. Stacks whose runs
+use the platform read them from there.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,14 +22,15 @@ class ImageFacts:
     """The trainer image that the platform has delivered, and what it was planned from.
 
     Args:
-        reference: full name with tag.
-        pull_policy: when a kubelet pulls it.
+        reference: full name of the image, with its tag.
+        pull_policy: when a kubelet pulls the image.
         pull_secrets: names of Secrets with a registry's credentials.
         repository: the setting `imageRepository`.
         base: the setting `imageBase`.
         torch_index_url: the setting `torchIndexUrl`, without credentials.
         delivery: the setting `imageDelivery`.
-        delivery_options: those of `imageDeliveryOptions` that hold for runs of other stacks, too.
+        delivery_options: the keys of `imageDeliveryOptions` that also count for runs of other
+            stacks.
     """
 
     reference: str
@@ -39,19 +44,20 @@ class ImageFacts:
 
     @property
     def for_runs(self) -> PlatformDelivery:
-        """The delivery as the settings of a run read it."""
+        """The delivery, in the form in which the settings of a run read it."""
         return PlatformDelivery(self.delivery, self.repository, self.delivery_options)
 
 
 @dataclass(frozen=True)
 class VolumeFacts:
-    """The volume of the platform, as a run needs to know it.
+    """What a run has to know about the volume of the platform.
 
     Args:
         claim: name of the claim that every pod mounts.
-        access_mode: of the claim, such as `ReadWriteMany`; empty: known to the cluster alone.
-        group_writes: the kubelet has to give the volume to the group of the pods.
-        identity: changes when pods would see another volume.
+        access_mode: access mode of the claim, such as `ReadWriteMany`; empty: only the cluster
+            knows it.
+        group_writes: whether the kubelet has to give the volume to the group of the pods.
+        identity: a text that changes when pods would see another volume.
         folder_on_host: the folder of the node that holds the data; empty: there is none.
     """
 
@@ -64,28 +70,31 @@ class VolumeFacts:
 
 @dataclass(frozen=True)
 class PlatformFacts:
-    """The plain part of a platform; it holds no secret.
+    """The facts about a platform that are no secrets.
 
     Args:
-        stack: name of the stack that owns the platform, as `pulumi --stack` takes it.
+        stack: name of the stack that owns the platform, in the form that `pulumi --stack` accepts.
         accelerator: `gpu` or `cpu`.
-        gpus: GPUs of the platform; 0 on CPU.
+        gpus: number of GPUs of the platform; 0 if it has only CPUs.
         gpus_are_shared: whether a GPU is offered several times.
-        machines: that it has of its own and that are not lost; 1 where others run the cluster.
-        namespace: Kubernetes namespace.
+        machines: number of the platform's own machines that are not lost; 1 if others run the
+            cluster.
+        namespace: Kubernetes namespace of the platform.
         cluster_identifier: names the cluster to the Kubernetes provider.
-        kubeconfig_is_path: whether the output `kubeconfig` is a path and not the content.
-        context: context of the kubeconfig; empty: the kubeconfig is a content, and has one.
-        api_server: address to which the kubeconfig led at the platform's last `up`; empty where the
-            kubeconfig is a content.
+        kubeconfig_is_path: whether the output `kubeconfig` is a path, and not the content of a
+            kubeconfig.
+        context: the context in the kubeconfig; empty if the output is the content of a kubeconfig,
+            whose current context is used.
+        api_server: address to which the kubeconfig led at the platform's last `up`; empty if the
+            output is the content of a kubeconfig.
         volume: the volume with the data.
         image: the trainer image.
-        proxy: what makes other pods when it changes: the proxies without passwords and NO_PROXY.
+        proxy: the proxies without passwords, and NO_PROXY. If they change, pods are made anew.
         ca_config_map: name of the ConfigMap with certificates to trust; empty: there is none.
         runtime_class: RuntimeClass of pods with GPUs; empty: the default one.
-        is_gone: the platform's host is lost.
-        cluster_grows: the cluster makes nodes when pods need them.
-        queue: that the platform makes for its runs.
+        is_gone: whether the platform's host is lost.
+        cluster_grows: whether the cluster adds nodes when pods need them.
+        queue: the queue that the platform makes for its runs.
     """
 
     stack: str
@@ -109,29 +118,32 @@ class PlatformFacts:
 
     @property
     def devices(self) -> Devices:
-        """The devices as the settings of a run read them."""
+        """The devices, in the form in which the settings of a run read them."""
         accelerator: Literal["gpu", "cpu"] = "gpu" if self.accelerator == "gpu" else "cpu"
         return Devices(accelerator, self.gpus, self.gpus_are_shared, self.machines)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of the platform makes other pods when it changes."""
+        """The facts that belong to every pod: if one of them changes, pods are made anew."""
         return {"storage": self.volume.identity, "proxy": dict(self.proxy)}
 
     def to_text(self, generation: str) -> str:
         """The text of the stack's output `platform`: YAML on one line.
 
         Args:
-            generation: of the cluster, see ClusterGeneration.
+            generation: the identity of the cluster, see ClusterGeneration.
         """
         return one_line({"version": VERSION, "generation": generation, **asdict(self)})
 
 
 def facts_from_text(text: object) -> tuple[PlatformFacts, str]:
-    """The way back of `PlatformFacts.to_text`: the facts, and the generation.
+    """Read the text that `PlatformFacts.to_text` has made.
+
+    Returns:
+        The facts, and the generation of the cluster.
 
     Raises:
-        ValueError: the output is of another version of this program.
+        ValueError: another version of this program has written the text.
     """
     content = yaml.safe_load(text) if isinstance(text, str) else text
     fields = dict(cast(dict[str, Any], content)) if isinstance(content, dict) else {}

@@ -1,4 +1,4 @@
-"""The cluster in which the objects of this stack are, as its state has it. Pure."""
+"""Reads from the stack's state in which cluster its objects are. The functions are pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from infra.platform.stack_state import StateResource
 COMPONENT = "disttrain:infra:Cluster"
 PROVIDER = ("pulumi:providers:kubernetes", "cluster-provider")
 LEADS_TO = "leadsTo"
-"""Output of the component: what `cluster_identifier` said of the settings at the last `up`."""
+"""Output of the component: the result of `cluster_identifier` at the last `up`."""
 
 COLLECTIONS = {
     "kubernetes:core/v1:Namespace": NAMESPACES,
@@ -22,16 +22,16 @@ COLLECTIONS = {
 
 @dataclass(frozen=True)
 class FormerCluster:
-    """What the last `up` has left in the state.
+    """The cluster of the last `up`, as the state describes it.
 
     Args:
         identifier: names the cluster to the Kubernetes provider.
-        leads_to: what `cluster_identifier` said then. It is another text than `identifier` where
-            the cluster has got another address since the first `up`.
-        is_existing: it was one with `cluster: existing`, and no k3s.
-        kubeconfig: its path; of a k3s its content.
-        context: of the kubeconfig; empty: its current one.
-        uids: of objects of this stack in the cluster, by their paths at the API server.
+        leads_to: the result of `cluster_identifier` at the last `up`. It differs from `identifier`
+            if the cluster has got another address since the first `up`.
+        is_existing: whether it was a cluster with `cluster: existing`, and not a k3s.
+        kubeconfig: path of the kubeconfig; for a k3s the content of the kubeconfig.
+        context: the context in the kubeconfig; empty: the current one.
+        uids: the uids of this stack's objects in the cluster, by their paths at the API server.
     """
 
     identifier: str
@@ -43,8 +43,12 @@ class FormerCluster:
 
 
 def former_cluster(resources: Sequence[StateResource]) -> FormerCluster | None:
-    """The cluster of the last `up`; None: there was none, or it did not come to the cluster, or the
-    stack had no platform of its own."""
+    """Find the cluster of the last `up`.
+
+    Returns:
+        None if there was no `up`, if it ended before the cluster was registered, or if the stack
+        had no platform of its own.
+    """
     components = [each.outputs for each in resources if each.type == COMPONENT]
     providers = [each.outputs for each in resources if (each.type, each.name) == PROVIDER]
     identifier = str(providers[0].get("clusterIdentifier") or "") if providers else ""

@@ -1,8 +1,9 @@
-"""The volume of a claim that the engine makes again is freed first.
+"""Frees the volume of a claim before the engine makes or updates the claim.
 
-A volume waits for the claim that it was bound to, by that claim's uid. If somebody has deleted the
-claim, the engine makes it again after `pulumi refresh`. The task `free-volume` has run long before
-then, and nothing of its job has changed, so a hook of the claim repeats it.
+A volume stays reserved for the claim that it was bound to, by that claim's uid. If somebody has
+deleted the claim, the engine makes it again after `pulumi refresh`. Then the command of the task
+`free-volume` has run in an earlier `up`, and does not run again, because its job has not changed.
+So a hook of the claim runs the task once more.
 """
 
 import json
@@ -14,15 +15,17 @@ from infra.task_in_hook import run_in_hook
 
 
 def freed_before_claim(name: str, look: local.Command) -> pulumi.ResourceHookBinding:
-    """The hook of the claim. It also runs before an update, by which the engine tries once more to
-    get the claim bound that an earlier `up` has made.
+    """Make the hook of the claim.
+
+    The hook also runs before an update of the claim. With an update the engine tries once more to
+    get a claim bound that an earlier `up` has made.
 
     Args:
-        name: of the hook; no other one of the stack has it.
-        look: the task `free-volume`, which is repeated.
+        name: name of the hook, which no other hook of the stack has.
+        look: the command of the task `free-volume`, whose standard input the hook uses again.
 
     Raises:
-        RuntimeError: in the hook, where the task fails. The claim is not made then.
+        RuntimeError: raised by the hook if the task fails. The claim is not made then.
     """
 
     async def before_claim(_: pulumi.ResourceHookArgs) -> None:
@@ -33,8 +36,12 @@ def freed_before_claim(name: str, look: local.Command) -> pulumi.ResourceHookBin
 
 
 async def free_volume(job: str) -> None:
-    """Run the task. Raises RuntimeError: it has failed, for the reason that it gives.
+    """Run the task `free-volume`.
 
-    `job`: its standard input, JSON.
+    Args:
+        job: the standard input of the task, as JSON.
+
+    Raises:
+        RuntimeError: the task has failed. The text is the reason that the task gives.
     """
     await run_in_hook("free-volume", json.loads(job))

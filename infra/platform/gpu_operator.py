@@ -1,4 +1,4 @@
-"""NVIDIA's GPU Operator, by its Helm chart: installed, waited for, and taken away whole."""
+"""Installs NVIDIA's GPU Operator from its Helm chart, waits for it, and removes it completely."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ OWN_NAMESPACE = OwnNamespace(
     NAMESPACE,
     "the GPU Operator",
     RELEASE,
-    # The workers of the node feature discovery make one for each node, and are of the release.
+    # The workers of the node feature discovery make such an object for each node. They are part of
+    # the release, so these objects are not other people's.
     definitions=("nodefeatures.nfd.k8s-sigs.io",),
 )
 
@@ -30,21 +31,22 @@ class GpuOperatorArgs:
     """What the GPU Operator needs.
 
     Args:
-        kubectl: the cluster.
+        kubectl: how the scripts call kubectl for the cluster.
         stack: name of the stack, for people.
-        owner: identifies the stack's state; what carries another owner is never taken over.
-        generation: another text when the cluster has become another one, in which every command
-            has to run again.
+        owner: identifies the stack's state. An operator of another owner is never taken over.
+        generation: a text that changes when the cluster has become another one. Then every command
+            runs again.
         chart: where the chart comes from.
         version: version of the chart.
-        values: what differs from the chart's defaults.
-        ca_bundle: certificates (PEM) that the driver's container trusts; empty: the image's own.
+        values: the values that differ from the chart's defaults.
+        ca_bundle: certificates (PEM) that the driver's container trusts; empty: only those of its
+            image.
         proxy_secret: the Secret with the addresses of proxies for the driver's container; None:
             there is none.
         mig_config: how the MIG manager divides the GPUs, such as `all-1g.10gb`; empty: they stay
             whole.
         gpus: how many GPUs the nodes together must offer before `up` goes on.
-        timeout_seconds: longest time until they are offered.
+        timeout_seconds: how long that may take.
     """
 
     kubectl: Kubectl
@@ -64,10 +66,16 @@ class GpuOperatorArgs:
 class GpuOperator(pulumi.ComponentResource):
     """The Helm release `gpu-operator` in the namespace `gpu-operator`.
 
-    The order is: refuse an operator that somebody else has installed; make the namespace; note
-    which CRDs are there; install the release and show what it waits for; wait until the GPUs are
-    offered. `destroy` goes the other way: the command that has noted the CRDs removes the others,
-    and what the operator wrote on nodes, when the release is gone.
+    `pulumi up` does this, in this order:
+
+    1. refuse to go on if somebody else has installed an operator;
+    2. make the namespace;
+    3. record which CRDs are there already;
+    4. install the release, and show meanwhile what it waits for;
+    5. wait until the nodes offer the GPUs.
+
+    `pulumi destroy` goes the other way. When the release is gone, the command that has recorded the
+    CRDs removes those that came with the operator, and what the operator wrote on nodes.
     """
 
     release_name: pulumi.Output[str | None]
@@ -96,7 +104,7 @@ class GpuOperator(pulumi.ComponentResource):
     def _namespace(
         self, name: str, args: GpuOperatorArgs, guard: pulumi.Resource
     ) -> pulumi.Resource:
-        """A resource of its own, because Helm leaves a namespace behind that it has made."""
+        """Register the namespace, because Helm would not delete a namespace that it has made."""
         about: Any = metadata(NAMESPACE, None, "gpu-operator", stack=args.stack, owner=args.owner)
         about["labels"]["pod-security.kubernetes.io/enforce"] = "privileged"
         return kubernetes_object(
@@ -108,7 +116,7 @@ class GpuOperator(pulumi.ComponentResource):
     def _before_the_release(
         self, name: str, args: GpuOperatorArgs, inside: pulumi.ResourceOptions
     ) -> list[pulumi.Resource]:
-        """What the release's pods use, and the note of what was in the cluster before them."""
+        """Register what the release's pods use, and the record of the CRDs that exist already."""
         definitions = {"CRDS": " ".join(chart_definitions(args.version))}
         made: list[pulumi.Resource] = [
             self._command(f"{name}-cleanup", "gpu-operator-cleanup.sh", args, definitions, inside)
@@ -157,18 +165,22 @@ class GpuOperator(pulumi.ComponentResource):
         )
 
     def _watch(self, name: str, args: GpuOperatorArgs, after: list[pulumi.Resource]) -> None:
-        """Show what the release waits for: Helm itself only says at the end that its time is up."""
+        """Show what the release waits for. Helm only reports at the end that its time is up."""
         values = content_hash([args.version, args.values])
         variables = {"WAIT_FOR": "release", "RELEASE": RELEASE, "VALUES": values}
         self._patient_command(f"{name}-watch", args, variables, after)
 
     def _await(self, name: str, args: GpuOperatorArgs) -> None:
-        """Helm is done in a minute; driver, toolkit and device plugin take several more."""
+        """Wait until the GPUs are offered.
+
+        Helm takes about a minute. The driver, the toolkit and the device plugin then need several
+        more.
+        """
         status = self.release.field("status")
         variables: dict[str, pulumi.Input[str]] = {
             "WAIT_FOR": "gpus",
             "MIG_CONFIG": args.mig_config,
-            # Another version or another revision is waited for anew.
+            # The command waits again for another version or another revision.
             "RELEASE_VERSION": status.apply(lambda known: _text(known, "version")),
             "RELEASE_REVISION": status.apply(lambda known: _text(known, "revision")),
         }
@@ -181,7 +193,10 @@ class GpuOperator(pulumi.ComponentResource):
         variables: Mapping[str, pulumi.Input[str]],
         after: list[pulumi.Resource],
     ) -> None:
-        """A command that ends by itself, with its reasons, when the operator's time is up."""
+        """Register a waiting command. Its script ends with a reason when the time is up.
+
+        The engine's own limit is a minute longer, so that the script ends first.
+        """
         limit = f"{args.timeout_seconds + 60}s"
         timeouts = pulumi.CustomTimeouts(create=limit, update=limit)
         counts = {"GPUS": str(args.gpus), "TIMEOUT_SECONDS": str(args.timeout_seconds)}
@@ -212,5 +227,5 @@ class GpuOperator(pulumi.ComponentResource):
 
 
 def _text(status: Mapping[str, Any] | None, key: str) -> str:
-    """A preview may know a release's status without the fields that Helm fills in later."""
+    """A field of the status; empty in a preview, in which Helm has not filled it in yet."""
     return str((status or {}).get(key) or "")

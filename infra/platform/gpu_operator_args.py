@@ -1,4 +1,4 @@
-"""The GPU Operator's arguments, from the settings of a platform."""
+"""Makes the arguments of the component GpuOperator from the settings of a platform."""
 
 import pulumi
 
@@ -17,14 +17,17 @@ def gpu_operator_args(
     owner: pulumi.Input[str],
     generation: pulumi.Input[str],
 ) -> GpuOperatorArgs:
-    """What the component gets; the driver's container alone is told of proxies and authorities.
+    """Make the arguments of the component.
+
+    Only the driver's container gets the proxies and the authorities, so they are left out if the
+    operator does not install the driver.
 
     Args:
         operator: the operator's settings.
         settings: the settings of the platform.
-        kubectl: the cluster.
+        kubectl: how the scripts call kubectl for the cluster.
         owner: identifies the stack's state.
-        generation: another text when the cluster has become another one.
+        generation: a text that changes when the cluster has become another one.
     """
     proxy = settings.proxy
     packed = settings.bundle.file(CHART) if settings.bundle else None

@@ -1,7 +1,8 @@
-"""The CustomResourceDefinitions that the GPU Operator's chart brings. Pure.
+"""Lists the CustomResourceDefinitions that the GPU Operator's chart brings.
 
-Helm leaves them in the cluster. Other operators of NVIDIA have theirs in the same API groups, such
-as `nimservices.apps.nvidia.com`, so a group does not say whose a definition is.
+Helm leaves them in the cluster when the chart is removed. Other operators of NVIDIA have
+definitions in the same API groups, such as `nimservices.apps.nvidia.com`. So the group does not
+tell which operator a definition belongs to, and the names have to be listed.
 """
 
 from infra.settings.gpu_regime import chart_version
@@ -9,13 +10,13 @@ from infra.settings.gpu_regime import chart_version
 OF_ALL_CHARTS = (
     "clusterpolicies.nvidia.com",
     "nvidiadrivers.nvidia.com",
-    # of the node feature discovery, a chart inside the chart
+    # These come from the node feature discovery, a chart inside the chart.
     "nodefeatures.nfd.k8s-sigs.io",
     "nodefeaturegroups.nfd.k8s-sigs.io",
     "nodefeaturerules.nfd.k8s-sigs.io",
 )
-# The last two are also those of NVIDIA's driver for dynamic resource allocation, which has a chart
-# of its own.
+# The last two also come with NVIDIA's driver for dynamic resource allocation, which has a chart of
+# its own.
 SINCE_26_7 = (
     "gpuclusters.nvidia.com",
     "computedomains.resource.nvidia.com",
@@ -28,7 +29,7 @@ def chart_definitions(version: str) -> tuple[str, ...]:
     """The names of the definitions.
 
     Args:
-        version: of the chart, such as `v26.3.3`.
+        version: version of the chart, such as `v26.3.3`.
     """
     chart = chart_version(version)
     assert chart is not None

@@ -1,4 +1,4 @@
-"""Values of the GPU Operator's chart. Pure; the chart's own defaults are left as they are."""
+"""Computes the values of the GPU Operator's chart that differ from the chart's defaults."""
 
 import re
 from typing import Any
@@ -16,7 +16,8 @@ K3S_CONTAINERD_SOCKET = "/run/k3s/containerd/containerd.sock"
 K3S_CONTAINERD_CONFIG = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
 CA_CONFIG_MAP = "disttrain-ca"
 NAMESPACE = "gpu-operator"
-# Of the workers of the node feature discovery, by the chart; Helm replaces a list as a whole.
+# The chart gives this toleration to the workers of the node feature discovery. Helm replaces a list
+# as a whole, so a list of our own has to repeat it.
 CONTROL_PLANE_TOLERATION = {
     "key": "node-role.kubernetes.io/control-plane",
     "operator": "Exists",
@@ -25,12 +26,16 @@ CONTROL_PLANE_TOLERATION = {
 
 
 def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> dict[str, Any]:
-    """What differs from the chart's defaults.
+    """The values that differ from the chart's defaults.
 
-    cdi: the toolkit is told k3s' socket and nothing else of containerd's configuration.
-    nri: the same by containerd's plugin interface, without a restart of containerd.
-    legacy: charts before v25.10.1 edit k3s' generated configuration and become the default.
-    preinstalled: the host's toolkit, which k3s finds at its start; pods name its runtime class.
+    They depend on the regime, which says how containers get the GPUs:
+
+    cdi: the toolkit is told the path of k3s' containerd socket, and nothing else about containerd's
+        configuration.
+    nri: the toolkit is a plugin of containerd (NRI), so containerd is not restarted.
+    legacy: charts before v25.10.1 edit the configuration that k3s generates, and make NVIDIA's
+        runtime the default one.
+    preinstalled: k3s finds the host's toolkit when it starts, and pods name its runtime class.
     """
     values: dict[str, Any] = {
         "driver": {"enabled": operator.driver},
@@ -40,7 +45,8 @@ def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> d
     chart = chart_version(operator.version)
     assert chart is not None
     discovery: dict[str, Any] = {}
-    if chart >= FIRST_CDI_CHART:  # it would need an image to remove what our clean-up removes
+    if chart >= FIRST_CDI_CHART:
+        # The chart's own clean-up would need an image. gpu-operator-cleanup.sh removes the same.
         discovery["postDeleteCleanup"] = False
     if tainted := _tolerations_of_nodes(settings):
         values["daemonsets"] = {"tolerations": [GPU_TOLERATION, *tainted]}
@@ -60,28 +66,34 @@ def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> d
     if operator.sharing.time_slices > 1:
         values["devicePlugin"] = {"config": device_plugin_values(operator.sharing.time_slices)}
     if operator.sharing.mig_profile:
-        # Which profile it is says a label of the nodes (lib/mig.sh): as the default of the MIG
-        # manager, the definition of the ClusterPolicy allows none but all-disabled.
+        # A label of the nodes says which profile it is (lib/mig.sh). It cannot be the default of
+        # the MIG manager, because the definition of the ClusterPolicy allows only all-disabled.
         values["mig"] = {"strategy": "single"}
     return values
 
 
 def _tolerations_of_nodes(settings: PlatformSettings) -> list[dict[str, str]]:
-    """The taints of further machines keep other pods away, and not what makes GPUs usable there."""
+    """Tolerations for the taints of further machines.
+
+    Without them, the taints would also keep away the pods that make the GPUs usable there.
+    """
     taints = [taint for node in settings.nodes for taint in node.taints]
     keys = [re.split("[=:]", each)[0] for each in taints if not each.endswith(":PreferNoSchedule")]
     return [{"key": key, "operator": "Exists"} for key in dict.fromkeys(keys)]
 
 
 def mig_config(profile: str) -> str:
-    """The name of the MIG manager's configuration that cuts all GPUs in this way; empty: none."""
+    """The name of the MIG manager's configuration that divides all GPUs by this profile.
+
+    It is empty if the GPUs are not divided.
+    """
     return f"all-{profile}" if profile else ""
 
 
 def device_plugin_values(time_slices: int) -> dict[str, Any]:
-    """A ConfigMap made by the chart; its name carries its content.
+    """Values for a ConfigMap that the chart makes, with a hash of the content in its name.
 
-    The operator does not watch the content: another name makes it restart the device plugin.
+    The operator does not watch the content. Another name makes it restart the device plugin.
     """
     config = device_plugin_config(time_slices)
     return {
@@ -108,7 +120,11 @@ def _toolkit_env(operator: GpuOperatorSettings, settings: PlatformSettings) -> d
 
 
 def _driver_on_a_proxied_host(settings: PlatformSettings) -> dict[str, Any]:
-    """The driver container alone fetches packages; images go through containerd."""
+    """Values of the driver for a host behind a proxy.
+
+    Only the driver's container downloads packages, so only it needs them. containerd pulls the
+    images.
+    """
     values: dict[str, Any] = {}
     plain = plain_values(proxy_environment(settings.proxy))
     if plain:
@@ -122,10 +138,11 @@ def _driver_on_a_proxied_host(settings: PlatformSettings) -> dict[str, Any]:
 
 
 def driver_proxy_secret(settings: PlatformSettings) -> dict[str, Any] | None:
-    """What the driver's container gets of the proxy that nobody may read; None: nothing.
+    """The Secret with the proxies whose addresses hold a password; None: there is no password.
 
-    The operator does not watch it: another address is another name, and so another driver pod.
-    Another password alone does not restart the driver, which would end what runs on the GPUs.
+    The operator does not watch the Secret. If a proxy's address changes, the Secret gets another
+    name, and the operator starts the driver's pod anew. If only a password changes, the name stays
+    the same: a restart of the driver would end the programs that run on the GPUs.
     """
     data = secret_data(proxy_environment(settings.proxy))
     if not data:

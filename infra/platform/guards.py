@@ -1,4 +1,4 @@
-"""What `pulumi destroy` does before it deletes anything: look whether it may, and clear the way."""
+"""What `pulumi destroy` does first: it checks whether it may delete, and removes leftover pods."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from infra.kube_command import Connection, kube_command
 
 @dataclass(frozen=True)
 class GuardArgs:
-    """What is looked at.
+    """What the guard checks.
 
     Args:
-        connection: the cluster.
-        k3s_is_ours: whether k3s goes with this stack, with all that is in it.
-        queue: names of the platform's queue; empty: it has none.
-        controllers: those that the platform has installed, as fields of a job.
-        own_namespaces: further namespaces that go with the platform.
+        connection: how the cluster is reached.
+        k3s_is_ours: whether `pulumi destroy` removes k3s, with everything in it.
+        queue: names of the objects of the platform's queue; empty if it has none.
+        controllers: the controllers that the platform has installed, each as a field of a job.
+        own_namespaces: further namespaces that `pulumi destroy` deletes with the platform.
     """
 
     connection: Connection
@@ -31,22 +31,23 @@ class GuardArgs:
 
 
 class DestroyGuard(pulumi.ComponentResource):
-    """Refuses to destroy a platform on which runs of other stacks stand, or in whose queue others'
-    work stands, or whose controllers others use, or in whose namespaces others have objects, and
-    names them.
+    """Refuses to destroy a platform that others use, and names what they have there.
 
-    It depends on everything else of the stack, so `pulumi destroy` comes to it first. When it
+    That is the case if runs of other stacks use the platform, if others have work in its queue or
+    use its controllers, or if others have objects in its namespaces.
+
+    The guard depends on everything else in the stack, so `pulumi destroy` deletes it first. When it
     refuses, nothing has been deleted.
     """
 
     guarded: pulumi.Output[str]
-    """The namespace that is looked at."""
+    """Name of the platform's namespace."""
 
     def __init__(
         self, name: str, args: GuardArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:DestroyGuard", name, {}, opts)
-        # with our k3s all goes at once
+        # If k3s is removed, everything in it disappears at once.
         controllers = [] if args.k3s_is_ours else list(args.controllers)
         places = [] if args.k3s_is_ours else [each.fields() for each in args.own_namespaces]
         kube_command(
@@ -67,18 +68,19 @@ class DestroyGuard(pulumi.ComponentResource):
 
 
 LONGEST_SAVE_SECONDS = 86400
-"""For the engine. The program knows how long the pods may save, and ends by itself."""
+"""The engine's limit for the task. The task knows how long pods may save, and ends by itself."""
 
 
 @dataclass(frozen=True)
 class TaskPodsArgs:
-    """The cluster, and whose pods are removed.
+    """The cluster, and which pods are removed.
 
     Args:
-        connection: the cluster.
-        everyone: remove the pods of every stack, because the claim and the namespace go.
-        lost_nodes_are_replaced: whether `lostNodes` gives up the pods of a lost machine; of a
-            platform of another stack the program finds that out.
+        connection: how the cluster is reached.
+        everyone: whether the pods of every stack are removed, because the claim and the namespace
+            are deleted.
+        lost_nodes_are_replaced: whether the setting `lostNodes` gives up the pods of a lost
+            machine. For a platform of another stack this is False, and the task itself finds out.
     """
 
     connection: Connection
@@ -87,15 +89,16 @@ class TaskPodsArgs:
 
 
 class TaskPods(pulumi.ComponentResource):
-    """Pods that commands such as `./disttrain sample` have started.
+    """Removes pods that commands such as `./disttrain sample` have started.
 
-    They end with their command. `pulumi destroy` removes what is left of them first, because even
-    a finished pod keeps the claim from being deleted. It also waits for the pods of the training,
-    which have been asked to end by then, and names a lost machine that keeps one.
+    Such a pod ends with its command. `pulumi destroy` first removes those that are left, because
+    even a finished pod keeps the claim from being deleted. The task also waits for the pods of the
+    training, which have been told to end by then. If a pod does not end because its machine is
+    lost, the task names that machine.
     """
 
     removed_from: pulumi.Output[str]
-    """The namespace."""
+    """Name of the namespace."""
 
     def __init__(
         self, name: str, args: TaskPodsArgs, opts: pulumi.ResourceOptions | None = None

@@ -1,4 +1,4 @@
-"""What happens on the host before the cluster: doctor, guard, trust, a bundle, the data folder."""
+"""Prepares the first machine for the cluster: doctor, guard, authorities, bundle, data folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class HostTrustArgs:
     """Certificates to trust.
 
     Args:
-        certificates: authorities, as PEM text.
+        certificates: the certificates of the authorities, as PEM text.
         runner: runs scripts on the host.
-        whose: variables that name the stack; what another one has made stays as it is.
-        node: name of the node that a further machine is; empty: the first machine.
-        repair: whether the machine has lost them.
+        whose: variables that name the stack. Certificates of another stack stay as they are.
+        node: the node name of a further machine; empty for the first machine.
+        repair: whether the machine has lost the certificates.
     """
 
     certificates: str
@@ -39,10 +39,10 @@ class HostTrustArgs:
 
 
 class HostTrust(pulumi.ComponentResource):
-    """The authorities of `caBundle` in the host's trust store, where k3s' containerd finds them."""
+    """Adds the authorities of `caBundle` to the host's trust store, which k3s' containerd reads."""
 
     installed: pulumi.Output[str]
-    """Output of the script: where the authorities are."""
+    """Output of the script: the file with the authorities."""
 
     def __init__(
         self, name: str, args: HostTrustArgs, opts: pulumi.ResourceOptions | None = None
@@ -69,11 +69,12 @@ class HostTrust(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class PreparedHost:
-    """The first machine, before the cluster.
+    """What was registered for the first machine before the cluster.
 
     Args:
-        made: what the cluster waits for, and what `destroy` comes to after the cluster.
-        nfs: the server of the data; None: the storage needs none.
+        made: the resources that the cluster waits for. `pulumi destroy` deletes them after the
+            cluster.
+        nfs: the NFS server of the data; None if the storage needs none.
     """
 
     made: list[pulumi.Resource]
@@ -90,15 +91,15 @@ def prepare_host(
 ) -> PreparedHost:
     """Register what comes before the cluster.
 
-    For a cluster that exists this is the data folder alone, if there is one.
+    For an existing cluster these are the check of the bundle and the data folder, if there are any.
 
     Args:
-        settings: of the platform.
+        settings: the settings of the platform.
         storage: says which folder of the host holds the data, if one does, and whether the other
             machines mount it.
         runner: runs scripts on the host.
         owner: identifies the platform.
-        checked: what comes before anything on the host.
+        checked: resources that come before anything is done on the host.
         repair: whether the host has lost what an earlier `up` has made there.
     """
     by_us = whose(owner, settings.stack)
@@ -134,9 +135,10 @@ def prepare_host(
 
 
 def has_data_folder(settings: PlatformSettings, storage: Storage) -> bool:
-    """Whether there is a command of the data folder; on our own machines also without a folder.
+    """Whether the command of the data folder is registered.
 
-    A cluster that exists needs nothing of this machine unless the data are in a folder of it.
+    On machines with a k3s it is registered even if the data are not in a folder (see DataFolder).
+    An existing cluster needs it only if the data are in a folder of this machine.
     """
     return bool(storage.folder_on_host) or settings.cluster.kind == "k3s"
 

@@ -1,4 +1,4 @@
-"""Refuses what would take k3s away from a host by mistake, before anything is changed there."""
+"""Refuses changes of the settings that would remove k3s from a host by mistake."""
 
 import asyncio
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class HostGuardArgs:
     """The host, and whose runs may be on it.
 
     Args:
-        host: where k3s is, and the way there.
+        host: the host with k3s, and how it is reached.
         namespace: Kubernetes namespace of the platform.
-        owner: identifies the platform, whose own run goes with it.
-        existing: the setting `k3sExisting`: an adopted k3s stays on the host.
+        owner: identifies the platform. Its own runs do not keep the stack from leaving the host.
+        existing: the setting `k3sExisting`. An adopted k3s stays on the host.
     """
 
     host: HostSettings
@@ -37,13 +37,13 @@ class HostGuardArgs:
 async def check_adoption(
     cluster: ClusterSettings, look: LookAtK3s | None, owner: pulumi.Output[str]
 ) -> None:
-    """Refuse `k3sExisting: adopt` for the stack's own k3s while nothing is registered yet.
+    """Refuse `k3sExisting: adopt` for the stack's own k3s, before anything is registered.
 
-    The script of `HostGuard` refuses it too, but a preview does not run that, and showed all that
-    is in the cluster as replaced. Where the host could not be asked, `up` leaves it to the script.
+    The script of `HostGuard` refuses it too. But a preview does not run that script, and would show
+    everything in the cluster as replaced. If the host could not be asked, only the script refuses.
 
     Args:
-        cluster: the setting.
+        cluster: the settings of the cluster.
         look: what the host has said about its k3s; None: it was not asked.
         owner: identifies this platform; unknown before its first `up`.
 
@@ -57,18 +57,20 @@ async def check_adoption(
 
 
 async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]) -> None:
-    """Refuse to reach the first machine by SSH where k3s was installed on it without, or reversely.
+    """Refuse to change the setting `host` between `local` and `ssh` for the same machine.
 
-    To the engine, a host here and a host behind SSH are two machines. It would set k3s up on the
-    one, and then remove it from the other. If both are one machine, k3s would be gone at the end.
+    For the engine, this machine and a machine behind SSH are two machines. It would install k3s on
+    the one, and then remove it from the other. If both are the same machine, k3s would be gone at
+    the end.
 
     Args:
-        host: of the settings.
-        look: what it has said about its k3s; None: it was not asked.
+        host: the host in the settings.
+        look: what that host has said about its k3s; None: it was not asked.
         owner: identifies this platform; unknown before its first `up`.
 
     Raises:
-        pulumi.RunError: this platform has installed the k3s of the host by the other way.
+        pulumi.RunError: this platform has installed the k3s of the host with the other value of
+            the setting `host`.
     """
     if look is None:
         return
@@ -78,11 +80,11 @@ async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Ou
 
 
 def same_machine(host: HostSettings, noted: str) -> str:
-    """Why the setting `host` cannot be changed for this machine, and what can be done, for people.
+    """Tell people why the setting `host` cannot be changed for this machine, and what to do.
 
     Args:
-        host: of the settings.
-        noted: what `host` was when k3s was installed.
+        host: the host in the settings.
+        noted: the value of the setting `host` when k3s was installed.
     """
     which = f"sshHost {host.ssh.host!r} leads to the machine" if host.ssh else "this is the machine"
     return (
@@ -108,21 +110,21 @@ async def _is_ours(look: LookAtK3s, owner: pulumi.Output[str]) -> bool:
 
 
 class HostGuard(pulumi.ComponentResource):
-    """Looks at the host before anything is changed there, and before it is left for another one.
+    """Checks the host before anything is changed there, and before the stack moves to another host.
 
-    Its `create` refuses a value of `k3sExisting` that does not fit the k3s of the host: with
-    `adopt` a k3s that this stack has installed would look like somebody else's, and with `refuse`
-    somebody else's like a new one of ours.
+    Its `create` refuses a value of `k3sExisting` that does not fit the k3s of the host. With
+    `adopt`, a k3s that this stack has installed would count as somebody else's. With `refuse`,
+    somebody else's k3s would count as a new one of this stack.
 
-    When `host` or `sshHost` becomes another one, the command is replaced. To replace it means to
-    run its `delete` first, on the old host: that looks for runs of other stacks there. All that
-    changes something on a host depends on it, so when it refuses, nothing has been changed on
-    either host. `pulumi destroy` comes to it last, when there is nothing left to guard: there
-    DestroyGuard has looked first.
+    If `host` or `sshHost` changes, the engine replaces the command: it first runs the `delete` on
+    the old host, which looks for runs of other stacks there. Everything that changes a host depends
+    on this command. So when it refuses, nothing has been changed on either host. `pulumi destroy`
+    deletes this command last, when there is nothing left to guard. DestroyGuard has done the checks
+    by then.
     """
 
     guarded: pulumi.Output[str]
-    """The namespace of the platform."""
+    """Name of the platform's namespace."""
 
     def __init__(
         self, name: str, args: HostGuardArgs, opts: pulumi.ResourceOptions | None = None
@@ -134,7 +136,8 @@ class HostGuard(pulumi.ComponentResource):
             "OWNER": args.owner,
             "K3S_EXISTING": args.existing,
         }
-        # One type of command for a host here and for one behind SSH: see infra/node/on_host.py.
+        # The command has the same type for this machine and for a host behind SSH:
+        # infra/node/on_host.py says why.
         EitherWayRunner(host).run(
             f"{name}-look",
             Script("k3s-guard.sh", variables, replace_on_another_host=True),

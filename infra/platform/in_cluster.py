@@ -1,4 +1,4 @@
-"""What the workloads that run a program of infra/in_cluster have in common."""
+"""The objects that every program of infra/in_cluster needs to run as pods of a platform."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[1] / "in_cluster"
 PACKAGE = "infra.in_cluster"
 FOLDER = "/program"
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
-TOKEN_SECONDS = 3600  # the kubelet renews it before it ends
+TOKEN_SECONDS = 3600  # The kubelet renews the token before it expires.
 RBAC = "rbac.authorization.k8s.io"
 REQUESTS = {"cpu": "10m", "memory": "64Mi"}
 # A namespace whose quota demands limits refuses pods without them. These are far more than needed.
@@ -29,34 +29,39 @@ MOUNTS = (
 
 @dataclass(frozen=True)
 class Program:
-    """A module of infra/in_cluster, and the modules there that it imports; without `.py`."""
+    """A module of infra/in_cluster, and the modules of that folder that it imports.
+
+    The names do not end with `.py`.
+    """
 
     module: str
     needs: tuple[str, ...]
 
     @property
     def texts(self) -> dict[str, str]:
-        """Each file's content by its name."""
+        """The content of each file, by the file's name."""
         names = [f"{name}.py" for name in (self.module, *self.needs)]
         return {name: (SOURCE / name).read_text() for name in names}
 
     @property
     def hash(self) -> str:
-        """Hash of all files; pods have to start anew when it changes."""
+        """Hash of all files. Pods have to be replaced when it changes."""
         return content_hash(self.texts)
 
     @property
     def command(self) -> list[str]:
-        """Starts it, in the folder FOLDER."""
+        """The command that starts the program in the folder FOLDER."""
         return ["python", "-m", f"{PACKAGE}.{self.module}"]
 
     def config_map(self, metadata: Manifest) -> Manifest:
-        """The files."""
+        """The ConfigMap that holds the files."""
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self.texts}
 
     def volumes(self, config_map: str) -> list[Manifest]:
-        """For MOUNTS: the files as a package, and the account's token, which is mounted by hand:
-        whoever reads the pod sees that it has one."""
+        """The volumes for MOUNTS: the files as a package, and the token of the account.
+
+        The token is mounted explicitly, so that everyone who reads the pod sees that it has one.
+        """
         folder = PACKAGE.replace(".", "/")
         items = [{"key": name, "path": f"{folder}/{name}"} for name in self.texts]
         token = {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}}
@@ -79,8 +84,8 @@ class Account:
     """A service account and its rights.
 
     Args:
-        inside: metadata of its objects in the namespace.
-        of_cluster: metadata of its ClusterRole.
+        inside: metadata of the account's objects in the namespace.
+        of_cluster: metadata of the account's ClusterRole.
     """
 
     inside: Manifest
@@ -89,7 +94,15 @@ class Account:
     def rights(
         self, in_namespace: Sequence[Manifest], in_cluster: Sequence[Manifest]
     ) -> list[tuple[str, Manifest]]:
-        """Role in the stack and manifest of each object; the lists hold rules of RBAC."""
+        """The objects that give the account its rights.
+
+        Args:
+            in_namespace: RBAC rules for the account's namespace.
+            in_cluster: RBAC rules for the whole cluster.
+
+        Returns:
+            The role in the stack and the manifest of each object.
+        """
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": self.inside}
         made = [("account", account)]
         if in_cluster:
@@ -115,7 +128,7 @@ class Account:
 
 
 def rule(resource: str, *verbs: str) -> Manifest:
-    """What may be done with objects of the core group, such as pods."""
+    """An RBAC rule that allows these verbs for a resource of the core group, such as pods."""
     return {"apiGroups": [""], "resources": [resource], "verbs": [*verbs]}
 
 
@@ -125,7 +138,7 @@ def _role(kind: str, about: Manifest, rules: Sequence[Manifest]) -> dict[str, An
 
 @dataclass(frozen=True)
 class ProgramArgs:
-    """Where a program runs, from which image, and whose platform it is."""
+    """Where a program runs, which image it uses, and who owns the platform."""
 
     namespace: str
     image: str
@@ -136,11 +149,11 @@ class ProgramArgs:
 
 @dataclass(frozen=True)
 class InCluster:
-    """A program, and how its objects are called.
+    """A program, and the names of its objects.
 
     Args:
-        component: such as `lost-nodes`.
-        program: what its pods run.
+        component: name of the program in labels and object names, such as `lost-nodes`.
+        program: the program that its pods run.
     """
 
     component: str
@@ -156,7 +169,7 @@ class InCluster:
         return {**self._metadata(args, self.name, args.namespace), **more}
 
     def account(self, args: ProgramArgs, annotations: Manifest | None = None) -> Account:
-        """Its account; `annotations` are for what the account may do in the whole cluster."""
+        """The program's account. The ClusterRole with its rights gets the `annotations`."""
         of_cluster = self._metadata(args, f"{args.namespace}-{self.component}", None)
         more = {"annotations": dict(annotations)} if annotations else {}
         return Account(self.metadata(args), {**of_cluster, **more})
@@ -172,15 +185,17 @@ class InCluster:
         pod: Manifest,
         annotations: Manifest | None = None,
     ) -> Manifest:
-        """Its pods, which start anew when the program changes.
+        """The workload whose pods run the program. They are replaced when the program changes.
 
-        `up` does not wait for them: they may have to be pulled, a namespace may refuse them, and a
-        training does without.
+        `up` does not wait for the pods. Their image may have to be pulled, the namespace may refuse
+        them, and a training works without them.
 
         Args:
-            spec: of the workload, without selector and template.
+            kind: kind of the workload.
+            args: say where the program runs.
+            spec: the spec of the workload, without selector and template.
             pod: the spec of a pod.
-            annotations: of a pod.
+            annotations: further annotations of a pod.
         """
         selector = {"app.kubernetes.io/name": "disttrain", COMPONENT_LABEL: self.component}
         of_pod = {
@@ -199,7 +214,7 @@ class InCluster:
         }
 
     def pod(self, args: ProgramArgs) -> dict[str, Any]:
-        """What the spec of each of its pods has; without `containers` and `volumes`."""
+        """The fields that the spec of every pod has, without `containers` and `volumes`."""
         secrets = [{"name": name} for name in args.pull.secrets]
         return {
             "serviceAccountName": self.name,
@@ -228,7 +243,7 @@ class InCluster:
         }
 
     def volumes(self) -> list[Manifest]:
-        """What the container mounts."""
+        """The volumes that the container mounts."""
         return self.program.volumes(self.name)
 
     def make(
@@ -240,10 +255,15 @@ class InCluster:
         workload: tuple[str, Manifest],
         opts: pulumi.ResourceOptions | None,
     ) -> None:
-        """Make the objects: rights and program first, then the workload.
+        """Make the objects: the rights and the program first, then the workload.
 
         Args:
-            rights, workload: role in the stack, and manifest.
+            parent: the component to which the objects belong.
+            name: name of the component.
+            args: say where the program runs.
+            rights: role in the stack and manifest of each object that gives rights.
+            workload: role in the stack and manifest of the workload.
+            opts: the options of the component.
         """
         child = pulumi.ResourceOptions(parent=parent, depends_on=dependencies(opts))
         files = self.program.config_map(self.metadata(args))

@@ -1,4 +1,9 @@
-"""k3s on the host: installed, repaired and removed by one command, its kubeconfig by another."""
+"""k3s on the first machine.
+
+One command installs, repairs and removes k3s. Another one fetches its kubeconfig. Before that, the
+host is asked about its k3s (infra/node/k3s_look.py), because the engine itself cannot see what has
+happened to k3s since the last `up`.
+"""
 
 import re
 from collections.abc import Mapping
@@ -24,15 +29,17 @@ from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxyS
 FURTHER = {"k3s-server": "server", "k3s-agent": "agent"}
 LookAtK3s: TypeAlias = Future[K3sLook]
 LOOPBACK, LOOPBACK_URL = "127.0.0.1", "//[::1]:"
-# With these ignored a command stays as it is in the state: nothing is run and nothing replaced.
+# If changes of these inputs are ignored, a command stays as it is in the state: it neither runs nor
+# is replaced.
 ALL_INPUTS = ("stdin", "triggers")
 
 
 def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None:
-    """Begin to ask the host about its k3s, beside the rest of the program.
+    """Begin to ask the host about its k3s, while the rest of the program goes on.
 
     Returns:
-        What `ClusterArgs.look` takes; None where there is no k3s, or the host is lost.
+        The future answer, for `ClusterArgs.look`; None if the cluster is not a k3s, or if its host
+        is lost.
     """
     if cluster.kind != "k3s" or host.gone:
         return None
@@ -44,9 +51,13 @@ def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None
 
 @dataclass(frozen=True)
 class K3sArgs:
-    """See ClusterArgs; `stack` is the full name here, and `grace_seconds` the time pods get to end.
+    """What k3s is installed with. ClusterArgs describes the fields that both have.
 
-    `several_servers` keeps the cluster's data in etcd, so that further servers can join.
+    Args:
+        stack: name of the stack as `shown_stack_name` gives it.
+        grace_seconds: how many seconds pods may take to end.
+        several_servers: whether k3s keeps the cluster's data in etcd, so that further servers can
+            join.
     """
 
     stack: str
@@ -64,18 +75,25 @@ class K3sArgs:
 
 
 class K3s:
-    """The two commands; they are children of the component that makes them."""
+    """The commands of k3s, which are children of the component that makes this object."""
 
     generation: ClusterGeneration
     install: HostCommand
     kubeconfig: pulumi.Output[str]
 
     def __init__(self, name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> None:
-        """Register both commands, with `opts` for the first."""
+        """Register the commands.
+
+        Args:
+            name: first part of the commands' names.
+            args: what k3s is installed with.
+            opts: the parent of the commands, and what the installation waits for.
+        """
         state = k3s_state(args, pulumi.runtime.is_dry_run())
         ssh = args.host.ssh
-        # A k3s here and one behind SSH are commands of two types, each with a mark of its own:
-        # when the setting `host` changes, the engine removes the former with all that was in it.
+        # The commands for a k3s on this machine and for one behind SSH have different types, and
+        # each type has a mark of its own. When the setting `host` changes from one to the other,
+        # the engine removes the former k3s with everything in it.
         self.generation = ClusterGeneration(
             f"{name}-{'remote-' if ssh else ''}generation",
             [args.host.address, state.look.generation_id],
@@ -110,7 +128,11 @@ class K3s:
     def _fetch_kubeconfig(
         self, name: str, args: K3sArgs, state: "K3sState", parent: pulumi.Resource | None
     ) -> pulumi.Output[str]:
-        """A command of its own: its output stays known while the install's inputs change."""
+        """Register the command that fetches the kubeconfig.
+
+        It is not part of the command that installs k3s, so that its output stays known in a preview
+        in which an input of the installation changes.
+        """
         ssh, tunnel = args.host.ssh, args.cluster.tunnel
         host = ssh.host if ssh and not tunnel else LOOPBACK
         server_host = f"[{host}]" if ":" in host else host
@@ -137,15 +159,15 @@ class K3s:
 
 
 def kubeconfig_text(output: str, server_host: str) -> str:
-    """The kubeconfig in what k3s-kubeconfig.sh has printed. Pure.
+    """Extract the kubeconfig from what k3s-kubeconfig.sh has printed. This function is pure.
 
-    Before it may stand what the start-up files of the SSH user's shell say. k3s writes the address
-    of IPv6 for its loopback where its networks are of IPv6 alone, which the script does not turn
-    to the server.
+    Text that the start-up files of the SSH user's shell print may stand before it. If k3s' networks
+    have only IPv6, k3s writes the IPv6 address of its loopback, which the script does not replace
+    with the server's address.
 
     Args:
-        output: of the command.
-        server_host: at which the API server is reached, as a URL has it.
+        output: the output of the command.
+        server_host: address at which the API server is reached, in the form that a URL has.
     """
     begin = re.search(r"^apiVersion:", output, re.MULTILINE)
     text = output[begin.start() :] if begin else output
@@ -154,21 +176,31 @@ def kubeconfig_text(output: str, server_host: str) -> str:
 
 @dataclass(frozen=True)
 class K3sState:
-    """What the look has found, and which inputs of the commands it leaves as they are."""
+    """What was found on the host.
+
+    Args:
+        look: what the host has said about its k3s.
+        ignored: names of inputs of the commands whose changes the engine ignores.
+    """
 
     look: K3sLook
     ignored: tuple[str, ...]
 
 
 def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
-    """Wait for the look, and judge it.
+    """Wait for the host's answer about its k3s, and decide what it means for the commands.
 
-    Where the host could not be asked, a preview shows the commands as they are in the state and
-    says so; an `up` runs them, which gets through or fails with the reason. It never replaces k3s.
+    If the host could not be asked, a preview shows the commands as they are in the state, and warns
+    about that. An `up` runs the commands, which succeed or fail with a reason. It never replaces
+    k3s then.
+
+    Args:
+        args: what k3s is installed with.
+        is_preview: whether this is a preview.
 
     Raises:
-        pulumi.RunError: the host is a further machine, such as a server that is to take the place
-            of a lost first one.
+        pulumi.RunError: the host is a further machine of a cluster, such as a server that is to
+            replace a lost first machine.
     """
     if args.look is None:
         return K3sState(K3sLook("", ""), ALL_INPUTS)
@@ -176,8 +208,8 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
     if look.place in FURTHER:
         raise pulumi.RunError(further_machine(args.host, FURTHER[look.place]))
     if args.cluster.k3s.existing == "adopt":
-        # An adopted k3s is not ours, even where another stack of this program owns it: it is never
-        # repaired or replaced. When its kubeconfig has changed, that is fetched again.
+        # This stack never repairs or replaces an adopted k3s, even if another stack of this program
+        # owns it. It only fetches the kubeconfig again when that has changed.
         look = K3sLook(look.kubeconfig or look.repair_id, "", look.problem)
     if not look.problem:
         return K3sState(look, ())
@@ -190,7 +222,7 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
 
 
 def not_shown(where: str, problem: str) -> str:
-    """Why a preview shows the commands of a machine as they are in the state, for people."""
+    """Tell people why a preview shows the commands of a machine as they are in the state."""
     return (
         f"{where} could not be asked about its k3s ({problem}), so this preview does not show what "
         "would be done to it"
@@ -198,7 +230,7 @@ def not_shown(where: str, problem: str) -> str:
 
 
 def not_asked(where: str, problem: str) -> str:
-    """Why `up` runs a command again that has nothing to change, for people."""
+    """Tell people why `up` runs a command again that may have nothing to change."""
     return (
         f"{where} could not be asked about its k3s ({problem}), so its command runs again: it "
         "changes nothing on a machine that is well"
@@ -206,11 +238,11 @@ def not_asked(where: str, problem: str) -> str:
 
 
 def further_machine(host: HostSettings, role: str) -> str:
-    """Why the host cannot be the first machine, and the way out, for people.
+    """Tell people why the host cannot be the first machine, and what to do.
 
     Args:
-        host: which the settings name as the first machine.
-        role: as which it has joined a cluster.
+        host: the host that the settings name as the first machine.
+        role: the role in which it has joined a cluster: `server` or `agent`.
     """
     key, value = ("sshHost", host.ssh.host) if host.ssh else ("host", "localhost")
     also = "sshHostKey and nodeAddress" if host.ssh else "nodeAddress"
@@ -236,14 +268,15 @@ def further_machine(host: HostSettings, role: str) -> str:
 
 
 def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
-    """A command that does nothing before k3s is installed, and whose `delete` comes after it.
+    """Register a command that does nothing before k3s is installed, and cleans up at the very end.
 
-    An `up` that fails or is killed while k3s is being installed leaves the install out of the
-    state. Then `destroy` comes to this one alone, which takes k3s away.
+    If an `up` fails or is killed while k3s is being installed, the state does not contain the
+    command that installs k3s. Then `pulumi destroy` only finds this command, whose `delete` removes
+    k3s.
 
-    On another host, the `delete` for the host of before comes last of all, when k3s has gone from
-    it. A new host key changes the mark and does not replace it: with the key of before, the host
-    could not be reached.
+    If the settings name another host, the `delete` for the previous host runs last of all, when k3s
+    has been removed from it. A new host key only changes this command, and does not replace it: its
+    `delete` could not reach the host with the previous key.
     """
     host = args.host
     variables = {
@@ -255,7 +288,7 @@ def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
     }
     ours = pulumi.ResourceOptions(
         delete_before_replace=False,
-        # On a host that is lost nothing can be removed.
+        # Nothing can be removed from a lost host, so the engine only forgets the command.
         retain_on_delete=host.gone or None,
         aliases=[pulumi.Alias(name=f"{name}-begun")],
     )
@@ -272,10 +305,11 @@ def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
 
 def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
     cluster = args.cluster
-    # a kubeconfig names the one, and further machines the other
+    # The certificate has to name the address for SSH, which the kubeconfig has too unless there is
+    # a tunnel, and the node's address, which further machines use.
     ssh_host = args.host.ssh.host if args.host.ssh and not cluster.tunnel else ""
     return {
-        # the API server asks the kubelets of all machines
+        # The API server connects to the kubelets of all machines.
         **k3s_variables(cluster, args.proxy.past_proxy(args.proxy.machines), args.shared_registry),
         "K3S_EXISTING": cluster.k3s.existing,
         **server_variables(cluster, ssh_host, args.shared_registry),
@@ -295,11 +329,11 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
 def server_variables(
     cluster: ClusterSettings, ssh_host: str, shared_registry: str
 ) -> Mapping[str, pulumi.Input[str]]:
-    """What every server gets, and no agent.
+    """The variables that every server needs, and no agent.
 
-    Its certificate names the address of the cluster and its own. The other servers' are not there,
-    so that one more does not restart those that run; k3s puts the addresses that its servers know
-    into the one certificate that all of them show.
+    The list in TLS_SAN has only the address of the cluster and the server's own address. It does
+    not have the addresses of other servers, so that adding a server does not restart the others.
+    k3s itself adds the addresses of all its servers to the one certificate that they share.
     """
     names = filter(None, (cluster.node_address, ssh_host))
     return {
@@ -311,7 +345,7 @@ def server_variables(
 
 
 def api_address(cluster: ClusterSettings) -> str:
-    """The first machine's address for a URL, as further machines reach it."""
+    """The address by which further machines reach the first one, in the form that a URL needs."""
     address = cluster.node_address
     return f"[{address}]" if ":" in address else address
 
@@ -319,11 +353,11 @@ def api_address(cluster: ClusterSettings) -> str:
 def k3s_variables(
     cluster: ClusterSettings, proxy: ProxySettings, shared_registry: str
 ) -> Mapping[str, pulumi.Input[str]]:
-    """What is the same for k3s on every machine, as a server and as an agent.
+    """The variables of k3s that every machine needs, as a server or as an agent.
 
     Args:
-        cluster: the settings.
-        proxy: that of the machine.
+        cluster: the settings of the cluster.
+        proxy: the proxies of the machine.
         shared_registry: see `ClusterArgs`.
     """
     k3s = cluster.k3s

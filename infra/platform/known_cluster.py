@@ -1,9 +1,9 @@
-"""Whether the settings lead to the cluster in which the stack's objects are.
+"""Finds out whether the settings lead to the cluster in which the stack's objects are.
 
-To the engine, a cluster with another identifier is another one. It would make all objects there,
-which changes nothing if it is the same cluster at another address, and then delete the former ones
-by their names: the namespace with all that is in it. So the same cluster keeps its identifier, and
-another one is refused before anything is registered.
+For the engine, another identifier means another cluster. It would first make all objects there. If
+it is the same cluster at another address, that changes nothing. Then the engine would delete the
+former objects by their names, such as the namespace with everything in it. So the same cluster
+keeps its identifier, and another cluster is refused before anything is registered.
 """
 
 import asyncio
@@ -23,20 +23,22 @@ from infra.platform.stack_state import resources_in_state
 from infra.settings import ClusterSettings, HostSettings, PlatformSettings
 
 SECONDS = 5.0
-"""For each answer of the cluster."""
+"""How long each answer of the cluster may take."""
 
 
 async def known_identifier(settings: PlatformSettings, look: LookAtK3s | None) -> str:
-    """The identifier for the Kubernetes provider.
+    """Find the identifier that names the cluster to the Kubernetes provider.
 
-    Our own k3s is not looked at: it moves to another host on purpose (ClusterGeneration).
+    A k3s that this stack has installed is not examined, because it may move to another host
+    (ClusterGeneration).
 
     Args:
-        settings: of the platform.
+        settings: the settings of the platform.
         look: what the host has said about its k3s; None: there is none, or it was not asked.
 
     Raises:
-        pulumi.RunError: the settings lead to another cluster, or it cannot be seen whether they do.
+        pulumi.RunError: the settings lead to another cluster, or it cannot be found out whether
+            they do.
     """
     cluster, host = settings.cluster, settings.host
     now = cluster_identifier(settings.stack, cluster, host)
@@ -70,7 +72,7 @@ async def _is_same_cluster(settings: PlatformSettings, former: FormerCluster) ->
         raise pulumi.RunError(another_cluster(cluster, former))
     if former.is_existing or reason:
         raise pulumi.RunError(unseen_cluster(cluster, former, reason))
-    return False  # a k3s is left for this cluster, and what lies in it is deleted there
+    return False  # The stack moves from a k3s to this cluster; its objects in the k3s are deleted.
 
 
 def _ask(access: Access, former: FormerCluster) -> str:
@@ -79,7 +81,7 @@ def _ask(access: Access, former: FormerCluster) -> str:
 
 
 async def _is_same_k3s(host: HostSettings, look: LookAtK3s | None, former: FormerCluster) -> bool:
-    """Whether the k3s that is adopted has the authority that the kubeconfig of before trusts."""
+    """Whether the adopted k3s has the certificate authority that the former kubeconfig trusts."""
     found = await asyncio.wrap_future(look) if look else None
     if found is None or found.problem:
         reason = found.problem if found else "it is lost (hostGone)"
@@ -93,8 +95,10 @@ async def _is_same_k3s(host: HostSettings, look: LookAtK3s | None, former: Forme
 
 
 def authority_of(kubeconfig: str) -> str:
-    """The checksum of the certificate authority in a kubeconfig's text, as k3s-look.sh prints it;
-    empty: it names none. Pure."""
+    """The checksum of the certificate authority in a kubeconfig's text, as k3s-look.sh prints it.
+
+    It is empty if the kubeconfig names no authority. This function is pure.
+    """
     try:
         content = yaml.safe_load(kubeconfig)
         text = str(content["clusters"][0]["cluster"]["certificate-authority-data"])
@@ -104,7 +108,7 @@ def authority_of(kubeconfig: str) -> str:
 
 
 def another_cluster(cluster: ClusterSettings, former: FormerCluster) -> str:
-    """Why a cluster cannot be used, and the ways out, for people."""
+    """Tell people why a cluster cannot be used, and what to do."""
     return (
         f"{_named(cluster)} cannot be used: this leads to another cluster than the one in which "
         "this stack's objects are, and not one of them is there. Nothing was changed.\n"
@@ -117,7 +121,7 @@ def another_cluster(cluster: ClusterSettings, former: FormerCluster) -> str:
 
 
 def unseen_cluster(cluster: ClusterSettings, former: FormerCluster, reason: str) -> str:
-    """Why it is not known whether a cluster can be used, and what to do, for people."""
+    """Tell people why it is not known whether a cluster can be used, and what to do."""
     why = reason or "these credentials may look at none of this stack's objects"
     return (
         f"{_named(cluster)} cannot be used: this leads to another address than before, and it is "
@@ -143,7 +147,7 @@ def _named(cluster: ClusterSettings) -> str:
 
 
 def _set_back(former: FormerCluster) -> str:
-    """The commands, one a line."""
+    """The commands that set the former cluster again, one on each line."""
     if not former.is_existing:
         return "  pulumi config set cluster k3s\n"
     context = former.context or "NAME    # it was empty: the current one of the file"

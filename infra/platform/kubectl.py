@@ -1,4 +1,4 @@
-"""Where scripts run kubectl, and how it is called there."""
+"""Says on which machine scripts run kubectl for the cluster, and how they call it."""
 
 import shlex
 from dataclasses import dataclass
@@ -9,18 +9,19 @@ from infra.settings import ClusterSettings
 
 @dataclass(frozen=True)
 class Kubectl:
-    """Where kubectl runs and how it is called.
+    """Where kubectl runs, and how it is called.
 
-    k3s' own is used on the node, as root; for an existing cluster it is this machine's.
+    For a k3s, its own kubectl runs as root on the first machine. For an existing cluster, the
+    kubectl of this machine is used.
     """
 
     runner: Runner
-    command: str  # shell-quoted
+    command: str  # The command is quoted for a shell.
     as_root: bool
 
 
 def make_kubectl(cluster: ClusterSettings, host_runner: Runner) -> Kubectl:
-    """The way to the cluster's kubectl."""
+    """Choose the kubectl for the cluster."""
     if cluster.kind == "existing":
         context = ["--context", cluster.context] if cluster.context else []
         command = shlex.join(["--kubeconfig", cluster.kubeconfig, *context])

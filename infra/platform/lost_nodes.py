@@ -1,6 +1,6 @@
-"""A pod that gives up our pods on machines that do not answer (setting `lostNodes`).
+"""The pod of the setting `lostNodes`, which gives up our pods on machines that do not answer.
 
-What it does and why is said in infra/in_cluster/lost_nodes.py, the program that it runs.
+infra/in_cluster/lost_nodes.py, the program that the pod runs, says what it does and why.
 """
 
 import pulumi
@@ -13,13 +13,15 @@ from infra.workloads.pod import TRAINER_UID
 
 PROGRAM = Program("lost_nodes", ("api", "lasting"))
 LOST_NODES = InCluster(COMPONENT, PROGRAM)
-# The pod itself may be on the machine that is lost.
+# The pod itself may be on the machine that is lost. It is evicted from there after this time.
 LEAVE_AFTER_SECONDS = 5
 
 
 class LostNodes(pulumi.ComponentResource):
-    """A Deployment of one pod, its program, and the rights that it has: to read nodes, and to end
-    pods in its namespace."""
+    """A Deployment of one pod, its program, and its rights.
+
+    The pod may read nodes, and may end pods in its namespace.
+    """
 
     program_hash: pulumi.Output[str]
 
@@ -33,13 +35,13 @@ class LostNodes(pulumi.ComponentResource):
 
 
 def rights(args: ProgramArgs) -> list[tuple[str, Manifest]]:
-    """Role in the stack and manifest of the account and of what it may do."""
+    """The account and its rights: the role in the stack and the manifest of each object."""
     end_pods = [rule("pods", "list", "delete"), rule("pods/status", "patch")]
     return LOST_NODES.account(args).rights(end_pods, [rule("nodes", "get")])
 
 
 def deployment(args: ProgramArgs) -> Manifest:
-    """One pod, never two."""
+    """The Deployment. The strategy `Recreate` keeps a second pod from running beside the first."""
     leave_soon = [
         {
             "key": f"node.kubernetes.io/{taint}",
@@ -56,7 +58,7 @@ def deployment(args: ProgramArgs) -> Manifest:
             "runAsNonRoot": True,
             "runAsUser": TRAINER_UID,
             "runAsGroup": TRAINER_UID,
-            # The token's file belongs to root and to this group.
+            # The file with the token belongs to root and to this group, so the pod can read it.
             "fsGroup": TRAINER_UID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },

@@ -1,4 +1,4 @@
-"""Whether the further machines answer where the first one is lost."""
+"""Checks, if the first machine is lost, whether the further machines answer."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,17 +9,17 @@ from infra.settings import NodeSettings
 
 
 def check_answers(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -> None:
-    """Look whether `pulumi destroy`, which comes next then, can take k3s from all machines.
+    """Check whether `pulumi destroy` could remove k3s from all further machines.
 
-    It would fail at one that does not answer, when no `pulumi up` could mark that one as lost any
-    more.
+    Without the first machine, `pulumi destroy` is the next step. It would fail at a machine that
+    does not answer, and then no `pulumi up` could mark that machine as lost any more.
 
     Args:
-        nodes: the list.
-        looks: what was found on the machines that were asked, by their names.
+        nodes: the setting `nodes`.
+        looks: what was found on the machines that were asked, by the machines' names.
 
     Raises:
-        pulumi.RunError: one does not answer.
+        pulumi.RunError: a machine that is not marked as lost does not answer.
     """
     silent = [
         f"{node.name} ({node.ssh.host}: {looks[node.name].problem})"

@@ -1,4 +1,4 @@
-"""Refuses a list of further machines in which two items lead to one machine."""
+"""Refuses a setting `nodes` in which two items lead to the same machine."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -10,17 +10,17 @@ from infra.settings import NodeSettings
 
 
 def check_apart(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -> None:
-    """Look whether each item of the list is a machine of its own.
+    """Check that each item of the setting `nodes` is a machine of its own.
 
-    Their addresses differ, which the settings have checked. A name and an address, or two
-    addresses, may lead to one machine nevertheless.
+    Reading the settings has already checked that their addresses differ. But a name and an address,
+    or two addresses, can lead to the same machine.
 
     Args:
-        nodes: the list.
-        looks: what was found on the machines that were asked, by their names.
+        nodes: the setting `nodes`.
+        looks: what was found on the machines that were asked, by the machines' names.
 
     Raises:
-        pulumi.RunError: two of them lead to one machine.
+        pulumi.RunError: two of them lead to the same machine.
     """
     known = [node for node in nodes if node.name in looks and looks[node.name].machine]
     for one, two in combinations(known, 2):

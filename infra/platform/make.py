@@ -1,4 +1,4 @@
-"""Makes a platform: machine, cluster, GPU Operator, image, namespace, storage and proxy."""
+"""Makes a platform: its machine, cluster, GPU Operator, image, namespace, storage and proxy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,17 +48,18 @@ from infra.storages.kind import Storage, StorageRequest
 
 @dataclass(frozen=True)
 class MadePlatform:
-    """A platform of this stack.
+    """The platform that this stack owns.
 
     Args:
-        facts: what runs have to know.
-        connection: the cluster, for this stack.
-        cluster: the component, for the options of what lies in the cluster.
-        image: the component, for the outputs.
-        ready: what a run waits for.
-        queue: names of the platform's own queue; empty: it has none.
-        controllers: those that it installs, as fields of a job.
-        own_namespaces: those that go with it, but the controllers'.
+        facts: what runs have to know about the platform.
+        connection: how this stack's programs reach the cluster.
+        cluster: the component of the cluster, whose `options` every object in the cluster gets.
+        image: the component of the trainer image, for the stack's outputs.
+        ready: the resources that a run waits for.
+        queue: names of the objects of the platform's queue; empty if it has none.
+        controllers: the controllers that the platform installs, each as a field of a job.
+        own_namespaces: the namespaces that `pulumi destroy` deletes with the platform, without
+            those of the controllers.
     """
 
     facts: PlatformFacts
@@ -72,7 +73,7 @@ class MadePlatform:
 
 
 def make_storage(settings: PlatformSettings) -> Storage:
-    """The storage that the settings choose; they have looked whether it can be."""
+    """Make the storage that the settings choose. Reading the settings has checked it already."""
     chosen = settings.storage_kind
     request = StorageRequest(
         namespace=settings.namespace,
@@ -87,7 +88,7 @@ def make_storage(settings: PlatformSettings) -> Storage:
 def platform_facts(
     settings: PlatformSettings, storage: Storage, pull: Pull, cluster_identifier: str
 ) -> PlatformFacts:
-    """What runs have to know of the platform that these settings describe."""
+    """Collect what runs have to know about the platform that these settings describe."""
     cluster, image, proxy = settings.cluster, settings.image, settings.proxy
     operator, is_existing = settings.gpu_operator, cluster.kind == "existing"
     preinstalled = operator is not None and operator.regime == "preinstalled"
@@ -121,7 +122,8 @@ def platform_facts(
         ),
         proxy=proxy_identity(proxy),
         ca_config_map=ca_config_map_name(proxy.ca_bundle) if proxy.ca_bundle else "",
-        # k3s' own class for a toolkit of the host; otherwise runc itself adds the devices.
+        # k3s makes this class for a toolkit that is installed on the host. With the other regimes
+        # pods use the default runtime.
         runtime_class="nvidia" if preinstalled else "",
         is_gone=settings.host.gone and cluster.kind == "k3s",
         cluster_grows=cluster.grows,
@@ -132,15 +134,15 @@ def platform_facts(
 async def make_platform(
     settings: PlatformSettings, look: LookAtK3s | None, cluster_identifier: str
 ) -> MadePlatform:
-    """Register everything that runs stand on.
+    """Register all resources of the platform.
 
     Args:
-        settings: of the platform.
-        look: of `start_look`.
-        cluster_identifier: of `known_identifier`.
+        settings: the settings of the platform.
+        look: the result of `start_look`.
+        cluster_identifier: the result of `known_identifier`.
 
     Raises:
-        pulumi.RunError: the settings do not fit what is there.
+        pulumi.RunError: the settings do not fit the machines or the cluster as they are.
     """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
     objects = await controller_objects(settings)
@@ -176,14 +178,16 @@ async def make_platform(
         settings, looks, owner.identity, cluster.generation, cluster.server, host.nfs
     )
     operator = make_gpu_operator(base, kubectl)
-    # A claim whose data would be lost with it stays in the cluster, and so does its namespace.
+    # If deleting the claim would delete the data, the claim stays in the cluster after
+    # `pulumi destroy`, and so does its namespace.
     keeps = storage.data_go_with_claim and not settings.storage.purge
     namespace_args = NamespaceArgs(
         base.connection, settings.stack, exists=settings.namespace_settings.exists, kept=keeps
     )
     namespace = Namespace("namespace", namespace_args, base.inside(cluster))
-    # After the namespace: where that is refused, gigabytes are neither imported nor, by the next
-    # `pulumi destroy`, taken from the platform whose namespace it is.
+    # The image comes after the namespace. If the namespace is refused, because another platform
+    # owns it, this stack imports no gigabytes of image, and its next `pulumi destroy` does not
+    # remove the image that the other platform uses.
     there = pulumi.ResourceOptions(depends_on=[namespace, *agents])
     image = TrainerImage("image", image_args, there)
     volume_args = DataVolumeArgs(

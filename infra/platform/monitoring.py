@@ -1,4 +1,4 @@
-"""Tells a Prometheus operator where the runs are, what to warn of and what to show."""
+"""Makes the objects that tell a Prometheus operator what to read, to warn of and to show."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -46,16 +46,17 @@ OTHERWISE_OWN = (
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """What there is to read.
+    """What there is to monitor, and who is told of alerts.
 
     Args:
-        connection: the cluster.
+        connection: how the cluster is reached.
         stack: name of the stack, for people.
-        is_brought: the platform installs the operator itself.
-        exports_gpus: the platform's GPU Operator runs DCGM's exporter.
-        kueue_namespace: that of the Kueue that the platform brings; empty: it brings none.
-        alert_webhook: who is told of alerts.
-        authorities: name of the ConfigMap with further ones to trust; empty: there is none.
+        is_brought: whether the platform installs the Prometheus operator itself.
+        exports_gpus: whether the platform's GPU Operator runs DCGM's exporter of GPU metrics.
+        kueue_namespace: namespace of the Kueue that the platform installs; empty: it installs none.
+        alert_webhook: the webhook that is told of alerts; None: there is none.
+        authorities: name of the ConfigMap with further certificate authorities to trust; empty:
+            there is none.
     """
 
     connection: Connection
@@ -68,10 +69,13 @@ class MonitoringArgs:
 
 
 class Monitoring(pulumi.ComponentResource):
-    """PodMonitor, PrometheusRule and dashboard, after a look whether the cluster knows them."""
+    """The PodMonitors, the PrometheusRule, the dashboard and the receiver of alerts.
+
+    Before they are made, a task checks whether the cluster serves these kinds.
+    """
 
     monitored: pulumi.Output[str]
-    """The namespace whose pods are read."""
+    """Name of the namespace whose pods Prometheus reads."""
 
     def __init__(
         self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None

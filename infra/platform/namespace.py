@@ -1,4 +1,4 @@
-"""The namespace of the platform; it is refused where somebody else has made it."""
+"""The namespace of the platform. A namespace that somebody else has made is refused."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +17,10 @@ class NamespaceArgs:
     """What the namespace needs.
 
     Args:
-        connection: the cluster; names the namespace and its owner.
+        connection: how the cluster is reached; also the name of the namespace, and its owner.
         stack: name of the stack.
-        exists: it is there before, and stays as it is.
-        kept: `destroy` leaves it, because the claim in it holds the data.
+        exists: whether the settings say to use a namespace that exists already. It stays as it is.
+        kept: whether `pulumi destroy` leaves the namespace, because the claim in it holds the data.
     """
 
     connection: Connection
@@ -30,7 +30,7 @@ class NamespaceArgs:
 
 
 def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
-    """The object."""
+    """The manifest of the namespace."""
     connection = args.connection
     name, owner = connection.namespace, connection.owner
     about = metadata(name, None, "namespace", stack=args.stack, owner=owner)
@@ -38,22 +38,22 @@ def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
 
 
 def own_namespace(args: NamespaceArgs) -> list[OwnNamespace]:
-    """The namespace, where `destroy` deletes it with all that is in it; otherwise nothing."""
+    """The namespace, if `pulumi destroy` deletes it with everything in it; otherwise nothing."""
     if args.exists or args.kept:
         return []
     return [OwnNamespace(args.connection.namespace, "the platform")]
 
 
 class Namespace(pulumi.ComponentResource):
-    """Everything of the platform and of its runs lies in this namespace.
+    """The namespace that holds the objects of the platform and of its runs.
 
-    `destroy` deletes it with all that is in it, unless it is kept. So a namespace that exists and
-    does not carry the label of this stack's owner is refused before anything is made. With
-    `namespaceExisting: use` no object is registered, and so nothing changes or deletes it.
+    `pulumi destroy` deletes it with everything in it, unless it is kept. So if a namespace exists
+    and does not carry the label of this stack's owner, it is refused before anything is made. With
+    `namespaceExisting: use` no object is registered, so nothing changes or deletes the namespace.
     """
 
     uid: pulumi.Output[str]
-    """Of the object; it is another one when the namespace was deleted by hand and made again."""
+    """The uid of the namespace. It changes if the namespace was deleted by hand and made again."""
     namespace_name: pulumi.Output[str]
 
     def __init__(
@@ -84,10 +84,10 @@ class Namespace(pulumi.ComponentResource):
 
 
 def _job(args: NamespaceArgs) -> dict[str, Any]:
-    """Fields for the look at the namespace.
+    """Fields of the job of the task that checks the namespace.
 
-    `kept` is left out where it is False: then they are those of earlier versions, and the look of a
-    stack that is up does not run again.
+    `kept` is left out if it is False. Then the job is the same as in earlier versions, and the task
+    does not run again for a stack that is up.
     """
     if args.exists:
         return {}

@@ -1,4 +1,4 @@
-"""Looks at a namespace of the platform before an `up` deletes it."""
+"""Checks a namespace of the platform before an `up` deletes it."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,18 @@ from infra.kube_command import Connection, kube_command
 
 @dataclass(frozen=True)
 class NamespaceGuardArgs:
-    """The cluster, and the namespace that is looked at."""
+    """How the cluster is reached, and the namespace that is checked."""
 
     connection: Connection
     place: OwnNamespace
 
 
 class NamespaceGuard(pulumi.ComponentResource):
-    """Refuses to take a part of the platform away in whose namespace others have objects.
+    """Refuses to remove a part of the platform if others have objects in the part's namespace.
 
-    It depends on that part. `pulumi destroy` asks the same by the DestroyGuard, before anything is
-    deleted; this is for an `up` that takes the part away alone.
+    It depends on that part, so it is deleted first, and then its task checks the namespace. For
+    `pulumi destroy` DestroyGuard does the same check before anything is deleted. This component is
+    for an `up` that removes only this part.
     """
 
     guarded: pulumi.Output[str]

@@ -1,4 +1,4 @@
-"""The NFS server of storage `nfs-first-node`: on the first machine, and mounted by the others.
+"""The NFS server of storage `nfs-first-node`, on the first machine, and its clients on the others.
 
 There are three kinds of command, so that each can be removed at its own time:
 
@@ -26,22 +26,22 @@ from infra.platform.proxy import proxy_environment
 from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import ProxySettings
 
-ADDRESS = "address="  # begins the last line of nfs-client.sh
+ADDRESS = "address="  # The last line that nfs-client.sh prints begins with this text.
 
 
 @dataclass(frozen=True)
 class NfsServerArgs:
-    """What is served, and whose it is.
+    """What is served, and who owns it.
 
     Args:
-        folder: of the first machine.
-        address: of the first machine, as the others reach it.
+        folder: the folder of the first machine that is served.
+        address: address of the first machine, as the others reach it.
         owner: identifies the platform.
-        stack: its name, for people.
-        proxy: by which packages are fetched.
-        host: how this program reaches the first machine.
+        stack: name of the platform's stack, for people.
+        proxy: the proxies through which packages are downloaded.
+        host: address by which this program reaches the first machine.
         runner: runs scripts on the first machine.
-        repair: whether it has lost its server.
+        repair: whether the first machine has lost its server.
     """
 
     folder: str
@@ -55,14 +55,14 @@ class NfsServerArgs:
 
 
 class NfsServer(pulumi.ComponentResource):
-    """The server, which at first serves the folder to its own machine alone.
+    """The server, which at first serves the folder only to its own machine.
 
-    Destroying it takes back all that it serves of ours, and removes what it has installed. The data
-    stay where they are.
+    Its deletion takes back all exports of this stack, and removes what was installed for the
+    server. The data stay where they are.
     """
 
     served: pulumi.Output[str]
-    """Output of the script: what is served where."""
+    """Output of the script: the folder, and the address at which it is served."""
 
     def __init__(
         self, name: str, args: NfsServerArgs, opts: pulumi.ResourceOptions | None = None
@@ -96,15 +96,16 @@ class NfsServer(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class NfsMachineArgs:
-    """A further machine.
+    """A further machine that mounts the folder.
 
     Args:
-        node: name of its node.
-        host: how this program reaches it.
-        server: where it mounts.
+        node: name of the machine's node.
+        host: address by which this program reaches the machine.
+        server: the server from which it mounts.
         runner: runs scripts on the machine.
-        gone: the machine is lost, and may not mount any more if it comes back.
-        repair: whether it has lost its client.
+        gone: whether the machine is lost. Then it loses its permission, so that it cannot mount the
+            folder if it comes back.
+        repair: whether the machine has lost its client.
     """
 
     node: str
@@ -116,14 +117,15 @@ class NfsMachineArgs:
 
 
 class NfsMachine(pulumi.ComponentResource):
-    """The client of a further machine, and its permission to mount.
+    """The NFS client of a further machine, and its permission to mount the folder.
 
-    The permission is for the address that the machine itself says it has on its way to the server:
-    that of the settings may be one of another network, or a name.
+    The permission is for the address that the machine itself uses on its way to the server. The
+    machine reports this address. The address in the settings may be a name, or may belong to
+    another network.
     """
 
     address: pulumi.Output[str]
-    """As the server sees it."""
+    """Address of the machine, as the server sees it."""
 
     def __init__(
         self, name: str, args: NfsMachineArgs, opts: pulumi.ResourceOptions | None = None
@@ -164,7 +166,7 @@ class NfsMachine(pulumi.ComponentResource):
                         "NODE": args.node,
                         "CLIENT": self.address,
                         **_whose(server),
-                        **server.repair.variables,  # of the first machine, which has the permission
+                        **server.repair.variables,  # The first machine stores the permission.
                     },
                     replace_when=[self.address],
                     replace_on_another_host=True,
@@ -177,12 +179,12 @@ class NfsMachine(pulumi.ComponentResource):
 
 
 def own_address(output: str) -> str:
-    """What nfs-client.sh says at its end."""
+    """The machine's address in the last line that nfs-client.sh has printed."""
     return output.strip().rpartition(ADDRESS)[2]
 
 
 def package_proxy(proxy: ProxySettings) -> Mapping[str, pulumi.Input[str]]:
-    """The proxies, as the scripts take them that install packages."""
+    """The proxy variables in upper case, as the scripts that install packages expect them."""
     return {name: value for name, value in proxy_environment(proxy).items() if name.isupper()}
 
 

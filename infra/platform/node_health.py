@@ -1,6 +1,6 @@
-"""A pod on each node that watches its machine (setting `nodeHealth`).
+"""The pods of the setting `nodeHealth`, one on each node, which watch their machines.
 
-What it does and why is said in infra/in_cluster/node_health.py, the program that it runs.
+infra/in_cluster/node_health.py, the program that they run, says what they do and why.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ PROGRAM = Program(
 )
 HEALTH = InCluster(NODE_HEALTH, PROGRAM)
 SCRATCH = "/scratch"
-GPU_NODE = {"nvidia.com/gpu.present": "true"}  # NVIDIA's operator labels nodes so
-# The operator's toolkit gives nvidia-smi and the driver's library to a container that asks so, and
-# holds no GPU for it. Its exporter of metrics does the same.
+GPU_NODE = {"nvidia.com/gpu.present": "true"}  # NVIDIA's operator sets this label.
+# With these variables the operator's toolkit gives nvidia-smi and the driver's library to the
+# container, and reserves no GPU for it. The operator's exporter of metrics uses the same variables.
 GPU_ENVIRONMENT = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "utility"}
 
 
@@ -30,8 +30,8 @@ class NodeHealthArgs(ProgramArgs):
     """Where the pods run, and what they do.
 
     Args:
-        cordons: whether they also cordon, and not only tell.
-        runtime_class: of pods that see GPUs; empty: the default one.
+        cordons: whether the pods also cordon their node, and do not only report.
+        runtime_class: RuntimeClass of pods that see GPUs; empty: the default one.
         has_operator: whether NVIDIA's operator labels the nodes with GPUs.
     """
 
@@ -41,8 +41,11 @@ class NodeHealthArgs(ProgramArgs):
 
 
 class NodeHealth(pulumi.ComponentResource):
-    """A DaemonSet, its program, and its rights: to tell what is wrong and, where it cordons, to
-    change nodes and to evict pods of its namespace."""
+    """A DaemonSet, its program, and its rights.
+
+    Its pods may report what is wrong. If they cordon, they may also change nodes, and evict pods of
+    their namespace.
+    """
 
     program_hash: pulumi.Output[str]
 
@@ -56,7 +59,7 @@ class NodeHealth(pulumi.ComponentResource):
 
 
 def rights(args: NodeHealthArgs) -> list[tuple[str, Manifest]]:
-    """Role in the stack and manifest of the account and of what it may do."""
+    """The account and its rights: the role in the stack and the manifest of each object."""
     account = HEALTH.account(args, {CORDONS_ANNOTATION: "nodes that are unusable"})
     tell = [rule("pods/status", "patch")]
     if not args.cordons:
@@ -66,7 +69,7 @@ def rights(args: NodeHealthArgs) -> list[tuple[str, Manifest]]:
 
 
 def daemon_set(args: NodeHealthArgs) -> Manifest:
-    """A pod on each node."""
+    """The DaemonSet: a pod on each node or, with NVIDIA's operator, on each node with GPUs."""
     cordon = ["--cordon"] if args.cordons else []
     container = HEALTH.container(args, capabilities=["SYSLOG"])
     container["command"] = [*container["command"], "--scratch", SCRATCH, *cordon]
@@ -78,13 +81,13 @@ def daemon_set(args: NodeHealthArgs) -> Manifest:
     container["volumeMounts"].append({"name": "scratch", "mountPath": SCRATCH})
     pod = {
         **HEALTH.pod(args),
-        # The pod is Ready while nothing is wrong: kubectl and monitoring show that by themselves.
+        # The pod is Ready as long as nothing is wrong, which kubectl and monitoring show anyway.
         "readinessGates": [{"conditionType": CONDITION}],
-        "tolerations": [{"operator": "Exists"}],  # it stays where nothing else may
+        "tolerations": [{"operator": "Exists"}],  # It also runs on nodes that other pods avoid.
         **({"nodeSelector": dict(GPU_NODE)} if args.has_operator else {}),
         **({"runtimeClassName": args.runtime_class} if args.runtime_class else {}),
         "securityContext": {
-            # The capability SYSLOG has an effect for root alone.
+            # The capability SYSLOG only has an effect for root.
             "runAsUser": 0,
             "runAsGroup": 0,
             "seccompProfile": {"type": "RuntimeDefault"},
@@ -103,6 +106,6 @@ def daemon_set(args: NodeHealthArgs) -> Manifest:
 
 
 def _field(name: str, path: str) -> Manifest:
-    # With its default written out, as the API server would add it.
+    # The default `apiVersion` is written out, because the API server would add it anyway.
     field = {"apiVersion": "v1", "fieldPath": path}
     return {"name": name, "valueFrom": {"fieldRef": field}}

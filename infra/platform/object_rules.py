@@ -1,7 +1,7 @@
-"""What holds for every Kubernetes object of a stack; `policy/` checks it in each preview.
+"""The rules for every Kubernetes object of a stack, which `policy/` checks in each preview.
 
-A controller's published manifests are installed as they are, as charts are. Of the rules only the
-one about the owner holds for them.
+The published manifests of a controller are installed as they are, and so are charts. For the
+objects of such manifests, only the rule about the owner's label holds.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,9 @@ from infra.labels import CONTROLLER_LABEL, OWNER_LABEL
 from infra.platform.pod_rules import RULES, Pod, PodRule, below, items, keys_of
 
 KUBERNETES = "kubernetes:"
-CORE = "kubernetes:core/"  # its kinds have no pods but Pod, which a stack does not make
-# Keys that lead to the templates of pods in workloads of all kinds, and those that hold lists.
+CORE = "kubernetes:core/"  # Of these kinds only Pod has a pod's spec, and a stack makes none.
+# WAYS and LISTS are the keys that lead to the pod templates in workloads of all kinds. The keys in
+# LISTS hold lists.
 WAYS = (
     "spec",
     "template",
@@ -26,7 +27,7 @@ WAYS = (
 LISTS = ("replicatedJobs", "tasks")
 TEMPLATES = ("template", "workerTemplate")
 READING = {"get", "list", "watch"}
-CORDONS_ANNOTATION = "disttrain.dev/cordons"  # says why a role may change nodes
+CORDONS_ANNOTATION = "disttrain.dev/cordons"  # Its value says why the role may change nodes.
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,10 @@ class ObjectRule:
     """A rule.
 
     Args:
-        id: its name, which never changes its meaning.
-        about: what has to hold and why, as a sentence.
-        problems: what is wrong with a resource, by its type in Pulumi and its inputs; empty where
-            it keeps the rule.
+        id: name of the rule. A name never gets another meaning.
+        about: a sentence that says what has to hold, and why.
+        problems: takes the resource's type in Pulumi and its inputs. It returns what is wrong with
+            the resource; the list is empty if the resource keeps the rule.
     """
 
     id: str
@@ -107,9 +108,10 @@ def _of_pods(rule: PodRule) -> ObjectRule:
 
 
 def _pod_templates(part: Mapping[str, Any]) -> list[Pod]:
-    """The templates with containers in a part of an object, however deep its kind has them.
+    """Find all pod templates in a part of an object, at any depth.
 
-    Only what leads to them is read: in a preview other values may not be known yet.
+    Only the keys that lead to the templates are read, because a preview may not know other values
+    yet.
     """
     found = [key for key in TEMPLATES if "containers" in keys_of(below(part, key, "spec"))]
     if found:

@@ -1,4 +1,4 @@
-"""The parts of a platform that not every stack has: the settings decide which of them are made."""
+"""Makes the parts of a platform that depend on the settings, such as GPU Operator and queues."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ from infra.settings.controllers import KUEUE, PROMETHEUS
 
 @dataclass(frozen=True)
 class Base:
-    """What the parts of one platform have in common.
+    """What all parts of a platform need.
 
     Args:
-        settings: of the platform.
-        connection: the cluster, for this stack.
-        cluster: the component, for the options of what lies in the cluster.
+        settings: the settings of the platform.
+        connection: how this stack's programs reach the cluster.
+        cluster: the component of the cluster, whose `options` every object in the cluster gets.
         owner: identifies the state of this stack.
     """
 
@@ -47,14 +47,14 @@ class Base:
     owner: pulumi.Output[str]
 
     def inside(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
-        """Options for a component whose objects lie in the cluster, made after other resources."""
+        """Options for a component whose objects are in the cluster, and that waits for `after`."""
         return pulumi.ResourceOptions.merge(
             self.cluster.options, pulumi.ResourceOptions(depends_on=[*after])
         )
 
 
 def make_gpu_operator(base: Base, kubectl: Kubectl) -> list[pulumi.Resource]:
-    """The GPU Operator, and the guard of its namespace."""
+    """Register the GPU Operator, and the guard of its namespace."""
     settings, cluster = base.settings, base.cluster
     if settings.gpu_operator is None:
         return []
@@ -70,10 +70,10 @@ def make_gpu_operator(base: Base, kubectl: Kubectl) -> list[pulumi.Resource]:
 def make_namespace_parts(
     base: Base, namespace: pulumi.Resource, pull: Pull
 ) -> list[pulumi.Resource]:
-    """Who may look into the namespace, the login of the image's registry, the rules for pods."""
+    """Register the role for viewers, the login to the image's registry, and the rules for pods."""
     settings, stack = base.settings, base.settings.stack
     made: list[pulumi.Resource] = []
-    if not settings.namespace_settings.exists:  # where it exists, others decide who sees it
+    if not settings.namespace_settings.exists:  # Otherwise others decide who sees it.
         who = ViewersArgs(settings.namespace, stack, base.owner)
         made.append(Viewers("viewers", who, base.inside(namespace)))
     if pull.docker_config:
@@ -89,13 +89,15 @@ def make_namespace_parts(
 def make_controllers(
     base: Base, objects: Mapping[str, Sequence[Manifest]], operator: Sequence[pulumi.Resource]
 ) -> list[pulumi.Resource]:
-    """The controllers, one after the other: a later one may know the kinds of an earlier one.
+    """Register the controllers, one after the other.
+
+    The order matters, because a controller may use the kinds of an earlier one.
 
     Args:
-        base: the platform.
-        objects: of the controllers that come by manifests, by their names.
-        operator: what there is of the GPU Operator. Its container toolkit restarts containerd, and
-            with it a k3s, whose API does not answer meanwhile.
+        base: what all parts of the platform need.
+        objects: the objects of the controllers that come by manifests, by the controllers' names.
+        operator: the resources of the GPU Operator, which come first. Its container toolkit
+            restarts containerd, and with it a k3s, whose API server does not answer meanwhile.
     """
     settings = base.settings
     made: list[pulumi.Resource] = []
@@ -114,12 +116,13 @@ def make_controllers(
 def make_monitoring(
     base: Base, authorities: str, after: Sequence[pulumi.Resource]
 ) -> list[pulumi.Resource]:
-    """What shows the runs to Prometheus.
+    """Register what shows the runs to Prometheus.
 
     Args:
-        base: the platform.
-        authorities: name of the ConfigMap with further authorities to trust; empty: none.
-        after: what has to be there before.
+        base: what all parts of the platform need.
+        authorities: name of the ConfigMap with further certificate authorities to trust; empty:
+            there is none.
+        after: the resources that come before.
     """
     settings = base.settings
     if settings.monitoring == "none":
@@ -140,7 +143,7 @@ def make_monitoring(
 def make_queues(
     base: Base, seen: QueuesSeen | None, after: Sequence[pulumi.Resource]
 ) -> list[pulumi.Resource]:
-    """The queues of the setting `queues`; `seen` is what the cluster has of them."""
+    """Register the queue of the setting `queues`; `seen` is what the cluster has of queues."""
     settings = base.settings
     if not (settings.queues and seen):
         return []
@@ -154,23 +157,24 @@ def make_programs(
     volume: pulumi.Resource,
     ready: Sequence[pulumi.Resource],
 ) -> list[pulumi.Resource]:
-    """The programs that run in the cluster beside the trainings, and the end of task pods.
+    """Register the programs that run in the cluster beside the trainings, and TaskPods.
 
     Args:
-        base: the platform.
-        image: that the programs run from.
-        volume: that task pods mount.
-        ready: everything else of the platform.
+        base: what all parts of the platform need.
+        image: the image that the programs use.
+        volume: the volume that task pods mount.
+        ready: all other resources of the platform.
     """
     settings = base.settings
     program = (settings.namespace, image.request.plan.reference, image.pull, settings.stack)
     made: list[pulumi.Resource] = []
     if settings.replaces_lost_nodes:
-        # After the image and its login, without which the pod would not start.
+        # This comes after the image and its login, without which the pod would not start.
         lost = ProgramArgs(*program, base.owner)
         made.append(LostNodes("lost-nodes", lost, base.inside(*ready)))
-    # After what gives up the pods of a lost machine: `destroy` waits for all pods, and that helps.
-    # The pods of a k3s that this stack owns go with it, whether it answers or not.
+    # TaskPods depends on LostNodes, so `pulumi destroy` deletes TaskPods first. It waits for all
+    # pods to end, and LostNodes meanwhile gives up the pods of a lost machine. The pods of a k3s
+    # that this stack owns disappear with k3s, whether it answers or not.
     task_pods = TaskPodsArgs(base.connection, True, settings.replaces_lost_nodes)
     made.append(TaskPods("task-pods", task_pods, base.inside(volume, *ready, *made)))
     if settings.node_health != "off":
@@ -179,8 +183,8 @@ def make_programs(
             *program,
             base.owner,
             cordons=settings.node_health == "cordon",
-            # With `nri` there is no such class, and nothing gives these pods nvidia-smi: the
-            # toolkit's plugin of containerd does so in the operator's namespace alone.
+            # With `nri` there is no such class. Then these pods get no nvidia-smi, because the
+            # toolkit's plugin of containerd only serves pods in the operator's namespace.
             runtime_class="nvidia" if operator and operator.regime != "nri" else "",
             has_operator=operator is not None,
         )

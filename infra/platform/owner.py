@@ -1,4 +1,4 @@
-"""Tells the state of one stack from that of every other, whatever the stacks are called."""
+"""Gives each stack's state an identity of its own, because stacks may have equal names."""
 
 from collections.abc import Mapping
 
@@ -12,8 +12,9 @@ from infra.platform.stack_name import shown_stack_name
 class Owner(pulumi.ComponentResource):
     """A random identity that is made once and kept in the stack's state.
 
-    Two people may each have a stack `dev` in a backend of their own. The objects of both carry
-    their owner as a label, so that neither takes over or deletes what the other one made.
+    Two people may each have a stack `dev` in a backend of their own. Every object carries the
+    identity of its stack as a label, so that neither stack takes over or deletes the objects of the
+    other one.
     """
 
     identity: pulumi.Output[str]
@@ -33,10 +34,10 @@ class Owner(pulumi.ComponentResource):
 
 
 def whose(owner: pulumi.Input[str], stack: str) -> Mapping[str, pulumi.Input[str]]:
-    """Variables of scripts, which note whose something on a host is.
+    """Variables with which a script records on a host which stack made something there.
 
     Args:
-        owner: identifies the platform.
-        stack: name of its stack, as the settings have it.
+        owner: the identity of the platform, from `Owner`.
+        stack: name of the platform's stack, as the settings have it.
     """
     return {"OWNER": owner, "STACK": shown_stack_name(stack)}

@@ -1,4 +1,4 @@
-"""With the setting `podPolicy` the API server itself checks every pod of the platform."""
+"""The policy of the setting `podPolicy`, with which the API server checks every pod itself."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,13 +15,14 @@ API_VERSION = "admissionregistration.k8s.io/v1"
 
 @dataclass(frozen=True)
 class PodPolicyArgs:
-    """Where it holds, whose it is, and what becomes of a pod that breaks a rule.
+    """Where the policy holds, who owns it, and what happens to a pod that breaks a rule.
 
     Args:
-        namespace: of the platform.
-        stack: its stack's name.
+        namespace: namespace of the platform.
+        stack: name of the platform's stack.
         owner: identifies the stack's state.
-        action: warn (whoever makes the pod is told), or deny.
+        action: with `warn`, whoever makes the pod gets a warning; with `deny`, the API server
+            refuses the pod.
     """
 
     namespace: str
@@ -31,12 +32,12 @@ class PodPolicyArgs:
 
 
 def policy_name(namespace: str) -> str:
-    """Each platform has a policy of its own, as it goes with its platform."""
+    """Name of the policy. Each platform has its own, which `pulumi destroy` removes with it."""
     return f"{namespace}-pods"
 
 
 def policy(args: PodPolicyArgs) -> dict[str, Any]:
-    """The rules."""
+    """The manifest of the policy, with all rules."""
     name = policy_name(args.namespace)
     return {
         "apiVersion": API_VERSION,
@@ -65,7 +66,7 @@ def policy(args: PodPolicyArgs) -> dict[str, Any]:
 
 
 def binding(args: PodPolicyArgs) -> dict[str, Any]:
-    """Where the rules hold."""
+    """The manifest of the binding, which says that the rules hold in the platform's namespace."""
     name = policy_name(args.namespace)
     labels = {"kubernetes.io/metadata.name": args.namespace}
     return {

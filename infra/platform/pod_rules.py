@@ -1,8 +1,8 @@
-"""What holds for every pod of a platform, each rule once for people, for Python and for Kubernetes.
+"""The rules for every pod of a platform, each as a sentence, as Python code and in CEL.
 
-`policy/` checks them before `pulumi up` makes anything. With the setting `podPolicy` the API server
-checks them too, in CEL (https://kubernetes.io/docs/reference/using-api/cel/), for whoever makes a
-pod in the platform's namespace. A test holds that both give the same answer.
+`policy/` checks them in Python before `pulumi up` makes anything. With the setting `podPolicy` the
+API server checks them too, for everyone who makes a pod in the platform's namespace. It uses CEL
+(https://kubernetes.io/docs/reference/using-api/cel/). A test checks that both give the same answer.
 """
 
 import re
@@ -14,11 +14,11 @@ from infra.labels import OWNER_LABEL
 from infra.names import GPU_RESOURCE, HOST_NETWORK_ANNOTATION, KERNEL_LOG_ANNOTATION
 
 Pod = Mapping[str, Any]
-"""Metadata and spec, as a pod or a pod template has them."""
+"""A mapping with `metadata` and `spec`, as a pod or a pod template has them."""
 
 SECRET_NAME = "(?i)(password|passwd|secret|token|api_?key|access_?key)$"
-KEPT_CAPABILITIES = ("IPC_LOCK", "SYS_RESOURCE")  # RDMA pins memory
-KERNEL_LOG_CAPABILITY = "SYSLOG"  # has an effect for root alone
+KEPT_CAPABILITIES = ("IPC_LOCK", "SYS_RESOURCE")  # RDMA has to pin memory.
+KERNEL_LOG_CAPABILITY = "SYSLOG"  # It only has an effect for root.
 VARIABLES = {
     "reads_kernel_log": f"'{KERNEL_LOG_ANNOTATION}' in object.metadata.?annotations.orValue({{}})",
     "containers": "object.spec.containers + object.spec.?initContainers.orValue([])",
@@ -30,10 +30,11 @@ class PodRule:
     """A rule.
 
     Args:
-        id: its name, which never changes its meaning.
-        about: what has to hold and why, as a sentence.
-        cel: true where it holds; `object` is the pod, and VARIABLES are there.
-        holds: the same in Python.
+        id: name of the rule. A name never gets another meaning.
+        about: a sentence that says what has to hold, and why.
+        cel: CEL expression that is true for a pod that keeps the rule. `object` is the pod, and the
+            expressions in VARIABLES are defined.
+        holds: the same check in Python.
     """
 
     id: str
@@ -48,9 +49,10 @@ def broken_rules(pod: Pod) -> list[PodRule]:
 
 
 def below(value: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """The mapping below these keys; an empty one where there is none.
+    """The mapping below these keys; an empty mapping if there is none.
 
-    It is not copied: in a preview reading a value that is not known yet would raise.
+    The mapping is not copied: in a preview, reading a value that is not known yet would raise an
+    error.
     """
     found = value
     for key in keys:
@@ -59,12 +61,12 @@ def below(value: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
 
 
 def keys_of(value: Mapping[str, Any]) -> set[str]:
-    """The keys of a mapping; `key in value` would read the value, which may not be known yet."""
+    """The keys of a mapping. `key in value` would read a value that may not be known yet."""
     return {str(key) for key in value}
 
 
 def items(value: Mapping[str, Any], key: str) -> Sequence[dict[str, Any]]:
-    """The list at this key; an empty one where there is none."""
+    """The list at this key; an empty list if there is none."""
     return cast(Sequence[dict[str, Any]], value.get(key) or ())
 
 

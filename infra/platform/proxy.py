@@ -1,4 +1,4 @@
-"""The proxy settings for everything that uses them; for pods as a ConfigMap and a Secret."""
+"""Turns the proxy settings into variables, and for pods into a ConfigMap and a Secret."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from infra.names import CA_KEY, PROXY_CONFIG
 from infra.objects import Manifest, kubernetes_object, secret_value
 from infra.settings import ProxySettings
 
-CONTAINERD_PREFIX = "CONTAINERD_"  # k3s hands variables so named to containerd alone
+CONTAINERD_PREFIX = "CONTAINERD_"  # k3s gives variables with this prefix only to containerd.
 
 
 def proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
-    """The variables, in upper and lower case; none without a proxy.
+    """The proxy variables, in upper and in lower case; none without a proxy.
 
-    An address with a password in it is a secret output.
+    If an address contains a password, its value is a secret output.
     """
     values: dict[str, pulumi.Input[str]] = {}
     for name, url in (("http_proxy", proxy.http), ("https_proxy", proxy.https)):
@@ -30,7 +30,10 @@ def proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
 
 
 def k3s_proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
-    """The variables for k3s' service, with the prefix that its script gives them there."""
+    """The proxy variables for k3s' service.
+
+    PROXY_PREFIX is the prefix that the script puts in front of their names.
+    """
     values = proxy_environment(proxy)
     if values and proxy.scope == "containerd":
         values["PROXY_PREFIX"] = CONTAINERD_PREFIX
@@ -38,7 +41,10 @@ def k3s_proxy_environment(proxy: ProxySettings) -> dict[str, pulumi.Input[str]]:
 
 
 def proxy_identity(proxy: ProxySettings) -> dict[str, Any]:
-    """What of the proxies makes new pods when it changes: no password, and no further machine."""
+    """The parts of the proxy settings that lead to new pods when they change.
+
+    The passwords and the addresses of further machines are not among them.
+    """
     return {
         "http": proxy.http.url_without_password if proxy.http else "",
         "https": proxy.https.url_without_password if proxy.https else "",
@@ -48,7 +54,7 @@ def proxy_identity(proxy: ProxySettings) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ProxyConfigArgs:
-    """The proxies, and where the objects lie and whose they are."""
+    """The proxies, the namespace of the objects, and who owns them."""
 
     proxy: ProxySettings
     namespace: str
@@ -57,7 +63,10 @@ class ProxyConfigArgs:
 
 
 def proxy_config_map(args: ProxyConfigArgs) -> dict[str, Any]:
-    """Every pod takes its environment from it, and from the Secret of the same name."""
+    """The ConfigMap with the variables that hold no password.
+
+    Every pod gets its environment from this ConfigMap and from the Secret with the same name.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -67,9 +76,12 @@ def proxy_config_map(args: ProxyConfigArgs) -> dict[str, Any]:
 
 
 def proxy_secret(args: ProxyConfigArgs) -> dict[str, Any]:
-    """The addresses with passwords; empty without one, so that no old one stays in force."""
+    """The Secret with the variables that hold a password.
+
+    It is also made if no variable does. So an old password does not stay in use.
+    """
     data = secret_data(proxy_environment(args.proxy))
-    # The API server does not give empty data back, and each `pulumi up` would see a change.
+    # The API server does not return an empty `data`, so each `pulumi up` would see a change.
     manifest: Manifest = {"apiVersion": "v1", "kind": "Secret"}
     manifest["metadata"] = _metadata(args, PROXY_CONFIG)
     return {**manifest, "data": data} if data else manifest
@@ -80,18 +92,19 @@ def _metadata(args: ProxyConfigArgs, name: str) -> dict[str, Any]:
 
 
 def plain_values(variables: Mapping[str, pulumi.Input[str]]) -> dict[str, str]:
-    """The variables that everybody may read."""
+    """The variables that everybody may read, because they hold no password."""
     return {name: value for name, value in variables.items() if isinstance(value, str)}
 
 
 def secret_data(variables: Mapping[str, pulumi.Input[str]]) -> dict[str, pulumi.Output[str]]:
-    """The others, as the `data` of a Secret."""
-    # not string_data: the API server does not give it back, as above
+    """The variables that hold a password, in the form of the `data` of a Secret."""
+    # `stringData` is not used: the API server does not return it, so each `pulumi up` would see a
+    # change.
     return {k: secret_value(v) for k, v in variables.items() if not isinstance(v, str)}
 
 
 def ca_config_map(args: ProxyConfigArgs) -> dict[str, Any]:
-    """The certificates that pods trust; its name carries the content."""
+    """The ConfigMap with the certificates that pods trust."""
     bundle = args.proxy.ca_bundle
     return {
         "apiVersion": "v1",
@@ -103,12 +116,15 @@ def ca_config_map(args: ProxyConfigArgs) -> dict[str, Any]:
 
 
 def ca_config_map_name(bundle: str) -> str:
-    """Other certificates are another object, and so make other pods."""
+    """Name of the ConfigMap, with a hash of the certificates.
+
+    Other certificates are another object, so pods are made anew.
+    """
     return f"proxy-ca-{content_hash(bundle)}"
 
 
 class ProxyConfig(pulumi.ComponentResource):
-    """The ConfigMap and the Secret `proxy-config`, and the certificates if there are any."""
+    """The ConfigMap and the Secret `proxy-config`, and the certificates, if there are any."""
 
     config_map_name: pulumi.Output[str]
 

@@ -11,7 +11,7 @@ from infra.objects import Manifest, kubernetes_object, secret_value
 
 @dataclass(frozen=True)
 class PullSecretArgs:
-    """The Secret's name and content, where it lies, and whose it is."""
+    """The Secret's name, content and namespace, and who owns it."""
 
     secret: str
     docker_config: str = field(repr=False)
@@ -40,7 +40,7 @@ class PullSecret(pulumi.ComponentResource):
 
 
 def pull_secret(args: PullSecretArgs) -> Manifest:
-    """The Secret as Kubernetes takes it."""
+    """The manifest of the Secret."""
     content = secret_value(pulumi.Output.secret(args.docker_config))
     return {
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-"""A queue of Kueue for the runs of the platform (setting `queues`; docs/queues.md)."""
+"""The queue of Kueue that the setting `queues` makes for the platform's runs (docs/queues.md)."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -21,20 +21,21 @@ from infra.settings.queues import QueuesSettings, cluster_queue_name
 
 COMPONENT = "queues"
 SECONDS = 5.0
-"""For each answer of the cluster."""
+"""How long each answer of the cluster may take."""
 EVERY_NODE = {"kubernetes.io/os": "linux"}
-"""The label that each kubelet sets: Kueue asks for one in a flavor with a topology."""
+"""A label that each kubelet sets. Kueue requires a node label in a flavor with a topology."""
 
 
 @dataclass(frozen=True)
 class QueuesArgs:
-    """What is made.
+    """What the queue is made from.
 
     Args:
         settings: the setting `queues`.
         seen: what was found in the cluster.
-        gpus: of the platform by its settings, for a cluster whose nodes do not offer them yet.
-        connection: the cluster.
+        gpus: number of GPUs of the platform by its settings. It counts if the nodes of the cluster
+            do not offer GPUs yet.
+        connection: how the cluster is reached.
         stack: name of the stack.
     """
 
@@ -51,19 +52,22 @@ class QueuesArgs:
 
     @property
     def flavor(self) -> str:
-        """Name of the flavor, and of its topology if it has one."""
+        """Name of the ResourceFlavor, and of its Topology if it has one."""
         return flavor_name(self.cluster_queue, self.settings.levels)
 
 
 async def see_queues(
     settings: PlatformSettings, kubeconfig: pulumi.Output[str]
 ) -> QueuesSeen | None:
-    """Ask the cluster what a queue in it can be; None where none is wanted.
+    """Ask the cluster about Kueue and about the resources that its nodes offer.
 
-    A preview goes on where the cluster is not there yet, or does not answer.
+    A preview goes on if the cluster is not there yet, or does not answer.
+
+    Returns:
+        None if the settings ask for no queue.
 
     Raises:
-        pulumi.RunError: no queue can be made in it; names the reason and the way out.
+        pulumi.RunError: no queue can be made in the cluster. The text says why, and what to do.
     """
     queues = settings.queues
     if queues is None:
@@ -101,10 +105,10 @@ async def see_queues(
 
 
 def quota(args: QueuesArgs) -> dict[str, str]:
-    """Amounts by resource: those given, else what the nodes offer.
+    """The amount of each resource: the one in the settings, or else what the nodes offer.
 
     Raises:
-        pulumi.RunError: a resource is neither given nor offered.
+        pulumi.RunError: the settings name no amount of a resource, and no node offers it.
     """
     found = dict[str, str]()
     for resource in args.settings.resources:
@@ -121,7 +125,7 @@ def quota(args: QueuesArgs) -> dict[str, str]:
 
 
 def flavor(args: QueuesArgs) -> Manifest:
-    """All nodes are the same to this queue, or they are those of its topology."""
+    """The ResourceFlavor. Without a topology it covers all nodes alike."""
     about = _object(args, "ResourceFlavor", args.flavor)
     if not args.settings.levels:
         return {**about, "spec": {}}
@@ -129,13 +133,16 @@ def flavor(args: QueuesArgs) -> Manifest:
 
 
 def topology(args: QueuesArgs) -> Manifest:
-    """The places that Kueue knows."""
+    """The Topology: the node labels that tell Kueue how near two nodes are to each other."""
     levels = [{"nodeLabel": level} for level in args.settings.levels]
     return {**_object(args, "Topology", args.flavor), "spec": {"levels": levels}}
 
 
 def cluster_queue(args: QueuesArgs) -> Manifest:
-    """How much runs of the platform's namespace may hold, and that the more urgent goes first."""
+    """The ClusterQueue, which says how much the runs of the platform's namespace may hold.
+
+    A run with a higher priority may take the place of runs with a lower one.
+    """
     amounts = [
         {"name": name, "nominalQuota": amount or "0"} for name, amount in quota(args).items()
     ]
@@ -156,14 +163,14 @@ def cluster_queue(args: QueuesArgs) -> Manifest:
 
 
 def local_queue(args: QueuesArgs) -> Manifest:
-    """The LocalQueue, through which runs of the platform's namespace come into the ClusterQueue."""
+    """The LocalQueue, through which runs of the platform's namespace enter the ClusterQueue."""
     inside = args.connection.namespace
     about = _object(args, "LocalQueue", args.settings.name, inside)
     return {**about, "spec": {"clusterQueue": args.cluster_queue}}
 
 
 def priority_class(args: QueuesArgs, name: str, value: int) -> Manifest:
-    """A priority that a run's `queuePriority` can name, in every queue of the cluster."""
+    """A priority that a run's setting `queuePriority` can name, in every queue of the cluster."""
     about = _object(args, "WorkloadPriorityClass", name)
     return {**about, "value": value, "description": f"of platform {args.stack}"}
 
@@ -175,7 +182,7 @@ def _object(args: QueuesArgs, kind: str, name: str, namespace: str | None = None
 
 
 def queue_names(settings: QueuesSettings | None, namespace: str) -> Mapping[str, str]:
-    """What the destroy guard has to know; empty where no queue is made."""
+    """The names that DestroyGuard has to know; empty if no queue is made."""
     if settings is None:
         return {}
     whole = cluster_queue_name(namespace, settings.name)
@@ -185,10 +192,10 @@ def queue_names(settings: QueuesSettings | None, namespace: str) -> Mapping[str,
 
 
 def flavor_name(cluster_queue: str, levels: Sequence[str]) -> str:
-    """Name of the ResourceFlavor, and of the Topology where there are levels.
+    """Name of the ResourceFlavor, and of the Topology if there are levels.
 
-    Kueue lets nobody change the levels of a Topology, or the Topology of a flavor. So other levels
-    are objects of other names.
+    Kueue does not allow to change the levels of a Topology, or the Topology of a flavor. So the
+    name contains a hash of the levels, and other levels are other objects.
     """
     return f"{cluster_queue}-{content_hash(list(levels), 8)}" if levels else cluster_queue
 
@@ -196,12 +203,12 @@ def flavor_name(cluster_queue: str, levels: Sequence[str]) -> str:
 class Queues(pulumi.ComponentResource):
     """Topology, ResourceFlavor, ClusterQueue, LocalQueue and WorkloadPriorityClasses.
 
-    An object of one of these names that somebody else has made is refused before anything is made.
-    The queue is only taken away when nothing stands in it.
+    If somebody else has made an object with one of these names, it is refused before anything is
+    made. The queue is only removed when there is no work in it.
     """
 
     queue_name: pulumi.Output[str]
-    """Of the LocalQueue, once Kueue takes runs into it."""
+    """Name of the LocalQueue."""
 
     def __init__(
         self, name: str, args: QueuesArgs, opts: pulumi.ResourceOptions | None = None
@@ -227,8 +234,8 @@ class Queues(pulumi.ComponentResource):
         for class_name, value in settings.priorities.items():
             manifest = priority_class(args, class_name, value)
             made.append(self._make(f"{name}-priority-{class_name}", manifest, args.seen, claim))
-        # The resource's name has the queue's in it: when the queue gets another name, this task is
-        # also run to take the old queue away.
+        # The name of this resource contains the name of the queue. So if the queue gets another
+        # name, the `delete` of this task also runs for the old queue.
         kube_command(
             f"{name}-open-{settings.name}",
             "open-queue",
@@ -242,7 +249,7 @@ class Queues(pulumi.ComponentResource):
     def _make(
         self, name: str, manifest: Manifest, seen: QueuesSeen, after: pulumi.Resource
     ) -> pulumi.Resource:
-        """Make the object; one of another version of Kueue's API is the same resource."""
+        """Make the object. In another version of Kueue's API it is still the same resource."""
         types = (f"kubernetes:{GROUP}/{version}:{manifest['kind']}" for version in VERSIONS)
         opts = pulumi.ResourceOptions(
             parent=self,

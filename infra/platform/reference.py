@@ -1,4 +1,4 @@
-"""The platform of another stack, read from that stack's outputs."""
+"""Reads the platform of another stack from that stack's outputs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,13 @@ from infra.settings.setting_error import SettingError
 
 @dataclass(frozen=True)
 class ReferencedPlatform:
-    """The facts of a platform, the way to its cluster, and which cluster it is by now."""
+    """The platform of another stack.
+
+    Args:
+        facts: the facts about the platform.
+        kubeconfig: content or path of the kubeconfig for its cluster.
+        generation: a text that changes when its k3s has become another cluster.
+    """
 
     facts: PlatformFacts
     kubeconfig: pulumi.Output[str]
@@ -31,7 +37,7 @@ async def referenced_platform(stack: str) -> ReferencedPlatform:
         stack: the setting `platform`.
 
     Raises:
-        pulumi.RunError: that stack is not up, or was brought up by another version.
+        pulumi.RunError: that stack is not up, or another version of this program made it.
     """
     if full_stack_name(stack) == full_stack_name(pulumi.get_stack()):
         raise pulumi.RunError(
@@ -55,17 +61,18 @@ async def referenced_platform(stack: str) -> ReferencedPlatform:
 
 
 def check_cluster(stack: str, facts: PlatformFacts, kubeconfig: str) -> None:
-    """Whether the kubeconfig still leads to the platform's cluster.
+    """Check that the kubeconfig still leads to the platform's cluster.
 
-    A run would otherwise be made in another cluster, beside what is there under the same names.
+    Otherwise the run would be made in another cluster, where objects with the same names may exist.
 
     Args:
         stack: the setting `platform`.
-        facts: of the platform.
-        kubeconfig: its path, where `facts.kubeconfig_is_path`; else there is nothing to check.
+        facts: the facts about the platform.
+        kubeconfig: path of the kubeconfig. If the platform's output is the content instead, nothing
+            is checked.
 
     Raises:
-        pulumi.RunError: it leads elsewhere, or cannot be read.
+        pulumi.RunError: the kubeconfig leads to another address, or cannot be read.
     """
     if not facts.kubeconfig_is_path:
         return
@@ -88,10 +95,11 @@ def check_cluster(stack: str, facts: PlatformFacts, kubeconfig: str) -> None:
 
 
 async def _is_known(stack: str) -> bool:
-    """Whether the backend has a stack of this name.
+    """Whether the backend has a stack with this name.
 
-    A StackReference to one that it does not have ends the program inside the engine, whose words
-    name neither the setting nor a way out. The same question as a call of a function fails here.
+    A StackReference to an unknown stack would end the program inside the engine, with a message
+    that names neither the setting nor what to do. Calling the engine's function instead raises an
+    error that can be caught here.
     """
     try:
         await invoke_async("pulumi:pulumi:readStackOutputs", {"name": full_stack_name(stack)})
@@ -116,10 +124,10 @@ async def _output(reference: pulumi.StackReference, name: str) -> Any:
 
 
 def check_image(stack: str, image: ImageFacts) -> None:
-    """Whether the platform's image holds the trainer's code as it is here.
+    """Check that the platform's image contains the trainer's code of this folder.
 
     Raises:
-        pulumi.RunError: a file of the trainer has changed since the platform got its image.
+        pulumi.RunError: the trainer's files here are not those from which the image was made.
     """
     plan = plan_image(PROJECT_ROOT, image.repository, image.base, image.torch_index_url or None)
     if plan.reference != image.reference:

@@ -1,4 +1,4 @@
-"""k3s' registries.yaml: what the setting k3sRegistries says, and the registry that nodes share."""
+"""Makes k3s' registries.yaml from the setting k3sRegistries and the registry that nodes share."""
 
 import json
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ def registries(own: Secret | None, shared: str) -> pulumi.Input[str]:
     """The text of registries.yaml; empty: there is no such file.
 
     Args:
-        own: the setting k3sRegistries, as JSON text.
-        shared: of PlatformSettings, `shared_registry`.
+        own: the setting k3sRegistries, as JSON text; None: it is not set.
+        shared: `shared_registry` of PlatformSettings; empty: nodes share none.
     """
     if not shared:
         return own.output if own else ""
@@ -28,9 +28,9 @@ def registries(own: Secret | None, shared: str) -> pulumi.Input[str]:
 
 
 def with_shared(own: str, shared: str) -> str:
-    """The user's registries and an entry for the shared one; JSON is YAML too."""
+    """The user's registries, and an entry for the shared one, as JSON, which is also YAML."""
     content = cast(Mapping[str, Any], json.loads(own))
-    # without endpoints: k3s puts its own in front, and that is all there is to ask
+    # The entry has no endpoints: k3s adds its own in front, and no other has to be asked.
     own_mirrors = cast(Mapping[str, object], content.get("mirrors") or {})
     mirrors: dict[str, object] = {**own_mirrors, shared: {}}
     text = json.dumps({**content, "mirrors": mirrors}, indent=2, sort_keys=True)

@@ -1,9 +1,9 @@
-"""What a machine that was installed anew has lost, beside k3s itself.
+"""Lets commands run again on a machine that was installed anew, and has lost what they made.
 
-Its data folder, its authorities, the parts of NFS and the files of a bundle are commands of their
-own. Their settings do not change when the machine is installed anew, so they would not run again.
-Therefore each of them gets an id from the look at the machine's k3s (infra/node/k3s_look.py), like
-the command that installs k3s there, and runs again when the id changes.
+The commands for the data folder, the authorities, the parts of NFS and the files of a bundle have
+inputs that do not change when a machine is installed anew. So they would not run again. Therefore
+each of them, like the command that installs k3s, also gets an id from the look at the machine's k3s
+(infra/node/k3s_look.py). When the id changes, the command runs again.
 """
 
 import asyncio
@@ -17,10 +17,14 @@ from infra.settings import ClusterSettings
 
 @dataclass(frozen=True)
 class Repair:
-    """Another `id` means that the machine is not as the last `up` left it.
+    """Whether the machine's commands have to run again.
 
-    If the machine could not be asked, its commands stay as they are in the state, and `up` fails at
-    the command of k3s, which says what can be done.
+    If the machine could not be asked, its commands stay as they are in the state. `up` then fails
+    at the command of k3s, which says what can be done.
+
+    Args:
+        id: a text that changes when the machine is no longer as the last `up` left it.
+        is_known: whether the machine could be asked.
     """
 
     id: str = ""
@@ -28,23 +32,27 @@ class Repair:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """A variable that no script reads: when it changes, the script runs again."""
+        """A variable that the script does not read. When it changes, the script runs again."""
         return {"REPAIR_ID": self.id} if self.id else {}
 
     def ignored(self, name: str) -> Sequence[str]:
-        """`name`, an input of a command, where that has to stay as it is in the state."""
+        """The inputs of a command whose changes the engine has to ignore.
+
+        Args:
+            name: the input that is returned if the machine could not be asked.
+        """
         return () if self.is_known else (name,)
 
 
 NO_REPAIR = Repair()
-"""For a machine whose k3s this stack has not installed."""
+"""The value for a machine whose k3s this stack has not installed."""
 
 
 def repair_of(look: K3sLook | None) -> Repair:
     """The repair of a further machine.
 
     Args:
-        look: what was found on it; None: it is lost.
+        look: what was found on the machine; None: it is lost.
     """
     if look is None or look.problem:
         return Repair(is_known=False)
@@ -52,11 +60,11 @@ def repair_of(look: K3sLook | None) -> Repair:
 
 
 async def repair_of_first(cluster: ClusterSettings, look: Future[K3sLook] | None) -> Repair:
-    """The repair of the first machine, which has lost something if its k3s has lost its data.
+    """The repair of the first machine. It counts as installed anew if its k3s has lost its data.
 
     Args:
-        cluster: of the settings.
-        look: None: there is no k3s, or the machine is lost.
+        cluster: the settings of the cluster.
+        look: the result of `start_look`; None: there is no k3s, or the machine is lost.
     """
     if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
         return NO_REPAIR

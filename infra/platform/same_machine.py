@@ -1,4 +1,4 @@
-"""Refuses an existing cluster elsewhere, where the platform needs things of the node."""
+"""Refuses an existing cluster on another machine if the platform uses the node's own folders."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,21 @@ from infra.storages.kind import Storage
 
 @dataclass(frozen=True)
 class SameMachineArgs:
-    """The cluster."""
+    """How the cluster is reached."""
 
     connection: Connection
 
 
 class SameMachine(pulumi.ComponentResource):
-    """Looks whether the cluster's node is this machine, before anything is made on this machine.
+    """Checks that the cluster's node is this machine, before anything is made on this machine.
 
-    With `cluster: existing` the data folder and containerd are those of the machine that runs
-    Pulumi. A kubeconfig that leads to another machine would make both where no pod finds them.
+    With `cluster: existing`, the data folder and containerd are those of the machine that runs
+    Pulumi. If the kubeconfig led to another machine, the folder and the image would be where no pod
+    finds them.
     """
 
     looked_for: pulumi.Output[str]
-    """The kubeconfig by which the cluster was asked."""
+    """The kubeconfig with which the cluster was asked."""
 
     def __init__(
         self, name: str, args: SameMachineArgs, opts: pulumi.ResourceOptions | None = None
@@ -42,7 +43,10 @@ class SameMachine(pulumi.ComponentResource):
 def check_machine(
     settings: PlatformSettings, storage: Storage, owner: pulumi.Output[str]
 ) -> list[pulumi.Resource]:
-    """What everything on this machine waits for, where it has to be the cluster's node."""
+    """Register the check, for which everything on this machine waits.
+
+    The list is empty if this machine need not be the cluster's node.
+    """
     cluster = settings.cluster
     needs_node = storage.folder_on_host or DELIVERIES[settings.delivery.name].needs_node
     if cluster.kind != "existing" or not needs_node:

@@ -1,10 +1,10 @@
-"""Names of stacks: in full for a StackReference, and short for messages."""
+"""Converts names of stacks: the full name for a StackReference, a short one for messages."""
 
 import pulumi
 
 
 def full_stack_name(stack: str) -> str:
-    """`organization/project/stack`; a name that is full already stays as it is."""
+    """The name as `organization/project/stack`. A name that is already full stays as it is."""
     if "/" in stack:
         return stack
     return f"{pulumi.get_organization()}/{pulumi.get_project()}/{stack}"

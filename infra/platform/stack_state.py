@@ -1,4 +1,4 @@
-"""The resources of this stack as its state has them, before the program registers any."""
+"""Reads the resources in this stack's state, before the program registers any resource."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,12 +17,13 @@ PAUSE_SECONDS = 0.3
 
 @dataclass(frozen=True)
 class StateResource:
-    """One resource of the last `up`, also of one that has failed.
+    """One resource of the last `up`, even if that `up` has failed.
 
     Args:
-        type: such as `kubernetes:core/v1:Namespace`.
-        name: of the resource in the stack.
-        outputs: what its provider or its component has answered; secrets are in plain text.
+        type: type of the resource, such as `kubernetes:core/v1:Namespace`.
+        name: name of the resource in the stack.
+        outputs: the outputs that its provider or its component has given. Secrets are in plain
+            text.
     """
 
     type: str
@@ -31,9 +32,10 @@ class StateResource:
 
 
 async def resources_in_state() -> list[StateResource]:
-    """All of this stack; none before its first `up`.
+    """Read all resources of this stack; there are none before its first `up`.
 
-    The outputs of a stack say less: Pulumi notes them only when an `up` has ended well.
+    The outputs of the stack would not be enough, because Pulumi only writes them when an `up` has
+    succeeded.
 
     Raises:
         pulumi.RunError: the state cannot be read.
@@ -52,11 +54,15 @@ async def resources_in_state() -> list[StateResource]:
 
 
 async def _read(stack: Mapping[str, str]) -> Mapping[str, Any]:
-    """What the engine answers.
+    """Ask the engine, and try again if it refuses.
 
-    A backend of files keeps a second file beside each one (`.attrs`), and empties it for a moment
-    when it writes (gocloud.dev 0.46, blob/fileblob). The engine writes the state while it reads it
-    for us, and then says "failed to load checkpoint: EOF". So one refusal says nothing.
+    A file backend keeps a second file (`.attrs`) beside each file, and empties it for a moment
+    during a write (gocloud.dev 0.46, blob/fileblob). The engine may write the state while it reads
+    it for this program. Then it answers "failed to load checkpoint: EOF". So a single refusal means
+    nothing.
+
+    Raises:
+        pulumi.RunError: the engine has refused TRIES times.
     """
     tries_left = TRIES
     while True:

@@ -1,4 +1,4 @@
-"""The trainer image, brought to where pods can be started from it by the chosen delivery."""
+"""Brings the trainer image, by the chosen delivery, to where pods can be started from it."""
 
 from dataclasses import dataclass, replace
 
@@ -20,8 +20,8 @@ class TrainerImageArgs:
     """What the component needs.
 
     Args:
-        delivery: the kind of delivery, a name in `DELIVERIES`.
-        request: the image that is wanted, and where.
+        delivery: name of the kind of delivery in `DELIVERIES`.
+        request: the image, and where it is wanted.
     """
 
     delivery: str
@@ -29,14 +29,14 @@ class TrainerImageArgs:
 
     @property
     def pull(self) -> Pull:
-        """How pods get at the image."""
+        """How kubelets pull the image."""
         return DELIVERIES[self.delivery].pull(self.request)
 
 
 class TrainerImage(pulumi.ComponentResource):
-    """Makes sure that pods find the image under its name.
+    """Makes sure that pods can use the image under its name.
 
-    The name is known before anything is built, because its tag is a hash of what goes into the
+    The name is known before anything is built, because the tag is a hash of what goes into the
     image.
 
     Args:
@@ -46,9 +46,9 @@ class TrainerImage(pulumi.ComponentResource):
     """
 
     reference: pulumi.Output[str]
-    """Full name with tag."""
+    """Full name of the image, with its tag."""
     digest: pulumi.Output[str]
-    """Of the manifest that pods are started from."""
+    """Digest of the image manifest from which pods are started."""
 
     def __init__(
         self, name: str, args: TrainerImageArgs, opts: pulumi.ResourceOptions | None = None
@@ -92,20 +92,20 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
 
 
 def program_image_args(settings: PlatformSettings, plan: ImagePlan) -> TrainerImageArgs:
-    """Arguments for the image of a program of the user's own; bundles do not have it."""
+    """Arguments for the image of the user's own program. A bundle does not contain that image."""
     args = trainer_image_args(settings)
     return replace(args, request=replace(args.request, plan=plan, bundled_layout=None))
 
 
 def run_image_args(plan: ImagePlan, by_run: RunsDelivery, namespace: str) -> TrainerImageArgs:
-    """Arguments for a stack on another one's platform, which reaches none of the nodes.
+    """Arguments for a stack that uses another stack's platform, and so reaches none of its nodes.
 
-    A build and a push have the proxies of the shell that runs Pulumi.
+    A build and a push use the proxies of the shell that runs Pulumi.
 
     Args:
-        plan: of the image.
-        by_run: how this stack delivers it.
-        namespace: of the platform.
+        plan: the plan of the image.
+        by_run: how this stack delivers the image.
+        namespace: namespace of the platform.
     """
     request = DeliveryRequest(
         plan=plan,

@@ -9,14 +9,14 @@ from infra.dependencies import dependencies
 from infra.labels import metadata
 from infra.objects import kubernetes_object
 
-# What `./disttrain status` and `./disttrain logs` read. No Secret is among it.
+# What `./disttrain status` and `./disttrain logs` read. There are no Secrets among it.
 READS = {
     "": (
         *("nodes", "namespaces", "pods", "pods/log", "configmaps", "events"),
-        "persistentvolumeclaims",  # whether runs reach their data
-        "persistentvolumes",  # and where that is
+        "persistentvolumeclaims",  # They say whether runs reach their data.
+        "persistentvolumes",  # They say where the data are.
     ),
-    "coordination.k8s.io": ("leases",),  # by which nodes report
+    "coordination.k8s.io": ("leases",),  # Nodes renew them to report that they work.
     "batch": ("jobs",),
     "apps": ("statefulsets",),
     "jobset.x-k8s.io": ("jobsets",),
@@ -31,7 +31,7 @@ READS = {
 
 @dataclass(frozen=True)
 class ViewersArgs:
-    """Where the platform is, and whose it is."""
+    """The platform's namespace and stack, and its owner."""
 
     namespace: str
     stack: str
@@ -39,12 +39,15 @@ class ViewersArgs:
 
 
 def viewer_role_name(namespace: str) -> str:
-    """Each platform has a role of its own, as it goes with its platform."""
+    """Name of the role. Each platform has its own, which `pulumi destroy` removes with it."""
     return f"{namespace}-viewer"
 
 
 def viewer_role(args: ViewersArgs) -> dict[str, Any]:
-    """The object. Whoever runs the cluster binds it to people, in one namespace or in all."""
+    """The manifest of the role.
+
+    The people who run the cluster bind it to users, in one namespace or in all.
+    """
     name = viewer_role_name(args.namespace)
     return {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -58,7 +61,7 @@ def viewer_role(args: ViewersArgs) -> dict[str, Any]:
 
 
 class Viewers(pulumi.ComponentResource):
-    """The ClusterRole; it is bound to nobody."""
+    """The ClusterRole. This program binds it to nobody."""
 
     role_name: pulumi.Output[str]
 
