@@ -1,13 +1,20 @@
-"""Joins a further machine to our k3s and takes it away: `python -m infra.node.agent ACTION`.
+"""Lets a further machine join our k3s, or leave it: `python -m infra.node.agent ACTION`.
 
-One step follows the other, on the machine and on the server, and what a step says goes to the next
-one. So the token, which the machine shows to the server, goes through the memory of this program
-from one standard input to another, and stands in no argument, file of this machine, log or state.
+An action consists of steps on the machine and on the server, which is the first machine. Each step
+is a script, and a step may need what an earlier one has printed. So the token, with which the
+machine joins, goes only through the memory of this program, from the output of one script to the
+standard input of another. It is in no argument, in no file of this machine, and in no log or state.
 
-Standard input is JSON: `server` and `machine` are the ways there (`ssh` as `ssh_command` takes it,
-`sudo_password`, and whether the host is `gone`), `scripts` the texts and `variables` what they are
-given, for each of `agent` (which is run on the machine), `look` and `member`. With `role` server
-the machine becomes one of several servers, which have the cluster's data. Standard library only.
+Standard input is JSON with these keys:
+
+- `server` and `machine`: how each is reached: `ssh` (see `ssh_command`), `sudo_password`, and
+  `gone`, which says whether the host is lost;
+- `scripts`: the texts of the scripts `agent` and `look`, which run on the machine, and `member`,
+  which runs on the server;
+- `variables`: the variables of each of these scripts;
+- `role`: with `server` the machine becomes one of several servers, which have the cluster's data.
+
+This file uses only the standard library.
 """
 
 import json
@@ -24,20 +31,23 @@ from infra.node.shell_program import assemble_program, script_text
 Name = Literal["agent", "look", "member"]
 OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
 LOOK = "k3s-agent-look.sh"
-LEFT = "left=joined"  # last line of k3s-agent.sh, of a k3s that the engine does not know of
-LEAVING = ("retire", "delete", "unprepare", "clear")  # steps for a machine that leaves the cluster
+LEFT = "left=joined"  # The last line of the action `clear` if the machine has joined.
+LEAVING = ("retire", "delete", "unprepare", "clear")  # Actions of a machine that leaves.
 
 
 class StepError(Exception):
-    """A step has failed; the text is what its script said."""
+    """A step has failed. The text is what its script has printed."""
 
 
 class ForgottenError(Exception):
-    """A machine that should leave does not answer, and the user has said to forget it then."""
+    """A machine that has to leave does not answer, and the user has said to forget it then."""
 
 
 def scripts(role: str) -> dict[Name, str]:
-    """The texts as they are now: a change of them is a change of the job."""
+    """The texts of the scripts for a role.
+
+    They are part of the job, so a change of a script changes the job.
+    """
     files: dict[Name, str] = {
         "agent": OF_THE_MACHINE[role],
         "look": LOOK,
@@ -48,20 +58,20 @@ def scripts(role: str) -> dict[Name, str]:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be done; see the head of this file."""
+    """The job on standard input, which the head of this file describes."""
 
     server: Mapping[str, Any]
     machine: Mapping[str, Any]
     scripts: Mapping[Name, str]
     variables: Mapping[Name, Mapping[str, str]]
-    role: str = "agent"  # a job that an older version has recorded does not say it
+    role: str = "agent"  # Jobs in the state that older versions have made have no role.
 
     def on_server(self, action: str, **more: str) -> str:
-        """Output of a step of k3s-member.sh."""
+        """Run a step of k3s-member.sh on the server, and return its output."""
         return self._run(self.server, "member", action, more)
 
     def on_machine(self, name: Name, action: str, **more: str) -> str:
-        """Output of a step on the machine."""
+        """Run a step on the machine, and return its output."""
         return self._run(self.machine, name, action, more)
 
     def _run(self, way: Mapping[str, Any], name: Name, action: str, more: Mapping[str, str]) -> str:
@@ -72,11 +82,11 @@ class Job:
             return done.stdout
         if way["ssh"] and done.returncode == CUT_OFF:
             raise self._unreachable(way, action, done.stderr)
-        # not the output of `join`: the secrets are in it
+        # The output of `join` must not be shown, because it contains the token.
         raise StepError((done.stdout if action != "join" else "") + done.stderr)
 
     def _unreachable(self, way: Mapping[str, Any], action: str, ssh_said: str) -> Exception:
-        """What to say where ssh does not get through."""
+        """The error if ssh does not reach a host."""
         text = f"{ssh_said}{way['ssh']['host']} cannot be reached"
         if self._cluster_is_gone(action) and is_given_up():
             return ForgottenError(forgotten(text))
@@ -87,10 +97,10 @@ class Job:
         return action in LEAVING and bool(self.server["gone"])
 
     def _way_out(self, action: str) -> str:
-        """What a user can do where the machine is lost.
+        """What a user can do if the machine is lost, as a text for people.
 
-        A machine that leaves may have no item in `nodes` any more. Then the user has to put back
-        the item that it had. Without the first machine there is no cluster that could forget it.
+        A machine that leaves may have no item in `nodes` any more. Then the user has to put the
+        item back. If the first machine is lost, there is no cluster that could forget the machine.
         """
         if self._cluster_is_gone(action):
             return (
@@ -108,7 +118,7 @@ class Job:
 
 
 def prepare(job: Job) -> None:
-    """Bring k3s to a machine that has none, and do not start it: that needs the server's token.
+    """Bring k3s to a machine that has none, without starting it: that needs the server's token.
 
     Raises:
         StepError: the machine does not answer, or the script has failed.
@@ -118,36 +128,40 @@ def prepare(job: Job) -> None:
 
 
 def unprepare(job: Job) -> None:
-    """Take that away where the machine has never joined. Raises StepError, as `prepare`."""
+    """Remove what `prepare` brought, if the machine has never joined.
+
+    Raises:
+        StepError: the machine does not answer, or the script has failed.
+    """
     if not job.machine["gone"]:
         print(job.on_machine("agent", "unprepare"), end="")
 
 
 def clear(job: Job) -> None:
-    """Take away what is still on the machine when nothing of it is in the state any more.
+    """Remove what is still on the machine, when no other command of the machine is in the state.
 
-    That is what `prepare` or `join` has made in an `up` that has failed there, or was killed. A
-    machine that has joined leaves the cluster.
+    It is what `prepare` or `join` has made in an `up` that failed there, or was killed. If the
+    machine has joined the cluster, it leaves it.
 
     Raises:
-        StepError: as `leave`.
+        StepError: a host does not answer, or a script has failed.
     """
     if job.machine["gone"]:
         return
     said = job.on_machine("agent", "clear")
-    # the start-up files of the user's shell may have said something before
+    # The start-up files of the user's shell may have printed something before that line.
     if said.splitlines()[-1:] != [LEFT]:
         print(said, end="")
         return
     try:
         _leave_if_there(job)
     except StepError:
-        # `pulumi destroy` takes k3s from the server at the same time, and it may be gone by now.
+        # `pulumi destroy` may remove k3s from the server at the same time, and it may be gone now.
         _leave_if_there(job)
 
 
 def _leave_if_there(job: Job) -> None:
-    """Leave the cluster, or take k3s from the machine alone where the server has none any more."""
+    """Leave the cluster. If the server has no k3s any more, only remove k3s from the machine."""
     if job.server["gone"] or facts(job.on_server("look"))["there"] == "yes":
         leave(job)
     else:
@@ -155,10 +169,13 @@ def _leave_if_there(job: Job) -> None:
 
 
 def join(job: Job) -> None:
-    """Bring k3s to the machine, and wait until the server has its node.
+    """Bring k3s to the machine, and wait until the machine's node is Ready in the cluster.
+
+    If the user has marked the machine as lost, it leaves the cluster instead.
 
     Raises:
-        StepError: with the last lines of k3s' log where the node does not come up.
+        StepError: a host does not answer, or a script has failed. If the node does not become
+            Ready, the text contains the last lines of k3s' log.
     """
     if job.server["gone"]:
         print("the server is gone, so nothing was done")
@@ -169,7 +186,7 @@ def join(job: Job) -> None:
     found = facts(job.on_machine("look", "look"))
     given = facts(job.on_server("join", NEW_MACHINE=found["new_machine"]))
     variables = {"K3S_TOKEN": given["token"], "GPU_PODS": given["gpu_pods"]}
-    if given.get("has_node") == "no":  # a job of an older version does not ask for it
+    if given.get("has_node") == "no":  # Scripts in older jobs do not print it.
         variables["NODE_MISSING"] = "1"
     if job.role == "server":
         variables["AGENT_SECRET"] = given["agent_secret"]
@@ -185,10 +202,11 @@ def join(job: Job) -> None:
 
 
 def leave(job: Job) -> None:
-    """Let the node's pods end, take k3s from the machine, and let the server forget the node.
+    """Let the node's pods end, remove k3s from the machine, and delete the node in the cluster.
 
-    A server leaves etcd before k3s is taken from it: etcd with two servers does not work while one
-    of them is off. A host that is gone is not asked. If the server is gone, the node is gone too.
+    A further server leaves etcd before k3s is removed from it, because etcd with two servers does
+    not work while one of them is off. Hosts that are marked as lost are not asked. If the first
+    machine is lost, its cluster and the node in it are lost too.
 
     Raises:
         StepError: a host does not answer, or a script has failed.
@@ -210,7 +228,7 @@ def leave(job: Job) -> None:
 
 
 def _leave_drained(job: Job) -> None:
-    """The steps after the drain. Raises StepError, as `leave`."""
+    """The steps of `leave` after the drain. It raises the same errors."""
     if job.role == "server" and not (job.server["gone"] or job.machine["gone"]):
         print(job.on_machine("agent", "retire"), end="")
         print(job.on_server("leave"), end="")
@@ -230,7 +248,7 @@ ACTIONS: Mapping[str, Callable[[Job], None]] = {
 
 
 def facts(text: str) -> dict[str, str]:
-    """The `key=value` lines of a script whose last line is `done=yes`.
+    """Parse the `key=value` lines of a script that ends with `done=yes`.
 
     Raises:
         StepError: the answer is not complete.
@@ -243,7 +261,11 @@ def facts(text: str) -> dict[str, str]:
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Run the action of the command line for the job on standard input.
+
+    Returns:
+        The exit status: 0, or 1 if a step has failed.
+    """
     job = Job(**json.load(sys.stdin))
     try:
         ACTIONS[sys.argv[1]](job)

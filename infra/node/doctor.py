@@ -1,4 +1,4 @@
-"""The doctor as the first command of `up`, where a host has to be provisioned."""
+"""Runs the doctor as the first command of `up` for each host that is to have a k3s."""
 
 import shlex
 from dataclasses import asdict, dataclass, replace
@@ -18,16 +18,16 @@ from infra.settings.node import SshSettings
 from infra.settings.secret import Secret
 from infra.settings.torch_index import cuda_version
 
-_NFS = {"nfs": OTHER, "nfs-first-node": FIRST_NODE}  # by the setting storage
+_NFS = {"nfs": OTHER, "nfs-first-node": FIRST_NODE}  # The keys are values of the setting storage.
 _UNITS = {"Ki": 1, "Mi": 1024, "Gi": 1024**2, "Ti": 1024**3}
 
 
 @dataclass(frozen=True)
 class DoctorArgs:
-    """What the doctor looks at, and what stops `up`.
+    """What the doctor examines, and which findings stop `up`.
 
     Args:
-        plan: of `up_plan`; holds secrets.
+        plan: the result of `up_plan` or `machine_plan`, which holds secrets.
         fail_on: the mildest finding that stops `up`: `error`, `warning` or `none`.
     """
 
@@ -36,14 +36,17 @@ class DoctorArgs:
 
 
 class Doctor(pulumi.ComponentResource):
-    """`python -m cli doctor`: errors stop `up` before anything is installed, warnings are shown.
+    """The command `python -m cli doctor`.
 
-    Its only input is what it looks for, so that it runs when the host or the cluster to be has
-    changed, and again after it has failed; a `pulumi up` without changes does not run it.
+    By default, errors stop `up` before anything is installed, and warnings are only shown.
+
+    The only input of the command is the plan. So it runs when what the settings say of the host or
+    the cluster has changed, and again after it has failed. A `pulumi up` without changes does not
+    run it.
     """
 
     findings: pulumi.Output[str]
-    """What it printed when it last ran."""
+    """What the doctor printed when it last ran."""
 
     def __init__(
         self, name: str, args: DoctorArgs, opts: pulumi.ResourceOptions | None = None
@@ -53,7 +56,7 @@ class Doctor(pulumi.ComponentResource):
         self.command = local.Command(
             f"{name}-host",
             create=shlex.join(words),
-            # holds the key and the passwords; on a command line they would be seen
+            # The plan holds the key and the passwords. On a command line everyone could see them.
             stdin=pulumi.Output.secret(args.plan.to_json()),
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(
@@ -67,9 +70,11 @@ class Doctor(pulumi.ComponentResource):
 
 
 def up_plan(settings: PlatformSettings) -> Plan:
-    """What is known, and the same, before the cluster is there: the host, not the image.
+    """The plan for the first machine, before there is a cluster.
 
-    A further machine has a plan of its own, so that another one does not change this.
+    The doctor then only examines the host, and not whether the image is there. Further machines
+    are not in this plan. Each of them has its own plan, so that adding one does not change this
+    plan.
     """
     plan = make_plan(settings)
     expect = replace(plan.expect, image="", shared_data=False)
@@ -77,11 +82,11 @@ def up_plan(settings: PlatformSettings) -> Plan:
 
 
 def machine_plan(settings: PlatformSettings, node: NodeSettings) -> Plan:
-    """A further machine, by itself and with the first one, before it joins.
+    """The plan for a further machine before it joins, by itself and together with the first one.
 
-    A server is also looked at with the servers before it in the list, as their etcds talk to each
-    other. It is not looked at with later ones, so that a server that is added changes only its own
-    plan.
+    A server is also examined together with the servers before it in the setting `nodes`, because
+    their etcds talk to each other. It is not examined together with later ones, so that adding a
+    server changes only the plan of that server.
     """
     plan = make_plan(settings)
     names = [each.name for each in plan.machines]
@@ -93,7 +98,12 @@ def machine_plan(settings: PlatformSettings, node: NodeSettings) -> Plan:
 
 
 def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Plan:
-    """Host, cluster and expectations of a stack; `run` adds what its pods count on."""
+    """The plan for the whole stack: host, cluster, further machines and expectations.
+
+    Args:
+        settings: the settings of the platform.
+        run: the settings of the run, for what its pods need; None: there is no run.
+    """
     cluster = settings.cluster
     existing = cluster.kind == "existing"
     context = ["--context", cluster.context] if cluster.context else []
@@ -104,7 +114,7 @@ def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Pla
         sudo_password=_text(settings.host.sudo_password),
         kubeconfig=cluster.kubeconfig if existing else "",
         kubectl=f"{cluster.kubectl} {kubectl}" if existing else "",
-        # on the node itself, so not through ssh
+        # This command runs on the node itself, so it does not contain ssh.
         ctr=("ctr" if existing else "k3s ctr")
         + (f" --address {address}" if address else "")
         + " --namespace k8s.io",
@@ -124,7 +134,12 @@ def make_plan(settings: PlatformSettings, run: RunSettings | None = None) -> Pla
 
 
 def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expectations:
-    """What the settings count on."""
+    """What the settings expect of the host and the cluster.
+
+    Args:
+        settings: the settings of the platform.
+        run: the settings of the run; None: there is no run.
+    """
     cluster, operator = settings.cluster, settings.gpu_operator
     compute = run.compute if run else None
     ranks = compute.world.world_size if compute else max(settings.devices.gpus, 1)
@@ -137,7 +152,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
         namespace=settings.namespace,
         gpus=settings.devices.gpus,
         ranks=ranks,
-        # Without a run any spread over nodes will do.
+        # Without a run it does not matter how the GPUs are spread over the nodes.
         pods=compute.world.pods if compute else ranks,
         several=bool(settings.nodes),
         shared_data=bool(settings.nodes) and settings.storage_kind.name == "host-path",
@@ -173,8 +188,8 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
 def _tolerated_taints(run: RunSettings | None) -> tuple[str, ...]:
     """Keys of the taints that the run's pods tolerate; `*` if they tolerate all.
 
-    The values and effects of tolerations are not looked at: the doctor then finds too little rather
-    than something that is no fault.
+    The values and effects of tolerations do not count here. So the doctor may miss a problem, but
+    never reports one that is none.
     """
     if run is None:
         return Expectations().tolerated_taints
@@ -189,9 +204,9 @@ def _node_selector(run: RunSettings | None) -> tuple[str, ...]:
 
 
 def _probes(settings: PlatformSettings) -> dict[str, str]:
-    """Where the way to the internet is tried: at k3s' mirror, if one is set.
+    """The addresses at which the doctor tries to reach the internet, if they are not the defaults.
 
-    A firewall may allow that address alone.
+    If a mirror for k3s is set, it is the mirror, because a firewall may allow only that address.
     """
     mirror, proxy = settings.cluster.k3s.mirror, settings.proxy
     if not mirror:
@@ -204,12 +219,15 @@ def _probes(settings: PlatformSettings) -> dict[str, str]:
 
 
 def kibibytes(size: str) -> int:
-    """Kibibytes of a size such as 1Gi."""
+    """Convert a size such as 1Gi to kibibytes."""
     return int(size[:-2]) * _UNITS[size[-2:]]
 
 
 def _shm_kib(settings: PlatformSettings, compute: ComputeSettings | None) -> int:
-    """Shared memory for the pods on one machine: all, or, with several machines, at least one."""
+    """The shared memory in KiB that the pods on one machine need.
+
+    With one machine these are all pods. With several machines it is at least one pod.
+    """
     if compute is None:
         return 0
     pods = 1 if settings.nodes else compute.world.pods

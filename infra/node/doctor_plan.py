@@ -1,4 +1,4 @@
-"""What the doctor is to look at: which host, which cluster, what is expected. Goes as JSON."""
+"""Defines the doctor's plan, which says what it examines and expects, and is sent as JSON."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -9,9 +9,10 @@ from infra.node.expectations import Expectations
 
 @dataclass(frozen=True)
 class SshTarget:
-    """How to reach a host; an empty `host_key` leaves it to known_hosts.
+    """How a host is reached over SSH.
 
-    `jump` is a host on the way; it gets the same key.
+    If `host_key` is empty, the user's known_hosts decides which host key is right. `jump` is a host
+    on the way, which is reached with the same private key.
     """
 
     host: str
@@ -24,7 +25,7 @@ class SshTarget:
 
     @property
     def name(self) -> str:
-        """The address as people write it."""
+        """The address for people, such as `ssh://root@gpu01:22`."""
         user = f"{self.user}@" if self.user else ""
         return f"ssh://{user}{self.host}:{self.port}"
 
@@ -33,8 +34,13 @@ class SshTarget:
 class Machine:
     """A further machine.
 
-    `name` is its node's in the cluster, `interface` is for it what `node_interface` of Expectations
-    is for the first machine. `is_server` is true for one of several servers, as the first one is.
+    Args:
+        name: name of the machine's node in the cluster.
+        ssh: how the machine is reached.
+        interface: the machine's network interface, as `node_interface` of Expectations is the one
+            of the first machine.
+        sudo_password: the password for sudo there, if sudo asks for one.
+        is_server: whether the machine is a server of k3s, as the first machine is.
     """
 
     name: str
@@ -46,13 +52,19 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """One run of the doctor.
+    """What one run of the doctor examines.
 
-    `machines` are those beside the host, which are examined with it and in pairs. With the name of
-    one of them in `only`, what is found of others alone is left out.
-
-    `kubectl` is empty where k3s' own on the host is used; with a `kubeconfig` it is a command of
-    this machine, shell-quoted. `ctr` is the node's, for the question whether the image is there.
+    Args:
+        ssh: how the host is reached; None: it is this machine.
+        sudo_password: the password for sudo there, if sudo asks for one.
+        kubeconfig: path of the kubeconfig of an existing cluster; empty: the cluster is a k3s.
+        kubectl: the command that calls kubectl on this machine, quoted for a shell; empty: k3s' own
+            kubectl on the host is used.
+        ctr: the command that calls containerd's ctr on the node, to ask whether the image is there.
+        scope: what is examined: everything, or only the host.
+        expect: what is expected of the host and the cluster.
+        machines: the further machines, which are examined too, by themselves and in pairs.
+        only: name of one of `machines`. Findings about other machines alone are left out then.
     """
 
     ssh: SshTarget | None = None
@@ -67,19 +79,19 @@ class Plan:
 
     @property
     def host_name(self) -> str:
-        """The host's name for people."""
+        """The host's name for people; `local` is this machine."""
         return self.ssh.name if self.ssh else "local"
 
     def to_json(self) -> str:
-        """The plan as JSON, always the same text for the same plan; it holds secrets."""
+        """The plan as JSON, which holds secrets. The same plan always gives the same text."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
-        """The reverse.
+        """Read a plan that `to_json` has written.
 
         Raises:
-            ValueError: this is no plan.
+            ValueError: the text is not a plan.
         """
         try:
             content: object = json.loads(text)
@@ -91,7 +103,7 @@ class Plan:
             values["machines"] = tuple(_machine(machine) for machine in values["machines"])
             return cls(**values)
         except (KeyError, TypeError, json.JSONDecodeError) as problem:
-            # not the text itself: it may hold a password
+            # The message must not repeat the text, which may hold a password.
             raise ValueError(
                 f"--plan: what was read is no plan of this program ({problem})"
             ) from None

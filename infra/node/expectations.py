@@ -1,4 +1,4 @@
-"""What the doctor expects of a host and a cluster, from a stack's settings or from options."""
+"""Defines what the doctor expects of a host and a cluster. Settings or options say it."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -10,28 +10,36 @@ DATA_ROOT = "/var/lib/disttrain"
 NAMESPACE = "disttrain"
 HTTPS_PROBE = "https://github.com/"
 HTTP_PROBE = "http://github.com/"
-GIB = 1024 * 1024  # the number of KiB in a GiB
-FIRST_NODE, OTHER = "first-node", "other"  # of `nfs`
+GIB = 1024 * 1024  # the number of KiB in one GiB
+FIRST_NODE, OTHER = "first-node", "other"  # values of `nfs`
 
 
 @dataclass(frozen=True)
 class Expectations:
-    """Plain values, so that they go as JSON to another process.
+    """Plain values, so that they can be sent as JSON to another process.
 
-    `provision` is true where this program installs k3s on the host. `gpus` counts distinct physical
-    GPUs and is 0 on CPU; `ranks` is the world size, spread evenly over `pods`; `shm_kib` is the sum
-    over all pods of a node. `several` is true where other machines have GPUs and pods too, so that
-    `gpus` need not be on one. With `embedded_registry` machines give each other the image, by the
-    embedded registry of k3s. `service` is k3s' own on the host. With `shared_data` the data folder
-    is the same one on every machine. `nfs` says whose server the nodes mount the data from: that of
-    the first machine (FIRST_NODE), one of others (OTHER), or none (empty).
-    `node_interface` is the network interface that k3s is to use,
-    empty for that of the default route; `interface_address` is the address that it has to have, if
-    that is said. `tolerated_taints` are keys of taints that do not keep our pods away, `*` stands
-    for all. `node_selector` has the labels, as `key=value`, that a node of our pods must have.
-    `image_builder` is `auto` or a name, empty if no image has to be built; `image_build_on` is
-    `here` or `node`; `image_deps` is the hash under which this machine's cache keeps the result.
-    The addresses of the proxies may hold passwords and are not shown.
+    - `provision`: whether this program installs k3s on the host.
+    - `gpus`: number of distinct physical GPUs; 0 for a training on the CPU.
+    - `ranks`: the world size, spread evenly over the pods.
+    - `pods`: number of pods of the training.
+    - `several`: whether other machines have GPUs and pods too, so that `gpus` need not all be on
+      one machine.
+    - `service`: name of k3s' systemd service on the host.
+    - `shared_data`: whether the data folder is the same one on every machine.
+    - `nfs`: the NFS server from which the nodes mount the data: that of the first machine
+      (FIRST_NODE), one that others run (OTHER), or none (empty).
+    - `embedded_registry`: whether machines give each other the image, by the embedded registry of
+      k3s.
+    - `tolerated_taints`: keys of taints that do not keep our pods away; `*` stands for all.
+    - `node_selector`: labels, as `key=value`, that the nodes of our pods must have.
+    - `shm_kib`: shared memory in KiB that all pods of a node need together.
+    - `node_interface`: the network interface that k3s uses; empty: that of the default route.
+    - `interface_address`: the address that this interface has to have; empty: any.
+    - `image_builder`: `auto` or the name of a builder; empty if no image has to be built.
+    - `image_build_on`: `here` or `node`.
+    - `image_deps`: the hash under which this machine's cache keeps the built dependencies.
+    - `http_proxy` and `https_proxy`: addresses of proxies, which may hold passwords and are not
+      shown.
     """
 
     provision: bool = True
@@ -79,15 +87,15 @@ class Expectations:
         return bool(self.http_proxy or self.https_proxy)
 
     def to_json(self) -> str:
-        """JSON; the same values give the same text."""
+        """The values as JSON. The same values always give the same text."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def from_mapping(cls, values: dict[str, Any]) -> "Expectations":
-        """Make it from the values that `to_json` has written.
+        """Make an instance from the values that `to_json` has written.
 
         Raises:
-            TypeError: a key does not exist.
+            TypeError: a key is not known.
         """
         made = cls(**values)
         return replace(

@@ -1,16 +1,16 @@
-"""A look at the k3s of the host, which lets `pulumi up` see what happened to it meanwhile.
+"""Asks a host about its k3s, so that `pulumi up` sees what has happened to k3s since the last `up`.
 
-Pulumi's command provider cannot read what its commands have made: to the engine a k3s that was
+Pulumi's command provider cannot read what its commands have made. To the engine, a k3s that was
 stopped or wiped by hand looks as it did after the last `up`. So each preview and each `up` first
-asks the host, and the answer gives two texts that are inputs of the command that installs k3s:
+asks the host. The answer gives two texts that are inputs of the command that installs k3s:
 
-- the repair id stays the same while k3s is healthy and is a new one otherwise, so that the command
-  runs again and repairs k3s, and the kubeconfig is fetched again;
-- the generation id stays the same while k3s has the data of its install and is a new one when they
-  were wiped, so that the command is replaced, and with it all that was in that cluster
-  (infra/platform/cluster_generation.py).
+- The repair id stays the same as long as k3s is healthy. Otherwise it is a new one. Then the
+  command runs again and repairs k3s, and the kubeconfig is fetched again.
+- The generation id stays the same as long as k3s has the data of its installation. If they were
+  wiped, it is a new one. Then the command is replaced, and with it everything that was in that
+  cluster (infra/platform/cluster_generation.py).
 
-Both are noted on the host by k3s-install.sh. Standard library only.
+k3s-install.sh records both on the host. This file uses only the standard library.
 """
 
 import subprocess
@@ -27,11 +27,11 @@ LOOK_SECONDS = 10
 
 @dataclass(frozen=True)
 class HostAccess:
-    """How a command of this machine reaches the host.
+    """How a command on this machine reaches the host.
 
     Args:
-        ssh: see `ssh_command`; None: the host is this machine.
-        sudo_password: for sudo, where it asks for one.
+        ssh: the value that `ssh_command` takes; None: the host is this machine.
+        sudo_password: the password for sudo, if sudo asks for one.
     """
 
     ssh: Mapping[str, Any] | None
@@ -40,23 +40,26 @@ class HostAccess:
 
 @dataclass(frozen=True)
 class K3sLook:
-    """What the look has found.
+    """What a host has said about its k3s.
 
     Args:
-        repair_id: another one than noted on the host means that k3s has to be repaired.
-        generation_id: another one than noted on the host means that k3s' data are gone.
-        problem: why the host could not be asked; empty when it was.
-        owner: identifies the platform that has installed k3s; empty: none has, or it is not noted.
-        place: what the host is in the cluster of this program: k3s (the first machine), k3s-server
-            or k3s-agent (a further one); empty: it is in none, or was asked as a further one.
-        node: name of the node that a further one is; empty: it is none, or it is not noted.
-        machine: the id and the address by which a further one is known, with a space between;
-            empty: one of the two is not known, or it was not asked as a further one.
-        way: how the program has reached the host to install k3s, local or ssh; empty: not noted.
-        kubeconfig: checksum of the administrator's; empty: there is none. It is another one in each
-            cluster, and two looks that differ in it alone have found the same.
-        authority: checksum of the certificate authority that it names; the same for as long as the
-            cluster lives. Like `kubeconfig` it is no part of what was found.
+        repair_id: a text that differs from the one on the host if k3s has to be repaired.
+        generation_id: a text that differs from the one on the host if k3s' data are gone.
+        problem: why the host could not be asked; empty if it could.
+        owner: identifies the platform that has installed k3s; empty: no platform has, or the owner
+            is not recorded.
+        place: the role of the host in a cluster of this program: k3s (the first machine),
+            k3s-server or k3s-agent (further machines). It is empty if the host is in no such
+            cluster, or if it was asked as a further machine.
+        node: the node name of a further machine; empty if it is none, or if it is not recorded.
+        machine: the machine-id and the address of a further machine, with a space between them;
+            empty if one of the two is not known, or if the host was not asked as a further machine.
+        way: the value of the setting `host` with which k3s was installed, local or ssh; empty: it
+            is not recorded.
+        kubeconfig: checksum of the administrator's kubeconfig; empty: there is none. It differs in
+            each cluster. It does not count when two looks are compared.
+        authority: checksum of the certificate authority in that kubeconfig. It stays the same as
+            long as the cluster exists. It does not count when two looks are compared.
     """
 
     repair_id: str
@@ -77,13 +80,15 @@ def look_at_k3s(
     script: str = "k3s-look.sh",
     variables: Mapping[str, str] | None = None,
 ) -> K3sLook:
-    """Ask the host; takes some milliseconds there, at most LOOK_SECONDS, and never raises.
+    """Ask the host about its k3s. This takes some milliseconds there, and at most LOOK_SECONDS.
+
+    It never raises: if the host does not answer, the reason is in `problem` of the result.
 
     Args:
-        access: the way to the host.
-        now: the time, from which new ids are made.
+        access: how the host is reached.
+        now: the time from which new ids are made; None: the present time.
         script: k3s-look.sh, or k3s-agent-look.sh for a further machine.
-        variables: of the script.
+        variables: the variables of the script.
     """
     new_id = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S.%fZ")
     program = assemble_program(script_text(script), variables or {}, "root", access.sudo_password)
@@ -97,10 +102,15 @@ def look_at_k3s(
 
 
 def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
-    """The two ids that follow from what k3s-look.sh has printed."""
+    """Decide what the facts that the script has printed mean. This function is pure.
+
+    Args:
+        facts: the facts, from `parse_facts`.
+        new_id: the id that is used if k3s has to be repaired or its data are gone.
+    """
     if facts["state"] == "ours":
         healthy = facts["healthy"] == "yes" and facts["repair"]
-        wiped = facts.get("noted_data", "yes") != "yes"  # an agent has no data
+        wiped = facts.get("noted_data", "yes") != "yes"  # An agent has no data.
         return K3sLook(
             repair_id=facts["repair"] if healthy else new_id,
             generation_id=new_id if wiped else facts.get("generation", ""),
@@ -113,7 +123,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             way=facts.get("way", ""),
         )
     if facts["state"] == "others":
-        # nothing is noted on a host that is not ours, and its data are not ours to judge
+        # This stack has recorded nothing about a k3s of others, and does not judge its data.
         kubeconfig = facts["kubeconfig"]
         return K3sLook(
             repair_id=kubeconfig or new_id,
@@ -125,7 +135,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
 
 
 def parse_facts(text: str) -> dict[str, str]:
-    """The `key=value` lines of k3s-look.sh.
+    """Parse the `key=value` lines that the script has printed.
 
     Raises:
         ValueError: the answer is not complete.
@@ -138,7 +148,7 @@ def parse_facts(text: str) -> dict[str, str]:
 
 
 def _words(error: Exception) -> str:
-    """The last line of what went wrong."""
+    """The reason of an error, as one line for people."""
     if isinstance(error, subprocess.TimeoutExpired):
         return f"no answer in {LOOK_SECONDS} s"
     if isinstance(error, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""How commands of this machine learn the way to the node: `infra.image.reach` reads it."""
+"""Makes the variable that tells `infra.image.reach` how commands on this machine reach the node."""
 
 import json
 
@@ -9,21 +9,24 @@ from infra.settings import HostSettings, PlatformSettings
 
 
 def node_environment(settings: PlatformSettings) -> dict[str, pulumi.Output[str]]:
-    """Where containerd is root's: on the host of our k3s. Holds the key and sudo's password."""
+    """The variable for the host of our k3s, where containerd belongs to root; else no variable.
+
+    It holds the SSH key and sudo's password.
+    """
     node = node_text(settings)
     return host_variable(node) if node else {}
 
 
 def host_variable(text: str) -> dict[str, pulumi.Output[str]]:
-    """The variable, with what `host_text` has made."""
+    """The variable with a text that `host_text` has made; the value is a secret output."""
     return {VARIABLE: pulumi.Output.secret(text)}
 
 
 def node_text(settings: PlatformSettings) -> str | None:
-    """What stands in the variable, not yet a secret; None: containerd is reached from here."""
+    """The value of the variable, as plain text; None: this machine reaches containerd directly."""
     return host_text(settings.host) if settings.cluster.kind == "k3s" else None
 
 
 def host_text(host: HostSettings) -> str:
-    """The way to a host, and sudo's password there."""
+    """How a host is reached, and sudo's password there, as JSON."""
     return json.dumps(host.way(), sort_keys=True)

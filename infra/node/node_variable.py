@@ -1,3 +1,3 @@
-"""The environment variable that tells a program of this machine how to reach the node."""
+"""Names the environment variable that tells a program on this machine how to reach the node."""
 
-VARIABLE = "DISTTRAIN_NODE"  # it holds a key and a password, so it is no argument
+VARIABLE = "DISTTRAIN_NODE"  # Its value holds a key and a password, so it is no argument.

@@ -1,14 +1,17 @@
-"""Runs shell text on the host from this machine: `python -m infra.node.on_host ACTION`.
+"""Runs a shell program on the host from this machine: `python -m infra.node.on_host ACTION`.
 
-To Pulumi's engine a command here and a command over SSH are resources of two types. When the
-setting `host` changes from one to the other, it makes the new command first and deletes the old
-one last of all. What has to happen on the old host before anything else is run by this program: it
-is one type of command for both, which the engine replaces, and to replace it means to run its
-`delete` first, with the way to the old host from the state. What has to stay on the old host, which
-is the data folder, is run by it too: the command is then changed, and no `delete` takes the data.
+For Pulumi's engine, a command on this machine and a command over SSH are resources of two types.
+When the setting `host` changes from one to the other, the engine makes the new command first, and
+deletes the old one last of all. A command that runs this program has one type for both. That is
+needed in two cases:
 
-Standard input is JSON: `ssh`, which is null or as `ssh_command` takes it, and `program`, the text
-of infra.node.shell_program. Standard library only.
+- Something has to happen on the old host before anything else. The engine replaces such a command:
+  it first runs the `delete`, which reaches the old host with the values in the state.
+- Something has to stay on the old host, namely the data folder. The engine only changes such a
+  command, so no `delete` removes the data.
+
+Standard input is JSON: `ssh`, which is null or the value that `ssh_command` takes, and `program`, a
+text that infra.node.shell_program has made. This file uses only the standard library.
 """
 
 import json
@@ -21,22 +24,25 @@ from typing import Any
 
 from infra.node.ssh_files import ssh_command
 
-CUT_OFF = 255  # ssh's exit status when it is the connection that failed
+CUT_OFF = 255  # The exit status of ssh if the connection failed.
 
 
 def run_on_host(
     ssh: Mapping[str, Any] | None, program: str, action: str, limit_seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program and return what it wrote and how it ended.
+    """Run a shell program on the host.
 
     Args:
         ssh: see `ssh_command`; None: the host is this machine.
-        program: text for `sh -s`.
-        action: its argument, such as `create`.
-        limit_seconds: how long it may take; None: as long as it wants.
+        program: the text of the program, for `sh -s`.
+        action: the argument of the program, such as `create`.
+        limit_seconds: how long the program may take; None: there is no limit.
+
+    Returns:
+        What the program has written, and its exit status.
 
     Raises:
-        subprocess.TimeoutExpired: it took longer.
+        subprocess.TimeoutExpired: the program took longer than `limit_seconds`.
     """
     with tempfile.TemporaryDirectory(prefix="disttrain-host-") as folder:
         way = ssh_command(ssh, Path(folder), "-T") if ssh else []
@@ -52,7 +58,7 @@ def run_on_host(
 
 
 def main() -> int:
-    """Returns the exit status of the program."""
+    """Run the job on standard input, and return the exit status of its program."""
     job = json.load(sys.stdin)
     done = run_on_host(job["ssh"], job["program"], sys.argv[1])
     sys.stdout.write(done.stdout)

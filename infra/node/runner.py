@@ -1,4 +1,4 @@
-"""Runs the scripts of infra/node/scripts on the host, here or over SSH, with equal arguments."""
+"""Registers commands that run the scripts of infra/node/scripts, on this machine or over SSH."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,23 @@ SECONDS_PER_DIAL = 15
 
 @dataclass(frozen=True)
 class Script:
-    """A script of infra/node/scripts and how it is run.
+    """A script of infra/node/scripts, and how it is run.
 
     Args:
         file: name of the script.
-        variables: its environment.
-        as_root: run it as root, by sudo where needed.
-        secret_output: its output is a secret: encrypted in the state and shown nowhere.
-        replace_when: the command is replaced when one of these texts changes, which means that
-            the script's `delete` runs and then its `create`. Any other change runs `create` again.
-        replace_on_another_host: also replace it when the host is another one. The `delete` then
-            runs on the old host, with the connection that is in the state.
-        replace_after: when it is replaced, its `create` comes first, and the `delete` of the former
-            one last of all, when nothing of the machine of before needs it any more. The script
-            has to see that a later `create` on the same host has taken its place.
-        update: the script has an action `update` of its own; without it an update runs `create`.
+        variables: the environment of the script.
+        as_root: whether the script runs as root, by sudo if needed.
+        secret_output: whether the output is a secret. Then it is encrypted in the state and shown
+            nowhere.
+        replace_when: texts. If one of them changes, the command is replaced: the script's `delete`
+            runs, and then its `create`. Any other change runs the `create` again, or the `update`.
+        replace_on_another_host: whether the command is also replaced when the host changes. The
+            `delete` then runs on the old host, with the connection in the state.
+        replace_after: whether, when the command is replaced, the `create` comes first and the
+            `delete` last of all, when the previous machine does not need the thing any more. Both
+            may be the same host. So the `delete` has to notice if a later `create` on that host has
+            taken over what it would remove.
+        update: whether the script has its own action `update`. Without it, a change runs `create`.
         ignore_changes: inputs whose changes have no effect, as in ResourceOptions.
     """
 
@@ -53,15 +55,15 @@ class Script:
 
 
 class Runner(ABC):
-    """Makes Command resources that run a script with `create` and, when it goes, `delete`.
+    """Makes Command resources, which run a script's `create` and, when they are deleted, `delete`.
 
-    The script and its variables go by standard input: nothing of them is on a command line, and
-    a change of either runs the script's `create` again.
+    The script and its variables go to the shell by standard input. So nothing of them is on a
+    command line, and a change of either runs the script again.
     """
 
     @abstractmethod
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """Register the command `name`."""
+        """Register a command with this name that runs the script."""
 
     def script(
         self,
@@ -72,19 +74,19 @@ class Runner(ABC):
         *,
         as_root: bool = True,
     ) -> HostCommand:
-        """Do what `run` does, for a script that needs nothing but its variables."""
+        """Do what `run` does, for a script that needs no other options than `as_root`."""
         return self.run(name, Script(script, variables, as_root=as_root), opts)
 
 
 class LocalRunner(Runner):
-    """The host is this machine."""
+    """Runs scripts on this machine."""
 
     def __init__(self, sudo_password: Secret | None = None, *, host_is_lost: bool = False) -> None:
         self._sudo_password = sudo_password
         self._host_is_lost = host_is_lost
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """See Runner."""
+        """Register the command; see Runner."""
         return local.Command(
             name,
             create="sh -s -- create",
@@ -99,7 +101,7 @@ class LocalRunner(Runner):
 
 
 class SshRunner(Runner):
-    """The host is reached over SSH; its key is pinned."""
+    """Runs scripts on a host that is reached over SSH, and whose host key is pinned."""
 
     def __init__(
         self, ssh: SshSettings, sudo_password: Secret | None, *, host_is_lost: bool = False
@@ -119,7 +121,7 @@ class SshRunner(Runner):
         )
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """See Runner."""
+        """Register the command; see Runner."""
         logging = remote.Logging
         return remote.Command(
             name,
@@ -136,18 +138,18 @@ class SshRunner(Runner):
 
 
 class EitherWayRunner(Runner):
-    """The host is this machine or one behind SSH, and the command is of one type for both.
+    """Runs scripts on this machine or over SSH, with one type of command for both.
 
-    It is a program of this machine that goes to the host (infra/node/on_host.py says why). So a
-    change of the setting `host` changes or replaces the command, and nothing is made anew beside a
-    command of before, which would be deleted last of all.
+    The command is a program on this machine, which reaches the host itself (infra/node/on_host.py
+    says why). So if the setting `host` changes, the engine changes or replaces this command. It
+    does not make a new one beside the old one, which it would delete last of all.
     """
 
     def __init__(self, host: HostSettings) -> None:
         self._host = host
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
-        """See Runner. The connection is read from the state when the command is deleted."""
+        """Register the command; see Runner. Its `delete` uses the connection in the state."""
         return local.Command(
             name,
             create=f"{ON_HOST} create",
@@ -162,9 +164,9 @@ class EitherWayRunner(Runner):
 
 
 def on_host_job(host: HostSettings, script: Script) -> pulumi.Output[str]:
-    """Standard input of infra.node.on_host for a script on the host.
+    """Build the standard input of infra.node.on_host for a script on the host.
 
-    It is a secret, because it holds the SSH key and sudo's password.
+    It is a secret output, because it holds the SSH key and sudo's password.
     """
     ssh, program = host.ssh, program_text(script, host.sudo_password)
     job = {"ssh": ssh.ssh_spec() if ssh else None, "program": program}
@@ -172,7 +174,7 @@ def on_host_job(host: HostSettings, script: Script) -> pulumi.Output[str]:
 
 
 def host_runner(host: HostSettings) -> Runner:
-    """The runner for where the node is."""
+    """Choose the runner for a host: LocalRunner for this machine, else SshRunner."""
     if host.ssh is None:
         return LocalRunner(host.sudo_password, host_is_lost=host.gone)
     return SshRunner(host.ssh, host.sudo_password, host_is_lost=host.gone)
@@ -193,7 +195,7 @@ def _jump(ssh: SshSettings) -> remote.ProxyConnectionArgs | None:
 
 
 def _triggers(script: Script, host: str) -> list[Text] | None:
-    """The command is replaced when one of these changes."""
+    """The texts whose change replaces the command."""
     return [*([host] if script.replace_on_another_host else []), *script.replace_when] or None
 
 
@@ -202,7 +204,7 @@ def _options(
 ) -> pulumi.ResourceOptions:
     ours = pulumi.ResourceOptions(
         delete_before_replace=not script.replace_after,
-        # on a host that is lost nothing can be removed, so that the resource is only forgotten
+        # Nothing can be removed from a lost host, so the engine only forgets the command.
         retain_on_delete=host_is_lost or None,
         additional_secret_outputs=["stdout", "stderr"] if script.secret_output else None,
         ignore_changes=[*script.ignore_changes] or None,
@@ -211,7 +213,7 @@ def _options(
 
 
 def program_text(script: Script, sudo_password: Secret | None) -> pulumi.Output[str]:
-    """The text for `sh -s`: the script with its variables set, run as root where it has to be."""
+    """Build the text for `sh -s`: the script with its variables, run as root if it needs that."""
     text = script_text(script.file)
     privilege: Privilege = "root" if script.as_root else "user"
     names = list(script.variables)

@@ -1,10 +1,10 @@
-"""Puts a script and its variables together as one text for `sh -s`.
+"""Joins a script and its variables into one text for `sh -s`.
 
-The text goes by standard input, so that nothing of it stands on a command line. The script sees
-the variables that it is given and no other: what happens to be set in the environment of the user
-or of the host never changes what a script does.
+The text goes to the shell by standard input, so that nothing of it is on a command line. The script
+only sees the variables that it is given. So the environment of the user or of the host never
+changes what a script does.
 
-Standard library only, because the doctor uses it too.
+This file uses only the standard library, because the doctor uses it too.
 """
 
 import re
@@ -18,7 +18,8 @@ ROOT_FUNCTIONS = "lib/root.sh"
 
 Privilege = Literal["root", "root-if-possible", "user"]
 
-# Linux starts no program with a variable of 128 KiB, and a list of authorities can be longer.
+# Linux starts no program with a variable of 128 KiB or more, and a list of authorities can be that
+# long.
 LONGEST_EXPORTED_BYTES = 100_000
 
 _END_OF_SCRIPT = "DISTTRAIN_END_OF_SCRIPT"
@@ -28,10 +29,10 @@ _OF_EVERY_PROGRAM = frozenset({"PATH", "HOME"})
 
 
 def script_text(name: str) -> str:
-    """The text of a script of infra/node/scripts.
+    """Read a script of infra/node/scripts.
 
-    A line `. ./lib/file.sh` is replaced by the text of that file, as the shell on the host has no
-    such file.
+    A line `. ./lib/file.sh` is replaced with the text of that file, because the host does not have
+    the file.
 
     Args:
         name: path of the script below infra/node/scripts.
@@ -46,18 +47,19 @@ def assemble_program(
     privilege: Privilege = "user",
     sudo_password: str = "",
 ) -> str:
-    """The shell text that runs a script with its variables.
+    """Build the shell text that runs a script with its variables.
 
     Args:
-        script: text of the script.
-        variables: the environment of the script. A longer one than LONGEST_EXPORTED_BYTES is for
-            the shell alone, and for none of the programs that it starts.
-        privilege: `root` runs it as root, by sudo where needed, with an empty environment but for
-            `variables`, PATH and HOME. `root-if-possible` runs it as the user where there is no
-            way to root, with the reason in the variable ROOT_PROBLEM. `user` runs it as the user;
-            the credentials of the user's kubectl come from the environment, so that only those
-            variables that the script names and that are not given are taken away.
-        sudo_password: for sudo, where it asks for one.
+        script: the text of the script.
+        variables: the environment of the script. A value that is longer than LONGEST_EXPORTED_BYTES
+            is not exported: the shell knows it, and the programs that the shell starts do not.
+        privilege: `root` runs the script as root, by sudo if needed. Its environment only has
+            `variables`, PATH, HOME, LC_ALL and ROOT_PROBLEM. `root-if-possible` does the same, but
+            runs the script as the user if the user cannot become root; the variable ROOT_PROBLEM
+            then has the reason. `user` runs the script as the user, in the user's environment, from
+            which the user's kubectl may get its credentials. Only variables that the script names
+            and that are not given are unset.
+        sudo_password: the password for sudo, if sudo asks for one.
     """
     given = [_given(name, value) for name, value in variables.items()]
     if privilege == "user":
@@ -81,11 +83,11 @@ def _given(name: str, value: str) -> str:
     """A line that sets a variable."""
     words = f"{name}={shlex.quote(value)}"
     if len(value.encode()) > LONGEST_EXPORTED_BYTES:
-        return f"unset {name}; {words}"  # what was exported would stay so
+        return f"unset {name}; {words}"  # An exported variable would stay exported.
     return f"export {words}"
 
 
 def _unset(script: str, variables: Mapping[str, str]) -> list[str]:
-    """A line that removes what the script names and is not given."""
+    """A line that unsets the variables that the script names and that are not given."""
     names = {*_MENTIONED.findall(script)} - {*variables} - _OF_EVERY_PROGRAM
     return [f"unset {' '.join(sorted(names))}"] if names else []

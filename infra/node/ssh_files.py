@@ -1,10 +1,10 @@
-"""How OpenSSH's client is called to reach the host: checked host keys, private key, jump host.
+"""Builds the command line and the files with which OpenSSH's client reaches the host.
 
-The private key is in no file of a disk where the system allows it: a program that is killed removes
-nothing, and a key in a file would stay.
+They cover checked host keys, the private key and a jump host. If the system allows it, the private
+key is in no file on a disk: a program that is killed removes no files, so the key would stay there.
 
-Standard library only, for Python 3.9 and newer: the text of this file is also part of the program
-in the kubeconfigs that infra/node/tunnel_kubeconfig.py makes.
+This file uses only the standard library, and works with Python 3.9 and newer, because its text is
+also part of the program in the kubeconfigs that infra/node/tunnel_kubeconfig.py makes.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ CONNECT_SECONDS = 10
 
 
 def ssh_command(spec: Mapping[str, Any], folder: Path, *options: str) -> list[str]:
-    """The words of the client, which asks nothing; the command for the host comes after them.
+    """Build the words that call the client. The command for the host has to follow them.
+
+    The client asks the user nothing.
 
     Args:
-        spec: how to get to the host: host, port, user (empty: as here), host_key (empty: the
-            user's known_hosts decides), private_key (its text) or None, and jump, which is None or
-            the same without private_key. May have identity_file, the path of a private key.
-        folder: readable by this user alone; it and this process must last as long as connections
-            are opened.
-        options: further ones of the client.
+        spec: how to reach the host. Its keys are host, port, user (empty: the client's default),
+            host_key (empty: the user's known_hosts decides), private_key (the text of the key, or
+            None) and jump. jump is None, or a mapping with the same keys but private_key.
+            identity_file, the path of a private key, may be there too.
+        folder: a folder that only this user can read. The files in it are written here. The folder
+            and this process have to exist as long as connections are opened.
+        options: further options of the client.
     """
     key = _key_file(spec["private_key"], folder) if spec["private_key"] else None
     (folder / "known_hosts").write_text(known_hosts(spec))
@@ -37,7 +40,7 @@ def ssh_command(spec: Mapping[str, Any], folder: Path, *options: str) -> list[st
 
 
 def _key_file(text: str, folder: Path) -> Path:
-    """Where the client reads the key: memory of this process, or a file where that cannot be."""
+    """The path at which the client reads the key: memory of this process, or else a file."""
     if in_memory := _key_in_memory(text):
         return in_memory
     key = folder / "key"
@@ -48,17 +51,20 @@ def _key_file(text: str, folder: Path) -> Path:
 
 @cache
 def _key_in_memory(text: str) -> Path | None:
-    """A file without a name, which ends with this process; None: the system has no such files.
+    """Put the key into a file in memory, which ends with this process.
 
-    The client opens it by the path of this process's descriptor, and demands mode 0600.
+    The client opens the file by the path of this process's descriptor, and demands mode 0600.
+
+    Returns:
+        The path; None: the system has no such files.
     """
-    if not hasattr(os, "memfd_create"):  # not Linux
+    if not hasattr(os, "memfd_create"):  # The system is not Linux.
         return None
     descriptor = os.memfd_create("ssh-key")
     os.fchmod(descriptor, 0o600)
     os.write(descriptor, _whole(text).encode())
     path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
-    return path if os.access(path, os.R_OK) else None  # there may be no /proc
+    return path if os.access(path, os.R_OK) else None  # /proc may be missing.
 
 
 def _whole(text: str) -> str:
@@ -66,9 +72,14 @@ def _whole(text: str) -> str:
 
 
 def ssh_config(spec: Mapping[str, Any], folder: Path, key: Path | None = None) -> str:
-    """The client's configuration: keys checked, nothing asked, dead lines noticed.
+    """Build the client's configuration.
 
-    `key` is the file with the text of `private_key`.
+    With it the client checks host keys, asks nothing, and notices dead connections.
+
+    Args:
+        spec: see `ssh_command`.
+        folder: see `ssh_command`.
+        key: the file with the text of `private_key`; None: there is none.
     """
     lines: list[str] = []
     for name, hop in (("node", spec), ("jump", spec["jump"])):
@@ -78,25 +89,30 @@ def ssh_config(spec: Mapping[str, Any], folder: Path, key: Path | None = None) -
             if identity:
                 values |= {"IdentityFile": f'"{identity}"', "IdentitiesOnly": "yes"}
             if spec["private_key"]:
-                values["IdentityAgent"] = "none"  # one that hangs would hold up the connection
+                values["IdentityAgent"] = "none"  # An agent that hangs would delay us.
             if name == "node" and spec["jump"]:
                 through = _alias("jump", spec["jump"])
-                config = shlex.quote(str(folder / "config"))  # a shell reads the command
+                config = shlex.quote(str(folder / "config"))  # The client calls a shell.
                 values["ProxyCommand"] = f"ssh -F {config} -W [%h]:%p {through}"
             lines += [f"Host {_alias(name, hop)}", *(f"  {k} {v}" for k, v in values.items())]
-    if any(hop and not hop["host_key"] for hop in (spec, spec["jump"])):  # after what stands above
+    if any(hop and not hop["host_key"] for hop in (spec, spec["jump"])):
+        # The client uses the first value that it finds, so the lines above count first.
         lines += ["Host *", "  Include ~/.ssh/config /etc/ssh/ssh_config"]
     return "\n".join([*lines, ""])
 
 
 def known_hosts(spec: Mapping[str, Any]) -> str:
-    """The pinned keys, under the names of `ssh_config`."""
+    """Build the known_hosts file: the pinned host keys, under the names that `ssh_config` uses."""
     hops = (("node", spec), ("jump", spec["jump"]))
     return "".join(f"{name} {hop['host_key']}\n" for name, hop in hops if hop and hop["host_key"])
 
 
 def _alias(name: str, hop: Mapping[str, Any]) -> str:
-    """Known_hosts and the user's own configuration know the host by its real name."""
+    """The name of a host in the client's configuration.
+
+    A host without a pinned key keeps its real name, because the user's known_hosts and
+    configuration use that name.
+    """
     return name if hop["host_key"] else hop["host"]
 
 

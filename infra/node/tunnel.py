@@ -1,10 +1,12 @@
-"""Reaches the API server through port 22 alone: a credential plugin for kubeconfigs.
+"""A credential plugin for kubeconfigs that reaches the API server through the SSH port only.
 
-Clients (kubectl, Pulumi's provider) run this file before they talk to the cluster, and again when
-the credentials that it prints expire (client-go's exec plugins). It opens an SSH tunnel if none is
-open, and prints the client certificate that k3s made. The tunnel ends by itself a while later.
-Standard library only, for Python 3.9 and newer: the text of this file is the program in the
-kubeconfigs that infra/node/tunnel_kubeconfig.py makes.
+Clients such as kubectl and Pulumi's provider run this file before they talk to the cluster, and
+again when the credentials that it prints expire (client-go's exec plugins). It opens an SSH tunnel
+if none is open, and prints the client certificate that k3s has made. The tunnel ends by itself a
+while later.
+
+This file uses only the standard library, and works with Python 3.9 and newer, because its text is
+the program in the kubeconfigs that infra/node/tunnel_kubeconfig.py makes.
 """
 
 from __future__ import annotations
@@ -25,51 +27,61 @@ from infra.node.ssh_files import ssh_command
 
 VARIABLE = "DISTTRAIN_TUNNEL"
 API_VERSION = "client.authentication.k8s.io/v1"
-TUNNEL_SECONDS = 900  # open connections hold it longer
-CREDENTIAL_SECONDS = 600  # less: clients ask again before the tunnel can end
-FIRST_PORT, PORTS = 20000, 10000  # below the ports that systems give to clients
+TUNNEL_SECONDS = 900  # Open connections keep the tunnel open longer.
+CREDENTIAL_SECONDS = 600  # Less, so that clients ask again before the tunnel can end.
+FIRST_PORT, PORTS = 20000, 10000  # Systems give higher ports to clients.
 
 
 def local_port(host: str, port: int, user: str) -> int:
-    """The tunnel's port on this machine: always the same for a host, so that kubeconfigs stay."""
+    """The tunnel's port on this machine.
+
+    It is always the same for a host, so that the kubeconfig does not change.
+    """
     digest = hashlib.sha256(f"{user}@{host}:{port}".encode()).digest()
     return FIRST_PORT + int.from_bytes(digest[:4], "big") % PORTS
 
 
 def is_open(port: int) -> bool:
-    """Whether something listens; that it is the right one, TLS with the cluster's CA proves."""
+    """Whether a program listens on the port.
+
+    It may be another program than the tunnel. Clients notice that, because TLS with the cluster's
+    CA fails then.
+    """
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def open_tunnel(spec: Mapping[str, Any], port: int) -> None:
-    """Start ssh in the background; it has authenticated when this returns.
+    """Start ssh in the background. When this function returns, ssh has authenticated.
 
     Raises:
-        RuntimeError: ssh's last lines: refused, another host key, port taken.
+        RuntimeError: there is no tunnel. The text has ssh's last lines, which say for instance that
+            the host refuses the key, that its host key is another one, or that the port is taken.
     """
-    # readable by this user alone
+    # Only this user can read the folder.
     with tempfile.TemporaryDirectory(prefix="disttrain-tunnel-") as folder:
         forward = f"127.0.0.1:{port}:127.0.0.1:6443"
-        # A session that lasts so long, instead of -N: then ssh ends when nobody uses it any more.
+        # A session with `sleep`, instead of -N, lets ssh end when the time is up and nobody uses
+        # the tunnel any more.
         command = ssh_command(spec, Path(folder), "-f", "-L", forward)
         with tempfile.TemporaryFile() as log:
             done = subprocess.run(
                 [*command, "sleep", str(TUNNEL_SECONDS)],
                 stdin=subprocess.DEVNULL,
-                stdout=log,  # a pipe would stay open as long as the tunnel
+                stdout=log,  # A pipe would stay open as long as the tunnel.
                 stderr=log,
                 check=False,
                 start_new_session=True,
             )
             log.seek(0)
             lines = log.read().decode(errors="replace").splitlines()[-5:]
-        if done.returncode and not is_open(port):  # another run of this may have been faster
+        # If the port is open nevertheless, another run of this program was faster.
+        if done.returncode and not is_open(port):
             raise RuntimeError("no tunnel to the node: " + " / ".join(lines))
 
 
 def credential(spec: Mapping[str, Any]) -> str:
-    """What client-go reads from the plugin."""
+    """The JSON text that client-go reads from the plugin."""
     lifetime = datetime.timedelta(seconds=CREDENTIAL_SECONDS)
     now = datetime.datetime.now(datetime.timezone.utc)  # noqa: UP017 # older Pythons have no UTC
     expires = (now + lifetime).strftime("%Y-%m-%dT%H:%M:%SZ")

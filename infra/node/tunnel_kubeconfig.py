@@ -1,8 +1,8 @@
-"""Makes a kubeconfig that reaches the API server through port 22 alone.
+"""Makes a kubeconfig that reaches the API server through the SSH port only.
 
-The kubeconfig holds the whole program that opens the tunnel, as the text that Python is started
-with. So it names no path, and works on every machine with `python3` and OpenSSH and in every
-folder: in Pulumi's state, on a colleague's machine and after this checkout is gone.
+The kubeconfig contains the whole text of the program that opens the tunnel, as an argument of
+Python. So it does not depend on a path or on this checkout. It works in every folder of every
+machine with `python3` and OpenSSH, for instance from Pulumi's state or on a colleague's machine.
 """
 
 import base64
@@ -20,11 +20,13 @@ _FUTURE = "from __future__ import annotations\n"
 
 
 def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The kubeconfig of k3s, turned to the tunnel's end; the authority is kept.
+    """Change the kubeconfig of k3s so that it uses the tunnel.
+
+    The cluster's certificate authority stays the same.
 
     Args:
-        kubeconfig: as k3s writes it, with one cluster and one user, server at 127.0.0.1:6443.
-        spec: how to get to the host, see `ssh_command`.
+        kubeconfig: the kubeconfig as k3s writes it, with one cluster and one user.
+        spec: how to reach the host, see `ssh_command`.
     """
     (cluster,), (user,) = kubeconfig["clusters"], kubeconfig["users"]
     port = tunnel.local_port(spec["host"], spec["port"], spec["user"])
@@ -36,7 +38,7 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
     plugin = {
         "apiVersion": tunnel.API_VERSION,
         "command": COMMAND,
-        # -I: no folder of the user's is searched for modules, and no variable of Python counts
+        # With -I, Python searches no folder of the user for modules, and ignores its variables.
         "args": ["-I", "-c", tunnel_program()],
         "env": [
             {"name": tunnel.VARIABLE, "value": json.dumps({**spec, "credentials": credentials})}
@@ -52,7 +54,7 @@ def tunnelled(kubeconfig: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[st
 
 
 def tunnel_program() -> str:
-    """infra/node/ssh_files.py and infra/node/tunnel.py as one program of the standard library."""
+    """The texts of infra/node/ssh_files.py and infra/node/tunnel.py, joined into one program."""
     texts = [Path(str(module.__file__)).read_text() for module in (ssh_files, tunnel)]
     body = "".join(_OWN_IMPORTS.sub("", text).replace(_FUTURE, "") for text in texts)
     return _FUTURE + body
