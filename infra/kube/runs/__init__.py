@@ -1,1 +1,1 @@
-"""Runs: starting them, waiting for them, stopping them, and knowing how they ended."""
+"""Starts runs, waits for them, stops them, and finds out how they ended."""

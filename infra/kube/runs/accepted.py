@@ -1,9 +1,10 @@
-"""Task `accepted`: waits until the controller of a workload knows the objects that it names.
+"""Task `accepted`: waits until the webhooks know the objects that a new workload refers to.
 
 The webhooks of Kubeflow Trainer and of Kueue refuse a TrainJob whose TrainingRuntime they have not
-seen. They hear of a runtime a moment after the API server has it, and the engine makes the TrainJob
-at once, so a busy controller would fail `pulumi up`. Whether a webhook knows the runtime can only
-be asked by a TrainJob, which the API server checks here and does not make.
+seen. They learn of a runtime a moment after the API server has it, but the engine makes the
+TrainJob at once. So with a busy controller, `pulumi up` would fail. The only way to ask a webhook
+whether it knows the runtime is to send a TrainJob. Here the API server checks one without making it
+(dryRun).
 """
 
 from infra.kube.api_server.api import Api
@@ -16,13 +17,14 @@ TRY_OUT = {"dryRun": "All"}
 
 
 def create(job: Job, api: Api) -> None:
-    """Wait until `manifest` is no longer refused with one of the words `refused_at_first`.
+    """Wait while the API server refuses the job's `manifest` for one of the expected reasons.
 
-    `{name}` in them stands for its name.
-    Any other answer ends the wait well: the engine asks in earnest next, and shows it.
+    The job's `refused_at_first` lists pieces of the messages of such refusals. `{name}` in them
+    stands for the name of the manifest. Any other answer ends the wait without an error: the engine
+    makes the object next, and shows the answer to that.
 
     Raises:
-        TaskError: the limit is reached; with the refusal, and what to do.
+        TaskError: the limit is reached. The text has the refusal and what to do.
     """
     manifest = job.mapping("manifest")
     kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
@@ -41,5 +43,5 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of the wait stays behind."""
+    """Do nothing: the wait has left nothing behind."""
     del job, api

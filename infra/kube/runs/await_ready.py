@@ -1,4 +1,8 @@
-"""Task `await`: returns when all pods of a training are ready or its workload is done."""
+"""Task `await`: waits until all pods of a training are ready, or until its workload has ended.
+
+A pod is ready once all of its ranks have made a step. A run in a queue of Kueue waits for its place
+in the queue first.
+"""
 
 import time
 from collections.abc import Callable
@@ -32,14 +36,22 @@ from infra.kube.workload import Workload, true_condition
 
 
 class GoneError(TaskError):
-    """The workload is not there, and its run had not finished."""
+    """The workload is not there, and its run has not finished."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one look at the workload and its pods means; the first text that is not empty counts.
+    """What one observation of the workload and its pods means.
 
-    `enough` ends the wait when it has been so for a while, as `stuck` does.
+    The first field that is not empty counts.
+
+    Args:
+        failure: why the training has failed. It ends the wait at once.
+        finished: why the wait is over: the workload has ended well, or all pods are ready.
+        enough: that fewer pods than wanted are ready, but enough to train. It ends the wait once it
+            has lasted for some seconds.
+        stuck: a problem that rarely solves itself. It ends the wait once it has lasted for a while.
+        state: what the wait is for, in words.
     """
 
     failure: str = ""
@@ -60,18 +72,18 @@ def judge(
     least: int | None = None,
     ready_means: str = "all ranks have stepped",
 ) -> Verdict:
-    """Judge one look. Pure.
+    """Decide what one observation of the workload and its pods means. This function is pure.
 
     Args:
-        workload: names the object.
-        uid: of the object that was made; empty to accept any.
-        item: the object, None where there is none.
-        pods: those of its revision.
+        workload: the kind and the name of the workload.
+        uid: the uid of the workload that this `up` has made; empty: any uid is accepted.
+        item: the workload; None: it does not exist.
+        pods: the pods of the workload's revision.
         wanted: how many pods must be ready.
-        done: condition types that mean it has finished.
-        failed: condition types that mean it has failed.
-        least: with how many ready pods the training goes on; None: with `wanted` ones.
-        ready_means: what it says that all pods are ready.
+        done: the condition types that mean that the workload has finished.
+        failed: the condition types that mean that the workload has failed.
+        least: the number of ready pods with which the training can go on; None: all `wanted` pods.
+        ready_means: what it means for the run that all pods are ready, for the message.
     """
     if item is None:
         return Verdict(failure=f"{workload} is gone: somebody has deleted it")
@@ -99,16 +111,18 @@ def judge(
 
 
 def create(job: Job, api: Api) -> None:
-    """Wait; see the module.
+    """Wait until all pods of the training are ready, or until its workload has finished.
 
-    Where a training needs not all of its pods, it is enough that so many have been ready for some
-    seconds: pods that train together do not become ready in the same instant.
+    If the training can go on with fewer pods (`pods_min`), the wait also ends once that many pods
+    have been ready for some seconds. It does not end at once, because pods that train together do
+    not become ready in the same instant.
 
-    Where the run's own user stops it meanwhile, `up` ends well: nothing is wrong.
+    If the run's own user stops the run meanwhile, the wait ends without an error.
 
     Raises:
-        SuspendedError: somebody else has suspended the run, which has not failed.
-        TaskError: with the reason, after the pods' last lines were printed.
+        SuspendedError: somebody else has suspended the run. The run has not failed.
+        TaskError: the training has failed, or a time limit is reached. The last lines of the pods
+            are printed before that, if there are pods.
     """
     wait = _Wait(job, api)
     in_queue, for_pods = job.number("queue_seconds", 0), float(job.number("timeout_seconds"))
@@ -120,20 +134,23 @@ def create(job: Job, api: Api) -> None:
         _await_pods(wait, for_pods)
         if not wait.is_put_back:
             return
-        # The engine's limit is that of both waits together.
+        # The engine has one time limit for both waits, so the time that has passed is subtracted.
         in_queue = max(in_queue - round(has_place - begin), 1)
         for_pods = max(for_pods - (time.monotonic() - has_place), 1)
 
 
 def _await_pods(wait: "_Wait", limit_seconds: float) -> None:
-    """Wait until the pods are ready, or the run is put back into its queue. Raises as `create`."""
+    """Wait until the pods are ready, or until Kueue puts the run back into its queue.
+
+    Raises the errors of `create`.
+    """
     job, workload = wait.job, wait.workload
     what = f"{wait.wanted} ready pods of {workload}"
     try:
         wait_for(what, wait.ask, limit_seconds, "trainingTimeoutSeconds")
     except SuspendedError:
         raise
-    except GoneError as reason:  # it says what to do, and there are no pods to show lines of
+    except GoneError as reason:  # It says what to do, and no pod is left whose lines could help.
         raise TaskError(f"training failed: {reason}") from None
     except TaskError as reason:
         say(f"training failed: {reason}")
@@ -146,7 +163,7 @@ def _await_pods(wait: "_Wait", limit_seconds: float) -> None:
 
 
 class _Wait:
-    """The looks at one workload and its pods, and for how long what was bad has been so."""
+    """Observes one workload and its pods, and remembers for how long a problem has lasted."""
 
     def __init__(self, job: Job, api: Api) -> None:
         self.job = job
@@ -159,20 +176,24 @@ class _Wait:
         self._record = _record(job, api)
         self.suspend = self._record.suspend if self._record else {}
         if self._record and self._record.how_ended and api.get(self.path) is not None:
-            forget_end(api, self._record)  # that of a workload before this one
+            forget_end(api, self._record)  # It is the end of an earlier workload of this run.
         self._stuck = Patience(STUCK_SECONDS, time.monotonic)
         self._settled = Patience(SETTLED_SECONDS, time.monotonic)
         self._queued = Patience(QUEUE_SECONDS, time.monotonic)
         self._waits_for_place = job.number("queue_seconds", 0) > 0
         self.is_put_back = False
-        """Whether the last wait has ended because the run has to wait for its place again."""
+        """Whether the last wait for pods ended because the run is back in its queue."""
         self._failed_starts = FailedStarts(api, job.namespace)
 
     def ask(self) -> str:
-        """Look once: what is waited for; empty: nothing any more, and what was reached is said.
+        """Observe the workload and its pods once.
+
+        Returns:
+            What the wait is for. If the wait is over, the text is empty, and what was reached has
+            been printed.
 
         Raises:
-            TaskError: the training cannot get there.
+            TaskError: the training has failed, or its pods cannot become ready.
         """
         job, api, self.is_put_back = self.job, self.api, False
         item, pods = api.get(self.path), api.list(PODS.format(job.namespace), self.selector)
@@ -183,7 +204,7 @@ class _Wait:
             say(stopped_text(job, api, self.workload, item))
             return ""
         if item and (place := held_back(api, job.namespace, item, self.suspend)):
-            # Another run took its place before its first step.
+            # Kueue gave the place to another run before the first step of this one.
             if self._waits_for_place:
                 self.is_put_back = True
                 return ""
@@ -195,7 +216,7 @@ class _Wait:
         return self._ask_pods(item, pods)
 
     def _ask_pods(self, item: Json | None, pods: list[Json]) -> str:
-        """What `ask` answers for a workload that nobody holds back."""
+        """What `ask` returns for a workload that is not suspended."""
         verdict = self._judged(item, pods)
         if item is None:
             raise GoneError(f"{verdict.failure}. {AGAIN}")
@@ -210,7 +231,7 @@ class _Wait:
         namespace = self.job.namespace
         waits_for = words_of_controller(self.api, namespace, item, pods, self.wanted)
         failing = self._failed_starts.words(pods)
-        # The state last, because a long line is cut, and the others are what the user can mend.
+        # The state comes last, because a long line is cut, and the user can act on the others.
         return "; ".join(text for text in (failing, waits_for, verdict.state) if text)
 
     def _judged(self, item: Json | None, pods: list[Json]) -> Verdict:
@@ -228,14 +249,14 @@ class _Wait:
         )
 
     def _say_reached(self, words: str, pods: list[Json]) -> None:
-        """Say these words, and with several pods also what they have found of their volume."""
+        """Print these words, and for several pods also what they have found about their volume."""
         say(words)
         if self.wanted > 1:
             say(volume_line(self.api, self.job.namespace, pods))
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of the wait stays behind."""
+    """Do nothing: the wait has left nothing behind."""
     del job, api
 
 
@@ -249,10 +270,10 @@ def _record(job: Job, api: Api) -> Record | None:
 
 
 def _after_its_time(api: Api, job: Job) -> str:
-    """What is said of a run that has finished and whose workload has gone since.
+    """The message about a run that has finished and whose workload was removed after that.
 
     Raises:
-        GoneError: the run failed, or its end is not known.
+        GoneError: the run has failed, or it is not known how it ended.
     """
     record = _record(job, api)
     if record is None:

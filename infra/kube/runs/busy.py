@@ -1,4 +1,4 @@
-"""Which other runs are in the way of one that comes up. Pure."""
+"""Decides which other runs have to make place for a new run. All functions are pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,17 +7,17 @@ from infra.kube.objects import Json
 from infra.kube.record import Record
 from infra.kube.workload import is_active
 
-COMING_UP_SECONDS = 120  # a record without a workload is an `up` under way for so long
+COMING_UP_SECONDS = 120  # for so long, a record without a workload counts as an `up` under way
 NOT_THERE = "either its `pulumi up` is just about to make it, or somebody has deleted it"
 
 
 @dataclass(frozen=True)
 class OtherRun:
-    """Another owner's run that has a right to its GPUs."""
+    """A run of another owner that holds GPUs or CPUs, or is about to take them."""
 
     record: Record
     coming_up: bool
-    """Its `up` has taken its place and has not made its workload yet."""
+    """Whether the `up` of the run has written its record but not made its workload yet."""
 
     def __str__(self) -> str:
         run, gpus = f"{self.record.workload} of stack {self.record.stack}", self.record.gpus
@@ -28,12 +28,12 @@ class OtherRun:
 
 
 def other_run(record: Record, item: Json | None, now: datetime) -> OtherRun | None:
-    """What a record of another owner means; None where that run is in nobody's way.
+    """The run of a record of another owner; None: that run needs no GPUs or CPUs now.
 
     Args:
-        record: the other run's.
-        item: its workload, None where there is none.
-        now: the API server's time.
+        record: the record of the other run.
+        item: the workload of the other run; None: it does not exist.
+        now: the time by the clock of the API server.
     """
     if item is None:
         age = (now - record.since).total_seconds()
@@ -44,15 +44,15 @@ def other_run(record: Record, item: Json | None, now: datetime) -> OtherRun | No
 
 
 def runs_to_replace(others: list[OtherRun], gpus: int, gpus_total: int) -> list[OtherRun]:
-    """The runs that have to go so that a run fits; empty when it fits beside all of them.
+    """The runs that have to be suspended so that a new run fits; empty: it fits beside all of them.
 
-    Runs on the CPU share nothing that could be counted, so they never stand beside each other.
-    The run that came first goes first, and no more of them go than necessary.
+    The CPUs that a run uses are not counted, so two runs on CPUs never train at the same time.
+    The oldest run is chosen first, and no more runs are chosen than necessary.
 
     Args:
-        others: the runs that stand.
-        gpus: how many the coming run needs, 0 on the CPU.
-        gpus_total: how many the cluster has.
+        others: the other runs.
+        gpus: how many GPUs the new run needs; 0: it runs on CPUs.
+        gpus_total: how many GPUs the cluster has.
     """
     if gpus == 0:
         return [other for other in others if other.record.gpus == 0]
@@ -64,7 +64,7 @@ def runs_to_replace(others: list[OtherRun], gpus: int, gpus_total: int) -> list[
         if other.record.gpus:
             going.append(other)
             free += other.record.gpus
-    for other in [*going]:  # a later one may have enough by itself
+    for other in [*going]:  # The GPUs of a run that was chosen later may be enough alone.
         if free - other.record.gpus >= gpus:
             going.remove(other)
             free -= other.record.gpus

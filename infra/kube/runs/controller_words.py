@@ -1,8 +1,8 @@
-"""Why a run has no pods yet, in the words of the controller that should make them.
+"""Reads why a run has no pods yet, in the message of the controller that should make them.
 
-Some controllers tell only an event what they cannot make, such as the JobSet of a TrainJob, and
-leave the object's status empty (https://github.com/kubeflow/trainer/issues/3671). A Job does so
-where a quota allows it no pod, also the Job of a JobSet.
+If some controllers cannot make an object, such as the JobSet of a TrainJob, they report it only in
+an event, and leave the status empty (https://github.com/kubeflow/trainer/issues/3671). The same is
+true of a Job whose pods a quota does not allow, including the Jobs of a JobSet.
 """
 
 from collections.abc import Sequence
@@ -33,16 +33,16 @@ def words_of_controller(
     pods: Sequence[Json],
     wanted: int,
 ) -> str:
-    """What is said of pods that are not there; empty where nothing is said, or all are there.
+    """Why pods of the run are missing; empty: all pods are there, or no controller says why.
 
-    The events of the Jobs count too that a controller has made for the run.
+    It reads the events of the workload and of the Jobs that a controller has made for it.
 
     Args:
         api: the cluster.
-        namespace: of the run.
+        namespace: the namespace of the run.
         item: the run's workload.
-        pods: of the run, as far as there are any.
-        wanted: how many there have to be.
+        pods: the pods of the run that exist.
+        wanted: how many pods the run has to have.
     """
     if gang := words_of_gang(api, namespace, item):
         return gang
@@ -60,7 +60,10 @@ def words_of_controller(
 
 
 def _uids_of_jobs(api: Api, namespace: str, item: Json) -> list[str]:
-    """Those of the Jobs that a JobSet has made for the run; a TrainJob's JobSet has its name."""
+    """The uids of the Jobs that a JobSet has made for the run.
+
+    A JobSet that was made for a TrainJob has the name of the TrainJob.
+    """
     if item.get("kind") not in (JOB_SET, TRAIN_JOB):
         return []
     name = item["metadata"]["name"]
@@ -75,9 +78,11 @@ def _uids_of_jobs(api: Api, namespace: str, item: Json) -> list[str]:
 
 
 def newest_words(events: Sequence[Json]) -> str:
-    """`FailedCreate: pods "a" is forbidden (12:03:44)`: the newest event; empty without any. Pure.
+    """The newest event in words, such as `FailedCreate: pods "a" is forbidden (12:03:44)`.
 
-    The time is that of the cluster, in UTC.
+    This function is pure.
+
+    The text is empty if there is no event. The time is in UTC, by the clock of the cluster.
     """
     newest = max(events, key=_time, default=None)
     if newest is None:
@@ -88,7 +93,10 @@ def newest_words(events: Sequence[Json]) -> str:
 
 
 def _time(event: Json) -> str:
-    """When it came last; one that came once has no series, and older clients write other fields."""
+    """When the event occurred last.
+
+    An event that occurred once has no `series`, and older clients write other fields.
+    """
     told = (
         part(event, "series").get("lastObservedTime"),
         event.get("lastTimestamp"),

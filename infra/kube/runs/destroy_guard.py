@@ -1,4 +1,4 @@
-"""Task `destroy-guard`: refuses to destroy a platform on which other stacks' runs stand."""
+"""Task `destroy-guard`: refuses to destroy a platform that runs of other stacks still use."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -27,16 +27,18 @@ PATIENCE_SECONDS = 15.0
 
 
 def create(job: Job, api: Api) -> None:
-    """Nothing: the guard stands there for the day of the destroy."""
+    """Do nothing: the task is in the state only for its `delete`, which `destroy` runs first."""
 
 
 def delete(job: Job, api: Api) -> None:
-    """Look for records of other owners, for others' work in the platform's queue, for who else uses
-    its controllers, and for others' objects in the namespaces that go.
+    """Refuse to go on if others still use the platform.
+
+    It looks for runs of other stacks, for others' work in the platform's queue, for others' use of
+    its controllers, and for others' objects in the namespaces that `destroy` deletes.
 
     Raises:
-        TaskError: there are some, or the cluster does not answer and is not our own k3s.
-        UnreachableError: it does not answer, and the user has given it up.
+        TaskError: others use the platform, or the cluster does not answer and is not our own k3s.
+        UnreachableError: the cluster does not answer, and the user has given it up.
     """
     api.patience_seconds = PATIENCE_SECONDS
     everywhere = bool(job.fields.get("all_namespaces"))
@@ -65,8 +67,11 @@ def delete(job: Job, api: Api) -> None:
 
 
 def _refuse_namespaces_of_others(job: Job, api: Api) -> None:
-    """The engine deletes a namespace by its name, also in another cluster, to which a kubeconfig
-    leads whose current context has changed since the last `up`."""
+    """Refuse to go on if a namespace that the engine would delete is not this stack's.
+
+    The engine deletes a namespace by its name. If the current context of the kubeconfig has changed
+    since the last `up`, it would delete a namespace of that name in another cluster.
+    """
     for given in job.mappings("own_namespaces"):
         place = parse_own_namespace(given)
         item = api.get(place.path)
@@ -87,7 +92,7 @@ def _refuse_namespaces_of_others(job: Job, api: Api) -> None:
 
 
 def _look_at_queue(job: Job, api: Api) -> None:
-    """Work that is no run of ours, such as a Job that somebody made by hand."""
+    """Refuse to go on if work of others is in the platform's queue, such as a Job of a user."""
     queue = job.mapping("queue")
     if not queue:
         return
@@ -100,12 +105,15 @@ def _look_at_queue(job: Job, api: Api) -> None:
 
 
 def _look_at_controllers(job: Job, api: Api) -> None:
-    """Others' objects of the controllers' kinds would go with their definitions, and those in their
-    namespaces with these.
+    """Refuse to go on if others use the platform's controllers.
 
-    Where nothing is in the way, a controller that has ended is cut off here already: as long as its
-    webhooks are there, nothing of its kinds could be changed or deleted, and a run waits for what
-    has its finalizers, such as Kueue's Workload of it.
+    Others' objects of the controllers' kinds would be deleted with the definitions of these kinds,
+    and others' objects in the controllers' namespaces with the namespaces.
+
+    If nobody uses them, the webhooks and finalizers of a controller that does not answer are
+    removed here already. While its webhooks are there, objects of its kinds cannot be changed or
+    deleted. And a run cannot end while an object keeps a finalizer of such a controller, such as
+    the Workload that Kueue has made for the run.
     """
     ours = [parse_controller(given) for given in job.mappings("controllers")]
     ours = [controller for controller in ours if is_ours(api, controller, job.owner)]

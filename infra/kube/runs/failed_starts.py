@@ -1,6 +1,7 @@
-"""Why ranks are started again and again before their first step, from the pods' newest lines.
+"""Reads in the pods' logs why their ranks are started again and again before the first step.
 
-Such pods run, so nothing in the API says that a module is missing, for instance.
+The pods themselves run, so Kubernetes reports no problem, for example if a Python module is
+missing. Only the newest lines of the logs say it.
 """
 
 import re
@@ -15,11 +16,11 @@ from infra.kube.paths import log_path, pod_path
 from infra.kube.say import shorten
 
 EVERY_SECONDS = 5.0
-LONGEST_SECONDS = 3.0  # a lost machine gives no answer, and the wait must not wait for it
+LONGEST_SECONDS = 3.0  # a lost machine gives no answer, and must not hold up the wait
 LINES = 100
 MOST_PODS = 8
 LONGEST_WORDS = 120
-# As trainer/launch prints them; a test holds it by a real run.
+# Lines of trainer/launch. A test compares these patterns with the output of a real run.
 _OURS = re.compile(r"\[node (\d+)\] (.*)")
 _LOST = re.compile(r"round \d+ is lost: node (\d+): ")
 _STOPPED = re.compile(r"training stopped: (.*; starting again .*)")
@@ -27,13 +28,13 @@ _STOPPED = re.compile(r"training stopped: (.*; starting again .*)")
 
 @dataclass(frozen=True)
 class FailedStart:
-    """What the log of one pod says of the newest start that failed.
+    """The newest failed start of the ranks, as the log of one pod tells it.
 
     Args:
-        node: of this pod.
-        why: which rank ended and how, and when it is started again.
-        lost_node: whose rank it was; None where the log does not say it.
-        last_words: the last line of a rank of this pod before.
+        node: the number of the node that this pod is.
+        why: which rank ended and how, and when the ranks are started again.
+        lost_node: the number of the node whose rank ended; None: the log does not say it.
+        last_words: the last line that a rank of this pod wrote before that.
     """
 
     node: int
@@ -43,7 +44,7 @@ class FailedStart:
 
 
 def failed_start(log: str) -> FailedStart | None:
-    """The newest start that failed; None where the log has none. Pure."""
+    """The newest failed start in a log; None: the log has none. This function is pure."""
     found, lost_node, last_words = None, None, ""
     for line in log.splitlines():
         ours = _OURS.match(line)
@@ -58,7 +59,7 @@ def failed_start(log: str) -> FailedStart | None:
 
 
 class FailedStarts:
-    """Reads the logs of pods that run and have not stepped, not more often than is useful."""
+    """Reads the logs of running pods, at most once in EVERY_SECONDS."""
 
     def __init__(
         self, api: Api, namespace: str, clock: Callable[[], float] = time.monotonic
@@ -68,10 +69,12 @@ class FailedStarts:
         self._words = ""
 
     def words(self, pods: list[Json]) -> str:
-        """Why the last start has failed, with the last words of its rank; empty if none has.
+        """Why the last start of the ranks failed, with the last line of the rank that ended.
+
+        The text is empty if no start has failed.
 
         Args:
-            pods: of one training, which has not stepped.
+            pods: the pods of one training that has not made its first step.
         """
         now = self._clock()
         if self._asked_at is None or now - self._asked_at >= EVERY_SECONDS:
@@ -85,7 +88,7 @@ class FailedStarts:
         for pod in sorted(running, key=name_of)[:MOST_PODS]:
             found = failed_start(self._log(pod))
             seen = seen or found
-            if seen is None:  # node 0 has the first name, and every node says it
+            if seen is None:  # Every node logs a failed start, so one log without it is enough.
                 return ""
             wanted = seen.node if seen.lost_node is None else seen.lost_node
             if found is not None and found.node == wanted and found.last_words:
@@ -98,5 +101,5 @@ class FailedStarts:
         try:
             query = {"container": container_of(pod), "tailLines": str(LINES)}
             return self._api.text(path, query, LONGEST_SECONDS)
-        except (ApiError, UnreachableError):  # such as no right to read logs: the wait goes on
+        except (ApiError, UnreachableError):  # e.g. no right to read logs; the wait goes on
             return ""

@@ -1,7 +1,8 @@
-"""How a run ended whose workload has gone, because its `ttlSecondsAfterFinished` is over.
+"""Finds out how a run ended whose workload Kubernetes has removed (`ttlSecondsAfterFinished`).
 
-Its pods and their lines went with it, so only the volume knows: node 0's log says the end. A pod
-reads it once, and the answer is noted in the run's record for whoever looks later.
+The pods and their logs were removed with the workload. Only node 0's log on the volume still says
+how the run ended. A pod reads it once, and the answer is noted in the run's record for later
+questions.
 """
 
 import json
@@ -32,16 +33,19 @@ AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
 
 def how_ended(api: Api, record: Record) -> str:
-    """`finished: ...`, `failed: ...`, or empty: nothing on the volume says that it has ended.
+    """How the run ended, from its record or else from the volume.
 
     Args:
         api: the cluster.
-        record: of a run whose workload is not there.
+        record: the record of a run whose workload is not there.
+
+    Returns:
+        `finished: ...` or `failed: ...`; empty: nothing on the volume says that the run has ended.
 
     Raises:
         TaskError: the volume cannot be read.
         ApiError: these credentials may not start a pod.
-        UnreachableError: nobody answers.
+        UnreachableError: the API server does not answer.
     """
     if record.how_ended or record.ttl is None:
         return record.how_ended
@@ -52,22 +56,22 @@ def how_ended(api: Api, record: Record) -> str:
         try:
             api.patch(path, {"metadata": {"annotations": annotations}})
         except ApiError as error:
-            if error.status != 403:  # then the next look has to read the volume again
+            if error.status != 403:  # without this right, the next caller reads the volume again
                 raise
     return found
 
 
 def forget_end(api: Api, record: Record) -> None:
-    """There is a workload again, which has not ended yet."""
+    """Remove from the record how the run ended, because there is a workload of the run again."""
     path = record_path(record.namespace, record.owner)
     api.patch(path, {"metadata": {"annotations": {names.HOW_ENDED_ANNOTATION: None}}})
 
 
 def how_ended_or_empty(api: Api, record: Record) -> str:
-    """What `how_ended` says, but empty where the volume cannot be read, instead of an error.
+    """The answer of `how_ended`, or an empty text instead of an error if the volume is unreadable.
 
     Raises:
-        UnreachableError: nobody answers.
+        UnreachableError: the API server does not answer.
     """
     try:
         return how_ended(api, record)
@@ -76,11 +80,11 @@ def how_ended_or_empty(api: Api, record: Record) -> str:
 
 
 def gone_words(record: Record, not_read: str = "") -> str:
-    """What is said of a workload that is not there. Pure.
+    """The message about a workload that is not there. This function is pure.
 
     Args:
-        record: of its run, with `how_ended` as far as it is known.
-        not_read: why the volume was not asked how the run ended; empty: it was asked.
+        record: the record of its run, with `how_ended` as far as it is known.
+        not_read: why the end of the run was not read on the volume; empty: it was read.
     """
     if record.ttl is None:
         return f"{record.workload} is not there: somebody has deleted it. {AGAIN}"
@@ -107,12 +111,12 @@ def gone_words(record: Record, not_read: str = "") -> str:
 
 
 def answer_of(found: dict[str, Any], since: datetime) -> str:
-    """From what the program in the pod has printed. Pure.
+    """How the run ended, as `how_ended` returns it. This function is pure.
 
     Args:
-        found: what it has printed.
-        since: when the `up` of the run took its place. An end before it is that of a workload
-            before this one, which may have had fewer steps.
+        found: the JSON that gone_program.py has printed.
+        since: when the hand-over of the run's `up` ended. An end before that time belongs to an
+            earlier workload of the run, which may have had fewer steps.
     """
     at = str(found.get("at") or "")
     if at and (since - datetime.fromisoformat(at)).total_seconds() > APART_SECONDS:
@@ -122,9 +126,10 @@ def answer_of(found: dict[str, Any], since: datetime) -> str:
 
 
 def harmless(placement: Json) -> Json:
-    """The fields of a pod's spec that may come from a record. Pure.
+    """The fields of a pod's spec that may be taken from a record. This function is pure.
 
-    Whoever may change a ConfigMap must not choose the rights of a pod that others start.
+    A record is a ConfigMap. Whoever may change a ConfigMap must not be able to choose the rights of
+    a pod that other people start.
     """
     found = {key: placement[key] for key in PLACEMENT_KEYS if key in placement}
     given = part(placement, "securityContext")
@@ -165,6 +170,6 @@ def _on_volume(api: Api, record: Record) -> dict[str, Any]:
         text = api.text(log_path(path), {})
     try:
         return cast(dict[str, Any], json.loads(text))
-    except ValueError:  # the node has lost the pod's log, such as a full disk
+    except ValueError:  # the node has lost the pod's log, for example because its disk is full
         said = shorten(text) or "no line"
         raise TaskError(f"the pod that reads how the run ended has printed {said}") from None

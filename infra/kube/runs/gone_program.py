@@ -1,8 +1,7 @@
-"""Runs inside a pod on the volume: how did the run of a folder end?
+"""A program for a pod with the volume: it finds out how a run ended, from the logs in its folder.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. It gets the run's folder and prints one line of JSON: `state` is `finished`, `failed`
-or empty, and `words` are those of the node that has said so.
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of this
+project. Its argument is the run's folder. It prints one line of JSON with the fields of `End`.
 """
 
 import json
@@ -12,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LOG_BYTES = 1 << 20
-LINE = re.compile(r"(?P<at>\S+) \d+ - \[node \d+\] (?P<text>.*)")  # `-`: of no rank
+LINE = re.compile(r"(?P<at>\S+) \d+ - \[node \d+\] (?P<text>.*)")  # `-`: a line of no rank
 FINISHED = re.compile(r"run \S+ is finished: (?P<words>.*)")
 FAILED = re.compile(r"(?:fatal|giving up for now): (?P<words>.*)")
 GOES_ON = re.compile(r"round \d+: ")
@@ -20,7 +19,13 @@ GOES_ON = re.compile(r"round \d+: ")
 
 @dataclass(frozen=True)
 class End:
-    """How a node has ended, and when it said so; without a state, when it began its last round."""
+    """How a node ended, by its log.
+
+    Args:
+        state: `finished`, `failed`, or empty: the log says neither.
+        words: the node's own text about its end.
+        at: the time of that line of the log; without a state, when the node began its last round.
+    """
 
     state: str = ""
     words: str = ""
@@ -28,9 +33,13 @@ class End:
 
 
 def how_it_ended(run: Path) -> End:
-    """What node 0 has said last, or another node where a fatal error of its own ended them all."""
+    """How the run ended, as the log of node 0 says it.
+
+    If node 0's log says no end, another node may have ended the run by a fatal error of its own.
+    Then that node's log says it.
+    """
     logs = sorted((run / "logs").glob("node-*.log"))
-    if not logs:  # they could not be written
+    if not logs:  # The nodes could not write their logs.
         return End("finished") if (run / "done.json").exists() else End()
     first, *others = [end_of(path) for path in logs]
     if first.state:
@@ -40,7 +49,7 @@ def how_it_ended(run: Path) -> End:
 
 
 def end_of(path: Path) -> End:
-    """The last line that says an end, if the node began no round after it."""
+    """The end that a node's log reports last. A node that began a round after it has not ended."""
     found = End()
     for at, text in own_lines(path):
         if said := FINISHED.match(text):
@@ -53,7 +62,7 @@ def end_of(path: Path) -> End:
 
 
 def own_lines(path: Path) -> list[tuple[str, str]]:
-    """What the entrypoint of a node has written last, with the times."""
+    """The newest lines of a node's entrypoint, each as its time and its text."""
     with path.open("rb") as file:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - LOG_BYTES))

@@ -1,12 +1,13 @@
-"""Task `hand-over`: stops runs that are in the way, and records which run has the GPUs.
+"""Task `hand-over`: suspends the runs that have to make place, and records which run has the GPUs.
 
-What is refused is refused before anything is changed. Everything is decided and written under
-the namespace's lock, so that two `pulumi up` at the same time cannot both take the same GPUs.
+The task refuses a run before it changes anything. It decides and writes under the lock of the
+namespace, so two `pulumi up` at the same time cannot both take the same GPUs.
 
-Where the workload of a run that has not changed is not there, or has failed, the engine may still
-count on it, and then makes none: others are left alone, and the wait for the training says what to
-do. Where it makes one, as after `pulumi refresh`, the task runs once more before that, with
-`made_again` (infra/run/made_again.py).
+If the workload of an unchanged run is gone or has failed, the engine's state may still contain it,
+and then the engine does not make it again. In this case the task leaves other runs alone, and the
+wait for the training says what to do. If the engine does make the workload again, for example after
+`pulumi refresh`, a hook runs this task once more before that, with `made_again`
+(infra/run/made_again.py).
 """
 
 import time
@@ -45,7 +46,7 @@ LEFT_ALONE = "and no other run has to make place unless it is made again"
 
 @dataclass(frozen=True)
 class Plan:
-    """The job's fields, checked."""
+    """The fields of the task's job, after they have been checked."""
 
     workload: Workload
     revision: str
@@ -59,19 +60,19 @@ class Plan:
     wait_timeout_seconds: int
     over: tuple[str, ...]
     queue: str
-    """Of Kueue, which the run waits in; empty: it stands in none."""
+    """The queue of Kueue in which the run waits; empty: the run is in no queue."""
     ttl: Ttl | None
-    """When the workload goes after its end; None: it stays."""
+    """When the workload is removed after its end; None: it stays."""
     other_choice: str
-    """The command by which a user lets this run wait for others or replace them."""
+    """The command by which the user lets this run wait for other runs or replace them."""
     by_flag: bool
-    """A user has typed `--when-busy` on a command line; otherwise the stack's settings say it."""
+    """Whether `when_busy` is an option of a command line; otherwise it is the stack's setting."""
     made_again: bool
-    """The engine is about to make the workload, though nothing of the run has changed."""
+    """Whether the engine is about to make the workload although nothing of the run has changed."""
 
     @staticmethod
     def of(job: Job) -> "Plan":
-        """Raises ValueError: names the field that is wrong."""
+        """Check the fields of the job. Raises ValueError, which names the field that is wrong."""
         when_busy = job.text("when_busy")
         if when_busy not in WHEN_BUSY:
             known = ", ".join(WHEN_BUSY)
@@ -100,11 +101,11 @@ class Plan:
 
 
 def create(job: Job, api: Api) -> None:
-    """Stop runs in the way, write the record, and resume our own workload if it was suspended.
+    """Make place for this run, write its record, and resume its workload if that is suspended.
 
     Raises:
-        TaskError: the name or the GPUs are another stack's, the namespace is gone, or a limit is
-            reached.
+        TaskError: the name of the workload or the GPUs belong to another stack, the namespace is
+            gone, or a time limit is reached.
     """
     plan = Plan.of(job)
     if api.get(f"{NAMESPACES}/{job.namespace}") is None:
@@ -126,7 +127,7 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Remove our record; the workload has gone before."""
+    """Remove the record of this stack's run. The engine has deleted the workload before that."""
     path = record_path(job.namespace, job.owner)
     item = api.get(path)
     if item and label(item, names.OWNER_LABEL) == job.owner:
@@ -135,7 +136,12 @@ def delete(job: Job, api: Api) -> None:
 
 
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
-    """Returns the runs that have to be waited for; empty when this run may start."""
+    """Decide and write under the lock.
+
+    Returns:
+        The runs for whose end or start the caller has to wait before it tries again; empty: the
+        hand-over is done, and this run may start.
+    """
     own = _own_workload(job, api, plan)
     if own is None:
         refuse_name_of_other_run(job, api, plan.workload)
@@ -147,7 +153,7 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
         return []
     former = _former_workload(job, api, plan, own)
     others, leaving = _other_runs(job, api, plan)
-    # In a queue Kueue decides who has to go, and the run may have to wait for days.
+    # For a run in a queue, Kueue decides which runs have to end, and that may take days.
     going = [] if plan.queue else runs_to_replace(others, plan.gpus, plan.gpus_total)
     if going and plan.when_busy == "refuse":
         raise TaskError(_refusal(going, plan))
@@ -180,10 +186,10 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
 
 
 def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
-    """Why no other run has to make place though our workload is not there, or has failed; empty:
-    one may have to.
+    """Why no other run has to make place, although our workload is gone or has failed.
 
-    A workload that is made again for a finished run ends at once.
+    The text is empty if other runs may have to make place. A finished run needs no place: if its
+    workload is made again, it ends at once.
     """
     if own and label(own, names.REVISION_LABEL) != plan.revision:
         return ""
@@ -204,7 +210,7 @@ def _path(api: Api, namespace: str, workload: Workload) -> str:
 
 
 def workload_now(api: Api, namespace: str, workload: Workload) -> Json | None:
-    """The object, or None where there is none or the cluster no longer knows its kind."""
+    """The workload's object; None: it does not exist, or the cluster does not know its kind."""
     try:
         return api.get(_path(api, namespace, workload))
     except ApiError as error:
@@ -214,12 +220,13 @@ def workload_now(api: Api, namespace: str, workload: Workload) -> Json | None:
 
 
 def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
-    """Our workload; None: there is none of its name, or none any more.
+    """The workload of this run; None: it does not exist.
 
-    One that somebody has deleted is waited for, as a `destroy` leaves it that was cut off.
+    If a workload of this name belongs to another owner and is being deleted, this waits for its
+    end. A `destroy` that was interrupted leaves such a workload.
 
     Raises:
-        TaskError: the workload of this name belongs to somebody else, or does not go.
+        TaskError: the workload of this name belongs to another owner, or its end takes too long.
     """
     workload = plan.workload
     item = workload_now(api, job.namespace, workload)
@@ -239,7 +246,11 @@ def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:
 
 
 def await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
-    """Wait until a workload that somebody has deleted is gone. Raises TaskError."""
+    """Wait until a workload that is being deleted, and its pods, are gone.
+
+    Raises:
+        TaskError: they are still there a minute after their grace period.
+    """
     workload, uid = plan.workload, part(item, "metadata")["uid"]
 
     def ask() -> str:
@@ -256,10 +267,10 @@ def await_end(job: Job, api: Api, plan: Plan, item: Json) -> None:
 
 
 def _await_left_pods(job: Job, api: Api, plan: Plan) -> None:
-    """Wait for the pods of a workload of ours that somebody has deleted: they still save.
+    """Wait for the pods of this run whose workload somebody has deleted, because they still save.
 
     Raises:
-        TaskError: they are still there a minute after their time.
+        TaskError: they are still there a minute after their grace period.
     """
     limit = longest_grace_seconds(api, job.namespace, job.owner, plan.grace_seconds) + 60
     what = "the pods of this stack's run, whose workload was deleted, to save and end"
@@ -267,7 +278,10 @@ def _await_left_pods(job: Job, api: Api, plan: Plan) -> None:
 
 
 def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json | None:
-    """Our workload of before, if it is not the one to come."""
+    """The former workload of this run, if it has another revision, kind or name than the new one.
+
+    None: there is no such workload.
+    """
     if own and label(own, names.REVISION_LABEL) != plan.revision:
         return own
     item = api.get(record_path(job.namespace, job.owner))
@@ -282,11 +296,13 @@ def _former_workload(job: Job, api: Api, plan: Plan, own: Json | None) -> Json |
 
 
 def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[OtherRun]]:
-    """The other runs that have a right to their GPUs; and those that have none any more, and whose
-    pods still save.
+    """The runs of other stacks in this namespace.
 
-    That is so after an `up` that was cut off while it waited for them, and after somebody has
-    deleted the workload: `kubectl delete` does not wait for its pods.
+    Returns:
+        The runs that hold GPUs or CPUs or are about to take them; and the suspended or deleted runs
+        whose pods still save. There are runs of the second sort after an `up` was interrupted while
+        it waited for them, and after somebody has deleted a workload, because `kubectl delete` does
+        not wait for its pods.
     """
     found, leaving = list[OtherRun](), list[OtherRun]()
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
@@ -294,7 +310,7 @@ def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[Ot
             continue
         record = parse_record(item)
         if record.workload == plan.workload:
-            continue  # an earlier checkout let both have one name, and the workload is ours
+            continue  # An older version of this program let two stacks have one workload.
         workload = workload_now(api, job.namespace, record.workload)
         if run := other_run(record, workload, api.now()):
             found.append(run)
@@ -305,22 +321,30 @@ def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[Ot
 
 
 def _in_the_way(leaving: list[OtherRun], staying: list[OtherRun], plan: Plan) -> list[OtherRun]:
-    """The leaving runs whose pods have to be gone before this run fits beside those that stay."""
+    """The runs in `leaving` whose pods have to end before this run fits beside those in `staying`.
+
+    Args:
+        leaving: suspended or deleted runs whose pods still save.
+        staying: the runs that keep their GPUs.
+        plan: the run that comes up.
+    """
     left = plan.gpus_total - sum(run.record.gpus for run in staying)
     return runs_to_replace(leaving, plan.gpus, left)
 
 
 def _holders(others: list[OtherRun], plan: Plan) -> list[OtherRun]:
-    """The runs that hold what this run needs, GPUs or the CPUs. Pure."""
+    """The runs that hold what this run needs: GPUs, or else the CPUs. This function is pure."""
     return [run for run in others if bool(run.record.gpus) == bool(plan.gpus)]
 
 
 def _wait_for_runs(
     api: Api, plan: Plan, runs: list[OtherRun], limit_seconds: float, limit_name: str
 ) -> None:
-    """Wait until none of these runs is in the way any more, or came up where it was coming.
+    """Wait until the state of these runs has changed, so that the hand-over can be tried again.
 
-    A run that waits for others takes the room of whichever of them ends first.
+    That is so if none of them holds its GPUs or CPUs any more, and for a run without a workload,
+    if its workload has been made. With `when_busy: wait` it is enough that the runs that are left
+    leave room for this one, so it takes the room of whichever run ends first.
     """
 
     def ask() -> str:
@@ -388,7 +412,7 @@ def _write_record(job: Job, api: Api, plan: Plan) -> None:
         try:
             api.create(COLLECTION.format(job.namespace), record)
         except ApiError as error:
-            if error.status != 409:  # made by a request whose answer was lost
+            if error.status != 409:  # 409: an earlier try of this request has made it
                 raise
     else:
         owner = label(before, names.OWNER_LABEL)

@@ -1,8 +1,9 @@
-"""The lock that excludes two hand-overs in one namespace at the same time: a Lease.
+"""The lock that keeps two hand-overs in one namespace from running at the same time.
 
-Its holder renews it from a thread. A holder that died is followed by the next one when the Lease
-has not been renewed for LEASE_SECONDS. Times are the API server's, so that the clocks of two
-people's machines do not matter; who writes is decided by the object's resourceVersion.
+The lock is a Kubernetes Lease. Its holder renews it from a thread. If the holder dies, the next one
+can take the lock once the Lease has not been renewed for LEASE_SECONDS. All times come from the
+clock of the API server, so the clocks of two people's machines do not matter. If two commands write
+the Lease at once, its resourceVersion decides which of them succeeds.
 """
 
 import getpass
@@ -27,7 +28,7 @@ COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 class Lock:
-    """A held lock; `check` before each write."""
+    """The lock of one namespace. Its holder calls `check` before each write."""
 
     def __init__(self, api: Api, namespace: str, holder: str) -> None:
         self._api = api
@@ -40,13 +41,13 @@ class Lock:
         return f"{COLLECTION.format(self._namespace)}/{names.LOCK_NAME}"
 
     def check(self) -> None:
-        """Ask whether the lock is still ours, and renew it.
+        """Ask the API server whether this command still holds the lock, and renew it.
 
-        What the renewing thread knows may be some seconds old. After a time without the API server
-        the lock has expired for all, and somebody else may have taken it in these seconds.
+        What the renewing thread knows may be some seconds old. If the API server could not be
+        reached for a while, the lock has expired, and another command may have taken it meanwhile.
 
         Raises:
-            TaskError: somebody else holds it by now.
+            TaskError: this command no longer holds the lock.
         """
         if not self._lost:
             self.renew()
@@ -57,11 +58,11 @@ class Lock:
             )
 
     def note_loss(self, renewer: "Lock") -> None:
-        """Take over what the renewing thread has found out."""
+        """Note whether the renewing thread has found that the lock is lost."""
         self._lost = renewer._lost
 
     def try_take(self) -> str:
-        """Take the lock; returns who holds it instead, or empty text when it is ours."""
+        """Try to take the lock. Returns who holds it instead; empty: this command holds it."""
         item = self._api.get(self._path)
         if item is None:
             try:
@@ -78,18 +79,18 @@ class Lock:
         return "" if self._write(item) else "somebody who came first"
 
     def renew(self) -> None:
-        """Note that the holder lives, or that the lock is lost."""
+        """Write the present time into the Lease, or note that the lock is lost."""
         while True:
             item = self._api.get(self._path)
             holder = str(part(item or {}, "spec").get("holderIdentity") or "")
             if item is None or holder != self.identity:
                 self._lost = holder or "nobody: the Lease was removed"
                 return
-            if self._write(item):  # else it has changed meanwhile
+            if self._write(item):  # otherwise the Lease has changed since it was read
                 return
 
     def release(self) -> None:
-        """Let the next one in at once; where that cannot be written, the Lease expires."""
+        """Give the lock back, so that the next command need not wait until the Lease expires."""
         try:
             item = self._api.get(self._path)
             if item and part(item, "spec").get("holderIdentity") == self.identity:
@@ -128,7 +129,7 @@ class Lock:
 
 
 def is_expired(spec: Json, now: datetime) -> bool:
-    """Whether a Lease's holder has not renewed it for as long as it said it would."""
+    """Whether the holder has not renewed the Lease within its `leaseDurationSeconds`."""
     if not spec.get("renewTime"):
         return True
     age = now - datetime.fromisoformat(str(spec["renewTime"]))
@@ -136,16 +137,20 @@ def is_expired(spec: Json, now: datetime) -> bool:
 
 
 def holder_text(what: str) -> str:
-    """Who holds a lock, for those who wait for it: a stack or command, user, machine, process."""
+    """Describes the holder of the lock for others: `what`, the user, the machine, the process.
+
+    Args:
+        what: the stack or the command that takes the lock.
+    """
     return f"{what} ({getpass.getuser()}@{platform.node()}, process {os.getpid()})"
 
 
 @contextmanager
 def held(api: Api, namespace: str, holder: str, limit_seconds: float) -> Iterator[Lock]:
-    """Hold the lock of the namespace, waiting for others who do.
+    """Hold the lock of the namespace; wait first while another command holds it.
 
     Raises:
-        TaskError: another one held it longer than `limit_seconds`.
+        TaskError: other commands held the lock for longer than `limit_seconds`.
     """
     lock = Lock(api, namespace, holder)
 

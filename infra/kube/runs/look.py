@@ -1,12 +1,13 @@
-"""A quick look at our run from the Pulumi program: does `hand-over` have to run again?
+"""Decides in the Pulumi program whether the task `hand-over` has to run again.
 
-The program gives the answer to the task as its `request`. While our run stands, the answer is what
-the task has noted in the run's record: nothing changes, nothing runs. When another run has
-suspended ours, or ours is gone, the answer is a text that the record does not hold, and the same
-for the preview and the update: then `pulumi up` hands over again, which resumes the run.
+The program passes the answer to the task as its input `request`. The task notes the request in the
+run's record. As long as the run trains, the answer is the noted request, so the input does not
+change, and the engine does not run the task. If another run has suspended this one, or if this one
+is gone, the answer is a text that differs from the noted request, and that is the same for the
+preview and the update. Then `pulumi up` runs the hand-over again, which resumes the run.
 
-So it is for a run that has failed after its `pulumi up` had ended well. That is not made again, but
-the next `pulumi up` ends with the failure, and does not look as if all were well.
+The same applies to a run that failed after its `pulumi up` had ended well. The run is not made
+again, but the next `pulumi up` ends with the failure instead of reporting success.
 """
 
 from typing import cast
@@ -26,17 +27,19 @@ SECONDS = 3.0
 
 
 def look(access: Access, namespace: str, owner: str) -> str:
-    """The `request` for the task `hand-over`; empty when nobody answers. Raises nothing.
+    """The `request` for the task `hand-over`; empty if the cluster does not answer.
+
+    It raises no error.
 
     Args:
         access: how the cluster is reached.
-        namespace: of the run.
-        owner: the stack's uuid.
+        namespace: the namespace of the run.
+        owner: the owner id of the stack, a uuid.
     """
     try:
         with quick_look(access, SECONDS) as api:
             return _request(api, namespace, owner)
-    except Exception:  # whatever it is: a look must not end a preview
+    except Exception:  # No error here may end a preview.
         return ""
 
 
@@ -57,7 +60,7 @@ def _request(api: Api, namespace: str, owner: str) -> str:
             raise
         found = None
     if found is None and record.had_finished:
-        return record.request  # nothing has to make place for what ends at once
+        return record.request  # A finished run would end at once, so it needs no place.
     if found is None or label(found, names.OWNER_LABEL) != owner:
         return new
     if failed_condition(found, list(record.over)):

@@ -1,4 +1,4 @@
-"""Ends or suspends workloads; their pods save before they go."""
+"""Ends or suspends workloads. Their pods save before they end."""
 
 from contextlib import suppress
 
@@ -16,14 +16,15 @@ from infra.kube.waiting import wait_for
 
 ENDED = ("Succeeded", "Failed")
 LOCK_LIMIT_SECONDS = 900
-"""For which another hand-over may hold the lock, without the time that its runs take to save."""
+"""How long another hand-over may hold the lock, besides the time that its runs take to save."""
 
 
 def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None:
-    """Note in a run's record who suspends it, and suspend it.
+    """Note in a run's record which stack suspends it, and suspend it.
 
     Raises:
-        TaskError: it cannot be suspended; then nothing was noted either.
+        TaskError: the run cannot be suspended. Nothing is noted then, except for a kind that a
+            command suspends (Volcano's Job).
     """
     workload = record.workload
     item = api.get(api.path(workload.api_version, workload.kind, namespace, workload.name))
@@ -36,17 +37,17 @@ def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None
 
 
 def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: int) -> None:
-    """Delete a workload of ours in the foreground, and wait until it and its pods have gone.
+    """Delete a workload of this stack in the foreground; wait until it and its pods are gone.
 
     Args:
         api: the cluster.
-        job: whose workload it is.
+        job: the job of the stack that owns the workload.
         item: the workload.
-        revision: of the workload to come, whose pods are not waited for.
-        grace_seconds: how long its pods may take to save.
+        revision: the revision of the new workload, whose pods are not waited for.
+        grace_seconds: how long the pods may take to save.
 
     Raises:
-        TaskError: they are still there 60 s after that.
+        TaskError: the workload or its pods are still there 60 s after that time.
     """
     kind, name = str(item["kind"]), str(item["metadata"]["name"])
     path = api.path(str(item["apiVersion"]), kind, job.namespace, name)
@@ -64,41 +65,48 @@ def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: i
 
 
 def longest_grace_seconds(api: Api, namespace: str, owner: str, coming_seconds: int) -> int:
-    """How long pods of an owner's run of before may take to save.
+    """How long the pods of an owner's former run may take to save.
 
-    The settings may have changed since: those pods have the time with which they were made, which
-    the run's record holds until another hand-over writes it.
+    Pods keep the grace period with which they were made, although the setting may have changed
+    since. The run's record holds that time until the next hand-over writes the record.
 
     Args:
         api: the cluster.
-        namespace: of the run.
-        owner: of the run.
-        coming_seconds: the time of the run that comes up, which counts if it is longer.
+        namespace: the namespace of the run.
+        owner: the owner id of the run.
+        coming_seconds: the grace period of the new run. The longer of the two is returned.
     """
     item = api.get(record_path(namespace, owner))
     return max(coming_seconds, parse_record(item).grace_seconds if item else 0)
 
 
 def lock_limit_seconds(api: Api, namespace: str, own_grace_seconds: int) -> int:
-    """For how long the lock of a namespace is waited for.
+    """How long a command should wait for the lock of a namespace.
 
-    Who holds it waits for pods that save, so it may hold it for the longest time that any run of
-    the namespace has for that (the setting `terminationGraceSeconds`).
+    The holder of the lock waits for pods that save. So the limit contains the longest time that any
+    run of the namespace has for that (the setting `terminationGraceSeconds`).
 
     Args:
         api: the cluster.
-        namespace: of the runs.
+        namespace: the namespace of the runs.
         own_grace_seconds: how long the pods of the caller's own run may take to save.
     """
     longest = own_grace_seconds
     for item in list_if_allowed(api, COLLECTION.format(namespace), SELECTOR)[0] or []:
-        with suppress(ValueError):  # one that somebody has changed; whoever needs it says so
+        with suppress(ValueError):  # Somebody has changed the record; who needs it reports that.
             longest = max(longest, parse_record(item).grace_seconds)
     return LOCK_LIMIT_SECONDS + longest
 
 
 def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -> str:
-    """The pods of an owner's training that have not ended, in words; empty when there are none."""
+    """The pods of an owner's training that have not ended, in words; empty: there are none.
+
+    Args:
+        api: the cluster.
+        namespace: the namespace of the pods.
+        owner: the owner id.
+        not_revision: a revision whose pods are left out; empty: the pods of all revisions count.
+    """
     pods = api.list(PODS.format(namespace), names.training_selector(owner))
     live = [
         pod

@@ -1,7 +1,7 @@
-"""A run whose platform moves to another namespace ends in the one of before, and then starts.
+"""Ends a run in its former namespace when its platform moves to another namespace.
 
-The engine makes the new pods first and deletes the old ones last. Where these hold the GPUs, the
-new ones would wait for them without an end.
+The engine makes the new pods first and deletes the old ones last. If the old pods hold the GPUs,
+the new ones would wait for them forever. So the old pods have to end before the new ones are made.
 """
 
 from infra.kube import names
@@ -16,13 +16,14 @@ from infra.kube.waiting import wait_for
 
 
 def end_in_former_namespace(job: Job, api: Api) -> None:
-    """Let our run save and end where it is in another namespace; it has no record here yet.
+    """Let this stack's run save and end in its former namespace.
 
-    Where the credentials may not list the whole cluster's records, those in the job's
-    `former_namespaces` are read.
+    Nothing happens if the run has a record in the job's namespace, because then it has not moved.
+    If the credentials may not list the records of the whole cluster, only the namespaces in the
+    job's `former_namespaces` are read.
 
     Raises:
-        TaskError: its pods are still there a minute after their grace period.
+        TaskError: pods of the run are still there a minute after their grace period.
     """
     if api.get(record_path(job.namespace, job.owner)):
         return
@@ -37,11 +38,14 @@ def end_in_former_namespace(job: Job, api: Api) -> None:
             lambda where=where: live_pods_of(api, where, job.owner),
             record.grace_seconds + 60,
         )
-        api.delete(record_path(where, job.owner), {})  # that namespace may stay, with data in it
+        api.delete(record_path(where, job.owner), {})  # The namespace may stay, with data in it.
 
 
 def _in_known_namespaces(job: Job, api: Api) -> list[Json]:
-    """The records of our run in the namespaces that its stack had before; says what is not seen."""
+    """The records of this stack's run in its former namespaces.
+
+    A note is printed for each namespace that these credentials may not read.
+    """
     found: list[Json] = []
     for where in job.texts("former_namespaces"):
         item = object_at(api, record_path(where, job.owner))

@@ -1,7 +1,7 @@
-"""The name of a run's workload that is still the name of another stack's run.
+"""Refuses a name for a run's workload that the run of another stack still uses.
 
-The engine deletes an object by its name. As long as another stack counts on a workload of this
-name, its `pulumi destroy` would delete a workload of ours that has taken the name meanwhile.
+The engine deletes objects by their names. As long as the state of another stack contains a workload
+of this name, the `pulumi destroy` of that stack would delete ours, if ours had the same name.
 """
 
 from infra.kube import names
@@ -23,15 +23,15 @@ OWN_NAMES = "give this run names of its own: pulumi config set instance NAME (th
 
 
 def refuse_name_of_other_run(job: Job, api: Api, workload: Workload) -> None:
-    """Look for the record of another stack's run whose workload has this name.
+    """Look for the record of another stack's run whose workload has the kind and name of ours.
 
     Args:
-        job: of the run that comes up, and has no workload yet.
+        job: the job of a run that has no workload yet.
         api: the cluster.
-        workload: the one that is to be made.
+        workload: the workload that is to be made.
 
     Raises:
-        TaskError: there is such a run, whose workload has gone or is not made yet.
+        TaskError: there is such a run. Its workload is gone, or is not made yet.
     """
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
         if label(item, names.OWNER_LABEL) == job.owner:

@@ -1,7 +1,7 @@
-"""Whether a cluster can ever run the pods of a run: looks, and changes nothing.
+"""Checks whether a cluster can ever run the pods of a run. It changes nothing.
 
-The API server itself is asked what it thinks of a pod, by a request that is never carried out
-(dryRun): namespaces' limits, priority classes and the cluster's own rules need no second opinion.
+A request with dryRun asks the API server itself whether it would accept such a pod. So this program
+need not repeat the rules for limits of namespaces, for priority classes and the cluster's own ones.
 """
 
 import re
@@ -26,9 +26,9 @@ from infra.kube.volumes.volume_place import VolumePlace, places_of
 from infra.kube.workload import Workload
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
-TRIAL = "disttrain-trial"  # name of a pod that is never made
+TRIAL = "disttrain-trial"  # the name of a pod that is never made
 REFUSALS = (400, FORBIDDEN, 422)
-# Words of the API server's refusals, and the keys that decide on them.
+# Words in the API server's refusals, and the setting that the user has to change for each.
 WORDS = (
     ("PriorityClass", "priorityClass"),
     ("RuntimeClass", "accelerator"),
@@ -37,40 +37,43 @@ WORDS = (
     ("cpu", "cpuPerRank"),
 )
 
-DEMANDS = "must specify"  # words of a quota for limits that a pod does not have
+DEMANDS = "must specify"  # how a quota's refusal asks for limits that a pod lacks
 LIMIT_KEYS = {"limits.cpu": "cpuLimitPerRank", "limits.memory": "memoryLimitPerRank"}
 EXAMPLES = {"cpuLimitPerRank": "4", "memoryLimitPerRank": "16Gi"}
 
 
 @dataclass(frozen=True)
 class RunPods:
-    """The pods of a run.
+    """The pods of a run, and what has to be known to check them.
 
     Args:
-        namespace: where they will be.
-        pod: one of them, as the API server takes it.
-        pods: how many there are at one time.
-        grows: nodes are made when pods need them, so today's nodes decide nothing.
-        without: resources that no node offers before this stack is up.
-        workload: group with version, and kind, of a workload that not every cluster knows; None:
-            it does.
-        setting: what asks for that kind, with its value, such as `topology: 'jobset'`.
-        otherwise: why it cannot be used where the cluster does not know the kind.
-        queue: LocalQueue of Kueue that the run waits in; empty: none.
-        queue_priority: WorkloadPriorityClass of the run; empty: none.
-        place: label whose places that queue has to know; empty: none.
-        volcano_queue: queue of Volcano that the run waits in; empty: none.
-        queues_come: what of these two the stack itself makes, see `queue_findings`.
-        groups_come: API groups of controllers that the stack itself installs, some with the
+        namespace: the namespace of the pods.
+        pod: the manifest of one of the pods.
+        pods: how many pods there are at one time.
+        grows: whether the cluster makes nodes when pods need them. Then the present nodes do not
+            show whether there will be room.
+        without: the resources that no node offers before this stack is up.
+        workload: API version (with group) and kind of the workload, if not every cluster knows this
+            kind; None: every cluster does.
+        setting: the setting that asks for this kind, with its value, such as `topology: 'jobset'`.
+        otherwise: why the setting cannot be used if the cluster does not know the kind.
+        queue: the LocalQueue of Kueue in which the run waits; empty: none.
+        queue_priority: the WorkloadPriorityClass of the run; empty: none.
+        place: the node label that has to be a level of that queue's topology; empty: none.
+        volcano_queue: the queue of Volcano in which the run waits; empty: none.
+        queues_come: which LocalQueues and WorkloadPriorityClasses the stack itself makes; see
+            `queue_findings`.
+        groups_come: the API groups of controllers that the stack itself installs, some with the
             version.
-        class_name: storage class of the claim that the stack makes; empty: it makes none.
-        has_dataset: whether a Job prepares a data set before.
+        class_name: the storage class of the claim that the stack makes; empty: it makes none.
+        has_dataset: whether a Job prepares a data set before the training.
         can_queue: whether a queue of Kueue can hold back the run's kind of workload.
         itself: the run's workload; None: it is not known.
-        suspend: the suspend patch of its kind.
-        makes_volume: the stack makes the volume too, so one that is there says nothing.
-        only_here: what the pods need and only this machine has.
-        here: boot id of this machine; empty: it is not known.
+        suspend: the suspend patch of the workload's kind.
+        makes_volume: whether the stack makes the volume too. Then a volume that exists already is
+            not looked at.
+        only_here: things that the pods need and that only this machine has.
+        here: the boot id of this machine; empty: it is not known.
     """
 
     namespace: str
@@ -98,12 +101,12 @@ class RunPods:
 
 
 def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Findings:
-    """Ask the cluster. Raises ApiError and UnreachableError.
+    """Check the pods of a run on a cluster. Raises ApiError and UnreachableError.
 
     Args:
         api: the cluster.
-        run: what is asked about.
-        found: takes each finding at once, so that those before an error are not lost.
+        run: the run that is checked.
+        found: each finding is added to it at once, so that an error does not lose earlier findings.
     """
     found = Findings() if found is None else found
     if run.workload and not serves(api, *run.workload):
@@ -154,7 +157,7 @@ def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> 
 
 
 def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
-    """Only what a quota allows in all counts: what is used now may be given back."""
+    """Compare the pods with the total of each quota, because what is used now may become free."""
     quotas = objects_at(api, QUOTAS.format(run.namespace))
     if quotas is None:
         found.unseen(f"whether the quotas of namespace {run.namespace} suffice")
@@ -190,7 +193,7 @@ def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
 
 
 def _try(api: Api, run: RunPods, found: Findings) -> None:
-    """Let the API server say whether it would take such a pod."""
+    """Ask the API server whether it would accept such a pod."""
     metadata = {**run.pod["metadata"], "name": TRIAL}
     try:
         made = checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
@@ -198,8 +201,8 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
         found.refused_now.append(f"new pods in namespace {run.namespace}: {reason}")
     except ApiError as refused:
         words = str(refused)
-        # A namespace that is made later, rights that `missing_rights` names, a quota that others
-        # use up at the moment, and a webhook that cannot be tried.
+        # These refusals say nothing about the pod: the namespace is made later, `missing_rights`
+        # reports the right, others use up a quota at the moment, or a webhook allows no dryRun.
         known = ("cannot create resource", "exceeded quota", "does not support dry run")
         if refused.status not in REFUSALS or any(each in words for each in known):
             return
@@ -219,11 +222,11 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
 
 
 def _remedy(namespace: str, keys: Sequence[str]) -> str:
-    """What to do where a quota demands limits that the pods do not have.
+    """What to do if a quota demands limits that the pods do not have.
 
     Args:
-        namespace: that has the quota.
-        keys: the settings that give the pods such limits; none where no setting does.
+        namespace: the namespace that has the quota.
+        keys: the settings that give the pods such limits; empty: no setting does.
     """
     ask = (
         f"ask whoever runs the cluster for a LimitRange with defaults in namespace {namespace}, or "
@@ -238,7 +241,12 @@ def _remedy(namespace: str, keys: Sequence[str]) -> str:
 
 
 def _limits(made: Json, asked: Json) -> dict[str, str]:
-    """The limits of CPU and memory that the cluster has given to the container of a pod."""
+    """The limits of CPU and memory that the cluster has added to the container of a pod.
+
+    Args:
+        made: the pod as the API server would make it.
+        asked: the pod's manifest.
+    """
     (own,) = parts(part(asked, "spec"), "containers")
     seen = (each for each in parts(part(made, "spec"), "containers") if each["name"] == own["name"])
     limits = part(next(seen, Json()), "resources", "limits")

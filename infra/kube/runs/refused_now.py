@@ -1,8 +1,10 @@
-"""What the cluster refuses at the moment, because one of its webhooks does not answer.
+"""Decides whether `pulumi up` may go on while a webhook of the cluster does not answer.
 
-A run that has to be made or resumed would take another one's place, and then be refused itself. A
-run that stands may stay as it is, and its `pulumi up` must not fail for what passes in a moment.
-Nor must that of a stack that installs controllers: it may be what brings the webhook back.
+Without an answer of the webhook, the API server refuses some objects. If the run has to be made or
+resumed, `pulumi up` must not go on, because the run would take the place of another one and then be
+refused itself. If the run already trains, a problem that may pass in a moment must not fail
+`pulumi up`. The same is true of a stack that installs controllers, because it may be what brings
+the webhook back.
 """
 
 from infra.kube.api_server.api import Api
@@ -24,14 +26,14 @@ def say_refused_now(
     *,
     installs: bool,
 ) -> None:
-    """Make notes of it where `pulumi up` may go on, and problems where it may not.
+    """Turn each refusal into a note if `pulumi up` may go on, and else into a problem.
 
     Args:
         api: the cluster.
-        namespace: of the run.
-        workload: of the run; None: it is not known.
-        suspend: the suspend patch of its kind.
-        found: of which `refused_now` moves to one of the others.
+        namespace: the namespace of the run.
+        workload: the workload of the run; None: it is not known.
+        suspend: the suspend patch of the workload's kind.
+        found: its `refused_now` is emptied into its `notes` or `problems`.
         installs: whether the stack installs controllers.
     """
     if not found.refused_now:
@@ -52,12 +54,12 @@ def say_refused_now(
 
 
 def _stands(api: Api, namespace: str, workload: Workload, suspend: Json) -> bool:
-    """Whether it is there and nobody has stopped it; True where that cannot be seen."""
+    """Whether the workload exists and nobody has stopped it; True also where nobody can tell."""
     try:
         path = api.path(workload.api_version, workload.kind, namespace, workload.name)
         item = api.get(path)
         return item is not None and not is_stopped(api, namespace, item, suspend)
     except ApiError as error:
         return error.status != NO_SUCH_KIND
-    except TaskError:  # a Kueue that serves other versions than this program reads
+    except TaskError:  # The cluster's Kueue serves only versions that this program cannot read.
         return True

@@ -1,8 +1,8 @@
-"""Task `replaced`: waits until a workload that the engine has replaced is gone, with its pods.
+"""Task `replaced`: waits until a workload that the engine replaces is gone, with its pods.
 
-The provider does not wait for the end of what it deletes (`skipAwait` in infra/objects.py). So it
-would change the object that is just going instead of making another one, and `pulumi up` would end
-well without a workload.
+The provider does not wait until the objects that it deletes are gone (`skipAwait` in
+infra/objects.py). Without this task it would change the old object, which is being deleted, instead
+of making a new one, and `pulumi up` would end well without a workload.
 """
 
 from infra.kube.api_server.api import Api
@@ -12,10 +12,12 @@ from infra.kube.runs.hand_over import Plan, await_end, workload_now
 
 
 def create(job: Job, api: Api) -> None:
-    """Wait while the workload of this name is being deleted; one that stays is left to the engine.
+    """Wait while the workload of this name is being deleted.
+
+    A workload that is not being deleted is left to the engine.
 
     Raises:
-        TaskError: it does not go; with what keeps it.
+        TaskError: the deletion takes too long. The text says what keeps the workload.
     """
     plan = Plan.of(job)
     item = workload_now(api, job.namespace, plan.workload)
@@ -24,5 +26,5 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of the wait stays behind."""
+    """Do nothing: the wait has left nothing behind."""
     del job, api

@@ -1,7 +1,8 @@
-"""Stops a run until it is resumed, and resumes it, without `pulumi up`.
+"""Stops and resumes a run without `pulumi up`, for `./disttrain stop` and `./disttrain resume`.
 
-A stopped run keeps its objects and its data; only its pods go, after they have saved. To others it
-looks like a run that was replaced: it is in nobody's way, and its next `pulumi up` resumes it too.
+A stopped run keeps its objects and its data. Only its pods end, after they have saved. For the runs
+of other stacks it is the same as a run that was replaced: no run has to wait for it, and its own
+next `pulumi up` resumes it.
 """
 
 from dataclasses import asdict, replace
@@ -22,14 +23,14 @@ from infra.kube.waiting import wait_for
 from infra.kube.workload import true_condition
 from infra.names import QUEUE_LABEL
 
-SLACK_SECONDS = 60  # beside the time that the pods have to save
+SLACK_SECONDS = 60  # added to the time that the pods have to save
 
 
 def find_record(api: Api, namespace: str, owner: str) -> Record:
-    """What a stack's run says about itself.
+    """The record of a stack's run.
 
     Raises:
-        TaskError: it has no record, so its `pulumi up` never came to its training.
+        TaskError: there is no record, because no `pulumi up` of the stack has reached its training.
         ValueError: somebody has changed the record.
     """
     item = api.get(record_path(namespace, owner))
@@ -45,8 +46,8 @@ def find_workload(api: Api, record: Record) -> Json:
     """The workload of a run.
 
     Raises:
-        TaskError: it has gone after its end, somebody has deleted it, or `pulumi up` is about to
-            make it.
+        TaskError: the workload is not there: it was removed after its end, somebody has deleted
+            it, or `pulumi up` is about to make it.
     """
     workload = record.workload
     path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
@@ -60,13 +61,14 @@ def find_workload(api: Api, record: Record) -> Json:
 
 
 def stop(api: Api, record: Record) -> str:
-    """Let the pods save and go, and wait for that.
+    """Stop the run: let its pods save and end, and wait until they have ended.
 
     Returns:
-        Why there is nothing to stop; empty where the run was stopped now.
+        Why there is nothing to stop; empty: the run was stopped by this call.
 
     Raises:
-        TaskError: the workload is gone, or the pods are still there after their time.
+        TaskError: the workload is gone, or pods are still there SLACK_SECONDS after the end of
+            their grace period.
     """
     holder = holder_text(f"./disttrain stop of stack {record.stack}")
     lock_limit = lock_limit_seconds(api, record.namespace, record.grace_seconds)
@@ -87,9 +89,9 @@ def stop(api: Api, record: Record) -> str:
 
 
 def note_saved_step(api: Api, record: Record, step: int) -> None:
-    """Write into a stopped run's record what it has saved, for whoever looks at it later.
+    """Note in the record of a stopped run the step of its newest checkpoint, for `status`.
 
-    The next hand-over, by which the run goes on, writes the record anew and without it.
+    The hand-over that lets the run go on writes a new record without this step.
     """
     annotations = {SAVED_STEP_ANNOTATION: str(step)}
     path = record_path(record.namespace, record.owner)
@@ -97,19 +99,19 @@ def note_saved_step(api: Api, record: Record, step: int) -> None:
 
 
 def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
-    """Let the pods come back, as the hand-over of `pulumi up` would.
+    """Resume a stopped run by the same hand-over as `pulumi up`.
 
     Args:
         api: the cluster.
-        record: of the run.
-        when_busy: replace, wait or refuse: what to do where another run has the GPUs.
-        wait_seconds: the longest wait for others with `wait`.
+        record: the record of the run.
+        when_busy: what to do if another run has the GPUs: replace, wait or refuse.
+        wait_seconds: the longest wait for other runs with `wait`.
 
     Returns:
-        Why there is nothing to resume; empty where the run was resumed now.
+        Why there is nothing to resume; empty: the run was resumed by this call.
 
     Raises:
-        TaskError: the workload is gone, another run is in the way, or a limit is reached.
+        TaskError: the workload is gone, another run has the GPUs, or a limit is reached.
     """
     item = find_workload(api, record)
     if over := true_condition(item, list(record.over)):

@@ -1,4 +1,4 @@
-"""What node 0 of a training says of the volume that its nodes share, from the pods' first lines."""
+"""Reads the line in the pods' logs that tells what the nodes found about their shared volume."""
 
 import re
 
@@ -10,16 +10,19 @@ from infra.kube.paths import log_path, pod_path
 VOLUME = "volume: "
 FIRST_BYTES = 1 << 18
 MOST_PODS = 8
-_LINE = re.compile(rf"\[node \d+\] ({VOLUME}.*)")  # trainer/volume/figures.py; a test holds it
+# trainer/volume/figures.py prints this line. A test compares the two.
+_LINE = re.compile(rf"\[node \d+\] ({VOLUME}.*)")
 
 
 def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
-    """`volume: 2 nodes see each other's new files: ...`; or that it was not seen, and why.
+    """The line about the volume, such as `volume: 2 nodes see each other's new files: ...`.
+
+    If no pod has written this line, the text says so, and why.
 
     Args:
         api: the cluster.
-        namespace: of the pods.
-        pods: of one training; those whose names come first are asked.
+        namespace: the namespace of the pods.
+        pods: the pods of one training. The logs of the first MOST_PODS by name are read.
     """
     why = (
         "no pod that was asked has said it in its first lines (run.train.volume_timeout_seconds 0 "
@@ -39,6 +42,6 @@ def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
 
 
 def last_volume_line(log: str) -> str:
-    """The line of the newest start in that log, without its node; empty where there is none."""
+    """The last such line in a log, without the prefix of its node; empty where there is none."""
     found = [match[1] for line in log.splitlines() if (match := _LINE.match(line))]
     return found[-1] if found else ""
