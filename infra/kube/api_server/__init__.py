@@ -1,1 +1,1 @@
-"""Asks the API server, and runs commands in pods through it."""
+"""Sends requests to the API server, and runs commands in pods through it."""

@@ -11,15 +11,23 @@ PLUGIN_NEEDS = ("apiVersion", "command")
 
 
 def place(error: object) -> str:
-    """Where a text is no YAML; the parser's own words can hold a piece of it, such as a token."""
+    """The line and the column of a YAML error, for a message.
+
+    The parser's own message is not used, because it can contain a piece of the text, and so a
+    token.
+    """
     mark = getattr(error, "problem_mark", None)
     return f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Either `kubeconfig` (its text) or `kubeconfig_path` is given; an empty context means the
-    kubeconfig's current one.
+    """The kubeconfig of a cluster.
+
+    Args:
+        kubeconfig: the text of the kubeconfig. Either this or `kubeconfig_path` is given.
+        kubeconfig_path: the path of the kubeconfig.
+        context: the name of a context in it; empty: the current context.
     """
 
     kubeconfig: str = ""
@@ -30,10 +38,10 @@ class Access:
         """The parsed kubeconfig.
 
         Raises:
-            KubeconfigError: it cannot be read, is no kubeconfig, lacks the context, or says too
-                little of the program that logs the context's user in.
+            KubeconfigError: the kubeconfig cannot be read, is not a kubeconfig, lacks the context,
+                or lacks a field of the credential plugin of the context's user.
         """
-        import yaml  # here, because `./disttrain doctor` does without
+        import yaml  # It is imported here, because `./disttrain doctor` runs without it.
 
         text = self.kubeconfig
         where = "the kubeconfig of the stack"
@@ -46,7 +54,7 @@ class Access:
             except UnicodeDecodeError:
                 raise KubeconfigError(f"{where} is no text") from None
         try:
-            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C reads ten times faster
+            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C is ten times faster
             parsed: object = yaml.load(text, Loader=loader)
         except yaml.YAMLError as error:
             raise KubeconfigError(f"{where} is no YAML{place(error)}") from None
@@ -66,11 +74,13 @@ class Access:
 
 
 def user_of(content: Json, context: str) -> tuple[str, Json]:
-    """Name and content of a context's user; an empty user where there is none. Pure.
+    """The name and the content of a context's user; the content is empty if there is none.
+
+    This function is pure.
 
     Args:
-        content: a kubeconfig.
-        context: name of a context; empty: the current one.
+        content: the parsed kubeconfig.
+        context: the name of a context; empty: the current one.
     """
     chosen = context or content.get("current-context")
     contexts = {each.get("name"): part(each, "context") for each in parts(content, "contexts")}
@@ -80,14 +90,20 @@ def user_of(content: Json, context: str) -> tuple[str, Json]:
 
 
 def plugin_command(content: Json, context: str) -> str:
-    """The program by which a context's user logs in; empty: there is none. Pure."""
+    """The command of the credential plugin of a context's user; empty: it has none.
+
+    This function is pure.
+    """
     return str(part(user_of(content, context)[1], "exec").get("command") or "")
 
 
 def _missing_of_plugin(content: Json, context: str) -> str:
-    """What the credential plugin of the context's user lacks; empty: nothing, or there is none.
+    """Which fields the credential plugin of the context's user lacks, in words.
 
-    kubectl refuses it too. The official client would go on without a login. Pure.
+    This function is pure.
+
+    The text is empty if it lacks none, or if the user has no plugin. kubectl refuses such a plugin
+    too. The official client would go on without a login.
     """
     name, user = user_of(content, context)
     if user.get("exec") is None:

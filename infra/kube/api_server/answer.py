@@ -1,4 +1,4 @@
-"""What the API server said to one request."""
+"""The API server's answer to one request."""
 
 import json
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from typing import cast
 from infra.kube.objects import Json
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 30.0
-"""The longest wait for a connection, and for an answer."""
+"""The longest waits for a connection and for an answer."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Status, clock and text."""
+    """The HTTP status, the time and the text of an answer."""
 
     status: int
     date: str
-    """The server's clock, as an HTTP date; empty when it gave none."""
+    """The server's time, as an HTTP date; empty: the answer has none."""
     text: str
 
     @property
     def body(self) -> Json:
-        """The JSON object; empty where the answer is none."""
+        """The JSON object; an empty one if the answer is not a JSON object."""
         try:
             parsed: object = json.loads(self.text)
         except ValueError:
@@ -30,7 +30,7 @@ class Answer:
 
     @property
     def is_json(self) -> bool:
-        """Whether it is JSON: no page of HTML, and not cut off in its middle."""
+        """Whether the text is complete JSON, and not for example a page of HTML."""
         try:
             json.loads(self.text)
         except ValueError:

@@ -1,4 +1,4 @@
-"""Requests to the API server: JSON in, JSON out, tried again while the server is away."""
+"""Sends JSON requests to the API server, and tries again while the server does not answer."""
 
 import sys
 import time
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 MERGE = "application/merge-patch+json"
 PATIENCE_SECONDS = 60.0
-CLIENT_SECONDS = 300.0  # credential plugins are asked again after that
+CLIENT_SECONDS = 300.0  # after that, credential plugins are asked again
 UNAUTHORIZED = 401
 NOT_NOW = (408, 429, 500, 502, 503, 504)
 
 
 class Requests(Protocol):
-    """What sends one request."""
+    """A client that can send one request."""
 
     def request(
         self,
@@ -40,16 +40,16 @@ class Requests(Protocol):
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """Raises OSError when no answer comes, within `seconds` if they are given."""
+        """Send a request. Raises OSError: no answer came, or none within `seconds` if given."""
         ...
 
 
 class Api:
-    """One cluster. Made once for a task; each thread has its own.
+    """The API server of one cluster. A task makes one such object for each of its threads.
 
     Args:
         access: how the cluster is reached.
-        patience_seconds: how long a request is tried again while the server does not answer.
+        patience_seconds: for how long a request is tried again while the server does not answer.
     """
 
     def __init__(self, access: Access, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -58,20 +58,20 @@ class Api:
         self._client: Client | None = None
         self._requests: Requests | None = None
         self._quick: QuickClient | None = None
-        self._is_common = True  # a kubeconfig that the quick client knows
+        self._is_common = True  # The quick client can use this kubeconfig.
         self._has_answered = False
         self._made_at = 0.0
         self._ahead_seconds = 0.0
         self._plurals: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def use(self, requests: Requests) -> None:
-        """Send requests by this and nothing else."""
+        """Send all requests with this client."""
         self._requests = requests
 
     @property
     def client(self) -> "Client":
-        """The official client, made anew after a failure, and when its credentials may be old."""
-        # Imported late, because that takes longer than most tasks.
+        """The official client. It is made anew after a failure and after CLIENT_SECONDS."""
+        # It is imported here, because the import takes longer than most tasks.
         from infra.kube.api_server.client import Client
 
         self._forget_old_credentials()
@@ -80,7 +80,7 @@ class Api:
         return self._client
 
     def read_kubeconfig(self) -> None:
-        """Read it now, by the quick client where that knows it, and not with the first request.
+        """Read the kubeconfig now, instead of at the first request.
 
         Raises:
             ValueError: the kubeconfig cannot be used.
@@ -94,18 +94,21 @@ class Api:
         headers: Mapping[str, str] | None = None,
         silence_seconds: float | None = None,
     ) -> "BaseHTTPResponse":
-        """A GET whose body is read while it comes; see `Client.stream`."""
+        """Send a GET whose body the caller reads while it arrives; see `Client.stream`."""
         with self._new_client_after_failure():
             return self.client.stream(path, query, headers, silence_seconds)
 
     def websocket(self, path: str, query: list[tuple[str, str]]) -> "WebSocket":
-        """An open connection to a subresource; see `Client.websocket`."""
+        """Open a websocket to a subresource; see `Client.websocket`."""
         with self._new_client_after_failure():
             return self.client.websocket(path, query)
 
     @contextmanager
     def _new_client_after_failure(self) -> Iterator[None]:
-        """The next client asks the credential plugin, which may open a tunnel to the server."""
+        """Drop the clients after an error, so that the next request makes a new one.
+
+        The new client asks the credential plugin again, which may open a tunnel to the server.
+        """
         try:
             yield
         except PluginError as failed:
@@ -115,15 +118,20 @@ class Api:
             raise
 
     def _after_plugin(self, failed: PluginError) -> Exception:
-        """The error where nobody could be logged in.
+        """The error to raise if the credential plugin has failed.
 
-        Where it worked before, a moment without network may be the reason, and it is tried again.
+        If the server has answered before, the plugin may have failed because the network was gone
+        for a moment. Then the error is an UnreachableError, so the request is tried again.
         """
         self._forget_clients()
         return UnreachableError(str(failed)) if self._has_answered else failed
 
     def _sender(self) -> Requests:
-        """What sends the next request: the official client only where it has to, or is there."""
+        """The client for the next request.
+
+        It is the quick client, unless that cannot use the kubeconfig or the official client has
+        been made already.
+        """
         from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
 
         if self._requests:
@@ -137,8 +145,8 @@ class Api:
             except PluginError:
                 if not (sys.stdin.isatty() and sys.stdout.isatty()):
                     raise
-                self._is_common = False  # by the official client it can ask its user
-            except (UnsupportedError, OSError, ValueError):  # it has words for what is wrong
+                self._is_common = False  # With the official client, the plugin can ask its user.
+            except (UnsupportedError, OSError, ValueError):  # The official client reports it.
                 self._is_common = False
             else:
                 return self._quick
@@ -156,50 +164,54 @@ class Api:
         self._client = self._quick = None
 
     def now(self) -> datetime:
-        """The time by the clock of the API server, which all clients of it share."""
+        """The time by the clock of the API server, which is the same for all of its clients."""
         return datetime.fromtimestamp(time.time() + self._ahead_seconds, UTC)
 
     def get(self, path: str) -> Json | None:
-        """The object, or None where there is none."""
+        """The object at a path; None: there is none."""
         return self._found("GET", path)
 
     def list(self, path: str, selector: str = "") -> list[Json]:
-        """The objects below a collection's path that carry the labels."""
+        """The objects of a collection. If `selector` is given, only those with these labels."""
         query = {"labelSelector": selector} if selector else {}
         return parts(self.request("GET", path, query=query), "items")
 
     def text(self, path: str, query: dict[str, str], seconds: float | None = None) -> str:
-        """An answer that is no JSON, such as a pod's log; raises as `request` does.
+        """The text of an answer that is not JSON, such as a pod's log. It is asked for only once.
 
         Args:
-            path: of what is asked for.
-            query: of the address.
-            seconds: the longest wait for the answer; None: as for all requests.
+            path: the path of the text.
+            query: the query parameters.
+            seconds: the longest wait for the answer; None: the usual limit.
+
+        Raises:
+            ApiError: the server refuses the request.
+            UnreachableError: the server gives no answer.
         """
         return self._once("GET", path, None, query, "text/plain", seconds).text
 
     def create(self, path: str, body: Json) -> Json:
-        """Make an object; raises ApiError 409 where one of the name exists."""
+        """Make an object. Raises ApiError 409: an object of this name exists."""
         return self.request("POST", path, body)
 
     def replace(self, path: str, body: Json) -> Json:
-        """Write an object; raises ApiError 409 where it has changed since it was read."""
+        """Write an object. Raises ApiError 409: the object has changed since it was read."""
         return self.request("PUT", path, body)
 
     def patch(self, path: str, body: Json) -> Json | None:
-        """Apply a JSON merge patch; None where the object is gone."""
+        """Apply a JSON merge patch to an object; None: the object is gone."""
         return self._found("PATCH", path, body, MERGE)
 
     def delete(self, path: str, options: Json) -> bool:
-        """Delete an object; False where there is none. `options` are Kubernetes' DeleteOptions."""
+        """Delete an object; False: there is none. `options` are Kubernetes' DeleteOptions."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         return self._found("DELETE", path, body) is not None
 
     def path(self, api_version: str, kind: str, namespace: str, name: str = "") -> str:
-        """The path of an object, or of its collection when no name is given.
+        """The path of an object, or of its collection if no name is given.
 
         Raises:
-            ApiError: 404, the cluster does not know this kind.
+            ApiError: with status 404: the cluster does not know this kind.
         """
         group = f"/api/{api_version}" if api_version == "v1" else f"/apis/{api_version}"
         if (api_version, kind) not in self._plurals:
@@ -222,18 +234,18 @@ class Api:
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Json:
-        """Send a request until the server answers or the patience is over.
+        """Send a request, and try again until the server answers or `patience_seconds` are over.
 
         Raises:
             ApiError: the server refuses the request.
-            UnreachableError: no answer within `patience_seconds`.
+            UnreachableError: the server gives no usable answer within `patience_seconds`.
         """
         end, told = time.monotonic() + self.patience_seconds, False
         while True:
             try:
                 answer = self._once(method, path, body, query or {}, content_type)
                 found = answer.body
-                if not found and not answer.is_json:  # asked last, as lists may be long
+                if not found and not answer.is_json:  # parsed again only if there is no object
                     raise UnreachableError(
                         f"the answer to {method} {path} is no JSON but "
                         f"{shorten(answer.text, 80) or 'empty'}: a proxy may have sent it"
@@ -243,7 +255,7 @@ class Api:
                 if time.monotonic() >= end:
                     raise
                 if not told:
-                    # Not among what a command prints, which may be JSON.
+                    # It goes to stderr, because what a command prints may be JSON.
                     say(f"the API server does not answer: {reason}; trying again", sys.stderr)
                     told = True
                 time.sleep(1)
@@ -264,7 +276,7 @@ class Api:
         is_older = bool(self._quick or self._client)
         answer = self._answer(send)
         if answer.status == UNAUTHORIZED and is_older:
-            self._forget_clients()  # a token that has ended since; a program may have a new one
+            self._forget_clients()  # The token has expired; a credential plugin may have a new one.
             answer = self._answer(send)
         if answer.status < 300:
             return answer

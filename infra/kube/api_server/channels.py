@@ -1,7 +1,7 @@
-"""The frames of a websocket whose first byte is a channel, as `exec` and `portforward` have them.
+"""Reads and writes the websockets of `exec` and `portforward`, whose frames begin with a channel.
 
-One thread reads and writes such a connection. Two must not: what one of them closes has a number
-that the system gives to the next connection, and the other one would read or write there.
+Only one thread may read and write such a connection. If one of two threads closed it, the system
+could give its file descriptor to the next connection, and the other thread would use that one.
 """
 
 import select
@@ -12,13 +12,17 @@ import websocket
 from infra.kube.errors import UnreachableError
 
 KEPT_ALIVE = -1
-"""In the place of a channel: the frame only keeps the connection alive."""
+"""A value instead of a channel: the frame has no content and only keeps the connection alive."""
 
 
 def wait_readable(socket: Any, *others: Any) -> list[Any]:
-    """Which of a websocket and other sockets, files or descriptors have something to read.
+    """Wait until the websocket or one of the others has something to read; return those that have.
 
-    What the connection has decrypted already is not seen by the system, and counts.
+    Bytes that TLS has decrypted already count too, although `select` does not see them.
+
+    Args:
+        socket: the websocket.
+        others: further sockets, files or file descriptors.
     """
     has_decrypted = getattr(socket.sock, "pending", int)() > 0
     ready, _, _ = select.select([socket.sock, *others], [], [], 0 if has_decrypted else None)
@@ -27,11 +31,11 @@ def wait_readable(socket: Any, *others: Any) -> list[Any]:
 
 
 def read_frame(socket: Any) -> tuple[int, bytes]:
-    """Channel and content of the next message, or `KEPT_ALIVE`.
+    """The channel and the content of the next message, or `KEPT_ALIVE` and no content.
 
     Raises:
         UnreachableError: the other side has closed the connection.
-        WebSocketException, OSError: it was cut.
+        WebSocketException, OSError: the connection was cut.
     """
     kind, frame = socket.recv_data_frame(control_frame=True)
     if kind == websocket.ABNF.OPCODE_CLOSE:
@@ -42,5 +46,5 @@ def read_frame(socket: Any) -> tuple[int, bytes]:
 
 
 def send_frame(socket: Any, channel: int, content: bytes) -> None:
-    """Raises WebSocketException, OSError: it was cut."""
+    """Send a message. Raises WebSocketException, OSError: the connection was cut."""
     socket.send_binary(bytes([channel]) + content)

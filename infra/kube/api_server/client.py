@@ -1,9 +1,9 @@
-"""The official Kubernetes client, set up from a kubeconfig.
+"""Sends requests through the official Kubernetes client, set up from a kubeconfig.
 
-Only its reading of kubeconfigs, its authentication and its connections are used. Objects stay
-JSON: the client's typed models cost more time to import than a task takes.
+Only its reading of kubeconfigs, its authentication and its connections are used. Objects stay JSON,
+because importing the client's typed models takes longer than a task.
 """
-# The client has no types.
+# The official client has no type annotations.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 
 import json
@@ -39,10 +39,10 @@ class Client:
 
         Raises:
             KubeconfigError: the kubeconfig or its context cannot be used.
-            PluginError: its credential plugin has failed.
+            PluginError: the credential plugin of the kubeconfig has failed.
         """
         configuration: Any = official.Configuration()
-        content = access.content()  # says what is wrong with it
+        content = access.content()  # raises an error that says what is wrong
         common: dict[str, Any] = {
             "context": access.context or None,
             "client_configuration": configuration,
@@ -51,7 +51,7 @@ class Client:
         words = _Words()
         logging.getLogger().addHandler(words)
         try:
-            if access.kubeconfig_path:  # paths in it are relative to its folder
+            if access.kubeconfig_path:  # Paths in the file are relative to its folder.
                 path = str(Path(access.kubeconfig_path).expanduser())
                 official_config.load_kube_config(config_file=path, **common)
             else:
@@ -78,7 +78,7 @@ class Client:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """One request; raises OSError when no answer comes, within `seconds` if they are given."""
+        """Send a request. Raises OSError: no answer came, or none within `seconds` if given."""
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
         try:
             response = self._pool.request(
@@ -101,16 +101,16 @@ class Client:
         headers: Mapping[str, str] | None = None,
         silence_seconds: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        """A GET whose body is read while it comes.
+        """Send a GET whose body the caller reads while it arrives.
 
         Args:
-            path: below the server's address.
-            query: of the address.
-            headers: further ones.
-            silence_seconds: without a byte for so long it fails; None: it may take for ever.
+            path: the path below the server's address.
+            query: the query parameters.
+            headers: further headers of the request.
+            silence_seconds: the longest time without a byte; None: there is no limit.
 
         Raises:
-            urllib3.exceptions.HTTPError: no answer; also while the body is read.
+            urllib3.exceptions.HTTPError: there is no answer. Reading the body may raise it too.
         """
         return self._pool.request(
             "GET",
@@ -123,13 +123,13 @@ class Client:
         )
 
     def websocket(self, path: str, query: list[tuple[str, str]]) -> WebSocket:
-        """An open connection to a subresource such as `exec`.
+        """Open a websocket to a subresource such as `exec`.
 
         Raises:
-            ApiError: 403, these credentials may not have it.
-            WebSocketException, OSError: no answer, or one by which another try may help.
+            ApiError: with status 403: these credentials may not use the subresource.
+            WebSocketException, OSError: there is no answer, or another try may succeed.
         """
-        # The official `create_websocket` does the same without a limit for the server's answer.
+        # The official `create_websocket` does the same, but sets no time limit for the answer.
         url = ws_client.get_websocket_url(self._url(path), query)
         headers = self._authorised({"sec-websocket-protocol": "v4.channel.k8s.io"})
         lines = [f"{name}: {value}" for name, value in headers.iteritems()]
@@ -158,19 +158,25 @@ class Client:
 
 
 class _Words(logging.Handler):
-    """Takes what the official client says of a login that failed; it would go on without one."""
+    """Collects the official client's messages about a failed login.
+
+    The official client only logs these messages, and would go on without a login.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep it."""
+        """Keep the message."""
         self.said.append(record.getMessage().removeprefix("exec: "))
 
 
 def _refusal(refused: WebSocketBadStatusException) -> ApiError | OSError:
-    """What the answer means; as an error of its library it would begin with headers of HTTP."""
+    """The error for a refused websocket.
+
+    The text of the library's own error begins with HTTP headers, so it is not shown to users.
+    """
     answer = Answer(refused.status_code, "", (refused.resp_body or b"").decode(errors="replace"))
     message = str(answer.body.get("message") or "")
     if answer.status == FORBIDDEN and message:
@@ -179,7 +185,7 @@ def _refusal(refused: WebSocketBadStatusException) -> ApiError | OSError:
 
 
 def _tls_options(configuration: Any) -> dict[str, Any]:
-    """What the official client takes from a kubeconfig for its websockets."""
+    """The TLS options that the official client would use for a websocket."""
     options: dict[str, Any] = {"cert_reqs": ssl.CERT_NONE}
     if configuration.verify_ssl:
         authority = configuration.ssl_ca_cert or certifi.where()
@@ -195,7 +201,10 @@ def _tls_options(configuration: Any) -> dict[str, Any]:
 
 
 def _proxy(server: str, config: Json, context: str) -> str | None:
-    """The kubeconfig's `proxy-url`, else the environment's proxy, never one to this machine."""
+    """The proxy for the server: the kubeconfig's `proxy-url`, or else that of the environment.
+
+    The environment's proxy is not used for a server on this machine.
+    """
     name = context or config.get("current-context")
     contexts = {entry.get("name"): part(entry, "context") for entry in parts(config, "contexts")}
     clusters = {entry.get("name"): part(entry, "cluster") for entry in parts(config, "clusters")}

@@ -1,4 +1,4 @@
-"""Runs a command in a pod, with bytes to its standard input, over a websocket."""
+"""Runs a command in a pod over a websocket, and sends bytes to its standard input."""
 
 import json
 import time
@@ -15,16 +15,16 @@ from infra.kube.objects import part, parts
 from infra.kube.say import shorten
 
 STDIN, STDOUT, STDERR, ERROR = 0, 1, 2, 3  # channels of v4.channel.k8s.io
-SILENCE_SECONDS = 60.0  # no byte for so long means that the connection is dead
-LIMIT_SECONDS = 6 * 3600.0  # of one command, whatever it does; pods of tasks end then too
-STDERR_BYTES = 64 << 10  # the last of them are kept
+SILENCE_SECONDS = 60.0  # after so long without a byte the connection counts as dead
+LIMIT_SECONDS = 6 * 3600.0  # the longest time for one command; pods of tasks end then too
+STDERR_BYTES = 64 << 10  # how much of the end of stderr is kept
 
 Sink = Callable[[memoryview], object]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The exit code and the output of a command that has ended."""
 
     exit_code: int
     stdout: str
@@ -38,18 +38,22 @@ def execute(
     command: list[str],
     blocks: Iterable[bytes] | None = None,
 ) -> Ended:
-    """Run a command; send it blocks of bytes. It must know by itself when it has all of them.
+    """Run a command in a pod, and send blocks of bytes to its standard input.
+
+    The standard input is not closed after the last block, so the command has to know by itself when
+    it has received all bytes.
 
     Args:
         api: the cluster.
-        pod_path: the pod's path.
-        container: of the pod.
-        command: program and arguments.
-        blocks: bytes for standard input; None: the command has none, and finds its end at once.
+        pod_path: the path of the pod.
+        container: the container of the pod.
+        command: the program and its arguments.
+        blocks: bytes for standard input; None: the command reads the end of its input at once.
 
     Raises:
-        ApiError: 403, these credentials may not run commands in the pod.
-        UnreachableError: the connection was cut or refused; the command may have done a part.
+        ApiError: with status 403: these credentials may not run commands in the pod.
+        UnreachableError: the connection was cut or refused. The command may have done a part of
+            its work.
     """
     collected = bytearray()
     ended = stream(api, pod_path, container, command, collected.extend, blocks)
@@ -66,21 +70,23 @@ def stream(
     limit_seconds: float = LIMIT_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
 ) -> Ended:
-    """Execute a command and pass its standard output on as it comes, so that memory stays constant.
+    """Run a command in a pod and pass its standard output on as it arrives.
+
+    The output is not collected, so the use of memory stays constant.
 
     Args:
         api, pod_path, container, command, blocks: as for `execute`.
-        sink: takes each block of standard output, which is valid only during the call. What it
-            raises ends the command's connection and is raised here.
-        limit_seconds: after so long the connection is given up.
-        silence_seconds: after so long without a byte, too.
+        sink: takes each block of standard output. A block is valid only during the call. An error
+            that it raises closes the connection and is raised again here.
+        limit_seconds: the longest time for the command.
+        silence_seconds: the longest time without a byte.
 
     Returns:
-        How it ended; `stdout` is empty.
+        How the command ended. Its `stdout` is empty.
 
     Raises:
         ApiError: as for `execute`.
-        UnreachableError: as for `execute`, or the time is over.
+        UnreachableError: as for `execute`, or a time limit is reached.
     """
     query = [("container", container), *(("command", word) for word in command)]
     channels = ("stdout", "stderr") if blocks is None else ("stdin", "stdout", "stderr")
@@ -103,7 +109,10 @@ def stream(
 def _read_to_the_end(
     socket: websocket.WebSocket, sink: Sink, began: float, limit_seconds: float
 ) -> tuple[dict[str, Any], str]:
-    """Pass standard output on; the Status object with which the command ended, and its stderr.
+    """Pass standard output on until the command ends.
+
+    Returns:
+        The Status object that says how the command ended, and the end of its standard error.
 
     Raises:
         UnreachableError: the connection was cut, or the command takes longer than the limit.
@@ -116,7 +125,7 @@ def _read_to_the_end(
         elif channel == STDERR:
             stderr += content
             del stderr[:-STDERR_BYTES]
-        elif channel == ERROR and content:  # its first message is empty
+        elif channel == ERROR and content:  # The first message of this channel is empty.
             return json.loads(bytes(content)), stderr.decode(errors="replace")
         if time.monotonic() - began > limit_seconds:
             raise UnreachableError(f"the command took longer than {limit_seconds:.0f} s")
@@ -141,10 +150,10 @@ def _frame(socket: websocket.WebSocket) -> tuple[int, memoryview]:
 
 
 def exit_code_of(status: dict[str, Any]) -> int:
-    """The exit code from the Status object on the error channel. Pure.
+    """The exit code in the Status object from the error channel. This function is pure.
 
     Raises:
-        UnreachableError: the command could not be started, or was lost.
+        UnreachableError: there is none: the command could not be started, or its end is not known.
     """
     if status.get("status") == "Success":
         return 0

@@ -1,4 +1,8 @@
-"""What a look at a cluster has found, and questions that these credentials may not be allowed."""
+"""Collects what checks of a cluster find, and reads objects that the user may not be able to read.
+
+If these credentials may not read an object, the functions here return a value instead of raising an
+ApiError with status 403.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,12 +18,12 @@ U = TypeVar("U")
 
 @dataclass
 class Findings:
-    """What cannot work, and what is worth knowing, each as a sentence.
+    """What the checks have found, each as a sentence.
 
     Args:
-        problems: what cannot work.
-        notes: what is worth knowing.
-        refused_now: what the cluster refuses at the moment, and may take soon.
+        problems: what cannot work, so that `pulumi up` must not go on.
+        notes: what the user should know.
+        refused_now: what the cluster refuses at the moment and may accept soon.
     """
 
     problems: list[str] = field(default_factory=list[str])
@@ -27,21 +31,25 @@ class Findings:
     refused_now: list[str] = field(default_factory=list[str])
 
     def unseen(self, what: str) -> None:
-        """Note that the user may not look at something, so that nothing is said about it."""
+        """Note that these credentials may not read something, so it was not checked.
+
+        Args:
+            what: what was not checked, as a clause that begins with a word such as `whether`.
+        """
         self.notes.append(f"it was not checked {what}: these credentials may not look there")
 
     def add(self, other: "Findings") -> None:
-        """Take what another look has found."""
+        """Add what another check has found."""
         self.problems += other.problems
         self.notes += other.notes
         self.refused_now += other.refused_now
 
 
 def unless_forbidden(ask: Callable[[], T], otherwise: Callable[[ApiError], U]) -> T | U:
-    """The answer; or that of `otherwise`, where these credentials may not ask.
+    """The value of `ask`, or that of `otherwise` if these credentials may not ask.
 
     Raises:
-        ApiError: the API server refuses it for another reason.
+        ApiError: the API server refuses the request for another reason.
     """
     try:
         return ask()
@@ -52,7 +60,7 @@ def unless_forbidden(ask: Callable[[], T], otherwise: Callable[[ApiError], U]) -
 
 
 def object_at(api: Api, path: str) -> Json | Literal["unseen"] | None:
-    """The object; None: there is none; `unseen`: these credentials may not look at it."""
+    """The object at a path; None: there is none; `unseen`: these credentials may not read it."""
     try:
         return api.get(path)
     except ApiError as error:
@@ -62,17 +70,22 @@ def object_at(api: Api, path: str) -> Json | Literal["unseen"] | None:
 
 
 def objects_at(api: Api, path: str) -> list[Json] | None:
-    """The objects; None: these credentials may not look at them."""
+    """The objects of a collection; None: these credentials may not list them."""
     return list_if_allowed(api, path)[0]
 
 
 def list_if_allowed(api: Api, path: str, selector: str = "") -> tuple[list[Json] | None, str]:
-    """The objects and an empty text; or None and the server's words, where it forbids that."""
+    """The objects of a collection and an empty text; or None and the server's message, if these
+    credentials may not list them.
+    """
     return unless_forbidden(
         lambda: (api.list(path, selector), ""), lambda error: (None, str(error))
     )
 
 
 def listed(api: Api, path: str) -> str:
-    """The names of the objects, sorted; empty where there is none to be seen."""
+    """The sorted names of a collection's objects.
+
+    The text is empty if there are none or if these credentials may not list them.
+    """
     return ", ".join(sorted(name_of(item) for item in objects_at(api, path) or []))

@@ -1,7 +1,7 @@
-"""The user as whom a kubeconfig asks (`as`, `as-groups` and so on), as headers of each request.
+"""Makes HTTP headers from the impersonation in a kubeconfig (`as`, `as-groups` and so on).
 
-Pure. The official client ignores them, so that everything would be asked and done with other rights
-than kubectl and Pulumi have by the same kubeconfig.
+The official client ignores these keys. Without the headers, this program would act with other
+rights than kubectl and Pulumi have with the same kubeconfig. All functions are pure.
 """
 
 from typing import cast
@@ -15,14 +15,16 @@ KEYS = {"as", "as-uid", "as-groups", "as-user-extra"}
 
 
 def impersonation(content: Json, context: str) -> list[tuple[str, str]]:
-    """Headers, of which some have one name; empty: the context's user asks as himself.
+    """The headers for each request; empty: the context's user impersonates nobody.
+
+    Several headers may have the same name.
 
     Args:
-        content: a kubeconfig.
-        context: name of a context; empty: the current one.
+        content: the parsed kubeconfig.
+        context: the name of a context; empty: the current one.
 
     Raises:
-        KubeconfigError: groups or the like are named, and no user.
+        KubeconfigError: `as` is missing beside `as-groups` or another of these keys.
     """
     name, user = user_of(content, context)
     given = sorted(key for key in KEYS if user.get(key))

@@ -1,4 +1,4 @@
-"""Lets programs of this machine reach a port of a pod, through the API server alone."""
+"""Lets programs on this machine reach a port of a pod, through the API server."""
 
 import socket
 import socketserver
@@ -13,10 +13,10 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.channels import read_frame, send_frame, wait_readable
 from infra.kube.errors import ApiError, UnreachableError
 
-DATA, ERROR = 0, 1  # channels of v4.channel.k8s.io, for the one port that is asked for
+DATA, ERROR = 0, 1  # channels of v4.channel.k8s.io for the first (here the only) port
 BLOCK_BYTES = 64 << 10
-FRAME_SECONDS = 60.0  # a message that has begun is complete before that
-HERE = "127.0.0.1"  # nobody on the network gets in
+FRAME_SECONDS = 60.0  # the longest time for the rest of a message that has begun
+HERE = "127.0.0.1"  # Other machines on the network cannot connect.
 REFUSALS = (ApiError, OSError, ValueError, UnreachableError, websocket.WebSocketException)
 
 
@@ -27,19 +27,19 @@ class _Server(socketserver.ThreadingTCPServer):
 
 @contextmanager
 def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> Iterator[int]:
-    """Listen on this machine's loopback while the block runs; yields the port.
+    """Listen on this machine's loopback address while the block runs, and yield the port.
 
-    Each connection gets a connection to the API server of its own. One that cannot be made is
-    closed at once, as by a server that is away.
+    Each incoming connection gets its own connection to the API server. If that cannot be made, the
+    incoming connection is closed at once.
 
     Args:
-        access: the cluster.
-        pod_path: the pod's path.
+        access: how the cluster is reached.
+        pod_path: the path of the pod.
         pod_port: a TCP port on which the pod listens.
-        local_port: of this machine; 0: any that is free.
+        local_port: the port on this machine; 0: any free port.
 
     Raises:
-        OSError: the local port cannot be had.
+        OSError: the local port cannot be used.
     """
 
     class Connection(socketserver.BaseRequestHandler):
@@ -58,17 +58,22 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
 
 
 def check_right(api: Api, pod_path: str, pod_port: int) -> None:
-    """Open a connection to the pod and close it: `forwarded` can say to nobody why it has none.
+    """Open a connection to the pod and close it, to find out whether that is allowed.
+
+    `forwarded` cannot report it, because it only closes connections that cannot be made.
 
     Raises:
         ApiError: these credentials may not reach ports of the pod.
     """
-    with suppress(OSError, websocket.WebSocketException):  # such a one may come later
+    with suppress(OSError, websocket.WebSocketException):  # A later connection may succeed.
         api.websocket(f"{pod_path}/portforward", [("ports", str(pod_port))]).shutdown()
 
 
 def _copy(here: socket.socket, access: Access, path: str, pod_port: int) -> None:
-    """Copy both ways until one side ends; HTTP's clients close when they have their answer."""
+    """Copy bytes in both directions until one side ends the connection.
+
+    HTTP clients close their connection when they have the answer.
+    """
     there = Api(access).websocket(path, [("ports", str(pod_port))])
     there.settimeout(FRAME_SECONDS)
     begun = set[int]()
@@ -77,7 +82,7 @@ def _copy(here: socket.socket, access: Access, path: str, pod_port: int) -> None
             ready = wait_readable(there, here)
             if there in ready:
                 channel, content = read_frame(there)
-                if channel not in begun:  # the first frame of each channel repeats the port
+                if channel not in begun:  # The first frame of each channel begins with the port.
                     begun.add(channel)
                     content = content[2:]
                 if channel == ERROR and content:

@@ -1,9 +1,10 @@
-"""Questions with the standard library alone, for the common kinds of kubeconfig.
+"""Sends requests with only the standard library, for the common kinds of kubeconfig.
 
-The official client takes a quarter of a second to import, many times as long as a request takes.
-The Pulumi program looks at the cluster at each preview, and `pulumi up` starts ten programs that
-ask it, one after the other. What this file does not know (proxies, other ways to log in, streams),
-it leaves to the official client by UnsupportedError.
+Importing the official client takes a quarter of a second, much longer than a request. The Pulumi
+program asks the cluster at each preview, and `pulumi up` starts ten programs one after the other
+that ask it. If a kubeconfig needs something that this file cannot do (proxies, other ways to log
+in), it raises UnsupportedError, and the caller uses the official client. Streams need the official
+client too.
 """
 
 import base64
@@ -41,36 +42,36 @@ USER_KEYS = {
     "client-key-data",
 }
 PLUGIN_SECONDS = 15
-MOST_OF_PLUGIN = 400  # characters of its words, from the end
+MOST_OF_PLUGIN = 400  # how many characters of the end of its message are kept
 
 
 def plugin_failed(command: str, said: str) -> str:
-    """How a credential plugin failed.
+    """The message about a credential plugin that has failed.
 
     Args:
-        command: that is it.
-        said: its own words.
+        command: the program of the plugin.
+        said: the plugin's own message.
     """
     return f"the program that the kubeconfig logs in with ({command}) has failed: {said}"
 
 
 class UnsupportedError(Exception):
-    """The kubeconfig needs the official client."""
+    """Only the official client can use the kubeconfig."""
 
 
 class QuickClient:
-    """One API server.
+    """A client of one API server.
 
     Args:
-        access: how it is reached.
-        seconds: for an answer.
-        connect_seconds: for a connection; 0: as for an answer.
+        access: how the server is reached.
+        seconds: the longest wait for an answer.
+        connect_seconds: the longest wait for a connection; 0: the same as for an answer.
 
     Raises:
-        UnsupportedError: see the module.
+        UnsupportedError: only the official client can use the kubeconfig.
         ValueError: the kubeconfig cannot be read.
-        PluginError: its credential plugin has failed.
-        OSError: a file or a credential plugin that it names is missing.
+        PluginError: the credential plugin of the kubeconfig has failed.
+        OSError: a file or a credential plugin that the kubeconfig names is missing.
     """
 
     def __init__(self, access: Access, seconds: float, connect_seconds: float = 0) -> None:
@@ -102,10 +103,10 @@ class QuickClient:
             tls,
             str(cluster.get("tls-server-name") or server.hostname),
         )
-        weakref.finalize(self, self._connection.close)  # tasks never close their connection
+        weakref.finalize(self, self._connection.close)  # Tasks do not close it themselves.
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the server."""
         self._connection.close()
 
     def request(
@@ -117,7 +118,7 @@ class QuickClient:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """One request; raises OSError when no answer comes, within `seconds` if they are given."""
+        """Send a request. Raises OSError: no answer came, or none within `seconds` if given."""
         headers = {"Accept": "application/json, */*", "Content-Type": content_type}
         data = None if body is None else json.dumps(body)
         if self._token:
@@ -130,11 +131,11 @@ class QuickClient:
             text = response.read().decode(errors="replace")  # a pod's log may hold any bytes
             return Answer(response.status, response.headers.get("Date", ""), text)
         except (OSError, http.client.HTTPException) as error:
-            self._connection.close()  # the next request would be refused on this connection
+            self._connection.close()  # http.client would refuse another request on it.
             raise OSError(str(error) or type(error).__name__) from None
 
     def _connect(self) -> socket.socket:
-        """The open connection, made anew where the server has closed it meanwhile."""
+        """The open connection. A new one is made if the server has closed the old one."""
         if self._connection.sock and _has_ended(self._connection.sock):
             self._connection.close()
         if not self._connection.sock:
@@ -144,11 +145,13 @@ class QuickClient:
     def _tls(self, cluster: Json, user: Json) -> ssl.SSLContext:
         authority = self._bytes(cluster, "certificate-authority")
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
-        # Newer versions of Python want more of an authority than kubectl does, and than some have.
+        # Newer versions of Python demand more of a CA certificate than kubectl does. The CAs of
+        # some clusters do not meet that.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         certificate = self._bytes(user, "client-certificate")
         if certificate:
-            # the ssl module reads a key from a file alone; this one is for us alone, and removed
+            # The ssl module can read a key only from a file. Nobody else can read this file, and it
+            # is removed at once.
             with tempfile.NamedTemporaryFile(prefix="disttrain-") as file:
                 file.write(certificate + b"\n" + self._bytes(user, "client-key"))
                 file.flush()
@@ -162,7 +165,7 @@ class QuickClient:
 
     def _ask_plugin(self, plugin: Json) -> Json:
         command = str(plugin["command"])
-        if os.sep in command:  # as kubectl has it
+        if os.sep in command:  # kubectl too takes it relative to the kubeconfig's folder.
             command = str(self._folder.absolute() / command)
         words = [str(word) for word in cast(list[object], plugin.get("args") or [])]
         info: Json = {"apiVersion": plugin["apiVersion"], "kind": "ExecCredential", "spec": {}}
@@ -193,7 +196,7 @@ class QuickClient:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """Connects to a server whose certificate has this name, which its address may differ from."""
+    """An HTTPS connection to a server whose certificate may have another name than its address."""
 
     def __init__(
         self, address: tuple[str, int], seconds: float, tls: ssl.SSLContext, name: str
@@ -207,7 +210,7 @@ class _Connection(http.client.HTTPSConnection):
 
 
 def _has_ended(open_socket: socket.socket) -> bool:
-    """Whether there is something to read before anything was asked: that is the end."""
+    """Whether the server has ended an idle connection: then the socket has something to read."""
     poll = select.poll()
     poll.register(open_socket, select.POLLIN)
     return bool(poll.poll(0))

@@ -1,4 +1,4 @@
-"""Questions of the Pulumi program, asked by the quick client where it knows the kubeconfig."""
+"""Lets the Pulumi program ask a cluster: by the quick client, or else by the official one."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,7 +12,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubject"
 
 
 class OnlyLooks(QuickClient):
-    """A client that changes nothing: a preview must not."""
+    """A quick client that refuses to change anything, because a preview must not do so."""
 
     def request(
         self,
@@ -23,7 +23,7 @@ class OnlyLooks(QuickClient):
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """A GET, or a POST which makes no object: about rights, or never carried out (dryRun)."""
+        """Send a GET, or a POST that makes no object: a question about rights, or a dryRun."""
         asks = path.startswith(REVIEWS) or query.get("dryRun") == "All"
         assert method == "GET" or (method == "POST" and asks), "this client only looks"
         return super().request(method, path, query, body, content_type, seconds)
@@ -31,20 +31,21 @@ class OnlyLooks(QuickClient):
 
 @contextmanager
 def quick_look(access: Access, seconds: float) -> Iterator[Api]:
-    """The cluster, of which each question is asked once.
+    """The API of a cluster, which sends each request only once while the server does not answer.
 
     Args:
-        access: how it is reached.
-        seconds: for each step of a connection and for an answer of the quick client.
+        access: how the cluster is reached.
+        seconds: the longest wait of the quick client for each step of a connection and for an
+            answer.
 
     Raises:
         ValueError: the kubeconfig cannot be read, or its credential plugin has failed.
-        OSError: a file or a credential plugin that it names is missing.
+        OSError: a file or a credential plugin that the kubeconfig names is missing.
     """
     api = Api(access, patience_seconds=0)
     try:
         quick = OnlyLooks(access, seconds)
-    except UnsupportedError:  # then the official client is imported
+    except UnsupportedError:  # Only the official client can use this kubeconfig.
         yield api
         return
     with closing(quick):

@@ -1,4 +1,4 @@
-"""What a user may do on a cluster, compared with what a stack needs; asks, and changes nothing."""
+"""Finds out which of the rights that a stack needs its user lacks. It changes nothing."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ REVIEWS = "/apis/authorization.k8s.io/v1"
 
 @dataclass(frozen=True, order=True)
 class Need:
-    """One verb on one kind of object.
+    """The right to one verb on one kind of object.
 
     Args:
-        group: API group; empty: the core's.
-        resource: plural name of the kind, with a subresource as in `pods/log`.
-        verb: such as `create`.
-        namespace: empty: of the whole cluster.
+        group: the API group; empty: the core group.
+        resource: the plural name of the kind, possibly with a subresource, as in `pods/log`.
+        verb: the verb, such as `create`.
+        namespace: the namespace; empty: the right is needed for the whole cluster.
     """
 
     group: str
@@ -30,11 +30,11 @@ class Need:
 
 
 def missing_rights(api: Api, needs: Iterable[Need], namespace: str) -> list[Need]:
-    """The needs that this user may not do. Raises ApiError and UnreachableError.
+    """The needed rights that this user lacks. Raises ApiError and UnreachableError.
 
-    One question is enough for an administrator, and two for nearly everybody else: the rules that
-    hold in the namespace come as a list. A need that the list does not cover is asked by itself,
-    because an authorizer may know more than it can list.
+    For an administrator, one request is enough. For nearly everybody else two are enough, because
+    one request returns a list of all rules for the namespace. A right that the list does not cover
+    gets its own request, because an authorizer may allow more than it can list.
     """
     wanted = sorted(set(needs))
     if is_allowed(api, Need("*", "*", "*", "")):
@@ -48,7 +48,7 @@ def missing_rights(api: Api, needs: Iterable[Need], namespace: str) -> list[Need
 
 
 def is_allowed(api: Api, need: Need) -> bool:
-    """Ask about one need."""
+    """Whether this user has the right."""
     resource, _, subresource = need.resource.partition("/")
     attributes = {
         "group": need.group,
@@ -64,7 +64,10 @@ def is_allowed(api: Api, need: Need) -> bool:
 
 
 def covers(rules: list[Json], need: Need) -> bool:
-    """Whether a list of rules allows a need; rules for single names do not. Pure."""
+    """Whether a list of rules gives a right. Rules for objects of certain names do not.
+
+    This function is pure.
+    """
 
     def names(rule: Json, key: str, word: str) -> bool:
         listed = cast(list[str], rule.get(key) or [])
@@ -80,7 +83,10 @@ def covers(rules: list[Json], need: Need) -> bool:
 
 
 def as_roles(needs: Iterable[Need], name: str) -> str:
-    """The needs as a Role and a ClusterRole, as YAML that an administrator can apply. Pure."""
+    """The rights as Roles and a ClusterRole, in YAML that an administrator can apply.
+
+    This function is pure.
+    """
     scopes: dict[str, dict[tuple[str, str], set[str]]] = {}
     for need in needs:
         kinds = scopes.setdefault(need.namespace, {})

@@ -1,4 +1,4 @@
-"""A terminal in a pod: keys go there, what it shows comes here, and the window's size follows."""
+"""Connects the user's terminal to a command in a pod: keys, output, and the window's size."""
 
 import json
 import os
@@ -18,24 +18,25 @@ from infra.kube.api_server.exec_stream import ERROR, STDIN, STDOUT, exit_code_of
 from infra.kube.errors import UnreachableError
 from infra.kube.say import shorten
 
-RESIZE = 4  # channel of v4.channel.k8s.io
+RESIZE = 4  # a channel of the protocol v4.channel.k8s.io
 BLOCK_BYTES = 64 << 10
-FRAME_SECONDS = 60.0  # a message that has begun is complete before that
+FRAME_SECONDS = 60.0  # the longest time for the rest of a message that has begun
 
 
 def interact(api: Api, pod_path: str, container: str, command: list[str], here: int) -> int:
-    """Run a command with a terminal of its own; returns its exit status.
+    """Run a command in a pod with a terminal, and return its exit status.
 
     Args:
         api: the cluster.
-        pod_path: the pod's path.
-        container: of the pod.
-        command: program and arguments.
-        here: file descriptor of a terminal, from which keys are read and to which is written.
+        pod_path: the path of the pod.
+        container: the container of the pod.
+        command: the program and its arguments.
+        here: the file descriptor of the user's terminal. Keys are read from it, and the command's
+            output is written to it.
 
     Raises:
-        ApiError: 403, these credentials may not run commands in the pod.
-        UnreachableError: the connection was cut or refused; the terminal is as before.
+        ApiError: with status 403: these credentials may not run commands in the pod.
+        UnreachableError: the connection was cut or refused. The terminal is restored.
     """
     query = [("container", container), *(("command", word) for word in command)]
     query += [(name, "true") for name in ("stdin", "stdout", "tty")]
@@ -58,7 +59,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
 
 
 def _converse(socket: Any, here: int, woken: int) -> dict[str, Any]:
-    """Pass both directions on until the command has ended; returns how, as a Status object."""
+    """Pass input and output on until the command ends; return its end, as a Status object."""
     while True:
         ready = wait_readable(socket, here, woken)
         if socket in ready:
@@ -80,7 +81,7 @@ def _converse(socket: Any, here: int, woken: int) -> dict[str, Any]:
 def _read(here: int) -> bytes:
     try:
         return os.read(here, BLOCK_BYTES)
-    except OSError:  # the window was closed
+    except OSError:  # The window was closed.
         return b""
 
 
@@ -96,27 +97,27 @@ def _write_all(here: int, content: bytes) -> None:
 
 @contextmanager
 def _raw(here: int) -> Iterator[None]:
-    """Ctrl-C and all other keys go to the pod; afterwards the terminal is as before."""
+    """Send all keys to the pod, also Ctrl-C, while the block runs; restore the terminal then."""
     before = termios.tcgetattr(here)
     tty.setraw(here)
     try:
         yield
     finally:
-        with suppress(termios.error):  # the window was closed
+        with suppress(termios.error):  # The window was closed.
             termios.tcsetattr(here, termios.TCSADRAIN, before)
 
 
 def _do_nothing(_number: int, _frame: FrameType | None) -> None:
-    """In the place of a handler: the signal has its effect by another way."""
+    """A signal handler without effect, for a signal that is noticed in another way."""
 
 
 @contextmanager
 def _signals_wake(wake: int) -> Iterator[None]:
-    """Each signal writes to `wake`, and one for a new size of the window is not ignored.
+    """While the block runs, each signal writes to `wake`, also one for a new size of the window.
 
-    Python runs the handler of a signal only between two of its own steps. A signal that comes just
-    before `select` begins to wait, or that the system gives to another thread, would be handled
-    only once something else ends that wait: a `kill` would end nothing.
+    Python runs the handler of a signal only between two of its own steps. If a signal comes just
+    before `select` begins to wait, or if the system delivers it to another thread, its handler
+    would only run once something else ends that wait. A `kill` would then have no effect.
     """
     os.set_blocking(wake, False)
     resized = signal.signal(signal.SIGWINCH, _do_nothing)
