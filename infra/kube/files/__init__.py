@@ -1,1 +1,1 @@
-"""Files for the claim, through a pod that lives as long as the command."""
+"""Sends files to the claim, through a pod that lives as long as the command."""

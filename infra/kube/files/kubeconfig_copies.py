@@ -1,7 +1,8 @@
 """Task `copies`: removes the provider's copies of the kubeconfig (infra/kube/api_server/copies.py).
 
-Every task does so when it ends, and this one does nothing else. It stands in the state before the
-provider starts, so that `destroy` has a task where `up` was killed before it had made another one.
+Every task removes them when it ends, and this task does nothing else. It is in the state before the
+provider starts. So `destroy` has at least this task to run, even if `up` was killed before it had
+registered another one.
 """
 
 from infra.kube.api_server.api import Api
@@ -9,7 +10,7 @@ from infra.kube.job import Job
 
 
 def create(job: Job, api: Api) -> None:
-    """Do nothing: the copies are removed at the end of every task, so of this one, too."""
+    """Do nothing: the copies are removed at the end of every task, and so of this one."""
     del job, api
 
 

@@ -1,7 +1,7 @@
-"""Runs inside the upload's pod: receives a file, checks it and puts it in its place.
+"""A program for the pod of an upload: it receives a file, checks it and gives it its name.
 
-It is sent as text to `python3 -c`, so it uses the standard library alone and imports nothing of
-this project. Commands: `look TARGET SIZE SHA256` and `receive TARGET SIZE SHA256 OFFSET BYTES`.
+It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of this
+project. Its commands are `look TARGET SIZE SHA256` and `receive TARGET SIZE SHA256 OFFSET BYTES`.
 Each prints one line of JSON.
 """
 
@@ -14,16 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 
 BLOCK_BYTES = 1 << 20
-ALIVE_SECONDS = 5.0  # a reader that hears nothing for a minute takes the connection for dead
+ALIVE_SECONDS = 5.0  # the other side gives up a connection that is silent for a minute
 
 
 def partial(target: Path, sha256: str) -> Path:
-    """Where the bytes lie until all of them are there and right."""
+    """The file that holds the bytes until all of them are there and have been checked."""
     return target.with_name(f"{target.name}.partial-{sha256[:12]}")
 
 
 def digest(path: Path) -> str:
-    """The file's sha256 in hex digits; meanwhile a dot now and then as a sign of life."""
+    """The file's sha256 in hex digits.
+
+    A dot is written to stderr every ALIVE_SECONDS, so that the connection does not fall silent.
+    """
     found, told = hashlib.sha256(), time.monotonic()
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -35,12 +38,12 @@ def digest(path: Path) -> str:
 
 
 def is_right(path: Path, size: int, sha256: str) -> bool:
-    """Whether the file is there with these contents."""
+    """Whether the file exists and has this size and sha256."""
     return path.is_file() and path.stat().st_size == size and digest(path) == sha256
 
 
 def look(target: Path, size: int, sha256: str) -> dict[str, object]:
-    """What is there already: the whole file, or how many bytes of it."""
+    """Whether the whole file is there (`complete`), and how many bytes of it arrived (`have`)."""
     path = partial(target, sha256)
     have = path.stat().st_size if path.exists() else 0
     if have > size:
@@ -50,10 +53,10 @@ def look(target: Path, size: int, sha256: str) -> dict[str, object]:
 
 
 def receive(target: Path, size: int, sha256: str, offset: int, count: int) -> dict[str, object]:
-    """Write what comes by standard input at its place in the file; `finish` it with the last byte.
+    """Write `count` bytes from standard input at `offset`; after the last byte, `finish` the file.
 
-    A connection that was cut may have left a former receiver; it writes the same bytes at the
-    same places, so the two do no harm to each other.
+    After a connection was cut, an earlier receiver may still run. It writes the same bytes at the
+    same places, so the two do not disturb each other.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     file = os.open(partial(target, sha256), os.O_WRONLY | os.O_CREAT, 0o644)
@@ -73,9 +76,9 @@ def receive(target: Path, size: int, sha256: str, offset: int, count: int) -> di
 
 
 def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
-    """Check the contents, then rename; a wrong file is removed, so that it is sent anew.
+    """Check the contents and rename the file. A wrong file is removed, so that it is sent again.
 
-    Another one may have finished the same file, after a connection that was cut.
+    After a connection was cut, another receiver may have finished the same file already.
     """
     path = partial(target, sha256)
     if not is_right(path, size, sha256):
@@ -83,16 +86,16 @@ def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
         found = digest(path) if path.exists() and not is_there else "no file"
         path.unlink(missing_ok=True)
         return {"ok": True} if is_there else {"ok": False, "found": found}
-    with suppress(FileNotFoundError):  # that other one has just renamed it
+    with suppress(FileNotFoundError):  # The other receiver has just renamed it.
         path.replace(target)
     for other in target.parent.iterdir():
-        if other.name.startswith(f"{target.name}.partial-"):  # of contents nobody wants any more
+        if other.name.startswith(f"{target.name}.partial-"):  # for former contents of the file
             other.unlink(missing_ok=True)
     return {"ok": True}
 
 
 def main(words: list[str]) -> None:
-    """Run one command."""
+    """Run the command that `words` name, and print its answer."""
     target, size, sha256 = Path(words[1]), int(words[2]), words[3]
     if words[0] == "look":
         answer = look(target, size, sha256)

@@ -1,4 +1,4 @@
-"""A short-lived pod on the claim, which ends with the command that started it."""
+"""Runs a short-lived pod that mounts the claim, and deletes it when the command ends."""
 
 import sys
 import time
@@ -25,7 +25,20 @@ START_SECONDS = 600  # an image may have to be pulled first
 
 @dataclass(frozen=True)
 class TaskPod:
-    """What a pod of a task is made of."""
+    """The pod of a task or a command.
+
+    Args:
+        task: the name of the task. It is part of the pod's name, and the value of a label.
+        owner: the owner id of the stack.
+        namespace: the namespace of the pod.
+        image: the image of its container.
+        command: the program and its arguments.
+        claim: the name of the claim that it mounts at DATA_MOUNT.
+        deadline_seconds: after so long Kubernetes ends the pod.
+        uid: the user and the group that it runs as.
+        read_only: whether the volume is mounted read-only.
+        environment: environment variables of the container.
+    """
 
     task: str
     owner: str
@@ -38,14 +51,14 @@ class TaskPod:
     read_only: bool = False
     environment: dict[str, str] = field(default_factory=lambda: {})
     placement: dict[str, Any] = field(default_factory=lambda: {})
-    """More of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. What it has
-    in securityContext is added to the pod's own, and resources are its container's."""
+    """Further fields of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. Its
+    `securityContext` is added to that of the pod. Its `resources` are for the container."""
     gpus: int = 0
-    """How many whole GPUs it asks for."""
+    """How many whole GPUs the pod asks for."""
 
 
 def pod_manifest(pod: TaskPod, name: str) -> Json:
-    """The pod. Pure."""
+    """The manifest of the pod. This function is pure."""
     placement = dict(pod.placement)
     limits = part({"resources": placement.pop("resources", {})}, "resources", "limits")
     limits = {**limits, **({GPU_RESOURCE: str(pod.gpus)} if pod.gpus else {})}
@@ -110,17 +123,17 @@ def running(
     start_seconds: float = START_SECONDS,
     name: str = "",
 ) -> Iterator[str]:
-    """Start the pod and yield its path when it runs or has ended; delete it whatever happens.
+    """Start the pod, yield its path when it runs or has ended, and delete it in any case.
 
     Args:
         api: the cluster.
-        pod: what it is made of.
-        quiet: say nothing where it could not be removed.
-        start_seconds: how long it may take to start.
-        name: what `name_for` has given, if somebody else has to know it; empty: a new one.
+        pod: the pod.
+        quiet: print nothing if the pod cannot be deleted.
+        start_seconds: how long the pod may take to start.
+        name: a name from `name_for`, if the caller has to know it before; empty: a new one.
 
     Raises:
-        TaskError: it does not start; with its own words.
+        TaskError: the pod does not start. The text has the reason that Kubernetes gives.
     """
     name = name or name_for(pod)
     collection = PODS.format(pod.namespace)
@@ -129,7 +142,7 @@ def running(
         try:
             api.create(collection, pod_manifest(pod, name))
         except ApiError as error:
-            if error.status != 409:  # made by a request whose answer was lost
+            if error.status != 409:  # 409: an earlier try of this request has made it
                 raise
         patience = Patience(STUCK_SECONDS, time.monotonic)
         ask = partial(_not_started, api, path, patience)
@@ -140,7 +153,7 @@ def running(
             api.delete(path, {"gracePeriodSeconds": 1})
         except (ApiError, UnreachableError) as reason:
             if not quiet:
-                # Not among what a command prints, which may be JSON.
+                # It goes to stderr, because what a command prints may be JSON.
                 say(
                     f"pod {name} could not be removed ({reason}). It ends by itself "
                     f"{pod.deadline_seconds} s after its start, and pulumi destroy removes it",

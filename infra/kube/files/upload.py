@@ -1,7 +1,7 @@
-"""Task `upload`: brings files of this machine onto the claim, through the Kubernetes API alone.
+"""Task `upload`: sends files of this machine to the claim, using only the Kubernetes API.
 
-Each file is sent in parts by `exec` to a short-lived pod. After a broken connection the file goes
-on at the size that has arrived. Its sha256 is compared before it gets its name.
+Each file is sent in parts by `exec` to a short-lived pod. If the connection breaks, sending
+continues after the bytes that have arrived. A file gets its name only after its sha256 was checked.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from infra.kube.job import Job
 from infra.kube.objects import Json
 from infra.kube.say import say
 
-PART_BYTES = 64 << 20  # one connection's; after a cut no more than this is in doubt
+PART_BYTES = 64 << 20  # sent over one connection, so a cut affects no more than this
 BLOCK_BYTES = 256 << 10
-MOST_CUTS = 8  # connections cut one after the other without a new byte
+MOST_CUTS = 8  # how many connections in a row may be cut without a new byte
 TELL_SECONDS = 20.0
 DEADLINE_SECONDS = 6 * 3600
 TASK = "upload"
@@ -31,7 +31,14 @@ TASK = "upload"
 
 @dataclass(frozen=True)
 class SentFile:
-    """One file: where it is here, where it goes, and what it must contain."""
+    """A file that is sent.
+
+    Args:
+        source: its path on this machine.
+        target: its path in the pod.
+        size: its size in bytes.
+        sha256: the sha256 of its contents, in hex digits.
+    """
 
     source: Path
     target: str
@@ -40,7 +47,7 @@ class SentFile:
 
 
 class Pod:
-    """Commands of `receiver.py` in the pod."""
+    """Runs the commands of `receiver.py` in a pod."""
 
     def __init__(self, api: Api, path: str, container: str = TASK) -> None:
         self._api = api
@@ -49,7 +56,12 @@ class Pod:
         self._program = Path(receiver.__file__).read_text()
 
     def call(self, *words: str, blocks: Iterator[bytes] | None = None) -> dict[str, Any]:
-        """Run one command; raises UnreachableError when the connection is cut."""
+        """Run one command and return the JSON that it prints.
+
+        Raises:
+            TaskError: the command has failed.
+            UnreachableError: the connection was cut.
+        """
         command = ["python3", "-c", self._program, *words]
         ended = execute(self._api, self._path, self._container, command, blocks)
         if ended.exit_code:
@@ -59,11 +71,11 @@ class Pod:
 
 
 def create(job: Job, api: Api) -> None:
-    """Send the files that are not there yet.
+    """Send the files of the job that are not on the volume yet.
 
     Raises:
         TaskError: a file cannot be read or has changed, the pod does not start, the connection
-            is cut again and again, or what arrived is not what was sent.
+            is cut too often, or the file that arrived has other contents.
     """
     files = [sent_file(given) for given in cast(list[Json], job.fields.get("files") or [])]
     if not files:
@@ -87,11 +99,15 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """The files stay with the data."""
+    """Do nothing: the files stay on the volume with the other data."""
 
 
 def sent_file(given: Json) -> SentFile:
-    """Read one entry of the job. Raises ValueError: it lacks a field or its target leaves /data."""
+    """Read one entry of the job's `files`.
+
+    Raises:
+        ValueError: the entry lacks a field, or its target is outside of /data.
+    """
     for name in ("source", "target", "sha256", "size"):
         if name not in given:
             raise ValueError(f"the job's file {given!r} has no {name!r}")
@@ -103,7 +119,7 @@ def sent_file(given: Json) -> SentFile:
 
 
 def check_source(file: SentFile) -> None:
-    """Raises TaskError unless the file can be read and has its size and contents."""
+    """Raise TaskError unless the file can be read and has the expected size and sha256."""
     try:
         with file.source.open("rb") as source:
             found = hashlib.file_digest(source, "sha256").hexdigest()
@@ -118,25 +134,29 @@ def check_source(file: SentFile) -> None:
 
 
 def send(file: SentFile, pod: Pod, command: str = "pulumi up", *, is_new: bool = False) -> None:
-    """Send one file unless it is there.
+    """Send one file unless it is on the volume already.
 
     Args:
-        file: what is sent.
-        pod: on the claim.
-        command: what the user runs again to go on, for messages.
-        is_new: nothing of it was there a moment ago, so that nobody has to ask.
+        file: the file.
+        pod: a pod that mounts the claim.
+        command: the command that the user has to run again after an error, for messages.
+        is_new: whether the caller knows that nothing of the file is there, so that the first
+            question to the pod is saved.
 
     Raises:
-        TaskError: the connection is cut again and again, or what arrived is not what was sent.
+        TaskError: the connection is cut too often, or the file that arrived has other contents.
     """
     sending = _Sending(file, pod, command)
     asks = not is_new
     while not sending.is_done(asks=asks):
-        asks = True  # after a cut
+        asks = True  # The connection was cut, so it is not known how much has arrived.
 
 
 class _Sending:
-    """A file on its way: `_have` bytes have arrived, after which it was cut `_cuts` times."""
+    """A file that is being sent.
+
+    `_have` bytes have arrived. Since the last of them, the connection was cut `_cuts` times.
+    """
 
     def __init__(self, file: SentFile, pod: Pod, command: str) -> None:
         self._file = file
@@ -147,13 +167,13 @@ class _Sending:
         self._told = time.monotonic()
 
     def is_done(self, *, asks: bool) -> bool:
-        """Whether the whole file is there after another try; False: the connection was cut.
+        """Try to send the rest. True: the whole file is there; False: the connection was cut.
 
         Args:
-            asks: ask first what of it is there.
+            asks: whether to ask the pod first how much of the file is there.
 
         Raises:
-            TaskError: as `send`.
+            TaskError: as for `send`.
         """
         file = self._file
         try:
@@ -173,7 +193,7 @@ class _Sending:
         return True
 
     def _is_there(self) -> bool:
-        """Ask the pod, and go on at what has arrived."""
+        """Ask the pod whether the whole file is there, and note how many bytes have arrived."""
         file = self._file
         state = self._pod.call("look", file.target, str(file.size), file.sha256)
         if state["have"] > self._have:
@@ -182,7 +202,7 @@ class _Sending:
         return bool(state["complete"])
 
     def _send_rest(self) -> dict[str, Any]:
-        """Send part after part; the pod's answer to the last one."""
+        """Send one part after the other; return the pod's answer to the last part."""
         while "ok" not in (answer := _send_part(self._file, self._pod, self._have)):
             self._have += int(answer["got"])
             self._cuts = 0
@@ -192,7 +212,10 @@ class _Sending:
         return answer
 
     def _bear(self, reason: UnreachableError) -> None:
-        """Say that the connection was cut, and wait a little; raises TaskError after too many."""
+        """Print that the connection was cut, and wait for some seconds.
+
+        Raises TaskError: it was cut too often.
+        """
         file = self._file
         self._cuts += 1
         if self._cuts > MOST_CUTS:
@@ -205,7 +228,10 @@ class _Sending:
 
 
 def _send_part(file: SentFile, pod: Pod, offset: int) -> dict[str, Any]:
-    """The pod's answer, which has `ok` once the whole file was there."""
+    """Send one part and return the pod's answer. It has the field `ok` after the last part.
+
+    Raises UnreachableError: not all bytes of the part have arrived.
+    """
     count = min(PART_BYTES, file.size - offset)
     words = ("receive", file.target, str(file.size), file.sha256, str(offset), str(count))
     answer = pod.call(*words, blocks=_blocks(file.source, offset, count))
@@ -215,7 +241,7 @@ def _send_part(file: SentFile, pod: Pod, offset: int) -> dict[str, Any]:
 
 
 def _blocks(source: Path, offset: int, count: int) -> Iterator[bytes]:
-    """Raises TaskError: the file became shorter meanwhile."""
+    """The bytes of a part, in blocks. Raises TaskError: the file became shorter meanwhile."""
     with source.open("rb") as file:
         file.seek(offset)
         while count:
