@@ -1,1 +1,1 @@
-"""Pods: what they say about themselves, where there is room for them, and their end."""
+"""Describes the state of pods, finds nodes with room for them, and waits for their end."""

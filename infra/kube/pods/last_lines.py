@@ -1,4 +1,4 @@
-"""Shows the last lines that pods wrote, when a wait for them has failed."""
+"""Prints the last lines of pods' logs after a wait for the pods has failed."""
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
@@ -11,7 +11,10 @@ MOST_PODS = 8
 
 
 def last_lines(api: Api, namespace: str, selector: str) -> None:
-    """Print them for up to MOST_PODS pods; of a container's former start where there was one."""
+    """Print the last lines of up to MOST_PODS pods.
+
+    If a container was restarted, the lines are those of its previous start.
+    """
     try:
         pods = api.list(PODS.format(namespace), selector)
         for pod in pods[:MOST_PODS]:

@@ -1,7 +1,7 @@
-"""Task `leftovers`: removes pods that would keep the claim from being deleted.
+"""Task `leftovers`: ends the pods that would keep the claim from being deleted.
 
-Pods of commands such as `./disttrain sample` are deleted. The pods of the training have been asked
-to end when this task runs, and are waited for.
+The pods of commands such as `./disttrain sample` are deleted. The pods of the training are already
+ending when this task runs, so the task waits for them.
 """
 
 import time
@@ -21,20 +21,20 @@ from infra.kube.waiting import SETTLED_SECONDS, Patience, wait_for
 from infra.names import LOST_NODES_PROGRAM
 
 LIMIT_SECONDS = 120
-# After the end of their time, until lostNodes has given up the pods of a lost machine.
+# How long lostNodes may take to give up the pods of a lost machine after their grace period.
 LOST_SECONDS = 180
 TRAININGS = f"{names.COMPONENT_LABEL}={names.TRAINING},{names.OWNER_LABEL}"
 
 
 def create(job: Job, api: Api) -> None:
-    """Nothing: pods of commands come later."""
+    """Do nothing: pods of commands can only exist later."""
 
 
 def delete(job: Job, api: Api) -> None:
-    """Remove the pods of commands, and wait for those of the training to end.
+    """Delete the pods of commands, and wait until the pods of the training have ended.
 
     Raises:
-        TaskError: they are still there after their time, or their machine does not answer.
+        TaskError: pods are still there after their grace period, or their machine does not answer.
     """
     everyone = bool(job.fields.get("everyone"))
     end = _EndOfPods(
@@ -47,9 +47,10 @@ def delete(job: Job, api: Api) -> None:
 
 
 def _are_given_up(job: Job, api: Api) -> bool:
-    """Whether `lostNodes` gives up the pods of a machine that does not answer, or may do so.
+    """Whether the platform's `lostNodes` may give up the pods of a machine that does not answer.
 
-    The stack of a run alone sees it by the program of its platform.
+    The stack of a platform knows its setting. A stack of a run on another stack's platform finds
+    out whether the program is there.
     """
     if job.fields.get("everyone"):
         return bool(job.fields.get("lost_nodes_are_replaced"))
@@ -59,12 +60,12 @@ def _are_given_up(job: Job, api: Api) -> bool:
 
 @dataclass(frozen=True)
 class _EndOfPods:
-    """Waits for the end of pods, and names the machines that keep some of them.
+    """Waits for the end of pods, and names the machines on which pods cannot end.
 
     Args:
         api: the cluster.
-        why: a sentence before the reason for which a pod cannot end.
-        patience_seconds: how long a machine that does not answer is borne.
+        why: a sentence that comes before the reason why pods cannot end.
+        patience_seconds: how long the wait goes on although a machine does not answer.
     """
 
     api: Api
@@ -72,7 +73,16 @@ class _EndOfPods:
     patience_seconds: float
 
     def wait(self, what: str, pods_there: Callable[[], list[Json]], limit_seconds: float) -> None:
-        """Wait until there are no more pods. Raises TaskError."""
+        """Wait until there are no more pods.
+
+        Args:
+            what: what is waited for, for the messages.
+            pods_there: returns the pods that still exist.
+            limit_seconds: the longest wait, without the patience for a silent machine.
+
+        Raises:
+            TaskError: the limit is reached, or a machine does not answer for too long.
+        """
         borne = Patience(self.patience_seconds, time.monotonic)
 
         def ask() -> str:
@@ -100,8 +110,12 @@ def _remove_pods_of_commands(job: Job, api: Api, end: _EndOfPods, *, everyone: b
 
 
 def _await_training_pods(job: Job, api: Api, end: _EndOfPods, *, everyone: bool) -> None:
-    """Wait for the stack's training pods, and where the claim goes for those that other stacks
-    have left: a run that was destroyed has no record, and its pods may be on a lost machine."""
+    """Wait for the training pods of this stack.
+
+    If the claim is deleted (`everyone`), this also waits for pods that are ending and that runs of
+    other stacks have left. Such a run was destroyed and has no record any more, but its pods may
+    still be on a lost machine.
+    """
     collection = PODS.format(job.namespace)
 
     def pods_there() -> list[Json]:

@@ -1,6 +1,7 @@
-"""Whether pods may be placed on nodes where something of this machine alone is missing. Pure.
+"""Finds out whether pods may be placed on nodes that lack something of this machine.
 
-How much the nodes offer does not matter: the pod that prepares the data set asks for little.
+How much CPU or memory the nodes offer does not matter, because the pod that prepares the data set
+asks for little. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -13,12 +14,12 @@ from infra.names import HOSTNAME_LABEL
 
 @dataclass(frozen=True)
 class OnlyHere:
-    """What pods need and only this machine has.
+    """Something that the pods need and that only this machine has.
 
     Args:
-        setting: that decides it, with its value.
-        what: it is, as a sentence without its end.
-        instead: what to set where pods shall be elsewhere too.
+        setting: the setting that causes this, with its value.
+        what: what only this machine has, as a sentence without a full stop.
+        instead: what to set if pods are to be on other machines too.
     """
 
     setting: str
@@ -27,17 +28,19 @@ class OnlyHere:
 
 
 def only_here_problem(nodes: Sequence[Json], needs: PodNeeds, thing: OnlyHere, here: str) -> str:
-    """Why pods would miss it, in one sentence; empty where they would not, or nobody knows.
+    """Why a pod could lack the thing, in one sentence.
+
+    The text is empty if no pod could lack it, or if this cannot be known.
 
     Args:
-        nodes: of the cluster.
-        needs: of the run's pods.
+        nodes: the nodes of the cluster.
+        needs: what the run's pods ask of a node.
         thing: what only this machine has.
-        here: boot id of this machine, as the kubelet on it reports it; empty: it is not known.
+        here: the boot id of this machine, as its kubelet reports it; empty: it is not known.
     """
     own = [node for node in nodes if here and _boot_id(node) == here]
     others = [node for node in usable_nodes(nodes, needs) if _boot_id(node) not in ("", here)]
-    if not own or not others:  # without an own node see same_machine.py
+    if not own or not others:  # same_machine.py handles a cluster without this machine
         return ""
     name = label(own[0], HOSTNAME_LABEL) or name_of(own[0])
     return (

@@ -1,4 +1,4 @@
-"""What pods say about themselves, in words. Pure: judges objects of the API."""
+"""Describes the state of pods in words, from their objects. All functions are pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import cast
 from infra.kube.objects import Json, is_ending, part, parts
 from infra.kube.say import shorten
 
-FATAL_EXIT_CODE = 78  # of the trainer: nothing that a retry mends (trainer/launch/exit_codes.py)
+FATAL_EXIT_CODE = 78  # of the trainer: a retry cannot help (trainer/launch/exit_codes.py)
 MOST_RESTARTS = 3
 RARELY_MENDED = (
     "ImagePullBackOff",
@@ -22,9 +22,14 @@ RARELY_MENDED = (
 
 @dataclass(frozen=True)
 class PodReport:
-    """One pod: whether it is ready, its state in words, and what is wrong with it.
+    """The state of one pod.
 
-    `problem` ends a wait at once, `stuck` only when it lasts.
+    Args:
+        name: the name of the pod.
+        ready: whether the pod is ready.
+        state: its state, in words.
+        problem: a problem that ends a wait for the pod at once; empty: there is none.
+        stuck: a problem that ends a wait only if it lasts; empty: there is none.
     """
 
     name: str
@@ -35,14 +40,14 @@ class PodReport:
 
 
 def report_pod(pod: Json) -> PodReport:
-    """Judge one pod."""
+    """Make the report about one pod."""
     name = str(pod["metadata"]["name"])
     status = part(pod, "status")
     conditions = {c["type"]: c for c in parts(status, "conditions")}
     ready = conditions.get("Ready", {}).get("status") == "True"
     words, problem, stuck = str(status.get("phase") or "Pending"), "", ""
     details = [_words(conditions["PodScheduled"])] if _is_false(conditions, "PodScheduled") else []
-    if status.get("reason") or status.get("message"):  # such as Evicted
+    if status.get("reason") or status.get("message"):  # for example Evicted
         details.append(_words(status))
     for container in _containers(status):
         waiting = part(container, "state", "waiting")
@@ -51,7 +56,7 @@ def report_pod(pod: Json) -> PodReport:
             details.append(str(waiting.get("message") or ""))
         if waiting.get("reason") in RARELY_MENDED:
             stuck = f"pod {name}: {_words(waiting)}"
-        if not ready:  # one that trains may have been started many times in weeks
+        if not ready:  # A pod that trains may have been restarted many times in some weeks.
             problem = problem or _problem(name, container)
     text = "; ".join(detail for detail in details if detail)
     if is_ending(pod):
@@ -61,7 +66,7 @@ def report_pod(pod: Json) -> PodReport:
 
 
 def describe_pods(pods: list[Json]) -> str:
-    """All pods in words; few enough for one line."""
+    """The state of the first pods in words, and how many more there are."""
     said = [report_pod(pod).state for pod in pods]
     more = f", and {len(said) - 6} more" if len(said) > 6 else ""
     return (", ".join(said[:6]) + more) or "no pod yet"

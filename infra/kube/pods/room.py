@@ -1,7 +1,8 @@
-"""Which nodes could hold a pod, as Kubernetes' scheduler decides it. Pure.
+"""Finds the nodes that could hold a pod, by the rules of Kubernetes' scheduler.
 
-Only what stands in the nodes and does not pass by itself counts: labels, taints, cordons and what a
-node offers in all. What other pods use at the moment, and nodes that are not Ready, are waited for.
+Only facts about a node that do not pass by themselves count: its labels, taints, cordon and all
+that it offers. What other pods use at the moment does not count, nor whether a node is Ready,
+because a run can wait for both. All functions are pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from infra.kube.quantity import amount
 from infra.kube.volumes.volume_place import VolumePlace
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
-PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself puts on a node, and takes away
+PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself adds and removes
 KEYS = {
     GPU_RESOURCE: "gpusPerPod",
     EFA_RESOURCE: "networkOptions.devices",
@@ -24,7 +25,7 @@ INSTALL = {
     GPU_RESOURCE: "NVIDIA's device plugin (gpuOperator: true does)",
     EFA_RESOURCE: "Amazon's device plugin for EFA",
 }
-# GPUs that pods cannot ask for as GPU_RESOURCE: how their names begin, and what helps.
+# Resources of GPUs that these pods cannot ask for: how their names begin, and what helps.
 OTHER_GPUS = (
     (
         "nvidia.com/mig-",
@@ -45,12 +46,12 @@ class PodNeeds:
     """What each pod of a run asks of its node.
 
     Args:
-        pods: how many there are at one time.
-        requests: amounts as Kubernetes writes them, by resource; those of devices too.
-        limits: the same of what it may use.
+        pods: how many pods there are at one time.
+        requests: what a pod requests, as Kubernetes' quantities by resource, with its devices.
+        limits: what a pod may use at most, in the same form.
         node_selector: labels that the node must have.
-        tolerations: Kubernetes' own objects.
-        places: where its volumes can be used, where that is not everywhere.
+        tolerations: the pod's tolerations, in the form of Kubernetes.
+        places: for each volume that cannot be used on every node, where it can be used.
     """
 
     pods: int
@@ -62,12 +63,12 @@ class PodNeeds:
 
 
 def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds:
-    """Read them from a pod's spec.
+    """Read from a pod's spec what it asks of its node.
 
     Args:
-        spec: with one container.
-        pods: how many there are at one time.
-        without: resources that the nodes do not offer yet.
+        spec: the spec of a pod with one container.
+        pods: how many such pods there are at one time.
+        without: resources that the nodes do not offer yet. They are left out of the requests.
     """
     (container,) = spec["containers"]
     resources = part(container, "resources")
@@ -82,7 +83,7 @@ def pod_needs(spec: Json, pods: int, *, without: Sequence[str] = ()) -> PodNeeds
 
 
 def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
-    """Why the nodes can never hold the pods, in one sentence; empty where they can."""
+    """Why the nodes can never hold the pods, in one sentence; empty: they can."""
     left = [node for node in nodes if _has_labels(node, needs)]
     if not left:
         return _no_labels(nodes, needs)
@@ -136,7 +137,7 @@ def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
 def nodes_with_room(
     needs: PodNeeds, nodes: Sequence[Json], places: Sequence[VolumePlace]
 ) -> list[Json]:
-    """Those nodes in `places` that would hold at least one such pod if they were empty."""
+    """The nodes that could use volumes of `places` and, if empty, hold at least one such pod."""
     here = replace(needs, places=places)
     return [node for node in usable_nodes(nodes, here) if _times(node, here)]
 
@@ -175,7 +176,7 @@ def _offered(node: Json, resource: str) -> str:
 
 
 def _times(node: Json, needs: PodNeeds) -> int:
-    """How many of the pods an empty node holds; Kubernetes' own `pods` limits it too."""
+    """How many of the pods fit on an empty node. The node's limit for `pods` counts too."""
     wanted = {resource: amount(text) for resource, text in needs.requests.items()} | {"pods": 1.0}
     return min(int(_offers(node, name) / each + 1e-9) for name, each in wanted.items() if each)
 
@@ -236,7 +237,7 @@ def _too_large(nodes: Sequence[Json], resource: str, wanted: str) -> str:
 
 
 def _other_gpus(nodes: Sequence[Json]) -> str:
-    """What to do where the nodes have GPUs by another name; empty: they have none."""
+    """What to do if a node offers GPUs under another name; empty: none does."""
     for node in nodes:
         for name in sorted(part(node, "status", "allocatable")):
             hint = next((words for begin, words in OTHER_GPUS if name.startswith(begin)), "")
@@ -254,11 +255,11 @@ def _each(nodes: Sequence[Json], say: Callable[[Json], str]) -> str:
 
 
 def shown_names(nodes: Sequence[Json]) -> str:
-    """The names of the first ones, for a message, and how many more there are."""
+    """The names of the first nodes, and how many more there are, for a message."""
     return ", ".join(_some([name_of(node) for node in nodes]))
 
 
 def _some(texts: list[str]) -> list[str]:
-    """The first ones, and how many more there are."""
+    """The first texts, and how many more there are."""
     more = len(texts) - MOST_NAMES
     return [*texts[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])]

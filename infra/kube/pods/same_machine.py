@@ -1,4 +1,4 @@
-"""Task `same-machine`: refuses a cluster whose nodes are all other machines than this one."""
+"""Task `same-machine`: refuses a cluster in which this machine is not a node."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +10,7 @@ from infra.kube.objects import Json, names_of, part
 from infra.kube.paths import NODES
 from infra.kube.say import say
 
-# A random text that the kernel makes when it starts; the kubelet writes it into the node's status.
+# The kernel makes this random text when it starts. The kubelet copies it into the node's status.
 # https://www.kernel.org/doc/html/latest/admin-guide/sysctl/kernel.html#random
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -18,10 +18,10 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def create(job: Job, api: Api) -> None:
     """Compare the boot id of this machine with those of the nodes.
 
-    Where one of the two cannot be had, this says so and ends well: it is no proof.
+    If one of them cannot be read, the task prints that it could not check, and ends well.
 
     Raises:
-        TaskError: each node shows another boot id.
+        TaskError: each node has another boot id.
     """
     try:
         here = BOOT_ID.read_text().strip()
@@ -39,23 +39,23 @@ def create(job: Job, api: Api) -> None:
 
 
 def boot_id() -> str:
-    """That of this machine; empty where the system does not show it."""
+    """The boot id of this machine; empty: the system does not show it."""
     with suppress(OSError):
         return BOOT_ID.read_text().strip()
     return ""
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing was made."""
+    """Do nothing: nothing was made."""
 
 
 def refuse_others(nodes: list[Json], here: str, kubeconfig: str) -> None:
-    """Raises TaskError where no node can be this machine.
+    """Raise TaskError if no node can be this machine.
 
     Args:
         nodes: all nodes of the cluster.
-        here: boot id of this machine.
-        kubeconfig: path of the kubeconfig that led there, for the message.
+        here: the boot id of this machine.
+        kubeconfig: the path of the kubeconfig of the cluster, for the message.
     """
     shown = {str(part(node, "status", "nodeInfo").get("bootID") or "") for node in nodes}
     if here in shown:

@@ -1,7 +1,7 @@
-"""Pods that should have ended, on machines that do not answer.
+"""Finds pods that should have ended, and that are on machines that do not answer.
 
-Kubernetes asks the machine to end a pod and keeps the pod until the machine says that it has. A
-machine that is off never does.
+Kubernetes asks the machine to end a pod, and keeps the pod's object until the machine confirms the
+end. A machine that is switched off never does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,12 @@ from infra.kube.pods.report import describe_pods
 
 
 def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
-    """The machines that keep overdue pods and do not answer, and since when.
+    """The machines with overdue pods that do not answer.
 
-    Where the user may not read nodes, nothing is known, and none is named.
+    The result is empty if these credentials may not read nodes.
+
+    Returns:
+        Since when each machine has not answered, by the machine's name.
     """
     found: dict[str, str] = {}
     for name in sorted(
@@ -41,19 +44,22 @@ def has_been_missed(node: Json) -> bool:
 
 
 def overdue(pods: Sequence[Json], now: datetime) -> list[Json]:
-    """The pods whose time to end is over. `deletionTimestamp` is when that is."""
+    """The pods that should have ended before `now`.
+
+    Kubernetes writes into `deletionTimestamp` when a pod's grace period ends.
+    """
     times = [(pod, str(part(pod, "metadata").get("deletionTimestamp") or "")) for pod in pods]
     return [pod for pod, end in times if end and datetime.fromisoformat(end) < now]
 
 
 def describe(machines: Mapping[str, str]) -> str:
-    """The machines in words; empty where there are none."""
+    """The machines in words; empty: there are none."""
     said = [f"machine {name} has not answered since {since}" for name, since in machines.items()]
     return ", ".join(said)
 
 
 def pods_and_machines(pods: list[Json], machines: Mapping[str, str]) -> str:
-    """The pods in words, and the machines that keep some of them; empty where there are no pods."""
+    """The pods in words, with the machines that do not answer; empty: there are no pods."""
     said = describe_pods(pods) if pods else ""
     return f"{said}; {describe(machines)}" if pods and machines else said
 
