@@ -1,1 +1,1 @@
-"""Volumes and claims: what a cluster can give, and what has to stay."""
+"""Checks which volumes and claims a cluster can provide, and keeps those with data."""

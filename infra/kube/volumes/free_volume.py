@@ -1,4 +1,4 @@
-"""Task `free-volume`: frees our own PersistentVolume for the claim that comes next."""
+"""Task `free-volume`: frees the stack's PersistentVolume for a new claim."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -9,10 +9,10 @@ from infra.kube.volumes.left_claims import refuse_left_claims
 
 
 def create(job: Job, api: Api) -> None:
-    """Free the volume `volume` of ours if its claim went away.
+    """Free the job's `volume`, if it is ours and its claim is gone.
 
-    A volume waits for the claim that it was bound to, by that claim's uid. The claim of a namespace
-    that was deleted by hand comes back with another uid, and would stay Pending.
+    A volume stays reserved for the uid of the claim to which it was bound. If somebody deletes the
+    namespace, the claim is made again with another uid, and would stay Pending.
     """
     refuse_left_claims(job, api)
     volume = job.text("volume")
@@ -26,4 +26,4 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of this stays behind."""
+    """Do nothing: the task has made nothing."""

@@ -1,4 +1,4 @@
-"""Task `keep-claim`: looks whether the claim is ours to make, and leaves it when we go."""
+"""Task `keep-claim`: checks whether the stack may make its claim; on `destroy`, keeps the claim."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -15,11 +15,13 @@ CLAIM = f"{CLAIMS}/{{}}"
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at the claim `claim`; one of the same name must be ours, or left by this stack.
+    """Check that the stack may make the job's `claim`.
+
+    If there is a claim of this name, it must belong to this stack or have been left by it.
 
     Raises:
-        TaskError: it is somebody else's or is being deleted, or the cluster cannot give it a volume
-            as the settings want it.
+        TaskError: the claim is somebody else's or is being deleted, or the cluster cannot provide
+            the volume that the settings ask for.
     """
     refuse_left_claims(job, api)
     name = job.text("claim")
@@ -32,7 +34,7 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Leave the claim, where it is kept."""
+    """If the job says that the claim is kept, mark it as left by this stack."""
     name = job.text("claim")
     if job.fields.get("kept"):
         path = CLAIM.format(job.namespace, name)
@@ -40,7 +42,10 @@ def delete(job: Job, api: Api) -> None:
 
 
 def refuse_other(item: Json, job: Job) -> None:
-    """Raises TaskError unless the claim is ours, or was left by our stack. Pure."""
+    """Raise TaskError unless the claim is ours or was left by our stack, and stays.
+
+    This function is pure.
+    """
     name = f"{job.namespace}/{job.text('claim')}"
     owner, left_by = label(item, names.OWNER_LABEL), kept_by(item)
     if owner != job.owner and left_by != job.stack:

@@ -1,7 +1,8 @@
-"""Refuses to take a claim away that runs of other stacks mount, or whose data would be purged.
+"""Refuses a change of the storage that would delete a claim which is still needed.
 
-Another storage, folder or size means another claim. The engine deletes our old claim at the end of
-`pulumi up`.
+With another storage, folder or size, the stack has another claim, and the engine deletes the old
+one at the end of `pulumi up`. That must not happen while runs of other stacks mount the old claim,
+or if the data in it would be purged.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,16 @@ STORAGE = f"{names.COMPONENT_LABEL}=storage"
 
 
 def refuse_left_claims(job: Job, api: Api) -> None:
-    """Look for our claims beside the job's `claim`; see also `purge_problem`.
+    """Look for claims of this stack other than the job's `claim`, which the engine would delete.
 
-    The pods of our own run have ended when the engine deletes them. If pods of another stack still
-    mount a claim, the cluster keeps it in the phase Terminating, and `up` waits for its end until
-    the limit and fails. Where the credentials may not list claims, nobody knows whether there is an
-    old one, and nothing is refused.
+    When the engine deletes them, the pods of this stack's run have ended. But if pods of another
+    stack still mount a claim, the cluster keeps it in the phase Terminating, and `up` waits for its
+    end until the limit and fails. If the credentials may not list claims, nobody knows whether
+    there is an old one, and nothing is refused. See also `purge_problem`.
 
     Raises:
-        TaskError: the claim is going to change while runs of other stacks stand on the platform, or
-            while `destroy` was told to purge its data.
+        TaskError: there is an old claim, and runs of other stacks use the platform, or the data of
+            the old claim would be purged.
     """
     mine = f"{STORAGE},{names.OWNER_LABEL}={job.owner}"
     left = left_claims(api, job.namespace, mine, job.text("claim"))
@@ -50,21 +51,23 @@ def refuse_left_claims(job: Job, api: Api) -> None:
 
 
 def left_claims(api: Api, namespace: str, selector: str, claim: str) -> list[Json]:
-    """The claims of the selector but for `claim`; none where they may not be listed."""
+    """The claims of the selector without `claim`; empty: these credentials may not list claims."""
     claims, _ = list_if_allowed(api, CLAIMS.format(namespace), selector)
     return [each for each in claims or () if name_of(each) != claim]
 
 
 def purge_problem(left: Sequence[Json], *, has_data_folder: bool) -> str:
-    """Why a change of the storage would delete data, and the way out; empty: it would not. Pure.
+    """Why a change of the storage would delete data, and what to do; empty: it would not.
 
-    What goes with the old settings does what these said last. Where that was `purge`, the data
-    would go, also where the settings say `keep` by now.
+    This function is pure.
+
+    The engine deletes an object by what the last `pulumi up` has recorded. If `dataOnDestroy` was
+    `purge` then, the data would be deleted, even if the settings say `keep` by now.
 
     Args:
-        left: our claims that the change takes away, also in another namespace.
-        has_data_folder: the stack keeps its command of the data folder; else that goes, too, and
-            purges the folder.
+        left: the claims of this stack that the change would delete, also in other namespaces.
+        has_data_folder: whether the stack keeps its command of the data folder. If it does not,
+            the engine deletes this command too, and that purges the folder.
     """
     goes = {names.PURGES_CLAIM, *([] if has_data_folder else [names.PURGES_FOLDER])}
     purged = [each for each in left if annotation(each, names.PURGES_ANNOTATION) in goes]

@@ -1,6 +1,6 @@
-"""Task `monitoring-claim`: looks whether the cluster can give Prometheus a volume for its numbers.
+"""Task `monitoring-claim`: checks whether the cluster can give Prometheus a volume for its metrics.
 
-The operator makes the claim, and it goes with the namespace of the controller.
+Prometheus' operator makes the claim. It is deleted with the namespace of the controller.
 """
 
 import time
@@ -16,26 +16,26 @@ from infra.names import ONE_NODE
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at the class, and at the claim where it is there.
+    """Check the storage class, and the claim if it exists already.
 
     Raises:
-        TaskError: no claim of this class and size can be had.
+        TaskError: the cluster cannot provide a claim of this class and size.
     """
     needs = numbers_needs(
         job.text("claim_namespace"), job.text("claim"), job.text("class_name"), job.number("gib")
     )
     path, end = f"{CLASSES}/{needs.class_name}", time.monotonic() + job.number("class_seconds")
     while object_at(api, path) is None and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)  # a k3s that has just come up makes its own class a moment later
+        time.sleep(POLL_SECONDS)  # A new k3s makes its storage class some time after its start.
     refuse_problems(api, needs)
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing was made."""
+    """Do nothing: nothing was made."""
 
 
 def numbers_needs(namespace: str, claim: str, class_name: str, gib: int) -> StorageNeeds:
-    """What Prometheus wants of its cluster."""
+    """The storage that Prometheus needs."""
     return StorageNeeds(
         namespace=namespace,
         claim=claim,

@@ -1,4 +1,4 @@
-"""Whether a cluster can give the pods of a stack their volume: looks, and changes nothing."""
+"""Checks whether a cluster can give the pods of a stack their volume. It changes nothing."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -23,22 +23,23 @@ WAITS = "WaitForFirstConsumer"
 
 @dataclass(frozen=True)
 class StorageNeeds:
-    """What a stack wants of its cluster.
+    """The storage that a stack needs.
 
     Args:
-        namespace: of the claim.
-        claim: name of the claim.
-        is_there: somebody else has made the claim, or another stack.
-        class_name: the storage class of a claim that this stack makes; empty: none.
-        access_mode: of a claim that this stack makes.
-        size: that such a claim asks for, such as `50Gi`.
-        pods: pods of the run that write to the volume at one time; 0: this stack has no run.
-        class_key, size_key: the settings that say class and size, for messages.
-        can_grow: whether a claim of this stack is grown by a larger size.
-        stack: which other claims are this stack's, which go if it has any; empty: nobody asks.
-        has_data_folder: whether the stack has a command of the data folder with these.
-        holding: those of some nodes that could hold a pod of the run with a volume of these places;
-            None: all that are not cordoned.
+        namespace: the namespace of the claim.
+        claim: the name of the claim.
+        is_there: whether somebody else, or another stack, has made the claim.
+        class_name: the storage class of a claim that this stack makes; empty: it has none.
+        access_mode: the access mode of a claim that this stack makes.
+        size: the size of such a claim, such as `50Gi`.
+        pods: how many pods of the run write to the volume at one time; 0: this stack has no run.
+        class_key, size_key: the settings that hold class and size, for messages.
+        can_grow: whether a larger size makes an existing claim of this stack larger.
+        stack: the name of the stack whose former claims are looked for, because this change would
+            delete them; empty: they are not looked for.
+        has_data_folder: whether the stack has a command of the data folder with these settings.
+        holding: returns those of the given nodes that could hold a pod of the run with volumes of
+            the given places; None: all nodes that are not cordoned.
     """
 
     namespace: str
@@ -57,7 +58,7 @@ class StorageNeeds:
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
-    """Ask the cluster. Raises ApiError and UnreachableError."""
+    """Check the storage on a cluster. Raises ApiError and UnreachableError."""
     found = Findings()
     if needs.stack:
         mine = f"{STORAGE},{names.STACK_LABEL}={needs.stack}"
@@ -79,7 +80,14 @@ def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
 
 
 def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Findings) -> set[str]:
-    """Returns the claim's ways of access."""
+    """Check a claim that the stack does not make, and return its access modes.
+
+    Args:
+        api: the cluster.
+        needs: what the stack needs.
+        item: the claim; None: it does not exist.
+        found: each finding is added to it.
+    """
     key = f"storageOptions.claimName: {needs.claim!r} cannot be used"
     if item is None:
         others = listed(api, CLAIMS.format(needs.namespace))
@@ -159,7 +167,7 @@ def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
 
 
 def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
-    """A claim that is there already can grow, and cannot change otherwise."""
+    """Check that the settings change nothing of an existing claim except to a larger size."""
     spec, capacity = part(own, "spec"), part(own, "status", "capacity")
     modes = ", ".join(cast(list[str], spec.get("accessModes") or []))
     held = f"the claim {needs.claim}, which holds data"
@@ -173,8 +181,9 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
                 f"because a claim cannot change it. Set {is_now} again, or another namespace for a "
                 "claim of its own"
             )
-    # The volume may be larger than what the claim asks for: many drivers have a smallest size. A
-    # size between the two takes back a growth that the driver could not make.
+    # The volume may be larger than the claim asks for, because many drivers have a smallest size.
+    # It may also be smaller, if the driver could not make it larger. A size between that of the
+    # volume and what the claim asks for takes such a growth back, so it is allowed.
     volume = str(capacity.get("storage") or "")
     asked = str(part(spec, "resources", "requests").get("storage") or "")
     is_less = bool(asked and needs.size) and amount(needs.size) < amount(asked)
@@ -218,7 +227,7 @@ def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findin
 
 
 def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
-    """A driver is installed when it has a CSIDriver object, or is registered on a node."""
+    """Check that a CSI driver is installed: it has a CSIDriver object, or a node registers it."""
     if not driver:
         return
     item = object_at(api, f"{DRIVERS}/{driver}")
@@ -237,7 +246,7 @@ def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
 
 
 def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings) -> None:
-    """Several pods on several nodes need a volume that several nodes can mount."""
+    """Check that the access modes allow all pods of the run to mount the volume."""
     if needs.pods < 2 or MANY_NODES in modes:
         return
     if ONE_NODE not in modes:

@@ -1,4 +1,4 @@
-"""Task `use-claim`: looks at a claim that somebody else has made, and changes nothing."""
+"""Task `use-claim`: checks a claim that somebody else has made. It changes nothing."""
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
@@ -9,7 +9,7 @@ from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 
 
 def create(job: Job, api: Api) -> None:
-    """Look whether pods can mount the claim `claim`.
+    """Check that pods can mount the job's `claim`.
 
     Raises:
         TaskError: they cannot.
@@ -19,11 +19,11 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing was made."""
+    """Do nothing: nothing was made."""
 
 
 def needs_of(job: Job, *, is_there: bool) -> StorageNeeds:
-    """The job's fields; the pods of a run are not the platform's business."""
+    """What the job's fields say about the storage. `pods` is 0, as no run is known here."""
     return StorageNeeds(
         namespace=job.namespace,
         claim=job.text("claim"),
@@ -36,7 +36,7 @@ def needs_of(job: Job, *, is_there: bool) -> StorageNeeds:
 
 
 def refuse_problems(api: Api, needs: StorageNeeds) -> None:
-    """Say what is worth knowing.
+    """Check the storage, and print the notes.
 
     Raises:
         TaskError: the cluster cannot give the pods their volume.

@@ -1,4 +1,6 @@
-"""On which nodes a volume can be used: a disk of one zone, or of one machine, cannot be elsewhere.
+"""Finds out on which nodes a volume can be used.
+
+A disk of one zone, or of one machine, cannot be used elsewhere.
 
 https://kubernetes.io/docs/concepts/storage/persistent-volumes/#node-affinity
 https://kubernetes.io/docs/concepts/storage/storage-classes/#allowed-topologies
@@ -19,27 +21,28 @@ class VolumePlace:
     """Where a pod's volume can be used.
 
     Args:
-        what: the volume, for people.
-        terms: Kubernetes' own; a node has to match all expressions of one of them.
+        what: the volume in words, for messages.
+        terms: node selector terms, in the form of Kubernetes. A node has to match all expressions
+            of at least one term.
     """
 
     what: str
     terms: Sequence[Json]
 
     def reaches(self, node: Json) -> bool:
-        """Whether it can be used on this node."""
+        """Whether the volume can be used on this node."""
         return any(_matches(term, node) for term in self.terms)
 
     @property
     def words(self) -> str:
-        """The terms, for people."""
+        """The terms in words, for messages."""
         return " or ".join(
             " and ".join(map(_expression_words, _expressions(term))) for term in self.terms
         )
 
     @property
     def keys(self) -> list[str]:
-        """The labels that decide, each once."""
+        """The keys of the terms (labels or fields of nodes), each once."""
         found = (str(each["key"]) for term in self.terms for each in _expressions(term))
         return list(dict.fromkeys(found))
 
@@ -47,14 +50,14 @@ class VolumePlace:
 def places_of(
     api: Api, namespace: str, spec: Json, class_name: str, found: Findings
 ) -> list[VolumePlace]:
-    """The places of a pod's volumes that are not to be had everywhere.
+    """Where the volumes of a pod can be used. Volumes that can be used everywhere are left out.
 
     Args:
-        api: of the cluster.
-        namespace: of the pod.
-        spec: of the pod.
-        class_name: storage class of its claim, where that is made later; empty: it has none.
-        found: is told what may not be seen.
+        api: the cluster.
+        namespace: the namespace of the pod.
+        spec: the spec of the pod.
+        class_name: the storage class of a claim of the pod that is made later; empty: it has none.
+        found: what these credentials may not read is noted in it.
     """
     places: list[VolumePlace] = []
     for volume in parts(spec, "volumes"):
@@ -71,7 +74,7 @@ def places_of(
 
 
 def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace | None:
-    """The place of the claim's volume, or, where it has none yet, of its class."""
+    """The place of the claim's volume, or if it has no volume yet, of its storage class."""
     spec = part(item, "spec")
     if not spec.get("volumeName"):
         return _of_class(api, str(spec.get("storageClassName") or ""))
@@ -106,7 +109,7 @@ def _expressions(term: Json) -> list[Json]:
 
 
 def _matches(term: Json, node: Json) -> bool:
-    """An empty term matches no node, as Kubernetes has it."""
+    """Whether a node matches a term. As in Kubernetes, an empty term matches no node."""
     labels = part(node, "metadata", "labels")
     fields = {"metadata.name": name_of(node)}
     return bool(_expressions(term)) and all(
@@ -129,7 +132,7 @@ def _holds(expression: Json, known: Mapping[str, object]) -> bool:
     }
     try:
         return operators[str(expression["operator"])]()
-    except ValueError:  # the label is no number
+    except ValueError:  # The label is not a number.
         return False
 
 
