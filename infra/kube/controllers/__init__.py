@@ -1,1 +1,1 @@
-"""The controllers that a platform installs: whether that can be, and taking them away again."""
+"""Checks whether a platform can install its controllers, waits for them, and removes them."""

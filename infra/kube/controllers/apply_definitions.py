@@ -1,7 +1,7 @@
-"""Task `apply-definitions`: makes the definitions of a controller that comes by manifests.
+"""Task `apply-definitions`: makes the CustomResourceDefinitions of a controller from its manifests.
 
-As resources of the engine they would be tens of thousands of values each, which every command
-would compare and write into the state again and again. `controller-remains` takes them away.
+They are no resources of the engine, because each has tens of thousands of values, which every
+command would compare and write into the state again. The task `controller-remains` deletes them.
 """
 
 import base64
@@ -17,29 +17,29 @@ from infra.kube.objects import Json, is_true, name_of, names_of
 from infra.kube.paths import DEFINITIONS
 from infra.kube.waiting import wait_for
 
-APPLY = "application/apply-patch+yaml"  # JSON is YAML
+APPLY = "application/apply-patch+yaml"  # JSON is valid YAML
 MANAGER = "disttrain"
 SERVED_SECONDS = 240
 
 
 def packed(definitions: Sequence[dict[str, Any]]) -> str:
-    """The definitions as one text; the same ones give the same text."""
+    """The definitions as one text. Equal definitions give equal texts."""
     content = json.dumps(definitions, sort_keys=True, separators=(",", ":")).encode()
     return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
 def unpacked(text: str) -> list[Json]:
-    """What `packed` was given."""
+    """The definitions from which `packed` has made the text."""
     return json.loads(gzip.decompress(base64.b64decode(text)))
 
 
 def create(job: Job, api: Api) -> None:
-    """Make them, or change those of an older version, and wait until their kinds are served.
+    """Make or update the definitions, and wait until the API server serves their kinds.
 
-    `claim-controller` has seen that none of them is somebody else's.
+    The task `claim-controller` has checked before that none of them belongs to somebody else.
 
     Raises:
-        TaskError: the API server does not serve them in time; names them.
+        TaskError: the API server does not serve them in time. The text names them.
     """
     definitions = unpacked(job.text("definitions"))
     labels = {names.OWNER_LABEL: job.owner, names.STACK_LABEL: job.stack}
@@ -63,5 +63,5 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing: the controller may still need them, and `controller-remains` comes last."""
+    """Do nothing: the controller may still need them. `controller-remains` deletes them later."""
     del job, api

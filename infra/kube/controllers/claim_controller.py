@@ -1,4 +1,4 @@
-"""Task `claim-controller`: refuses a controller that somebody else has installed."""
+"""Task `claim-controller`: refuses to install a controller that somebody else has installed."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -18,14 +18,14 @@ END_SECONDS = 180
 
 
 def create(job: Job, api: Api) -> None:
-    """Look for its namespace and its definitions, and wait for those of ours that are ending.
+    """Look for the controller's namespace and definitions; wait for those that are being deleted.
 
-    Where it comes by manifests, its objects of the whole cluster are looked for too: the engine
-    would take another one of the same name over without a word.
+    If the controller is installed from manifests, its cluster-wide objects are looked for too,
+    because the engine would silently take over an object of the same name.
 
     Raises:
-        TaskError: one of them is there, and this stack has not made it; or the controller that it
-            needs is not there.
+        TaskError: one of these exists, and this stack has not made it; or another controller that
+            this one needs is not there.
     """
     controller = parse_controller(job.mapping("controller"))
 
@@ -46,20 +46,20 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of this stays behind."""
+    """Do nothing: the task has made nothing."""
     del job, api
 
 
 def refusal(
     controller: Controller, namespace: Json | None, definitions: list[Json], owner: str
 ) -> str:
-    """Why the controller cannot be installed; empty: it can. Pure.
+    """Why the controller cannot be installed; empty: it can. This function is pure.
 
     Args:
-        controller: it.
-        namespace: its namespace, if that is there.
-        definitions: those of its definitions that are there.
-        owner: ours.
+        controller: the controller.
+        namespace: the controller's namespace; None: it does not exist.
+        definitions: those of the controller's definitions that exist.
+        owner: the owner id of this stack.
     """
     whose = label(namespace, names.OWNER_LABEL) if namespace else ""
     if whose == owner:
@@ -70,7 +70,7 @@ def refusal(
 def refusal_of_foreign(
     controller: Controller, namespace: Json | None, definitions: list[Json]
 ) -> str:
-    """What `refusal` says where the namespace is known not to be ours. Pure."""
+    """The text of `refusal` for a namespace that is known not to be ours. This function is pure."""
     if namespace is None and not definitions:
         return ""
     stack = label(namespace, names.STACK_LABEL) if namespace else ""
@@ -88,7 +88,10 @@ def refusal_of_foreign(
 
 
 def refusal_of_parts(controller: Controller, others: list[str]) -> str:
-    """Why the controller cannot be installed beside these objects of somebody else. Pure."""
+    """Why the controller cannot be installed: others have objects of its names.
+
+    This function is pure.
+    """
     return (
         f"{controller.setting} cannot be used: {controller.title} has parts of the names "
         f"{', '.join(others)}, which are in the cluster already, and this stack has not made them, "
@@ -98,7 +101,10 @@ def refusal_of_parts(controller: Controller, others: list[str]) -> str:
 
 
 def refusal_without(controller: Controller) -> str:
-    """Why the controller cannot be installed where the one that it needs is not. Pure."""
+    """Why the controller cannot be installed: another controller that it needs is missing.
+
+    This function is pure.
+    """
     assert controller.needs, controller.name
     name, definition = controller.needs
     return (

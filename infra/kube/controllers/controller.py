@@ -1,4 +1,4 @@
-"""A controller that a platform has installed: its objects in the cluster, and whose they are."""
+"""Finds the objects of a controller that a platform installs, and to whom they belong."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,21 +15,22 @@ from infra.kube.say import say
 
 @dataclass(frozen=True)
 class Controller:
-    """What the tasks have to know of a controller.
+    """What the tasks have to know about a controller.
 
     Args:
-        name: in the setting `controllers`.
-        title: what people call it.
-        namespace: of its own; the owner's label on it says whose the controller is.
-        definitions: names of its CustomResourceDefinitions.
+        name: its name in the setting `controllers`.
+        title: its name in messages.
+        namespace: its own namespace. The owner's label on it tells to whom the controller belongs.
+        definitions: the names of its CustomResourceDefinitions.
         setting: key and value of the setting by which it is installed.
-        way_out: what to do where the cluster has one of somebody else's.
-        made_by_itself: kind and name (`Queue default`) of what it makes of its own kinds.
-        leaves: kind and name (`Secret certificate`) of what its pods make in its namespace, and
-            what is no part of another object.
-        parts: API version, kind and name of each object of it that lies in no namespace, where it
-            comes by manifests.
-        needs: name and definition of the controller without which it does not start.
+        way_out: what to do if somebody else has installed it in the cluster.
+        made_by_itself: kind and name (`Queue default`) of the objects of its own kinds that it
+            makes itself.
+        leaves: kind and name (`Secret certificate`) of the objects that its pods make in its
+            namespace, and that no other object owns.
+        parts: for a controller that is installed from manifests: API version, kind and name of
+            each of its objects that is in no namespace.
+        needs: name and definition of another controller without which it does not start.
     """
 
     name: str
@@ -45,21 +46,25 @@ class Controller:
 
     @property
     def path(self) -> str:
-        """Path of its namespace at the API server."""
+        """The API server's path of the controller's namespace."""
         return f"{NAMESPACES}/{self.namespace}"
 
     @property
     def own_namespace(self) -> OwnNamespace:
-        """Its namespace, which goes with it; `refuse_use` looks at who uses its kinds."""
+        """The controller's namespace, which is deleted with it.
+
+        Objects of the controller's kinds are left out here, because `refuse_use` looks at them.
+        """
         return OwnNamespace(
             self.namespace, self.setting, self.name, self.leaves, definitions=self.definitions
         )
 
 
 def parse_controller(given: Mapping[str, Any]) -> Controller:
-    """The controller of a job. Raises KeyError: a field is missing.
+    """Read the controller of a job. Raises KeyError: a field is missing.
 
-    A job that an older checkout has recorded for `destroy` has no field after `definitions`.
+    A job that an older version of this program has recorded for `destroy` has only the first four
+    fields.
     """
     name, title, namespace = (str(given[field]) for field in ("name", "title", "namespace"))
     needs = [str(each) for each in given.get("needs") or ()]
@@ -78,18 +83,22 @@ def parse_controller(given: Mapping[str, Any]) -> Controller:
 
 
 def is_ours(api: Api, controller: Controller, owner: str) -> bool:
-    """Whether this stack has installed it; a namespace without its label was not made by it."""
+    """Whether this stack has installed the controller, by the label of the namespace."""
     return has_made(api, owner, controller.namespace)
 
 
 def definitions_there(api: Api, controller: Controller) -> list[Json]:
-    """The controller's resource definitions that the cluster has."""
+    """Those of the controller's CustomResourceDefinitions that the cluster has."""
     found = (api.get(f"{DEFINITIONS}/{name}") for name in controller.definitions)
     return [item for item in found if item is not None]
 
 
 def objects_there(api: Api, controller: Controller) -> Iterator[tuple[str, Json]]:
-    """Path and object, with its kind, of all that there is of its kinds, in all namespaces."""
+    """All objects of the controller's kinds in the cluster.
+
+    Yields:
+        The path of the object, and the object with its `apiVersion` and `kind`.
+    """
     for definition in definitions_there(api, controller):
         kind = part(definition, "spec", "names")["kind"]
         group, version = _collection(definition).split("/")[2:4]
@@ -100,9 +109,10 @@ def objects_there(api: Api, controller: Controller) -> Iterator[tuple[str, Json]
 
 
 def _collection(definition: Json, namespace: str = "") -> str:
-    """The path of a definition's objects, in the version that they are stored in.
+    """The path of a definition's objects, in the version in which they are stored.
 
-    In another version the API server would ask the controller to convert them, which may be gone.
+    For another version, the API server would ask the controller to convert the objects, but the
+    controller may be gone.
     """
     spec = part(definition, "spec")
     stored = next(each for each in parts(spec, "versions") if each.get("storage"))
@@ -111,10 +121,10 @@ def _collection(definition: Json, namespace: str = "") -> str:
 
 
 def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
-    """`JobSet team-a/bert` for each object of its kinds that is not a part of this stack.
+    """The objects of the controller's kinds that others have made, such as `JobSet team-a/bert`.
 
-    An object that something else has made counts as that: Kueue's Workload of a Job is the Job.
-    What the controller's chart has made of its own kinds is a part of the controller.
+    For an object with an owner, its first owner is named: for a Workload that Kueue has made for a
+    Job, the Job. Objects that the controller or its chart has made do not count.
     """
     found = set[str]()
     for _, item in objects_there(api, controller):
@@ -128,12 +138,15 @@ def used_by_others(api: Api, controller: Controller, owner: str) -> list[str]:
 
 
 def is_made_by_itself(item: Json, controller: Controller) -> bool:
-    """Whether the controller makes an object as soon as it runs, for nobody in particular."""
+    """Whether the controller itself makes this object when it starts, and for no user."""
     return f"{item['kind']} {name_of(item)}" in controller.made_by_itself
 
 
 def foreign_parts(api: Api, controller: Controller, owner: str) -> list[str]:
-    """`ClusterRole mpi-operator` for what has the name of a part of it, and not our label."""
+    """The objects with the name of a cluster-wide part of the controller, but not with our label.
+
+    Each is named as in `ClusterRole mpi-operator`.
+    """
     found: list[str] = []
     for api_version, kind, name in controller.parts:
         item = api.get(api.path(api_version, kind, "", name))
@@ -154,17 +167,20 @@ def _named(item: Json) -> str:
 
 
 def does_not_answer(api: Api, controller: Controller) -> bool:
-    """Whether no pod of it can take off finalizers or answer for its webhooks."""
+    """Whether the controller has no Deployment, or one without an available pod.
+
+    Then perhaps nothing removes the controller's finalizers or answers for its webhooks.
+    """
     path = f"/apis/apps/v1/namespaces/{controller.namespace}/deployments"
     found = api.list(path)
     return not found or any(not part(each, "status").get("availableReplicas") for each in found)
 
 
 def free_of_webhooks(api: Api, controller: Controller) -> None:
-    """Delete what leads the API server to the controller's Services.
+    """Delete the webhooks and APIServices that lead to the controller's Services.
 
-    Where nothing answers there, every change of its kinds would be refused, and namespaces with
-    anything in them could not end.
+    If no Service answers, the API server refuses every change of objects of the controller's kinds,
+    and cannot delete namespaces with objects in them.
     """
     for collection in WEBHOOKS:
         for item in api.list(collection):
@@ -177,7 +193,10 @@ def free_of_webhooks(api: Api, controller: Controller) -> None:
 
 
 def take_finalizers_off(api: Api, controller: Controller, path: str, item: Json) -> None:
-    """Let an object end without the controller; others' finalizers stay."""
+    """Remove the controller's finalizers from an object, so that it can end without the controller.
+
+    Finalizers of others stay.
+    """
     groups = {name.partition(".")[2] for name in controller.definitions}
     held = list[str](part(item, "metadata").get("finalizers") or [])
     kept = [each for each in held if each.partition("/")[0] not in groups]

@@ -1,7 +1,7 @@
-"""Task `controller-remains`: what `helm uninstall` leaves of a controller goes after it.
+"""Task `controller-remains`: deletes what is left of a controller after `helm uninstall`.
 
-Helm keeps definitions that a chart has in its folder crds/, and what a controller that was ended
-has left behind with finalizers.
+Helm keeps the definitions that a chart has in its folder crds/. Objects with finalizers of the
+controller also stay, if the controller ended before it removed them.
 """
 
 from infra.kube.api_server.api import Api
@@ -22,21 +22,21 @@ END_SECONDS = 120
 
 
 def create(job: Job, api: Api) -> None:
-    """Nothing: this stands there for the day on which the controller goes."""
+    """Do nothing: the task is in the state only for its `delete`."""
     del job, api
 
 
 def delete(job: Job, api: Api) -> None:
-    """Delete webhooks and definitions, where the controller's namespace says that it was ours.
+    """Delete the controller's webhooks and definitions, if this stack has installed it.
 
     Raises:
-        TaskError: others have made objects of its kinds, or any in its namespace, since it was
-            asked, or something does not go; names it.
+        TaskError: others have made objects of its kinds or in its namespace since the last check,
+            or something is not deleted in time. The text names it.
     """
     controller = parse_controller(job.mapping("controller"))
     if not is_ours(api, controller, job.owner):
         return
-    refuse_strangers(api, controller.own_namespace, job.owner)  # its namespace goes next
+    refuse_strangers(api, controller.own_namespace, job.owner)  # Its namespace is deleted next.
     free_of_webhooks(api, controller)
     end_objects(api, controller, job.owner, dead=True)
 

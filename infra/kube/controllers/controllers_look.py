@@ -1,4 +1,4 @@
-"""Looks, before anything is made, whether the controllers of a platform can be installed."""
+"""Checks, before anything is made, whether the controllers of a platform can be installed."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,15 @@ from infra.kube.paths import DEFINITIONS
 
 
 def controllers_findings(api: Api, wanted: Sequence[Controller], stack: str) -> Findings:
-    """What keeps them from being installed. Raises ApiError and UnreachableError.
+    """Why the controllers cannot be installed. Raises ApiError and UnreachableError.
 
-    The identity of the stack's state is not known yet, so its name has to do: `up` compares the
-    identity.
+    The owner id of this stack is not known yet, so the stack's name in the namespace's label has to
+    be enough. The task `claim-controller` compares the owner id later.
 
     Args:
         api: the cluster.
         wanted: the controllers.
-        stack: name of this stack, as its objects' labels have it.
+        stack: the name of this stack, as in the labels of its objects.
     """
     found = Findings()
     comes = {controller.name for controller in wanted}

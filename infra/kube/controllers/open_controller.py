@@ -1,4 +1,4 @@
-"""Task `open-controller`: waits until a controller answers, and later sees that nobody needs it."""
+"""Task `open-controller`: waits until a controller works; before its removal, ends its objects."""
 
 from collections.abc import Sequence
 
@@ -27,12 +27,14 @@ MOST_NAMED = 5
 
 
 def create(job: Job, api: Api) -> None:
-    """Wait for its pods, and until the API server takes the object `probe`, which is not made.
+    """Wait until the controller's pods run and the API server accepts its objects.
 
-    What it makes pods of itself has to be available too, where the kind names that in `awaited`.
+    The API server checks the job's object `probe` without making it (dryRun). Objects for which the
+    controller itself makes pods, and whose kinds the controller's `awaited` lists, have to be
+    available too.
 
     Raises:
-        TaskError: it does not come up within `limit_seconds`; says what its pods say.
+        TaskError: the controller does not work within `limit_seconds`. The text describes its pods.
     """
     controller = parse_controller(job.mapping("controller"))
     awaited = job.mapping("controller")["awaited"]
@@ -51,11 +53,13 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Take away what this stack has of its kinds, while it is there to let them go.
+    """Delete this stack's objects of the controller's kinds.
+
+    This happens while the controller still runs, so that it can remove its finalizers.
 
     Raises:
-        TaskError: others use it, or have something in its namespace, so it is left as it is; or
-            an object does not go.
+        TaskError: others use the controller or have objects in its namespace, so it is left as it
+            is; or an object is not deleted in time.
     """
     controller = parse_controller(job.mapping("controller"))
     if not is_ours(api, controller, job.owner):
@@ -69,7 +73,7 @@ def delete(job: Job, api: Api) -> None:
 
 
 def refuse_use(api: Api, controller: Controller, owner: str) -> None:
-    """Raises TaskError where others use the controller; names them, and the way out."""
+    """Raise TaskError if others use the controller. The text names their objects and a way out."""
     others = used_by_others(api, controller, owner)
     if others:
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
@@ -82,16 +86,16 @@ def refuse_use(api: Api, controller: Controller, owner: str) -> None:
 
 
 def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> None:
-    """Delete all objects of its kinds, and wait until they are gone.
+    """Delete all objects of the controller's kinds, and wait until they are gone.
 
     Args:
         api: the cluster.
-        controller: it.
-        owner: ours; others' objects are not touched.
-        dead: nobody else takes off the controller's finalizers.
+        controller: the controller.
+        owner: the owner id of this stack. Objects of others are not touched.
+        dead: whether the controller does not answer, so that its finalizers are removed here.
 
     Raises:
-        TaskError: others have made such an object in the meantime, or one does not go.
+        TaskError: others have made such an object meanwhile, or one is not deleted in time.
     """
 
     def ask() -> str:
@@ -99,14 +103,14 @@ def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> 
         left: list[str] = []
         for path, item in objects_there(api, controller):
             if not dead and is_made_by_itself(item, controller):
-                continue  # it may refuse this, or make it anew; it goes with its definition
+                continue  # The controller may refuse this or make it again. Its definition goes.
             words = f"{item['kind']} {name_of(item)}"
             try:
                 if not is_ending(item):
                     api.delete(path, {"propagationPolicy": "Background"})
                 elif dead:
                     take_finalizers_off(api, controller, path, item)
-            except ApiError as refused:  # the API server may ask a webhook once more
+            except ApiError as refused:  # The API server may still ask a webhook for a moment.
                 words += f" ({refused})"
             left.append(words)
         return f"still there: {', '.join(left[:MOST_NAMED])}" if left else ""
@@ -117,7 +121,7 @@ def end_objects(api: Api, controller: Controller, owner: str, *, dead: bool) -> 
 
 
 def _not_available(api: Api, controller: Controller, kinds: Sequence[str]) -> str:
-    """`Prometheus main`, for an object of these kinds whose status does not say that it runs."""
+    """An object of these kinds that is not available, such as `Prometheus main`; empty: none."""
     if not kinds:
         return ""
     for _, item in objects_there(api, controller):
@@ -135,7 +139,7 @@ def _is_available(deployment: Json) -> bool:
 
 
 def _refusal(api: Api, probe: Json) -> str:
-    """Why the API server would not take an object now; empty: it would."""
+    """Why the API server would refuse an object now; empty: it would accept it."""
     try:
         namespace = str(part(probe, "metadata").get("namespace") or "")
         path = api.path(probe["apiVersion"], probe["kind"], namespace)

@@ -1,4 +1,4 @@
-"""Task `served`: refuses a cluster that does not serve what a setting needs."""
+"""Task `served`: refuses a setting if the cluster does not know the kind that the setting needs."""
 
 from infra.kube.api_server.api import Api
 from infra.kube.controllers.controller import is_ours, parse_controller
@@ -8,16 +8,16 @@ from infra.kube.objects import parts
 
 
 def create(job: Job, api: Api) -> None:
-    """Look for the API group and version `group_version`, and for `served_kind` in it.
+    """Check that the cluster serves the kind `served_kind` in the API version `group_version`.
 
-    Where the job has a controller `leaves`, that is one that this stack would take away, and which
-    would not serve the kind any longer.
-
-    `setting` is what asks for it, with its value, such as `topology: 'jobset'`.
+    The job's `setting` is the setting that needs the kind, with its value, such as
+    `topology: 'jobset'`. If the job has a controller `leaves`, this `up` would remove that
+    controller, and the kind with it.
 
     Raises:
-        TaskError: it is not there, for the reason `otherwise`; or this stack has installed what
-            leaves, for the reason `otherwise_leaves`. Both name the ways out.
+        TaskError: the cluster does not serve the kind, for the reason `otherwise`; or this stack
+            has installed the controller `leaves`, for the reason `otherwise_leaves`. Both reasons
+            name the ways out.
     """
     leaves = job.mapping("leaves")
     if leaves and is_ours(api, parse_controller(leaves), job.owner):
@@ -28,7 +28,7 @@ def create(job: Job, api: Api) -> None:
 
 
 def serves(api: Api, group_version: str, kind: str) -> bool:
-    """Whether the cluster knows a kind. Others of its group may be there without it."""
+    """Whether the cluster serves a kind. Other kinds of the group may be served without it."""
     served = api.get(f"/apis/{group_version}")
     return served is not None and any(
         found.get("kind") == kind for found in parts(served, "resources")
@@ -36,23 +36,22 @@ def serves(api: Api, group_version: str, kind: str) -> bool:
 
 
 def not_usable(setting: str, why: str) -> str:
-    """What is said of a setting, such as `topology: 'jobset'`, and why it is refused."""
+    """The message about a setting, such as `topology: 'jobset'`, that is refused."""
     return f"{setting} cannot be used: {why}"
 
 
 def unserved(api: Api, group_version: str, kind: str, setting: str, otherwise: str) -> str:
-    """What is said of a cluster that does not serve a kind in this version.
+    """The message about a cluster that does not serve a kind in this version.
 
     Args:
         api: the cluster.
-        group_version: such as `jobset.x-k8s.io/v1alpha2`.
-        kind: such as `JobSet`.
-        setting: what asks for it, with its value, such as `topology: 'jobset'`.
-        otherwise: the reason where the cluster does not know the kind at all, and the ways out.
+        group_version: the API version, such as `jobset.x-k8s.io/v1alpha2`.
+        kind: the kind, such as `JobSet`.
+        setting: the setting that needs the kind, with its value, such as `topology: 'jobset'`.
+        otherwise: the reason and the ways out, if the cluster does not know the kind at all.
 
     Returns:
-        What is said of the setting: `otherwise`, or the versions in which the cluster serves the
-        kind instead.
+        The message with `otherwise`, or with the versions in which the cluster serves the kind.
     """
     group, _, version = group_version.rpartition("/")
     known = [str(each["version"]) for each in parts(api.get(f"/apis/{group}") or {}, "versions")]
@@ -68,4 +67,4 @@ def unserved(api: Api, group_version: str, kind: str, setting: str, otherwise: s
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of this stays behind."""
+    """Do nothing: the task has made nothing."""
