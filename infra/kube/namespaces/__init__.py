@@ -1,1 +1,1 @@
-"""Namespaces: whose they are, what others have in them, and when they may be deleted."""
+"""Finds out to whom a namespace belongs, what others have in it, and whether it may be deleted."""

@@ -1,4 +1,4 @@
-"""Task `claim-namespace`: refuses namespaces that are not ours."""
+"""Task `claim-namespace`: refuses namespaces of the settings that this stack has not made."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -10,15 +10,15 @@ from infra.kube.objects import Json, is_ending, label, part, parts
 from infra.kube.paths import NAMESPACES
 from infra.kube.waiting import wait_for
 
-END_SECONDS = 180  # how long a namespace of ours that is being deleted may take
+END_SECONDS = 180  # how long the deletion of a namespace may take
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at each namespace in `names`, and wait for those of ours that are being deleted.
+    """Check each namespace in the job's `names`; wait for those that are being deleted.
 
     Raises:
-        TaskError: a namespace exists and does not carry our owner label, or others have something
-            in one that this platform leaves.
+        TaskError: a namespace exists that does not belong to this stack; others have objects in a
+            namespace that this platform leaves; or a deletion takes too long.
     """
     existing = {name: api.get(f"{NAMESPACES}/{name}") for name in job.texts("names")}
     for name, item in existing.items():
@@ -32,7 +32,7 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Leave the namespace that `destroy` has kept, so that the next `up` takes it up again."""
+    """If the job says that the namespaces are kept, mark them, so that the next `up` uses them."""
     if job.fields.get("kept"):
         for name in job.texts("names"):
             path = f"{NAMESPACES}/{name}"
@@ -40,13 +40,13 @@ def delete(job: Job, api: Api) -> None:
 
 
 def refuse_foreign(name: str, item: Json, owner: str, stack: str) -> None:
-    """Raises TaskError unless the namespace is ours, or was left by our stack. Pure.
+    """Raise TaskError unless the namespace is ours or was left by our stack. This function is pure.
 
     Args:
-        name: of the namespace.
+        name: the name of the namespace.
         item: the namespace.
-        owner: ours.
-        stack: ours, by its full name.
+        owner: the owner id of this stack.
+        stack: the full name of this stack.
     """
     whose, left_by = label(item, names.OWNER_LABEL), kept_by(item)
     if whose == owner or left_by == stack:

@@ -1,7 +1,7 @@
-"""Refuses to leave a namespace of this stack in which others have something.
+"""Refuses a change of the namespace if others have objects in the former namespace.
 
-Another namespace in the settings means that the engine deletes the one of before, at the end of
-`pulumi up`, with all that is in it.
+If the settings name another namespace, the engine deletes the former one at the end of `pulumi up`,
+with all that is in it.
 """
 
 from infra.kube import names
@@ -21,12 +21,12 @@ OF_PLATFORM = f"{names.COMPONENT_LABEL}=namespace"
 
 
 def refuse_left_namespaces(job: Job, api: Api) -> None:
-    """Look for namespaces of this platform other than the job's own.
+    """Check the namespaces of this platform other than the job's own.
 
-    One that stays because of the data in it is left as `pulumi destroy` leaves it.
+    A namespace that is kept because of the data in it is marked as `pulumi destroy` marks it.
 
     Raises:
-        TaskError: runs of other stacks, or others' objects, are in one.
+        TaskError: runs of other stacks, or objects of others, are in such a namespace.
     """
     mine = f"{OF_PLATFORM},{names.OWNER_LABEL}={job.owner}"
     found, _ = list_if_allowed(api, NAMESPACES, mine)
@@ -52,7 +52,7 @@ def _refuse_to_leave(job: Job, api: Api, left: str) -> None:
 
 
 def stays(api: Api, namespace: str, owner: str) -> bool:
-    """Whether a namespace of ours is kept when it is left: it holds a claim with data to keep."""
+    """Whether a former namespace of ours is kept, because a claim in it has data to keep."""
     claim = api.get(f"{CLAIMS.format(namespace)}/{CLAIM_OF_CLASS}")
     return bool(
         claim

@@ -7,15 +7,16 @@ from infra.kube.namespaces.strangers import refuse_strangers
 
 
 def create(job: Job, api: Api) -> None:
-    """Nothing: it stands there for the day on which the namespace goes."""
+    """Do nothing: the task is in the state only for its `delete`."""
     del job, api
 
 
 def delete(job: Job, api: Api) -> None:
-    """Look for others' objects in the namespaces of this stack that the job names.
+    """Look for objects of others in the job's `own_namespaces`.
 
     Raises:
-        TaskError: there are some, or it cannot be seen whether there are; says what to do.
+        TaskError: there are some, or these credentials may not look for them. The text says what
+            to do.
     """
     for given in job.mappings("own_namespaces"):
         refuse_strangers(api, parse_own_namespace(given), job.owner)

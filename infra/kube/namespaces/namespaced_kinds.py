@@ -1,4 +1,4 @@
-"""All kinds of objects that a namespace can hold, as the API server itself names them."""
+"""Lists all kinds of objects that a namespace can contain, as the API server names them."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ CORE = "v1"
 
 @dataclass(frozen=True)
 class NamespacedKind:
-    """A kind whose objects lie in namespaces and can be listed.
+    """A kind whose objects are in namespaces and can be listed.
 
     Args:
-        api_version: such as `apps/v1`.
-        kind: such as `Deployment`.
-        plural: its name in paths, such as `deployments`.
+        api_version: the API version, such as `apps/v1`.
+        kind: the kind, such as `Deployment`.
+        plural: the kind's name in paths, such as `deployments`.
     """
 
     api_version: str
@@ -26,16 +26,16 @@ class NamespacedKind:
 
     @property
     def group(self) -> str:
-        """The API's group; empty for Kubernetes' core."""
+        """The API group; empty: the core group."""
         return self.api_version.rpartition("/")[0]
 
     @property
     def definition(self) -> str:
-        """Name of its CustomResourceDefinition, if it has one."""
+        """The name of the kind's CustomResourceDefinition, if it has one."""
         return f"{self.plural}.{self.group}"
 
     def path(self, namespace: str) -> str:
-        """Path of its objects in a namespace."""
+        """The path of the kind's objects in a namespace."""
         return f"{root(self.api_version)}/namespaces/{namespace}/{self.plural}"
 
 
@@ -47,12 +47,12 @@ def root(api_version: str) -> str:
 def namespaced_kinds(
     api: Api, skipped: Collection[str], unseen: Callable[[str], None]
 ) -> Iterator[NamespacedKind]:
-    """Each kind once, in the version that its group prefers of those that have it.
+    """Yield each kind once, if possible in the version that its group prefers.
 
     Args:
         api: the cluster.
-        skipped: API versions that are not asked for.
-        unseen: is told of each API version that gives no list of its kinds, with the reason.
+        skipped: API versions that are left out.
+        unseen: is called for each API version that gives no list of its kinds, with the reason.
 
     Raises:
         ApiError: the cluster does not list its API groups.
@@ -65,7 +65,7 @@ def namespaced_kinds(
             if api_version in skipped:
                 continue
             try:
-                listed = api.get(root(api_version)) or {}  # None: it has gone in the meantime
+                listed = api.get(root(api_version)) or {}  # None: the version is gone meanwhile
             except (ApiError, UnreachableError) as error:
                 unseen(f"{api_version} ({error})")
                 continue
@@ -75,18 +75,23 @@ def namespaced_kinds(
 
 
 def versions_of(group: Json) -> list[str]:
-    """The versions of an API group, as `apps/v1`, the preferred one first. Pure."""
+    """The versions of an API group, such as `apps/v1`, with the preferred one first.
+
+    This function is pure.
+    """
     preferred = str(part(group, "preferredVersion").get("groupVersion") or "")
     listed = [str(each["groupVersion"]) for each in parts(group, "versions")]
     return sorted(listed, key=lambda version: version != preferred)
 
 
 def listable_kinds(api_version: str, listed: Json) -> list[NamespacedKind]:
-    """The kinds of an API version whose objects lie in namespaces and can be listed. Pure.
+    """The kinds of an API version whose objects are in namespaces and can be listed.
+
+    This function is pure.
 
     Args:
-        api_version: such as `apps/v1`.
-        listed: the API server's APIResourceList.
+        api_version: the API version, such as `apps/v1`.
+        listed: the API server's APIResourceList for this version.
     """
     return [
         NamespacedKind(api_version, str(found["kind"]), str(found["name"]))

@@ -1,4 +1,4 @@
-"""A namespace that goes with what this stack has made in it, and what else is expected there."""
+"""Describes a namespace that the stack makes and deletes, and the objects expected in it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,13 +12,13 @@ class OwnNamespace:
     """What has to be known before the namespace is deleted; see infra/kube/namespaces/strangers.py.
 
     Args:
-        name: of the namespace; the owner's label on it says whose it is.
-        subject: what is taken away with it, for people, such as `controllers: 'kueue'`.
-        release: name of the Helm release in it; empty: there is none.
-        leaves: kind and name (`Secret certificate`) of what its pods make there, and what is no
-            part of another object.
-        definitions: names of the CustomResourceDefinitions whose objects are not looked at, as they
-            go with what is taken away or are looked at elsewhere.
+        name: the name of the namespace. The owner's label on it tells to whom it belongs.
+        subject: what is removed with the namespace, in words, such as `controllers: 'kueue'`.
+        release: the name of the Helm release in it; empty: there is none.
+        leaves: kind and name (`Secret certificate`) of the objects that its pods make there, and
+            that no other object owns.
+        definitions: the names of CustomResourceDefinitions whose objects are not looked at, because
+            they are deleted anyway or are checked elsewhere.
     """
 
     name: str
@@ -29,16 +29,16 @@ class OwnNamespace:
 
     @property
     def path(self) -> str:
-        """Path of the namespace at the API server."""
+        """The API server's path of the namespace."""
         return f"{NAMESPACES}/{self.name}"
 
     def fields(self) -> dict[str, Any]:
-        """This value as a field of a job; what is empty is left out."""
+        """This value as JSON for a job. Empty fields are left out."""
         return {key: value for key, value in asdict(self).items() if value}
 
 
 def parse_own_namespace(given: Mapping[str, Any]) -> OwnNamespace:
-    """That of a job. Raises KeyError: a field is missing."""
+    """Read the JSON object of `OwnNamespace.fields`. Raises KeyError: a field is missing."""
     return OwnNamespace(
         name=str(given["name"]),
         subject=str(given["subject"]),

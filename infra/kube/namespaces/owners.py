@@ -1,4 +1,4 @@
-"""What has made an object: its owners, as Kubernetes notes them, or a release of Helm."""
+"""Finds out what has made an object: its owners, as Kubernetes notes them, or a Helm release."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -6,26 +6,27 @@ from infra.kube.errors import ApiError
 from infra.kube.objects import Json, label, part, parts
 from infra.kube.paths import NAMESPACES
 
-_MOST_OWNERS = 5  # of an object whose owner has an owner
+_MOST_OWNERS = 5  # how long a chain of owners may be
 
 
 def is_of_release(item: Json, release: str, namespace: str) -> bool:
-    """Whether Helm has made an object as a part of this release. Pure."""
+    """Whether Helm has made the object as a part of this release. This function is pure."""
     notes = part(part(item, "metadata"), "annotations")
     noted = [notes.get(f"meta.helm.sh/release-{word}") for word in ("name", "namespace")]
     return noted == [release, namespace]
 
 
 def has_made(api: Api, owner: str, namespace: str) -> bool:
-    """Whether that stack has made the namespace: its label is on it. Raises ApiError."""
+    """Whether the stack with this owner id has made the namespace. Raises ApiError."""
     found = api.get(f"{NAMESPACES}/{namespace}")
     return found is not None and label(found, names.OWNER_LABEL) == owner
 
 
 def first_owner(api: Api, item: Json) -> Json | None:
-    """What has made an object in the end, or the object; None: its owner is gone, so it goes too.
+    """The first object in the chain of an object's owners; without owners, the object itself.
 
-    An owner with a label of an owner of ours is the end of the search.
+    None: an owner in the chain is gone, so Kubernetes deletes the object too. The search ends at an
+    object with this program's label for the owner.
     """
     for _ in range(_MOST_OWNERS):
         owners = parts(part(item, "metadata"), "ownerReferences")
@@ -39,7 +40,10 @@ def first_owner(api: Api, item: Json) -> Json | None:
 
 
 def next_owner(api: Api, item: Json) -> Json | None:
-    """What has made an object that names its owners; None: that is gone."""
+    """The owner of an object that has owners; None: that owner is gone.
+
+    Among several owners, it is the one that controls the object, or else the first.
+    """
     owners = parts(part(item, "metadata"), "ownerReferences")
     by = next((each for each in owners if each.get("controller")), owners[0])
     namespace = str(part(item, "metadata").get("namespace") or "")
@@ -49,7 +53,7 @@ def next_owner(api: Api, item: Json) -> Json | None:
     except ApiError as error:
         if error.status != 404:
             raise
-        return None  # the kind has gone with its definition
+        return None  # The kind of the owner was removed with its definition.
     if found is None or part(found, "metadata").get("uid") != by.get("uid"):
         return None
     return {"apiVersion": by["apiVersion"], "kind": by["kind"], **found}

@@ -1,7 +1,8 @@
-"""What others have put into a namespace of this stack, which is deleted with all that is in it.
+"""Finds objects of others in a namespace of this stack, before the namespace is deleted.
 
-Every kind that the API server lists is looked at. What a Helm release or manifests, this stack and
-Kubernetes itself have made is expected there, and so is what that has made in turn.
+Kubernetes deletes a namespace with all that is in it. So objects of every kind that the API server
+lists are looked at. Objects of this stack, of its Helm releases and manifests, and of Kubernetes
+itself are expected there, and also all objects that these have made in turn.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,8 +18,9 @@ from infra.kube.objects import Json, annotation, is_ending, label, name_of, part
 from infra.kube.paths import API_SERVICES
 
 MOST_NAMED = 20
-MAY_GO = "true"  # the value of the annotation
-# What Kubernetes makes of others' objects without naming them as owners, or keeps for itself.
+MAY_GO = "true"  # the value of MAY_GO_ANNOTATION
+# Kinds of objects that Kubernetes makes for its own use, or for other objects without naming these
+# as owners.
 OF_KUBERNETES = frozenset(
     {
         ("", "Endpoints"),
@@ -29,7 +31,7 @@ OF_KUBERNETES = frozenset(
         ("metrics.k8s.io", "PodMetrics"),
     }
 )
-# In every namespace, by Kubernetes; the last two by Istio and OpenShift.
+# Objects in every namespace. Kubernetes makes the first two, Istio and OpenShift the others.
 IN_EVERY_NAMESPACE = frozenset(
     {
         "ServiceAccount default",
@@ -42,11 +44,11 @@ IN_EVERY_NAMESPACE = frozenset(
 
 @dataclass
 class Seen:
-    """What a look at a namespace has found.
+    """What was found in a namespace.
 
     Args:
-        strangers: `Secret logins`, for each object of somebody else.
-        unseen: what could not be looked at, with the reason.
+        strangers: each object of somebody else, such as `Secret logins`.
+        unseen: each kind or API version that could not be read, with the reason.
     """
 
     strangers: list[str] = field(default_factory=list[str])
@@ -54,15 +56,17 @@ class Seen:
 
 
 def refuse_strangers(api: Api, place: OwnNamespace, owner: str) -> None:
-    """Look for others' objects in the namespace.
+    """Refuse to delete a namespace with objects of others.
 
     Args:
         api: the cluster.
-        place: the namespace; nothing is looked for in one that this stack has not made.
-        owner: ours.
+        place: the namespace. Nothing is checked if this stack has not made it, or if it is being
+            deleted already.
+        owner: the owner id of this stack.
 
     Raises:
-        TaskError: there are some, or it cannot be seen whether there are; says what to do.
+        TaskError: there are such objects, or these credentials may not look for them. The text
+            says what to do.
     """
     item = api.get(place.path)
     if item is None or is_ending(item) or label(item, names.OWNER_LABEL) != owner:
@@ -72,7 +76,13 @@ def refuse_strangers(api: Api, place: OwnNamespace, owner: str) -> None:
 
 
 def look(api: Api, place: OwnNamespace, owner: str) -> Seen:
-    """The objects of others in the namespace, each by what has made it in the end."""
+    """Find the objects of others in the namespace. An object with owners counts as its first owner.
+
+    Args:
+        api: the cluster.
+        place: the namespace.
+        owner: the owner id of this stack.
+    """
     seen = Seen()
     tops = [
         _top(api, item)
@@ -84,18 +94,20 @@ def look(api: Api, place: OwnNamespace, owner: str) -> Seen:
 
 
 def strangers(tops: Iterable[Json], place: OwnNamespace, owner: str) -> list[str]:
-    """`Secret logins` for each object that is not expected in the namespace. Pure.
+    """The names of the objects that are not expected in the namespace, as `Secret logins`.
+
+    This function is pure.
 
     Args:
-        tops: objects, with their kinds, that have no owner among the objects of the cluster.
+        tops: objects with their kinds, each the first in its chain of owners.
         place: the namespace.
-        owner: ours.
+        owner: the owner id of this stack.
     """
     return sorted({_named(item) for item in tops if not is_expected(item, place, owner)})
 
 
 def is_expected(item: Json, place: OwnNamespace, owner: str) -> bool:
-    """Whether an object goes with the namespace, and nobody misses it. Pure."""
+    """Whether an object may be deleted with the namespace. This function is pure."""
     named = _named(item)
     return bool(
         label(item, names.OWNER_LABEL) == owner
@@ -103,15 +115,15 @@ def is_expected(item: Json, place: OwnNamespace, owner: str) -> bool:
         or named in place.leaves
         or named in IN_EVERY_NAMESPACE
         or (item["apiVersion"].rpartition("/")[0], item["kind"]) in OF_KUBERNETES
-        or is_ending(item)  # somebody has deleted it already
+        or is_ending(item)  # It is being deleted already.
         or _is_record_of_helm(item, place.release)
-        or (item["kind"] == "Pod" and label(item, names.TASK_LABEL))  # it ends with a command
+        or (item["kind"] == "Pod" and label(item, names.TASK_LABEL))  # It ends with its command.
         or annotation(item, names.MAY_GO_ANNOTATION) == MAY_GO
     )
 
 
 def refusal(place: OwnNamespace, seen: Seen) -> str:
-    """Why the namespace cannot be deleted; empty: it can. Pure."""
+    """Why the namespace cannot be deleted; empty: it can. This function is pure."""
     name = place.name
     if seen.strangers:
         return (
@@ -134,14 +146,17 @@ def refusal(place: OwnNamespace, seen: Seen) -> str:
 
 
 def _objects(api: Api, place: OwnNamespace, owner: str, unseen: list[str]) -> Iterator[Json]:
-    """Each object in the namespace once, with its kind, without those of known kinds."""
+    """Yield each object in the namespace once, with `apiVersion` and `kind`.
+
+    Objects of the kinds in `place.definitions` are left out.
+    """
     known = set[str]()
     for kind in namespaced_kinds(api, _own_api_versions(api, place, owner), unseen.append):
         if kind.definition in place.definitions:
             continue
         for item in _listed_objects(api, kind, place.name, unseen):
             uid = str(part(item, "metadata").get("uid") or "")
-            if not uid or uid not in known:  # an Event is in two API groups
+            if not uid or uid not in known:  # Events are in two API groups.
                 yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
             known.add(uid)
 
@@ -152,20 +167,21 @@ def _listed_objects(
     try:
         return api.list(kind.path(namespace))
     except (ApiError, UnreachableError) as error:
-        # The kind has gone in the meantime, or has no objects that are kept.
+        # 404: the kind was removed meanwhile; 405: its objects cannot be listed.
         if not isinstance(error, ApiError) or error.status not in (404, 405):
             unseen.append(f"{kind.kind} ({error})")
         return []
 
 
 def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
-    """API versions that pods of this stack's namespaces answer for, so that they end with it.
+    """The API versions that are served by pods in namespaces of this stack.
 
-    Such pods may be dead, for example those of a Kueue that this stack has installed.
+    These API versions end with the stack. They are not asked, because their pods may be dead, for
+    example those of a Kueue that this stack has installed.
     """
     try:
         specs = [part(item, "spec") for item in api.list(API_SERVICES)]
-    except ApiError:  # then a dead one is among what could not be seen
+    except ApiError:  # An API version without an answer is then reported as unseen.
         return set()
     answering = {str(part(spec, "service").get("namespace") or "") for spec in specs} - {""}
     ours = {name for name in answering if name == place.name or _is_ours(api, name, owner)}
@@ -179,16 +195,17 @@ def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
 def _is_ours(api: Api, namespace: str, owner: str) -> bool:
     try:
         return has_made(api, owner, namespace)
-    except ApiError:  # who may not see it has not made it
+    except ApiError:  # Credentials that may not read the namespace have not made it.
         return False
 
 
 def _top(api: Api, item: Json) -> Json | None:
-    """As `first_owner`, but an object stays where one of several owners has gone, and one with the
-    label of another stack goes where its one owner has gone or is ending: that stack has deleted
-    it a moment ago.
+    """The first owner of an object, as `first_owner` returns it, but with three differences.
 
-    An object whose owner may not be read counts as nobody's part.
+    An object with several owners, one of which is gone, counts as without owners, because
+    Kubernetes keeps it. An object with the label of a stack counts as deleted (None) if its only
+    owner is gone or is being deleted, because that stack has just deleted it. If an owner may not
+    be read, the object counts as without owners.
     """
     owners = len(parts(part(item, "metadata"), "ownerReferences"))
     try:

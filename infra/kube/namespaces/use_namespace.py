@@ -1,4 +1,4 @@
-"""Task `use-namespace`: looks at a namespace that somebody else has made, and changes nothing."""
+"""Task `use-namespace`: checks a namespace that somebody else has made. It does not change it."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -12,11 +12,12 @@ from infra.names import PROXY_CONFIG
 
 
 def create(job: Job, api: Api) -> None:
-    """Print the namespace's uid.
+    """Check the job's namespace and print its uid.
 
     Raises:
-        TaskError: there is no such namespace, it is being deleted, another platform is in it, or
-            this stack has made it, and would delete it as one that it does not make any more.
+        TaskError: the namespace does not exist or is being deleted; another platform is in it; or
+            this stack has made it, and would now delete it, because the settings say that somebody
+            else makes it.
     """
     name = job.namespace
     item = api.get(f"{NAMESPACES}/{name}")
@@ -44,11 +45,14 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing was made."""
+    """Do nothing: nothing was made."""
 
 
 def refuse_second_platform(job: Job, api: Api) -> None:
-    """Raises TaskError where another stack's platform is in the namespace; names are fixed."""
+    """Raise TaskError if the platform of another stack is in the namespace.
+
+    The objects of a platform have fixed names, so a namespace can hold only one platform.
+    """
     found = api.get(f"{NAMESPACES}/{job.namespace}/configmaps/{PROXY_CONFIG}")
     owner = label(found, names.OWNER_LABEL) if found else ""
     if found and owner != job.owner:
