@@ -1,1 +1,1 @@
-"""Queues of Kueue and Volcano: their objects, and what a run in one waits for."""
+"""The queues of Kueue and Volcano: their objects, and what a run in a queue waits for."""

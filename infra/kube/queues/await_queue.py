@@ -1,10 +1,10 @@
-"""The wait of a new run for its place in a queue of Kueue, before its pods are waited for.
+"""Waits until a new run has its place in a queue of Kueue, before `await` waits for its pods.
 
-A queue may hold a run back for days. So unless the stack says `whenBusy: wait`, `pulumi up` ends
-well once the run is in its queue, and says what it waits for: it starts by itself.
+A run may wait in a queue for days. So unless the stack says `whenBusy: wait`, `pulumi up` ends well
+once the run is in its queue, and prints what it waits for. The run starts by itself later.
 
-Kueue puts a run into a queue also where no setting says so. Credentials that may not read Kueue's
-Workloads then see less, and `pulumi up` goes on without what they do not see.
+Kueue may put a run into a queue although no setting names one. If the credentials may not read
+Kueue's Workloads, `pulumi up` then goes on with what it can read.
 """
 
 import time
@@ -24,34 +24,39 @@ from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
 from infra.names import QUEUE_LABEL
 
-# In the lines about a run that waits (`ends_well`) and about one that does not; the output
-# `queuePlace` finds them by these. Kueue may have put a run into a queue that names none.
+# Parts of the lines about a run that waits (`ends_well`) and about a run that does not wait. The
+# output `queuePlace` finds the lines by them, because Kueue may put a run into a queue although the
+# stack names none.
 WAITS, HAS_PLACE = " waits in queue ", " has its place in queue "
 STOPPED = " was stopped by ./disttrain stop"
-QUEUE_SECONDS = 20.0  # Kueue decides within a second where there is quota
+QUEUE_SECONDS = 20.0  # if there is quota, Kueue decides within a second
 
 
 class SuspendedError(TaskError):
-    """Somebody else than the run's own user has suspended it; the text says how it goes on."""
+    """Somebody else than the run's own user has suspended it. The text says how to go on."""
 
 
 def wait_in_queue(
     job: Job, api: Api, workload: Workload, path: str, suspend: Json, limit: int
 ) -> bool:
-    """Whether the run has its place, or is in no queue; False: `up` may end, and it was said why:
-    the run waits in its queue, or its user has stopped it.
+    """Wait until the run has its place in its queue.
 
     Args:
-        job: of the task that waits.
+        job: the job of the task that waits.
         api: the cluster.
-        workload: of the run.
-        path: of the workload.
-        suspend: the suspend patch of its kind.
-        limit: seconds to wait for the place; 0: to see that it is not given now.
+        workload: the workload of the run.
+        path: the path of the workload.
+        suspend: the suspend patch of the workload's kind.
+        limit: how many seconds to wait for the place; 0: only until it is clear that Kueue does not
+            give it now.
+
+    Returns:
+        True: the run has its place, or is in no queue. False: `up` may end, because the run waits
+        in its queue or its user has stopped it. The reason was printed.
 
     Raises:
         SuspendedError: somebody else has suspended the run.
-        TaskError: the run asks for more than its queue ever has, or the limit is reached.
+        TaskError: the run asks for more than its queue can ever give, or the limit is reached.
     """
     patience = Patience(QUEUE_SECONDS, time.monotonic)
     waits, notes, stopped = list[InQueue](), list[str](), list[str]()
@@ -60,7 +65,7 @@ def wait_in_queue(
         waits.clear()
         item = api.get(path)
         if item is None:
-            return ""  # the wait for the pods says so
+            return ""  # The wait for the pods reports this.
         if seen_stopped(api, job.namespace, item, suspend):
             stopped.append(stopped_text(job, api, workload, item))
             return ""
@@ -89,12 +94,15 @@ def wait_in_queue(
 
 
 def seen_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
-    """Whether somebody has stopped a run; False too where that may not be read: it waits then."""
+    """Whether somebody has stopped a run.
+
+    False also if these credentials may not read that. The run then counts as one that waits.
+    """
     return unless_forbidden(lambda: is_stopped(api, namespace, item, suspend), lambda _: False)
 
 
 def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | None:
-    """What a run waits for in its queue; None where it has its place, or is in no queue."""
+    """What a run waits for in its queue; None: it has its place, or is in no queue."""
     if not is_suspended(item, suspend):
         return None
     queue = label(item, QUEUE_LABEL)
@@ -106,9 +114,10 @@ def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | 
 
 
 def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[str]:
-    """What Kueue does not do for a run that is not held back, though it should.
+    """What Kueue ignores of the settings of a run that has started, each as a sentence.
 
-    Kueue makes a Workload for each object that it looks at, before it gives it its place.
+    For each object that Kueue watches, it makes a Workload before it gives the object its place. So
+    an object without a Workload is not watched.
     """
     queue = label(item, QUEUE_LABEL)
     if not queue:
@@ -132,8 +141,8 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
 
 
 def ends_well(workload: Workload, place: InQueue) -> str:
-    """What `pulumi up` says at its end of a run that waits."""
-    if place.since is None:  # Kueue has not looked at it, and perhaps never does
+    """The line about a run that waits, with which `pulumi up` ends."""
+    if place.since is None:  # Kueue has not looked at the run, and perhaps never will.
         return f"{workload} waits {place.words}. ./disttrain status shows whether it has begun"
     return (
         f"{workload} waits {place.words}. It starts by itself; ./disttrain status shows when. "
@@ -142,11 +151,11 @@ def ends_well(workload: Workload, place: InQueue) -> str:
 
 
 def queue_place(said: str, queue: str) -> str:
-    """What the output `queuePlace` says. Pure.
+    """The text of the output `queuePlace`. This function is pure.
 
     Args:
-        said: all that the wait for the training has printed.
-        queue: LocalQueue of the run; empty: it names none.
+        said: all that the task `await` has printed.
+        queue: the LocalQueue that the stack names for the run; empty: it names none.
     """
     marks = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
     lines = [line for line in said.splitlines() if any(mark in line for mark in marks)]
@@ -157,16 +166,16 @@ def queue_place(said: str, queue: str) -> str:
 
 
 def stopped_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
-    """What `pulumi up` says at its end of a run that its user has stopped by ./disttrain stop.
+    """The line about a run that its user has stopped by ./disttrain stop.
 
     Args:
-        job: of the task that waits.
+        job: the job of the task that waits.
         api: the cluster.
-        workload: of the run.
-        item: the same, as it is on the cluster: suspended.
+        workload: the workload of the run.
+        item: the suspended object of the workload.
 
     Raises:
-        SuspendedError: somebody else has suspended it.
+        SuspendedError: somebody else has suspended the run.
     """
     record = api.get(record_path(job.namespace, job.owner))
     by_stack = parse_record(record).suspended_by if record else ""

@@ -1,5 +1,8 @@
-"""Task `claim-queues`: refuses Kueue's objects that somebody else has made, and another topology of
-a queue in which runs have their places."""
+"""Task `claim-queues`: refuses to take over or change objects of Kueue that others need.
+
+It refuses objects that somebody else has made, and another topology of a queue in which runs have
+their places.
+"""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -13,11 +16,11 @@ from infra.kube.queues.topology_look import flavors
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at each object that is going to be made, and wait for those of ours that are ending.
+    """Check each object that is to be made, and wait for those of ours that are being deleted.
 
     Raises:
-        TaskError: one exists and does not carry our owner's label, or the queue's topology is to
-            change while something runs by the one of before.
+        TaskError: an object exists that does not belong to this stack; the topology of the queue is
+            to change while something has its place by the former one; or a deletion takes too long.
     """
     queue = queue_paths(job, api)
     classes = collection(served_version(api), "workloadpriorityclasses")
@@ -31,7 +34,11 @@ def create(job: Job, api: Api) -> None:
 
 
 def _look_at_change(job: Job, api: Api) -> None:
-    """Kueue forgets what a run takes of a flavor that its queue has no more."""
+    """Refuse another topology while runs have places in the queue.
+
+    Another topology means another flavor. Kueue forgets what runs use of a flavor that their queue
+    no longer has.
+    """
     name = job.text("cluster_queue")
     item = api.get(f"{collection(served_version(api), 'clusterqueues')}/{name}")
     if item is None or flavor_of(job) in flavors(item):
@@ -46,12 +53,12 @@ def _look_at_change(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of this stays behind."""
+    """Do nothing: the task has made nothing."""
     del job, api
 
 
 def refuse(item: Json, path: str) -> None:
-    """Raises TaskError: an object of this name is somebody else's. Pure."""
+    """Raise TaskError, because the object belongs to somebody else. This function is pure."""
     kind = path.split("/")[-2]
     stack = label(item, names.STACK_LABEL)
     whose = f"belongs to stack {stack} of another state" if stack else "was not made by this stack"

@@ -1,12 +1,12 @@
-"""Kueue's side of a run that is in a queue: the Workload object that its controller keeps.
+"""Stops and resumes runs in a queue of Kueue, through Kueue's Workload objects.
 
-Kueue decides when such a run has its pods, and writes `spec.suspend` of a Job or JobSet itself. So
-such a run is stopped and resumed by `spec.active` of the Workload
-(https://kueue.sigs.k8s.io/docs/concepts/workload/#active).
+Kueue's controller makes a Workload for each run in a queue. Kueue decides when such a run gets its
+pods, and writes `spec.suspend` of a Job or JobSet itself. So the run is stopped and resumed by
+`spec.active` of the Workload (https://kueue.sigs.k8s.io/docs/concepts/workload/#active).
 
-A run whose kind Kueue does not watch has no Workload, and trains although it names a queue. It is
-suspended by its own field, and marked: without the mark it would look like a run that waits for its
-turn.
+If Kueue does not watch the kind of a run, the run has no Workload, and trains although it names a
+queue. Such a run is suspended by its own field, and gets an annotation as a mark. Without the mark
+it would look like a run that waits for its turn.
 """
 
 from infra.kube.api_server.api import Api
@@ -20,18 +20,19 @@ from infra.kube.workload import is_suspended
 from infra.names import QUEUE_LABEL
 
 GROUP = "kueue.x-k8s.io"
-VERSIONS = ("v1beta2", "v1beta1")  # those that this program reads, the newest first
-WORKLOAD_VERBS = ("get", "list", "patch")  # for what this file does with Kueue's Workloads
+VERSIONS = ("v1beta2", "v1beta1")  # the versions that this program reads, newest first
+WORKLOAD_VERBS = ("get", "list", "patch")  # what this file does with Workloads
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 FORGET_SECONDS = 60.0
-"""For Kueue to let a Workload go that was deleted."""
+"""How long Kueue may take to let a deleted Workload go."""
 
 
 def served_version(api: Api) -> str:
-    """The version of Kueue's objects to ask for, such as `v1beta2`; empty: there is no Kueue.
+    """The version of Kueue's objects to use, such as `v1beta2`; empty: there is no Kueue.
 
     Raises:
-        TaskError: the cluster serves other versions alone; names them.
+        TaskError: the cluster serves only versions that this program does not know. The text names
+            them.
     """
     group = api.get(f"/apis/{GROUP}")
     if group is None:
@@ -47,13 +48,13 @@ def served_version(api: Api) -> str:
 
 
 def collection(version: str, plural: str, namespace: str = "") -> str:
-    """The path of Kueue's objects of one kind; of the whole cluster without a namespace."""
+    """The path of Kueue's objects of one kind; without a namespace, those of the whole cluster."""
     inside = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{GROUP}/{version}{inside}/{plural}"
 
 
 def kueue_workload(api: Api, namespace: str, item: Json) -> Json | None:
-    """The Workload that Kueue has made for an object; None where it has made none (yet).
+    """The Workload that Kueue has made for an object; None: it has made none (yet).
 
     Raises:
         ApiError: these credentials may not read it.
@@ -65,18 +66,18 @@ def kueue_workload(api: Api, namespace: str, item: Json) -> Json | None:
     selector = f"{JOB_UID_LABEL}={item['metadata']['uid']}"
     path = collection(version, "workloads", namespace)
     found = api.list(path, selector)
-    # The items of a list do not say what they are.
+    # The items of a list have no `apiVersion`.
     return {"apiVersion": f"{GROUP}/{version}", **found[0]} if found else None
 
 
 def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
-    """Whether somebody has stopped a run; one that waits in a queue for its turn is not stopped.
+    """Whether somebody has stopped a run. A run that waits in a queue for its turn is not stopped.
 
     Args:
         api: the cluster.
-        namespace: of the run.
+        namespace: the namespace of the run.
         item: the run's workload.
-        suspend: the suspend patch of its kind.
+        suspend: the suspend patch of the workload's kind.
     """
     if not is_suspended(item, suspend):
         return False
@@ -89,7 +90,7 @@ def is_stopped(api: Api, namespace: str, item: Json, suspend: Json) -> bool:
 
 
 def is_inactive(workload: Json) -> bool:
-    """Whether a Workload of Kueue is out of its queue until somebody puts it back."""
+    """Whether a Workload is out of its queue until somebody sets it active again."""
     return part(workload, "spec").get("active") is False
 
 
@@ -98,15 +99,16 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
 
     Args:
         api: the cluster.
-        namespace: of the run.
+        namespace: the namespace of the run.
         item: the run's workload.
-        patch: the merge patch of its kind for that, or the command; a run in a queue of Kueue
-            does not need it.
-        active: whether it is to have its pods, or to wait for them in its queue.
+        patch: the kind's merge patch or command for this. A run with a Workload of Kueue does not
+            need the merge patch.
+        active: True: resume the run, so that it has its pods or waits for them in its queue. False:
+            stop it.
 
     Raises:
-        TaskError: the run is in a queue, and Kueue has not taken it up, or has taken it out and
-            does not take it back; or the controller of its kind does not carry out the command.
+        TaskError: Kueue has not taken up the run, or has taken it out of its queue and does not
+            take it back; or the controller of the kind does not carry out the command.
     """
     if "command" in patch:
         carry_out(api, namespace, item, patch, suspended=not active)
@@ -120,11 +122,14 @@ def steer(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) ->
 
 
 def is_given_up(workload: Json) -> bool:
-    """Whether Kueue never gives this Workload a place again, also if it is set active. Pure.
+    """Whether Kueue never gives this Workload a place again, even if it is set active.
 
-    Kueue 0.19 puts one back that somebody has set inactive. One that it has set inactive by itself
-    it leaves as it is: when a Workload becomes active, workload_controller.go looks for the reason
-    `Deactivated` in the condition `Requeued`, and where Kueue did it, the cause stands behind that.
+    This function is pure.
+
+    Kueue 0.19 puts a Workload back that somebody else has set inactive, but not one that Kueue
+    itself has set inactive. When a Workload becomes active, workload_controller.go compares the
+    reason of the condition `Requeued` with `Deactivated`. If Kueue has set the Workload inactive,
+    that reason has a cause appended, so it is not equal.
     """
     requeued = condition(workload, "Requeued")
     by_itself = str(requeued.get("reason") or "").startswith(BY_KUEUE_ITSELF)
@@ -132,7 +137,7 @@ def is_given_up(workload: Json) -> bool:
 
 
 def _have_it_made_again(api: Api, namespace: str, item: Json, workload: Json) -> None:
-    """Delete a Workload of a suspended run; Kueue makes a new one, which stands in the queue."""
+    """Delete the Workload of a suspended run. Kueue then makes a new one, which is in the queue."""
     uid, name = part(workload, "metadata")["uid"], name_of(workload)
     try:
         api.delete(_path_of(workload, namespace), {"preconditions": {"uid": uid}})
@@ -153,7 +158,7 @@ def _have_it_made_again(api: Api, namespace: str, item: Json, workload: Json) ->
 
 
 def refuse_to_suspend(api: Api, namespace: str, item: Json, suspend: Json) -> None:
-    """Raise what `steer` would raise before it changes anything, see there."""
+    """Raise the errors that `steer` would raise before it changes anything."""
     if "command" not in suspend:
         _change(api, namespace, item, suspend, active=False)
 
@@ -187,17 +192,18 @@ def _path_of(workload: Json, namespace: str) -> str:
 
 
 def _trains_without(item: Json, patch: Json, *, active: bool) -> bool:
-    """Whether a run that has no Workload is none that Kueue takes up later.
+    """Whether Kueue does not watch a run without a Workload, so that it trains without Kueue.
 
-    Where Kueue watches a kind, its webhook suspends each object with a queue as it is made, and
-    Kueue lets it go on only after it has made the Workload. So one that is not suspended was made
-    past Kueue. One that is suspended and has no mark of ours waits for a Kueue that is slow or
-    down: with a mark it would look stopped, and Kueue would start it all the same.
+    If Kueue watches a kind, its webhook suspends each new object that names a queue, and Kueue lets
+    the object start only after it has made the Workload. So an object without a Workload that is
+    not suspended was made without Kueue. If it is suspended and does not have our mark, it waits
+    for a Kueue that is slow or down. A mark would make it look stopped, although Kueue would start
+    it later.
 
-    If Kueue begins to watch the kind while such a run is stopped, as after a change of its
-    configuration, it makes a Workload and starts the run when there is quota. From then on the
-    Workload alone says whether the run is stopped. Nothing is lost then: the run has saved before
-    it was suspended, and it is shown as what it is, queued or training.
+    If Kueue begins to watch the kind while such a run is stopped, for example after a change of its
+    configuration, it makes a Workload and starts the run when there is quota. From then on only the
+    Workload says whether the run is stopped. Nothing is lost in this case, because the run saved
+    before it was suspended, and its true state (queued or training) is shown.
     """
     if active:
         return bool(annotation(item, WITHOUT_KUEUE_ANNOTATION))

@@ -1,9 +1,9 @@
-"""Whether Kueue still counts the machines on which the pods of a run are.
+"""Finds out whether Kueue counts other machines than those on which the pods of a run are.
 
-Kueue chooses the machines of a run in a queue that knows racks, and writes the choice into the pods
-and into its Workload. Before version 0.19 it chose another machine for a pod whose machine had been
-silent for 30 seconds, also where that machine then came back with the pod alive. From then on it
-counts the wrong machine (https://github.com/kubernetes-sigs/kueue/issues/12735).
+For a run in a queue with a topology, Kueue chooses the machines, and writes them into the pods and
+into its Workload. If a machine is silent for 30 seconds, Kueue before version 0.19 chooses another
+one for its pod. If the machine then comes back with the pod alive, Kueue goes on counting the wrong
+machine (https://github.com/kubernetes-sigs/kueue/issues/12735).
 """
 
 from collections import Counter
@@ -17,26 +17,35 @@ from infra.names import HOSTNAME_LABEL, PLACE_ANNOTATIONS, QUEUE_LABEL
 
 
 def words_of_places(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
-    """What is said of a run whose pods are elsewhere; empty where they are not, or it is not known.
+    """The message about pods on other machines than Kueue counts.
+
+    The text is empty if there are none, or if these credentials may not read Kueue's Workload.
 
     Args:
         api: the cluster.
-        namespace: of the run.
+        namespace: the namespace of the run.
         item: the run's workload.
-        pods: of its training.
+        pods: the pods of the run's training.
     """
     placed = [pod for pod in pods if _is_placed(pod)]
     if not placed or not label(item, QUEUE_LABEL):
         return ""
     try:
         own = kueue_workload(api, namespace, item)
-    except (ApiError, TaskError, UnreachableError):  # these credentials may not read it
+    except (ApiError, TaskError, UnreachableError):  # The Workload cannot be read.
         return ""
     return words_of_other_places(own, placed) if own else ""
 
 
 def words_of_other_places(own: Json, pods: Sequence[Json]) -> str:
-    """Words for living pods on other machines than Kueue's Workload counts. Pure."""
+    """The message about running pods on other machines than Kueue counts; empty: none.
+
+    This function is pure.
+
+    Args:
+        own: Kueue's Workload of the run.
+        pods: the running pods for which Kueue has chosen machines.
+    """
     counted = assigned_machines(own)
     real = Counter(str(part(pod, "spec", "nodeSelector")[HOSTNAME_LABEL]) for pod in pods)
     elsewhere = sorted((real - counted).elements())
@@ -51,7 +60,7 @@ def words_of_other_places(own: Json, pods: Sequence[Json]) -> str:
 
 
 def assigned_machines(own: Json) -> Counter[str]:
-    """For how many pods Kueue counts each machine; empty where it counts none by name."""
+    """How many pods Kueue counts on each machine; empty: it counts none by the machine's name."""
     found = Counter[str]()
     for pods in parts(part(own, "status", "admission"), "podSetAssignments"):
         given = part(pods, "topologyAssignment")
@@ -68,7 +77,7 @@ def assigned_machines(own: Json) -> Counter[str]:
 
 
 def _names(some: Json) -> list[str]:
-    """Names of a slice's machines, which all may have a begin and an end in common."""
+    """The names of the machines of a slice, which may share a prefix and a suffix."""
     values = parts(some, "valuesPerLevel")[-1]
     if "universal" in values:
         return [str(values["universal"])] * int(some["domainCount"])
@@ -78,7 +87,7 @@ def _names(some: Json) -> list[str]:
 
 
 def _is_placed(pod: Json) -> bool:
-    """Whether it lives on a machine that Kueue has chosen."""
+    """Whether the pod runs on a machine that Kueue has chosen."""
     metadata = part(pod, "metadata")
     asks = PLACE_ANNOTATIONS & part(metadata, "annotations").keys()
     lives = part(pod, "status").get("phase") == "Running" and "deletionTimestamp" not in metadata

@@ -1,4 +1,4 @@
-"""Whether a queue of Kueue sends its runs into other clusters (MultiKueue)."""
+"""Finds out whether a queue of Kueue sends its runs to other clusters (MultiKueue)."""
 
 from typing import cast
 
@@ -7,24 +7,24 @@ from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.queues.kueue import collection
 
-MULTIKUEUE = "kueue.x-k8s.io/multikueue"  # the controller of such an AdmissionCheck
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"  # the controller of an AdmissionCheck that does so
 
 
 def look_at_other_clusters(
     api: Api, version: str, queue: str, cluster_queue: Json, found: Findings
 ) -> None:
-    """Refuse a queue whose runs have their pods in another cluster.
+    """Note a problem if the pods of the queue's runs would be in another cluster.
 
     This program waits for the pods, reads their logs and keeps the data in the cluster of the
-    kubeconfig, so it would wait in vain. Nothing is said where these credentials may not read the
-    queue's checks: most of them are of another controller.
+    kubeconfig, so it would wait in vain. If these credentials may not read the queue's admission
+    checks, nothing is noted, because most checks belong to other controllers.
 
     Args:
         api: the cluster.
-        version: of Kueue's objects.
-        queue: name of the LocalQueue.
-        cluster_queue: its ClusterQueue.
-        found: what is found is added to it.
+        version: the version of Kueue's objects.
+        queue: the name of the LocalQueue.
+        cluster_queue: the object of its ClusterQueue.
+        found: the problem is added to it.
     """
     for check in _checks(cluster_queue):
         item = object_at(api, f"{collection(version, 'admissionchecks')}/{check}")
@@ -40,7 +40,10 @@ def look_at_other_clusters(
 
 
 def _checks(cluster_queue: Json) -> list[str]:
-    """Names of its AdmissionChecks, in either form; v1beta2 has the second one alone. Pure."""
+    """The names of a ClusterQueue's AdmissionChecks. This function is pure.
+
+    v1beta1 has two fields for them, and v1beta2 only `admissionChecksStrategy`.
+    """
     spec = part(cluster_queue, "spec")
     rules = parts(part(spec, "admissionChecksStrategy"), "admissionChecks")
     plain = cast(list[str], spec.get("admissionChecks") or [])

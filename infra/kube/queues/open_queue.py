@@ -1,5 +1,7 @@
-"""Task `open-queue`: waits until Kueue takes runs into the platform's queue, and later takes the
-queue away once none is left in it."""
+"""Task `open-queue`: waits until Kueue accepts runs in the platform's queue.
+
+Its `delete` removes the queue once no run is left in it.
+"""
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
@@ -11,14 +13,14 @@ from infra.kube.queues.queue_removal import remove
 from infra.kube.waiting import wait_for
 
 OPEN_SECONDS = 60
-EMPTY_SECONDS = 60  # a run of this stack has just been told to end
+EMPTY_SECONDS = 60  # a run of this stack may still be ending
 
 
 def create(job: Job, api: Api) -> None:
-    """Wait for the condition Active of the LocalQueue, which Kueue's controller writes.
+    """Wait until Kueue says that the LocalQueue and its ClusterQueue are active.
 
     Raises:
-        TaskError: it does not become active; names Kueue's reason.
+        TaskError: they do not become active in time. The text has Kueue's reason.
     """
 
     def ask() -> str:
@@ -27,7 +29,7 @@ def create(job: Job, api: Api) -> None:
         whole = f"{collection(version, 'clusterqueues')}/{job.text('cluster_queue')}"
         said = [why_closed(api.get(path) or {}) for path in (local, whole)]
         if any("stopped" in words for words in said):
-            return ""  # by somebody, who opens it again
+            return ""  # Somebody has stopped the queue on purpose, and will open it again.
         return "; ".join(words for words in said if words)
 
     queue = job.text("queue")
@@ -35,7 +37,10 @@ def create(job: Job, api: Api) -> None:
 
 
 def why_closed(item: Json) -> str:
-    """Why a LocalQueue or a ClusterQueue takes no runs, in Kueue's words; empty: it does. Pure."""
+    """Why a LocalQueue or a ClusterQueue accepts no runs, as Kueue says; empty: it does.
+
+    This function is pure.
+    """
     active = condition(item, "Active")
     if not active:
         return "Kueue has not taken it up: does its controller run? (kubectl get pods -A)"
@@ -45,10 +50,11 @@ def why_closed(item: Json) -> str:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Wait until nothing is in the queue, and take it away.
+    """Wait until nothing is in the queue, and delete it.
 
     Raises:
-        TaskError: something does, and names it: the queue is left as it is; or it does not go.
+        TaskError: something stays in the queue, so the queue is left as it is; or the queue is not
+            deleted in time. The text says what keeps it.
         UnreachableError: the cluster does not answer.
     """
     left: list[str] = []
@@ -58,7 +64,7 @@ def delete(job: Job, api: Api) -> None:
         left[:] = [named(inside)] if inside else []
         return f"{left[0]} is in it" if left else ""
 
-    ask()  # a cluster that is gone is not waited for
+    ask()  # If the cluster is gone, this raises UnreachableError, and nothing is waited for.
     try:
         wait_for(f"queue {job.text('queue')} to be empty", ask, EMPTY_SECONDS)
     except TaskError:
@@ -67,7 +73,7 @@ def delete(job: Job, api: Api) -> None:
 
 
 def in_the_way(queue: str, namespace: str, work: str) -> str:
-    """The words for work that keeps a queue from being taken away. Pure."""
+    """The message about work that keeps a queue from being deleted. This function is pure."""
     return (
         f"{work} is in queue {queue} of namespace {namespace}, which is deleted with this "
         "platform. The queue is left as it is. First wait until that has ended, delete it, or "

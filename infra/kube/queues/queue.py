@@ -1,4 +1,4 @@
-"""Task `queue`: refuses a queue that a run cannot be put into, before it is made."""
+"""Task `queue`: refuses a queue that cannot take the run, before the run is made."""
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
@@ -8,10 +8,10 @@ from infra.kube.queues.volcano import volcano_queue_findings
 
 
 def create(job: Job, api: Api) -> None:
-    """Look at the fields `queue`, `priority` and `place`, of Kueue, or at `volcano_queue`.
+    """Check Kueue's queue (`queue`, `priority` and `place` in the job), or `volcano_queue`.
 
     Raises:
-        TaskError: names each reason and the way out.
+        TaskError: the queue cannot take the run. The text has each reason and the way out.
     """
     if "volcano_queue" in job.fields:
         found = volcano_queue_findings(api, job.text("volcano_queue"))
@@ -24,5 +24,5 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Nothing of this stays behind."""
+    """Do nothing: the task has made nothing."""
     del job, api

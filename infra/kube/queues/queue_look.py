@@ -1,4 +1,4 @@
-"""Looks at a queue of Kueue: whether a run can be put into it, and what a run waits for there."""
+"""Finds out whether a run can be put into a queue of Kueue, and what a run in a queue waits for."""
 
 from collections.abc import Collection
 
@@ -31,17 +31,19 @@ def queue_findings(
     groups_come: Collection[str] = (),
     place: str = "",
 ) -> Findings:
-    """What keeps a run from being put into a queue. Raises ApiError and UnreachableError.
+    """Why a run cannot be put into a queue. Raises ApiError and UnreachableError.
 
     Args:
         api: the cluster.
-        namespace: of the run.
-        queue: the setting `queue`, name of a LocalQueue.
-        priority: the setting `queuePriority`, name of a WorkloadPriorityClass; empty: none.
-        comes: what the run's own platform makes, such as `localqueues/gpus`; it is not missed.
-        groups_come: API groups of controllers that it installs, which are not missed either.
-        place: label whose places the queue has to know, as all pods have to be in one of them;
-            empty: none. It is not asked of a queue that the run's own platform makes.
+        namespace: the namespace of the run.
+        queue: the setting `queue`, the name of a LocalQueue.
+        priority: the setting `queuePriority`, the name of a WorkloadPriorityClass; empty: none.
+        comes: the objects that the run's own platform makes, such as `localqueues/gpus`. They need
+            not be there yet.
+        groups_come: the API groups of controllers that the platform installs. They need not be
+            there yet either.
+        place: the node label that has to be a level of the queue's topology, because all pods have
+            to be in one place; empty: none. A queue in `comes` is not checked for it.
     """
     found = Findings()
     try:
@@ -74,7 +76,7 @@ def queue_findings(
 
 
 def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
-    """What a run waits for in its queue; None where it is in none, or has its place.
+    """What a run waits for in its queue; None: it is in no queue, or has its place.
 
     Raises:
         ApiError: these credentials may not read Kueue's Workloads of the namespace.
@@ -93,7 +95,7 @@ def waiting(api: Api, namespace: str, item: Json) -> InQueue | None:
 
 
 def _lenders(api: Api, version: str, team: str) -> list[str]:
-    """The other ClusterQueues of a ClusterQueue's cohort; none where they may not be seen."""
+    """The other ClusterQueues in the cohort of a ClusterQueue; empty: they may not be read."""
     found, _ = list_if_allowed(api, collection(version, "clusterqueues"))
     cohorts = {name_of(each): _cohort(each) for each in found or []}
     own = cohorts.pop(team, "")
@@ -106,7 +108,7 @@ def _cohort(cluster_queue: Json) -> str:
 
 
 def out_of_queue(api: Api, namespace: str, item: Json) -> str:
-    """Why a suspended run is out of its queue; empty where it is in none, or waits there.
+    """Why a suspended run is out of its queue; empty: it names no queue, or waits in it.
 
     Raises:
         ApiError: these credentials may not read Kueue's Workloads of the namespace.
@@ -118,7 +120,7 @@ def out_of_queue(api: Api, namespace: str, item: Json) -> str:
 
 
 def _all_or_own(api: Api, version: str, plural: str, namespace: str) -> list[Json]:
-    """The objects of all namespaces, or those of the run's where more may not be read."""
+    """The objects of all namespaces, or only of the run's namespace if more may not be read."""
     found, _ = list_if_allowed(api, collection(version, plural))
     if found is not None:
         return found
@@ -144,7 +146,7 @@ def _look_at_queue(
     _look_at_stop(f"LocalQueue {queue}", queue, item, found)
     team = object_at(api, f"{collection(version, 'clusterqueues')}/{name}")
     if team == "unseen":
-        # The LocalQueue's own condition tells too whether its ClusterQueue takes runs.
+        # The LocalQueue's own condition also tells whether its ClusterQueue accepts runs.
         _look_at_active(f"LocalQueue {queue}", queue, item, found)
     elif team is None:
         found.problems.append(
@@ -174,7 +176,7 @@ def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:
 
 
 def _look_at_stop(what: str, queue: str, item: Json, found: Findings) -> bool:
-    """Whether somebody has stopped it."""
+    """Whether somebody has stopped the queue. If so, the problem is noted."""
     policy = str(part(item, "spec").get("stopPolicy") or "None")
     if policy == "None":
         return False

@@ -1,6 +1,6 @@
-"""Whose work is in a platform's queue of Kueue, which goes with the platform.
+"""Finds out whose work is in a platform's queue of Kueue, before the queue is deleted.
 
-Work that is over counts no more: Kueue lets a queue go then.
+Work that is over does not count, because Kueue lets such a queue be deleted.
 """
 
 from infra.kube.api_server.api import Api
@@ -10,15 +10,21 @@ from infra.kube.record import COLLECTION, SELECTOR, parse_record
 
 
 def standing_in(api: Api, namespace: str, cluster_queue: str) -> list[Json]:
-    """The Workloads of Kueue that wait for a place in a ClusterQueue, or have one.
+    """Kueue's Workloads that have a place in a ClusterQueue or wait for one.
 
-    Its namespaceSelector lets no other namespace in. Who has a place keeps it when the LocalQueue
-    is gone. One that is being deleted stands for work that was deleted: only Kueue's finalizer
-    keeps it, for good where Kueue has ended. Raises ApiError and UnreachableError.
+    Only one namespace is looked at, because the ClusterQueue's namespaceSelector admits no other. A
+    Workload with a place keeps it even if its LocalQueue is gone. A Workload that is being deleted
+    does not count: its work was deleted, and only Kueue's finalizer keeps it, possibly forever if
+    Kueue no longer runs. Raises ApiError and UnreachableError.
+
+    Args:
+        api: the cluster.
+        namespace: the namespace of the platform.
+        cluster_queue: the name of the ClusterQueue.
     """
     version = served_version(api)
     if not version:
-        return []  # what Kueue kept has gone with it
+        return []  # Kueue's objects were deleted with it.
     queues = {
         name_of(queue)
         for queue in api.list(collection(version, "localqueues", namespace))
@@ -37,23 +43,23 @@ def standing_in(api: Api, namespace: str, cluster_queue: str) -> list[Json]:
 
 
 def of_others(api: Api, namespace: str, workloads: list[Json], owner: str) -> list[Json]:
-    """The workloads that are not of an owner's own run, as its record says."""
+    """The Workloads that do not belong to the owner's own run, by the record of that run."""
     records = [parse_record(item) for item in api.list(COLLECTION.format(namespace), SELECTOR)]
     own = {(r.workload.kind, r.workload.name) for r in records if r.owner == owner}
     return [workload for workload in workloads if work_of(workload) not in own]
 
 
 def work_of(workload: Json) -> tuple[str, str]:
-    """Kind and name of what a Workload stands for."""
+    """Kind and name of the object for which Kueue has made a Workload."""
     owners = parts(part(workload, "metadata"), "ownerReferences")
     return (owners[0]["kind"], owners[0]["name"]) if owners else ("Workload", name_of(workload))
 
 
 def named(workloads: list[Json]) -> str:
-    """`Job a, JobSet b`."""
+    """The objects of these Workloads in words, such as `Job a, JobSet b`."""
     return ", ".join(" ".join(work) for work in sorted(map(work_of, workloads)))
 
 
 def has_place(workload: Json) -> bool:
-    """Whether Kueue has given it its part of a quota."""
+    """Whether Kueue has reserved quota for the Workload."""
     return is_true(workload, "QuotaReserved")

@@ -1,6 +1,7 @@
-"""What a run waits for in a queue of Kueue, at which place, and who holds the quota. Pure.
+"""Finds out what a run in a queue of Kueue waits for, its place there, and who holds the quota.
 
-The conditions are those of https://kueue.sigs.k8s.io/docs/concepts/workload/.
+The meaning of the conditions is described in https://kueue.sigs.k8s.io/docs/concepts/workload/.
+All functions are pure.
 """
 
 import re
@@ -12,11 +13,11 @@ from infra.kube.objects import Json, condition, is_true, name_of, part, parts
 from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
 
 ASKS_FOR_PLACES = {REQUIRED_PLACE, PREFERRED_PLACE}
-EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, its words alone say it
+EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, only its message says it
 EXCEEDS_WORDS = "> maximum capacity"
-UNCOVERED_WORDS = "unavailable in ClusterQueue"  # a resource for which it has no quota at all
-TAKEN_WORDS = "insufficient unused quota"  # of a flavor that others use at the moment
-# What newer versions of Kueue may say of a run that asks for the same as another one.
+UNCOVERED_WORDS = "unavailable in ClusterQueue"  # the queue has no quota for a resource
+TAKEN_WORDS = "insufficient unused quota"  # others use the quota at the moment
+# Newer versions of Kueue may say this about a run that asks for the same as another one.
 BYPASSED_WORDS = "Bypassed scheduling evaluation"
 NOTHING_SAID = (
     "Kueue has said nothing of it yet: it has not looked at it, or there is no room for an earlier "
@@ -31,8 +32,8 @@ _COVER = (
     "Ask the administrator of Kueue to add that resource to spec.resourceGroups of the "
     "ClusterQueue: the pods always ask for cpu and memory, and for nvidia.com/gpu on GPUs"
 )
-DEACTIVATED = "Deactivated"  # Kueue's reason where somebody has set a Workload inactive
-BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # where Kueue has done that; the cause follows
+DEACTIVATED = "Deactivated"  # Kueue's reason if somebody has set a Workload inactive
+BY_KUEUE_ITSELF = f"{DEACTIVATED}DueTo"  # if Kueue has done that; the cause follows
 MOST_HOLDERS = 3
 OF_SHAPE = (
     "nodeSelector",
@@ -45,8 +46,8 @@ OF_SHAPE = (
     "resourceClaims",
     "resources",
 )
-"""The fields of a pod's spec by which Kueue tells one run from another, beside the containers."""
-INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of a message, of no use to people
+"""The fields of a pod's spec that Kueue compares between two runs, besides the containers."""
+INTERNALS = r" \(UID: [^)]*\)|; preempt(or|ee) path: [^;]*"  # of no use to people in a message
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ class InQueue:
 
     Args:
         queue: the LocalQueue.
-        since: when it began to wait; None where Kueue has not taken it up yet.
-        words: place, reason and holders, as one sentence.
-        never: whether it asks for more than the queue ever has.
-        remedy: what to do then.
+        since: when the run began to wait; None: Kueue has not taken it up yet.
+        words: its place, the reason and the holders of the quota, as one sentence.
+        never: whether the run asks for more than the queue can ever give.
+        remedy: what to do if `never` is true.
     """
 
     queue: str
@@ -75,15 +76,15 @@ def in_queue(
     workloads: Sequence[Json],
     lenders: Callable[[str], Collection[str]] = lambda _: (),
 ) -> InQueue | None:
-    """What one look at Kueue's objects says of a run; None where it has its place, or is over.
+    """What Kueue's objects say about a run that waits; None: it has its place, or is over.
 
     Args:
-        queue: name of the run's LocalQueue.
-        own: Kueue's Workload of the run; None where there is none yet.
-        queues: the LocalQueues that can be seen, of all namespaces where that is allowed.
-        workloads: the Workloads that can be seen.
-        lenders: tells which other ClusterQueues share their quota with one, by its name. It is
-            asked only where others have the quota, and none of them is in that ClusterQueue.
+        queue: the name of the run's LocalQueue.
+        own: Kueue's Workload of the run; None: there is none yet.
+        queues: the LocalQueues that may be read, if allowed of all namespaces.
+        workloads: the Workloads that may be read.
+        lenders: returns the other ClusterQueues that share their quota with the named one. It is
+            called only if others have the quota and none of them is in that ClusterQueue.
     """
     if own is None:
         return InQueue(queue, None, f"in queue {queue}: {NOT_TAKEN_UP}")
@@ -115,17 +116,18 @@ def in_queue(
 
 
 def _is_silent(reserved: Json) -> bool:
-    """Whether Kueue has not said what keeps a run from its quota."""
+    """Whether Kueue's condition does not say what keeps a run from its quota."""
     if reserved.get("status") == "True":
         return False
     return not reserved or BYPASSED_WORDS in str(reserved.get("message"))
 
 
 def _like(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> Json | None:
-    """A Workload that waits for the same as a run of which Kueue says nothing itself.
+    """Another Workload that waits for the same as a run about which Kueue says nothing.
 
-    Since 0.18, Kueue does not look at a Workload while one of the same shape and priority does not
-    fit into the ClusterQueue, and writes no condition of it (SchedulingEquivalenceHashing).
+    Since 0.18, Kueue does not look at a Workload, and writes no condition about it, while another
+    Workload of the same shape and priority does not fit into the ClusterQueue
+    (SchedulingEquivalenceHashing).
     """
     uid, shape = own["metadata"]["uid"], _shape(own)
     return next(
@@ -144,7 +146,7 @@ def _like(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json
 
 
 def _shape(workload: Json) -> Json:
-    """What Kueue compares of two Workloads (`computeSchedulingHash` and `SpecShape` there)."""
+    """What Kueue compares of two Workloads (`computeSchedulingHash`, `SpecShape` in its code)."""
     sets = [
         {
             **{key: pods.get(key) for key in ("name", "count", "minCount", "topologyRequest")},
@@ -161,10 +163,10 @@ def _shape(workload: Json) -> Json:
 
 
 def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
-    """A run that Kueue has put back and whose place it has not given away yet; None: it was not.
+    """What an admitted run waits for that Kueue has evicted; None: Kueue has not evicted it.
 
-    Its pods save meanwhile. A Kueue that forgets such a run holds its quota without a pod
-    (https://github.com/kubernetes-sigs/kueue/issues/14811).
+    Kueue still counts the place of such a run, while its pods save. If Kueue forgets the run, it
+    holds the quota without any pod (https://github.com/kubernetes-sigs/kueue/issues/14811).
     """
     eviction = _eviction(own)
     if not eviction:
@@ -179,14 +181,16 @@ def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
 
 
 def put_out(queue: str, own: Json) -> str:
-    """Why a run is out of its queue, though `./disttrain stop` did not take it out. Pure.
+    """Why a run is out of its queue, although `./disttrain stop` did not take it out.
 
-    Kueue takes a run out after too many starts whose pods did not become ready, after its longest
-    time (`kueue.x-k8s.io/max-exec-time-seconds`), and after a check that was refused.
+    This function is pure.
+
+    Kueue takes a run out if its pods did not become ready after too many starts, if it has reached
+    its longest time (`kueue.x-k8s.io/max-exec-time-seconds`), or if a check has refused it.
 
     Args:
         queue: the run's LocalQueue.
-        own: Kueue's Workload of the run, whose `spec.active` is false.
+        own: Kueue's Workload of the run. Its `spec.active` is false.
     """
     evicted = condition(own, "Evicted")
     reason, message = str(evicted.get("reason") or ""), str(evicted.get("message") or "")
@@ -197,7 +201,10 @@ def put_out(queue: str, own: Json) -> str:
 
 
 def ignores_places(own: Json) -> bool:
-    """Whether Kueue has not taken up what the pods of a run ask for about their places. Pure."""
+    """Whether Kueue ignores the annotations by which a run's pods ask for their places.
+
+    This function is pure.
+    """
     return any(
         ASKS_FOR_PLACES & part(pods, "template", "metadata", "annotations").keys()
         and not pods.get("topologyRequest")
@@ -206,14 +213,17 @@ def ignores_places(own: Json) -> bool:
 
 
 def _never(reserved: Json) -> bool:
-    """Whether no flavor of the queue has room for it, however empty the queue is."""
+    """Whether no flavor of the queue has room for the run, even if the queue is empty."""
     message = str(reserved.get("message") or "")
     exceeds = reserved.get("reason") == EXCEEDS or EXCEEDS_WORDS in message
     return exceeds and TAKEN_WORDS not in message
 
 
 def _place(own: Json, team: str, queues: Sequence[Json], workloads: Sequence[Json]) -> str:
-    """`, place 2 of 3`: by priority, then by age, as Kueue takes them by default."""
+    """The run's place, such as ` (place 2 of 3 in ClusterQueue team)`.
+
+    The order is by priority, then by age, as Kueue has it by default.
+    """
     if not team:
         return ""
     waiting = [
@@ -251,7 +261,10 @@ def _cluster_queue_of(workload: Json, queues: Sequence[Json]) -> str:
 
 
 def _reason(own: Json) -> str:
-    """Kueue may keep what it said of an admission before, so with a quota the checks come first."""
+    """What the run waits for: its quota, else its admission checks, else its admission.
+
+    The checks come before the condition Admitted, because Kueue may keep an old text there.
+    """
     reserved, admitted = condition(own, "QuotaReserved"), condition(own, "Admitted")
     if reserved and reserved.get("status") != "True":
         return _said(reserved)
@@ -277,7 +290,7 @@ def _check(check: Json) -> str:
 def _eviction(own: Json) -> str:
     evicted = condition(own, "Evicted")
     reason = str(evicted.get("reason") or "")
-    # `Deactivated` is what ./disttrain stop did before ./disttrain resume.
+    # The reason `Deactivated` is left from ./disttrain stop, before ./disttrain resume.
     if evicted.get("status") != "True" or reason.startswith(DEACTIVATED):
         return ""
     message = re.sub(INTERNALS, "", str(evicted.get("message") or ""))
@@ -285,7 +298,7 @@ def _eviction(own: Json) -> str:
 
 
 def _holders(teams: Collection[str], workloads: Sequence[Json]) -> str:
-    """`; held by Job train-a in namespace team (priority 100)`."""
+    """Who holds the quota, such as `; held by Job train-a in namespace team (priority 100)`."""
     holding = [
         each
         for each in workloads

@@ -1,7 +1,7 @@
-"""Takes the objects of a platform's own queue away, also where Kueue went first.
+"""Deletes the objects of a platform's own queue, even if Kueue itself is already gone.
 
-The engine would wait ten minutes for an object that Kueue's finalizer holds, and then fail. So a
-task takes the objects away before the engine comes to them.
+The engine would wait ten minutes for an object that keeps a finalizer of Kueue, and then fail. So a
+task deletes these objects before the engine does.
 """
 
 import time
@@ -21,8 +21,11 @@ PATIENCE_SECONDS = 5.0
 
 
 def queue_paths(job: Job, api: Api) -> list[str]:
-    """Of LocalQueue, ClusterQueue, flavor and topology, in the version that is served now and in
-    the order in which they go; none where Kueue has gone."""
+    """The paths of the LocalQueue, the ClusterQueue, the flavor and the topology of the job.
+
+    They are in the order of deletion and in the version that the cluster serves now. The list is
+    empty if Kueue is gone.
+    """
     version = served_version(api)
     if not version:
         return []
@@ -37,15 +40,15 @@ def queue_paths(job: Job, api: Api) -> list[str]:
 
 
 def flavor_of(job: Job) -> str:
-    """Name of the queue's flavor: that of its topology, or that of its ClusterQueue."""
+    """The name of the queue's flavor: the name of its topology, or else of its ClusterQueue."""
     return str(job.fields.get("topology") or job.text("cluster_queue"))
 
 
 def remove(job: Job, api: Api) -> None:
-    """Delete those that are ours, one after the other, and see them go.
+    """Delete the objects of the queue that are ours, and wait after each until it is gone.
 
     Raises:
-        TaskError: one does not go; names what holds it.
+        TaskError: an object is not deleted in time. The text says what keeps it.
     """
     for path in queue_paths(job, api):
         item = api.get(path)
@@ -55,7 +58,11 @@ def remove(job: Job, api: Api) -> None:
 
 
 def see_it_go(job: Job, api: Api, path: str) -> None:
-    """Wait for the end of an object of ours that is being deleted; return at once for another."""
+    """Wait until an object is gone, if it is ours and is being deleted; otherwise do nothing.
+
+    Raises:
+        TaskError: the object is not gone in time. The text says what keeps it.
+    """
     patience = Patience(STUCK_SECONDS, time.monotonic)
 
     def ask() -> str:
@@ -70,13 +77,13 @@ def see_it_go(job: Job, api: Api, path: str) -> None:
 
 
 def _let_go(job: Job, api: Api, path: str, item: Json) -> None:
-    """Take Kueue's finalizers off an object that nothing uses.
+    """Remove Kueue's finalizers from an object that nothing uses.
 
-    Kueue's controller does so within a second; where it was taken away first, nobody would.
+    Kueue's controller does so within a second. If the controller is gone, nobody else does it.
 
     Raises:
-        TaskError: something is in the queue, others' finalizers are left, or Kueue's webhook
-            is there without its controller and so refuses every change.
+        TaskError: something is in the queue; the object has only finalizers of others; or Kueue's
+            webhook is still there without its controller, so that every change is refused.
     """
     held = list[str](part(item, "metadata").get("finalizers") or [])
     others = [each for each in held if not each.startswith(f"{GROUP}/")]

@@ -1,4 +1,4 @@
-"""What has to be known of a cluster before a queue of Kueue is made in it."""
+"""Reads what has to be known of a cluster before a queue of Kueue is made in it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,14 +26,14 @@ UNSEEN = (
 
 @dataclass(frozen=True)
 class QueuesSeen:
-    """A cluster with Kueue.
+    """What was read of a cluster with Kueue.
 
     Args:
-        version: of Kueue's objects, such as `v1beta2`.
-        offered: amounts by resource, as Kubernetes writes them, of the nodes together. A resource
-            that no node offers is not among them.
-        was_asked: False: the cluster was not there to be asked, so the rest is a guess.
-        notes: what is worth knowing, each as a sentence.
+        version: the version of Kueue's objects, such as `v1beta2`.
+        offered: what all nodes together offer, as Kubernetes' quantities by resource. A resource
+            that no node offers is left out.
+        was_asked: False: the cluster could not be asked, so all other fields are guesses.
+        notes: what the user should know, each as a sentence.
     """
 
     version: str = VERSIONS[0]
@@ -47,11 +47,12 @@ class QueuesWanted:
     """The queue that is to be made.
 
     Args:
-        name: of the LocalQueue.
-        resources: of which the nodes have to be asked what they offer.
-        levels: of its topology, labels of nodes; none: it has none.
-        grows: nodes are made when pods need them, so today's nodes decide nothing.
-        comes: the platform installs Kueue, where it is not there yet.
+        name: the name of the LocalQueue.
+        resources: the resources for which the queue's quota is what the nodes offer.
+        levels: the node labels that are the levels of its topology; empty: it has no topology.
+        grows: whether the cluster makes nodes when pods need them. Then the present nodes do not
+            show how much there will be.
+        comes: whether the platform installs Kueue, if it is not there yet.
     """
 
     name: str
@@ -62,14 +63,16 @@ class QueuesWanted:
 
 
 def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesSeen:
-    """Ask a cluster for the version of Kueue, and its nodes for what they offer and for the labels
-    of the topology.
+    """Read the version of Kueue, what the nodes offer, and whether they have the topology's labels.
 
-    With `comes` the platform installs Kueue, where it is not there yet.
+    Args:
+        access: how the cluster is reached.
+        seconds: the longest wait for an answer.
+        wanted: the queue that is to be made.
 
     Raises:
-        TaskError: no queue can be made in it; names the reason and the way out.
-        ApiError, UnreachableError, OSError, ValueError: it cannot be asked.
+        TaskError: no such queue can be made. The text has the reason and the way out.
+        ApiError, UnreachableError, OSError, ValueError: the cluster cannot be asked.
     """
     with quick_look(access, seconds) as api:
         version = _version(api, wanted)
@@ -89,10 +92,10 @@ def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> Queu
 
 
 def _version(api: Api, wanted: QueuesWanted) -> str:
-    """The version of Kueue's objects, or the usual one where Kueue comes with this stack.
+    """The version of Kueue's objects, or the newest known one if this stack installs Kueue.
 
     Raises:
-        TaskError: there is no Kueue, or none that knows what is wanted.
+        TaskError: there is no Kueue, or it cannot have such a queue.
     """
     try:
         version = served_version(api)
@@ -110,14 +113,17 @@ def _version(api: Api, wanted: QueuesWanted) -> str:
 
 
 def _cannot(wanted: QueuesWanted) -> str:
-    """The begin of what is said where no queue can be made."""
+    """The beginning of the message that no queue can be made."""
     return f"queues.name: {wanted.name!r} cannot be used: "
 
 
 def _of_nodes(
     version: str, nodes: Sequence[Json], resources: Sequence[str], levels: Sequence[str]
 ) -> QueuesSeen:
-    """Raises TaskError where no node has a label of the topology. Pure."""
+    """What the nodes say about the queue. This function is pure.
+
+    Raises TaskError: no node has all labels of the topology.
+    """
     inside = places(nodes, levels)
     if inside.problem:
         raise TaskError(inside.problem)
@@ -126,16 +132,20 @@ def _of_nodes(
 
 
 def usable(nodes: Sequence[Json]) -> list[Json]:
-    """Without the control planes that keep pods away. Cordons and nodes that are not ready pass,
-    so these are among them. Pure."""
+    """The nodes without the control planes that accept no pods. This function is pure.
+
+    Cordoned nodes and nodes that are not Ready are included, because that may change soon.
+    """
     return [node for node in nodes if not _is_closed_control_plane(node)]
 
 
 def offered_in_all(nodes: Sequence[Json], resources: Sequence[str]) -> dict[str, str]:
-    """What pods can have of each resource on all nodes together, as Kubernetes writes it. Pure.
+    """What all nodes together offer of each resource to pods, as Kubernetes' quantities.
 
-    Bytes are rounded down to whole GiB, or MiB below one GiB: a node's memory changes by a little
-    with its kernel.
+    This function is pure.
+
+    Memory is rounded down to whole GiB (below one GiB, to whole MiB), because the memory of a node
+    changes slightly with its kernel.
     """
     found = dict[str, str]()
     for resource in resources:
@@ -154,7 +164,7 @@ def _is_closed_control_plane(node: Json) -> bool:
 
 
 def _written(resource: str, total: float) -> str:
-    """Empty: there is none."""
+    """An amount as a quantity of Kubernetes; empty: there is nothing of the resource."""
     if resource == "memory":
         unit, letters = (GI, "Gi") if total >= GI else (MI, "Mi")
         return f"{int(total // unit)}{letters}" if total >= MI else ""

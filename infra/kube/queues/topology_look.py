@@ -1,5 +1,4 @@
-"""The places of a topology-aware queue of Kueue: which nodes have their labels, and which labels a
-queue that is there knows."""
+"""Checks the topology of a queue of Kueue: the labels that the nodes have and the queue knows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from infra.kube.queues.kueue import GROUP, collection
 
 KIND = "Topology"
 KEY = "queues.topology"
-FIRST_KUEUE = "0.14"  # whose gate TopologyAwareScheduling is on by default
+FIRST_KUEUE = "0.14"  # whose feature gate TopologyAwareScheduling is on by default
 MOST_NAMES = 10
 
 
@@ -32,9 +31,9 @@ class Places:
     """The nodes of a topology.
 
     Args:
-        nodes: those that have a label of each level; the others are no part of it.
-        problem: why no run could ever start; empty: nothing.
-        note: of the nodes that are left out; empty: none is.
+        nodes: the nodes that have a label of each level. Other nodes do not belong to it.
+        problem: why no run could ever start; empty: runs can start.
+        note: which nodes are left out; empty: none is left out.
     """
 
     nodes: Sequence[Json]
@@ -43,11 +42,11 @@ class Places:
 
 
 def places(nodes: Sequence[Json], levels: Sequence[str]) -> Places:
-    """Which nodes a topology of these levels has. Pure.
+    """The nodes that belong to a topology of these levels. This function is pure.
 
     Args:
-        nodes: that take pods.
-        levels: labels, from the widest place to the machine; none: every node will do.
+        nodes: the nodes that accept pods.
+        levels: node labels, from the widest place to the machine; empty: all nodes belong to it.
     """
     inside = [node for node in nodes if not _missing(node, levels)]
     without = {
@@ -104,15 +103,15 @@ def _named(names: Sequence[str]) -> str:
 def look_at_place(
     api: Api, version: str, queue: str, cluster_queue: Json, place: str, found: Findings
 ) -> None:
-    """Refuse a run that has to be in one place, where its queue knows no such places.
+    """Note a problem if a run has to be in one place, but its queue knows no such places.
 
     Args:
         api: the cluster.
-        version: of Kueue's objects.
-        queue: name of the LocalQueue.
-        cluster_queue: its ClusterQueue.
+        version: the version of Kueue's objects.
+        queue: the name of the LocalQueue.
+        cluster_queue: the object of its ClusterQueue.
         place: the setting `placementLabel`.
-        found: what is found is added to it.
+        found: the problem is added to it.
     """
     levels = list[str]()
     for flavor in flavors(cluster_queue):
@@ -135,7 +134,7 @@ def look_at_place(
 
 
 def flavors(cluster_queue: Json) -> list[str]:
-    """Names of the flavors of a ClusterQueue."""
+    """The names of the flavors of a ClusterQueue, each once."""
     found = [
         str(flavor.get("name"))
         for group in parts(part(cluster_queue, "spec"), "resourceGroups")
@@ -145,7 +144,7 @@ def flavors(cluster_queue: Json) -> list[str]:
 
 
 def _levels(api: Api, version: str, flavor: str) -> list[str] | None:
-    """Levels of a flavor's topology, empty without one; None: these credentials may not look."""
+    """The levels of a flavor's topology; empty: it has none; None: they may not be read."""
     item = object_at(api, f"{collection(version, 'resourceflavors')}/{flavor}")
     if item is None or item == "unseen":
         return None if item else []

@@ -1,11 +1,11 @@
-"""Whether Kueue holds back what is in no queue: looks, and changes nothing.
+"""Checks whether Kueue holds back Jobs that name no queue. It changes nothing.
 
-By its configuration Kueue may suspend each Job that names no queue, for ever
-(`manageJobsWithoutQueueName`), or put it into the LocalQueue `default` of its namespace. Few may
-read that configuration. So a Job is sent that is never made (dryRun): it comes back as it would be.
+By its configuration, Kueue may suspend each Job that names no queue forever
+(`manageJobsWithoutQueueName`), or put it into the LocalQueue `default` of its namespace. Few users
+may read that configuration. So the API server is asked what it would make of such a Job (dryRun).
 
-A run that Kueue puts into a queue is stopped and resumed by Kueue's Workload of it, which needs
-rights that a run in no queue does not need.
+A run that Kueue puts into a queue is stopped and resumed through Kueue's Workload of the run. That
+needs more rights than a run in no queue.
 """
 
 from infra.kube.api_server.api import Api
@@ -18,7 +18,7 @@ from infra.kube.paths import JOBS
 from infra.kube.queues.kueue import GROUP, WORKLOAD_VERBS, kueue_workload
 from infra.names import QUEUE_LABEL
 
-TRIAL = "disttrain-trial-job"  # name of a Job that is never made
+TRIAL = "disttrain-trial-job"  # the name of a Job that is never made
 NO_QUEUE = (
     "is in no queue, and Kueue, which shares this cluster out, is set up to let nothing start that "
     "is in none (manageJobsWithoutQueueName: true)"
@@ -28,16 +28,16 @@ NO_QUEUE = (
 def unqueued_findings(
     api: Api, namespace: str, pod: Json, queue: str, *, has_dataset: bool, can_queue: bool
 ) -> Findings:
-    """Try a Job without a queue. Raises ApiError and UnreachableError.
+    """Try what the cluster makes of a Job without a queue. Raises ApiError and UnreachableError.
 
     Args:
         api: the cluster.
-        namespace: of the run.
-        pod: one of the run's, as the API server takes it.
-        queue: the setting `queue`; empty: the run is in none.
-        has_dataset: whether the stack also makes a Job that prepares a data set, which is in none.
-        can_queue: whether a queue of Kueue can hold back the run's kind of workload. Otherwise the
-            trial tells nothing of the run.
+        namespace: the namespace of the run.
+        pod: the manifest of one of the run's pods.
+        queue: the setting `queue`; empty: the run names no queue.
+        has_dataset: whether the stack also makes a Job that prepares a data set. It names no queue.
+        can_queue: whether a queue of Kueue can hold back the run's kind of workload. If it cannot,
+            the trial says nothing about the run.
     """
     found, run_waits = Findings(), can_queue and not queue
     if api.get(f"/apis/{GROUP}") is None:
@@ -50,7 +50,7 @@ def unqueued_findings(
     }
     try:
         made = checked(api, JOBS.format(namespace), job)
-    except ApiError:  # no such namespace yet, or a pod that is refused, of which others tell
+    except ApiError:  # There is no such namespace yet, or other checks report the refused pod.
         return found
     except WebhookError as reason:
         found.refused_now.append(f"new Jobs in namespace {namespace}: {reason}")
@@ -82,33 +82,38 @@ def _missing_rights(api: Api, namespace: str, queue: str) -> list[str]:
 
 
 def held_without_queue(api: Api, namespace: str, item: Json) -> str:
-    """Why a workload that names no queue is suspended; empty: it names one, or it is not Kueue.
+    """Why Kueue holds back a workload that names no queue.
 
-    Kueue has made a Workload for it all the same.
+    The text is empty if the workload names a queue, or if Kueue has made no Workload for it and so
+    does not hold it back.
 
     Args:
         api: the cluster.
-        namespace: of the run.
-        item: the run's workload.
+        namespace: the namespace of the run.
+        item: the run's workload, which is suspended.
     """
     if label(item, QUEUE_LABEL):
         return ""
     try:
         own = kueue_workload(api, namespace, item)
-    except (ApiError, TaskError):  # these credentials may not read it
+    except (ApiError, TaskError):  # The Workload cannot be read.
         return ""
     return f"it {NO_QUEUE}. {_choose_one(namespace)}" if own else ""
 
 
 def _held_back(namespace: str, queue: str, has_dataset: bool, run_waits: bool) -> str:
-    """A run can be put into a queue; the data set's Job is in none, whatever the stack sets."""
+    """The problem that Kueue would never start a Job without a queue, and what to do about it.
+
+    The user can put the run into a queue. But the Job of the data set names no queue, whatever the
+    settings are.
+    """
     start = f"queue: {queue!r} cannot be used here"
     if not has_dataset:
         return f"{start}: the run {NO_QUEUE}, so it would wait for ever. {_choose_one(namespace)}"
     what = "the Job that prepares the data set"
     also = ". The run itself would wait too" if run_waits else ""
-    # Since Kueue 0.15 it suspends what names a queue in a namespace that is left out, and never
-    # looks at it again (pkg/controller/jobframework of its source).
+    # Since 0.15, Kueue suspends an object that names a queue in a namespace that is left out, and
+    # never looks at it again (pkg/controller/jobframework in its source).
     left_out = (
         ""
         if queue

@@ -1,9 +1,10 @@
-"""Volcano's side of a run: the commands that stop and resume it, its PodGroup and its queue.
+"""Stops and resumes Volcano's Jobs by commands, and reads their PodGroups and queues.
 
-A Job of Volcano has no field that suspends it. Its controller carries out Command objects, which it
-deletes before, as `vcctl job suspend` and `vcctl job resume` make them
-(https://volcano.sh/en/docs/cli/). A Job that is just making its pods anew forgets a command to
-abort, so a command is given again until the Job's phase shows that it was carried out.
+A Job of Volcano has no field that suspends it. Instead, Volcano's controller carries out Command
+objects, such as those that `vcctl job suspend` and `vcctl job resume` make
+(https://volcano.sh/en/docs/cli/). The controller deletes a Command before it carries it out. A Job
+that is just making its pods again loses a command to abort. So the command is repeated until the
+Job's phase shows that it was carried out.
 """
 
 from collections.abc import Sequence
@@ -20,22 +21,23 @@ GROUP = "batch.volcano.sh"
 COMMANDS = "/apis/bus.volcano.sh/v1alpha1/namespaces/{}/commands"
 POD_GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
-CARRIED_OUT_SECONDS = 60  # beside the time that pods have to end; a controller needs less than one
+CARRIED_OUT_SECONDS = 60  # added to the grace period of pods; a controller needs under 1 s
 OVER = ("Completed", "Failed", "Terminated")
 
 
 def carry_out(api: Api, namespace: str, item: Json, patch: Json, *, suspended: bool) -> None:
-    """Give a Job a command, and wait until its controller has carried it out.
+    """Give a Job a command, and wait until Volcano's controller has carried it out.
 
     Args:
         api: the cluster.
-        namespace: of the Job.
+        namespace: the namespace of the Job.
         item: the Job.
-        patch: `command`, the name of the command, and `phases`, those that mean suspended.
-        suspended: whether the Job is to be in one of those phases then, or in none of them.
+        patch: `command`, the name of the command, and `phases`, the phases that mean suspended.
+        suspended: whether the command suspends the Job, so that it is in one of these phases then,
+            or resumes it, so that it is in none of them.
 
     Raises:
-        TaskError: Volcano's controller does not carry it out.
+        TaskError: Volcano's controller does not carry out the command in time.
     """
     action, name = str(patch["command"]), name_of(item)
     own = api.path(str(item["apiVersion"]), str(item["kind"]), namespace, name)
@@ -50,7 +52,7 @@ def carry_out(api: Api, namespace: str, item: Json, patch: Json, *, suspended: b
             try:
                 api.create(COMMANDS.format(namespace), command)
             except ApiError as error:
-                if error.status != 409:  # made by a request whose answer was lost
+                if error.status != 409:  # 409: an earlier try of this request has made it
                     raise
         return f"its phase is {phase_of(now) or 'not set yet'}"
 
@@ -58,14 +60,14 @@ def carry_out(api: Api, namespace: str, item: Json, patch: Json, *, suspended: b
         what = f"Volcano's controller to carry out {action} of Job {name}"
         wait_for(what, ask, CARRIED_OUT_SECONDS + _grace_seconds(item))
     except TaskError as reason:
-        api.delete(path, {})  # nobody is surprised by it later
+        api.delete(path, {})  # otherwise the command could still be carried out much later
         raise TaskError(
             f"{reason}. Does the controller run? (kubectl get pods -n volcano-system)"
         ) from None
 
 
 def _grace_seconds(item: Json) -> int:
-    """How long the pods of a Job that is making them anew may take to end."""
+    """How long the pods of a Job may take to end, by their longest grace period."""
     pods = [part(task, "template", "spec") for task in parts(part(item, "spec"), "tasks")]
     return max((int(pod.get("terminationGracePeriodSeconds") or 0) for pod in pods), default=0)
 
@@ -87,7 +89,7 @@ def _command(item: Json, action: str) -> Json:
 
 
 def words_of_gang(api: Api, namespace: str, item: Json) -> str:
-    """Why Volcano has not started the pods of a Job; empty where it has, and for other kinds."""
+    """Why Volcano has not started the pods of a Job; empty: it has, or the kind is another one."""
     if not str(item.get("apiVersion")).startswith(f"{GROUP}/"):
         return ""
     phase, spec = phase_of(item), part(item, "spec")
@@ -115,14 +117,14 @@ def _events_of(api: Api, namespace: str, group: Json) -> list[Json]:
 
 
 def reason_of_group(group: Json, events: Sequence[Json]) -> str:
-    """Why the pods of a PodGroup are not on their nodes, in Volcano's own words; empty: they are.
+    """Why the pods of a PodGroup are not on their nodes, as Volcano says; empty: they are.
 
-    A group in the phase Pending is not let in by its queue, and has no pods yet. The reason stands
-    in an event of the type Normal, beside a condition or an event about a gang of no pods.
+    A group in the phase Pending waits in its queue and has no pods yet. The true reason is in an
+    event of the type Normal. A condition and other events only report a gang without pods.
 
     Args:
         group: the PodGroup.
-        events: about it.
+        events: the events about it.
     """
     phase = part(group, "status").get("phase") or "not looked at yet"
     said = [each for each in events if each.get("reason") == "Unschedulable"]
@@ -141,13 +143,13 @@ def _weight(event: Json) -> tuple[bool, str]:
 
 
 def volcano_queue_findings(api: Api, queue: str) -> Findings:
-    """What keeps a run from being put into a queue of Volcano.
+    """Why a run cannot be put into a queue of Volcano.
 
-    Volcano's webhook refuses such a Job, and without the webhook its controller never takes it up.
-    That holds also for a queue that is the parent of others.
+    Volcano's webhook refuses a Job in a queue that does not exist, is not open, or is the parent of
+    other queues. Without the webhook, Volcano's controller would never start the Job.
 
     Raises:
-        ApiError, UnreachableError: the cluster refuses to answer, or does not.
+        ApiError, UnreachableError: the cluster refuses a request or does not answer.
     """
     found = Findings()
     start = f"topologyOptions.queue: {queue!r} cannot be used"
@@ -160,7 +162,7 @@ def volcano_queue_findings(api: Api, queue: str) -> Findings:
         hint = f"Set one of {known}" if known else "It has none: does its scheduler run?"
         found.problems.append(f"{start}: Volcano has no such queue. {hint}")
         return found
-    state = str(part(item, "status").get("state") or "Open")  # a new queue has none for a moment
+    state = str(part(item, "status").get("state") or "Open")  # A new queue has no state yet.
     if state != "Open":
         found.problems.append(
             f"{start} now: it is {state}, so it accepts no run. "
