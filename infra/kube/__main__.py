@@ -1,8 +1,9 @@
-"""`python -m infra.kube TASK ACTION`: one task on a cluster; its job comes as JSON by stdin.
+"""`python -m infra.kube TASK ACTION` runs one task on a cluster.
 
-The job holds the kubeconfig, so it is on no command line. SIGTERM and SIGINT end a task with its
-clean-up done, and so does the end of the shell that has started it, as at Ctrl-C. Exit status: 0
-done, 1 the task failed (the reason is printed), 2 wrong use.
+The task reads its job as JSON from standard input, because the job holds the kubeconfig, which must
+not be on a command line. On SIGTERM, SIGINT or SIGHUP the task cleans up before it ends, and also
+when the shell that has started it ends, as at Ctrl-C. Exit status: 0: done; 1: the task failed, and
+the reason was printed; 2: wrong use.
 """
 
 import importlib
@@ -64,12 +65,12 @@ def main(words: list[str]) -> int:
 def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> int:
     """Run one task with the job from standard input; returns the exit status.
 
-    `removes`: the task takes something out of the cluster, see infra/kube/gone_cluster.py.
+    `removes`: the task removes something from the cluster (see infra/kube/gone_cluster.py).
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
     end_with_parent()
-    # imported here, so that a wrong use is answered at once
+    # These are imported here, because a wrong use has to be reported without delay.
     from infra.kube.api_server.api import Api
     from infra.kube.api_server.copies import remove_copies
     from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
@@ -104,7 +105,7 @@ def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> in
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """The first signal ends the task in order; a second one ends the process at once."""
+    """The first signal ends the task with its clean-up. A second one ends the process at once."""
     signal.signal(number, signal.SIG_DFL)
     sys.exit(128 + number)
 

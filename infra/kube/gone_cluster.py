@@ -1,7 +1,8 @@
-"""What a task that removes something does where its cluster is gone for good.
+"""Lets a task that removes something end well although its cluster is gone for good.
 
-The variable is that of Pulumi's Kubernetes provider, which forgets the objects of a cluster that it
-cannot reach. The tasks have to do the same, or `pulumi destroy` never comes to the end.
+The user says so by an environment variable of Pulumi's Kubernetes provider. With this variable the
+provider forgets the objects of a cluster that it cannot reach. The tasks have to do the same, or
+`pulumi destroy` could never come to its end.
 """
 
 import os
@@ -11,14 +12,18 @@ WAY_OUT = (
     f"If the cluster is gone for good, let the stack forget it: {VARIABLE}=true pulumi destroy"
 )
 PATIENCE_SECONDS = 15.0
-"""How long a task waits for an answer of a cluster that is said to be gone."""
+"""How long a task tries to reach a cluster that the user has given up."""
 
 
 def is_given_up() -> bool:
-    """Whether the user has said that what cannot be reached is to be forgotten."""
+    """Whether the user has set the variable, so that an unreachable cluster is forgotten."""
     return os.environ.get(VARIABLE) == "true"
 
 
 def forgotten(reason: object) -> str:
-    """What is said instead of an error."""
+    """The message that a task prints instead of an error.
+
+    Args:
+        reason: why the cluster could not be used.
+    """
     return f"{reason}. {VARIABLE} is true, so what this task would remove there is forgotten"

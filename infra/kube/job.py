@@ -1,4 +1,4 @@
-"""The job of a task: what the program reads as JSON from standard input."""
+"""The job of a task: the JSON object that `python -m infra.kube` reads from standard input."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from infra.kube.api_server.access import Access
 
 @dataclass(frozen=True)
 class Job:
-    """The fields that every task has, and the fields of its own in `fields`."""
+    """The fields that the jobs of all tasks have. `fields` holds all fields of the job."""
 
     access: Access
     namespace: str
@@ -18,28 +18,38 @@ class Job:
     fields: dict[str, Any]
 
     def text(self, name: str) -> str:
-        """A field that must hold text. Raises ValueError otherwise."""
+        """The value of a field that must hold text. Raises ValueError: it does not."""
         value = self.fields.get(name)
         if not isinstance(value, str):
             raise ValueError(f"the job's field {name!r} is {value!r}; it must be text")
         return value
 
     def number(self, name: str, default: int | None = None) -> int:
-        """A field that must hold a whole number. Raises ValueError otherwise."""
+        """The value of a field that must hold a whole number.
+
+        If the job lacks the field, the value is `default`. Raises ValueError: it is no such number.
+        """
         value = self.fields.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool):
             raise ValueError(f"the job's field {name!r} is {value!r}; it must be a whole number")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """A field that may hold a list of texts."""
+        """The list of texts in a field; empty where the job lacks the field.
+
+        Raises ValueError: the field holds something else than a list.
+        """
         value: object = self.fields.get(name) or []
         if not isinstance(value, list):
             raise ValueError(f"the job's field {name!r} is {value!r}; it must be a list")
         return [str(entry) for entry in cast(list[object], value)]
 
     def mappings(self, name: str) -> list[dict[str, Any]]:
-        """A field that may hold a list of JSON objects."""
+        """The list of JSON objects in a field, or the one object as a list.
+
+        The list is empty where the job lacks the field. Raises ValueError: the field holds
+        something else.
+        """
         value: object = self.fields.get(name) or []
         items = cast(list[object], value) if isinstance(value, list) else [value]
         if not all(isinstance(item, dict) for item in items):
@@ -47,7 +57,10 @@ class Job:
         return cast(list[dict[str, Any]], items)
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """A field that may hold a JSON object."""
+        """The JSON object in a field; empty where the job lacks the field.
+
+        Raises ValueError: the field holds something else.
+        """
         value: object = self.fields.get(name) or {}
         if not isinstance(value, dict):
             raise ValueError(f"the job's field {name!r} is {value!r}; it must be a JSON object")
@@ -55,7 +68,7 @@ class Job:
 
 
 def parse_job(text: str) -> Job:
-    """Read the JSON. Raises ValueError: it names the field that is missing or wrong."""
+    """Read a job from JSON. Raises ValueError, which names the field that is missing or wrong."""
     try:
         parsed: object = json.loads(text)
     except ValueError as error:

@@ -1,7 +1,8 @@
-"""Objects that `pulumi destroy` leaves in the cluster, for the next `pulumi up` to take up again.
+"""Objects that `pulumi destroy` leaves in the cluster, and that the next `pulumi up` uses again.
 
-While a stack is up its owner's label marks them. At the end of `destroy` that label goes, because
-the next stack of the same name has another owner, and an annotation says whose they were.
+While the stack is up, the label of its owner marks them. `destroy` removes this label, because the
+next stack of the same name has another owner id. An annotation then names the stack to which they
+belonged.
 """
 
 from infra.kube import names
@@ -13,19 +14,24 @@ KEPT_ANNOTATION = "disttrain.dev/kept-by"
 
 
 def kept_by(item: Json) -> str:
-    """The stack that has left the object; empty where it is nobody's or somebody's by now."""
+    """The stack whose `destroy` has left the object.
+
+    The text is empty if no `destroy` has left it, or if a stack owns it by now.
+    """
     return "" if label(item, names.OWNER_LABEL) else annotation(item, KEPT_ANNOTATION)
 
 
 def leave(api: Api, path: str, owner: str, stack: str, what: str) -> None:
-    """Mark an object of ours as left. One that is gone, or not ours, stays as it is.
+    """Mark an object of this stack as left by `destroy`.
+
+    Nothing happens if the object is gone or belongs to another owner.
 
     Args:
         api: the cluster.
-        path: of the object.
-        owner: ours.
-        stack: ours, by its full name.
-        what: the object, for the message.
+        path: the path of the object.
+        owner: the owner id of this stack.
+        stack: the full name of this stack.
+        what: the object in words, for the message.
     """
     item = api.get(path)
     if item is None or label(item, names.OWNER_LABEL) != owner:

@@ -1,4 +1,4 @@
-"""Labels, annotations and names by which the tasks of this program find things."""
+"""Labels, annotations and names by which the tasks of infra.kube find objects in the cluster."""
 
 PART_OF_LABEL = "app.kubernetes.io/part-of"
 COMPONENT_LABEL = "app.kubernetes.io/component"
@@ -9,11 +9,11 @@ TASK_LABEL = "disttrain.dev/task"
 STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
-WITHOUT_KUEUE_ANNOTATION = "disttrain.dev/suspended-without-kueue"  # by its own field
+WITHOUT_KUEUE_ANNOTATION = "disttrain.dev/suspended-without-kueue"  # by the workload's own field
 HOW_ENDED_ANNOTATION = "disttrain.dev/how-ended"
 SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"
 MAY_GO_ANNOTATION = "disttrain.dev/may-be-deleted"
-PURGES_ANNOTATION = "disttrain.dev/purges"  # of a claim: what `destroy` was told to purge
+PURGES_ANNOTATION = "disttrain.dev/purges"  # on a claim: what `destroy` purges
 PURGES_FOLDER, PURGES_CLAIM = "folder", "claim"
 
 PROJECT = "disttrain"
@@ -23,12 +23,15 @@ LOCK_NAME = "disttrain-hand-over"
 
 
 def short(owner: str) -> str:
-    """The part of an owner's uuid that stands in names."""
+    """The part of an owner's uuid that names of objects contain."""
     return owner[:8]
 
 
 def training_selector(owner: str, revision: str = "") -> str:
-    """Selects the pods of one stack's training; of one revision, if it is given."""
+    """The label selector for the pods of one stack's training.
+
+    If `revision` is given, it selects only the pods of that revision.
+    """
     parts = [f"{COMPONENT_LABEL}={TRAINING}", f"{OWNER_LABEL}={owner}"]
     if revision:
         parts.append(f"{REVISION_LABEL}={revision}")

@@ -1,21 +1,21 @@
-"""Reads parts of the API's JSON objects. Pure."""
+"""Reads parts of Kubernetes objects in the form of JSON. All functions are pure."""
 
 from collections.abc import Iterable
 from typing import Any, TypeAlias, cast
 
 Json: TypeAlias = dict[str, Any]
-DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # annotation that kubectl reads too
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # kubectl reads this annotation too
 
 
 def part(item: Json, *keys: str) -> Json:
-    """The object at `keys`; empty where there is none."""
+    """The JSON object at the path `keys`; an empty one where there is none."""
     for key in keys:
         item = cast(Json, item.get(key) or {})
     return item
 
 
 def parts(item: Json, key: str) -> list[Json]:
-    """The list of objects at `key`; empty where there is none."""
+    """The list of JSON objects at `key`; an empty one where there is none."""
     return cast(list[Json], item.get(key) or [])
 
 
@@ -30,23 +30,23 @@ def names_of(items: Iterable[Json]) -> str:
 
 
 def label(item: Json, key: str) -> str:
-    """A label; empty where there is none."""
+    """The value of the object's label `key`; empty where it has no such label."""
     return str(part(item, "metadata", "labels").get(key) or "")
 
 
 def annotation(item: Json, key: str) -> str:
-    """An annotation; empty where there is none."""
+    """The value of the object's annotation `key`; empty where it has no such annotation."""
     return str(part(item, "metadata", "annotations").get(key) or "")
 
 
 def condition(item: Json, kind: str) -> Json:
-    """The condition of that type; empty where there is none."""
+    """The condition of the type `kind` in the object's status; empty where there is none."""
     conditions = parts(part(item, "status"), "conditions")
     return next((each for each in conditions if each.get("type") == kind), Json())
 
 
 def is_true(item: Json, kind: str) -> bool:
-    """Whether there is a condition of that type, and it holds."""
+    """Whether the object's status has a condition of the type `kind`, and it is true."""
     return condition(item, kind).get("status") == "True"
 
 
@@ -56,9 +56,10 @@ def is_ending(item: Json) -> bool:
 
 
 def container_of(pod: Json) -> str:
-    """The name of the pod's container that does the work: in our pods it is the first one.
+    """The name of the pod's container that does the work.
 
-    A service mesh may put its own before it, and then says which one was the first.
+    In our pods that is the first container. A service mesh may put its own container before it, and
+    then names the original first one in an annotation.
     """
     names = [str(container["name"]) for container in pod["spec"]["containers"]]
     chosen = annotation(pod, DEFAULT_CONTAINER)

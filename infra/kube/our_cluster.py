@@ -1,4 +1,4 @@
-"""Whether a cluster is the one in which this stack's objects are: asks, and changes nothing."""
+"""Finds out whether a cluster is the one that holds this stack's objects. It changes nothing."""
 
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
@@ -11,16 +11,17 @@ Answer: TypeAlias = Literal["ours", "another", "unseen"]
 
 
 def whose_cluster(api: Api, uids: Mapping[str, str]) -> Answer:
-    """Look for objects by their uids, which no two clusters have in common.
+    """Look for this stack's objects in a cluster by their uids, which differ between clusters.
 
-    One of them is enough: others may have been deleted by hand.
+    One object that is there is enough, because the user may have deleted some of them by hand.
 
     Args:
         api: the cluster.
-        uids: those of the objects, by their paths.
+        uids: the uids of this stack's objects, by the objects' paths.
 
     Returns:
-        `unseen` where these credentials may look at none of them.
+        `ours`: at least one object is there. `unseen`: these credentials may not read any of the
+        objects. `another`: none of the objects that they may read is there.
 
     Raises:
         ApiError, UnreachableError: the cluster gives no answer.

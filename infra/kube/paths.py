@@ -1,4 +1,4 @@
-"""Paths of kinds at the API server, where `{}` is the namespace, and of a single pod."""
+"""Paths of the API server, by kind of object. `{}` in a path stands for the namespace."""
 
 API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims"
@@ -17,10 +17,10 @@ WEBHOOKS = tuple(
 
 
 def pod_path(namespace: str, name: str) -> str:
-    """Where the API server has the pod of that name."""
+    """The API server's path of a pod."""
     return f"{PODS.format(namespace)}/{name}"
 
 
 def log_path(pod: str) -> str:
-    """Where it has the log of a pod, whose own path is `pod`."""
+    """The API server's path of a pod's log. `pod` is the path of the pod."""
     return f"{pod}/log"

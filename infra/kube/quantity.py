@@ -1,4 +1,4 @@
-"""Kubernetes' amounts as numbers. Pure."""
+"""Converts Kubernetes' quantities, such as `500m`, into numbers. All functions are pure."""
 
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {
@@ -13,7 +13,7 @@ def amount(quantity: str) -> float:
     """`500m` is 0.5, `4Gi` is 4 * 2**30, `1e3` is 1000.
 
     Raises:
-        ValueError: it is no such amount.
+        ValueError: the text is not a quantity.
     """
     try:
         return float(quantity)

@@ -1,4 +1,7 @@
-"""The record that every run has on the cluster: a ConfigMap that tells others about it. Pure."""
+"""The record of a run: a ConfigMap by which stacks that share a cluster know each other's runs.
+
+All functions are pure.
+"""
 
 import json
 from collections.abc import Iterable
@@ -10,8 +13,8 @@ from infra.kube import names
 from infra.kube.objects import Json, annotation, label, part
 from infra.kube.workload import Workload
 
-FINISHED, FAILED = "finished: ", "failed: "  # begins of the text about a run whose workload went
-GOES_LATER = "ttlSecondsAfterFinished"  # the setting by which a workload goes after its end
+FINISHED, FAILED = "finished: ", "failed: "  # how `Record.how_ended` begins
+GOES_LATER = "ttlSecondsAfterFinished"  # the setting that removes a workload after its end
 
 COLLECTION = "/api/v1/namespaces/{}/configmaps"
 ALL = "/api/v1/configmaps"
@@ -19,7 +22,7 @@ SELECTOR = f"{names.RECORD_LABEL}={names.RUN_RECORD}"
 
 
 def stacks_of_others(items: Iterable[Json], owner: str) -> list[str]:
-    """The stacks of the records that have another owner, sorted."""
+    """The stacks of the records that do not belong to `owner`, sorted."""
     return sorted(
         annotation(item, names.STACK_ANNOTATION) or f"of owner {label(item, names.OWNER_LABEL)}"
         for item in items
@@ -34,14 +37,15 @@ def destroy_commands(stacks: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Ttl:
-    """When a workload goes after its end, and how that end is found on the volume afterwards.
+    """When a workload is removed after its end, and how a pod then reads from the volume how the
+    run ended.
 
     Args:
-        seconds: after the end of the run, well or not.
-        image: of a pod that reads the run's folder.
-        claim: by which it reaches the volume.
-        run_dir: the folder, as pods see it.
-        placement: fields of the pod's spec that decide where it may run.
+        seconds: how long the workload stays after the run has finished or failed.
+        image: the image of the pod that reads the run's folder.
+        claim: the name of the claim by which that pod mounts the volume.
+        run_dir: the run's folder, as pods see it.
+        placement: fields of that pod's spec that decide where it may run.
     """
 
     seconds: int
@@ -51,12 +55,15 @@ class Ttl:
     placement: dict[str, Any]
 
     def to_text(self) -> str:
-        """The text that the record holds."""
+        """The JSON text in the record's field `ttl`."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(given: dict[str, Any]) -> "Ttl | None":
-        """None for an empty object. Raises KeyError or ValueError: a field is missing or wrong."""
+        """Read the JSON object of `to_text`; None for an empty object.
+
+        Raises KeyError or ValueError: a field is missing or wrong.
+        """
         if not given:
             return None
         image, claim, run_dir = (str(given[name]) for name in ("image", "claim", "run_dir"))
@@ -65,7 +72,7 @@ class Ttl:
 
 @dataclass(frozen=True)
 class Record:
-    """What one run says about itself."""
+    """What the stack of one run has written about that run."""
 
     owner: str
     stack: str
@@ -73,37 +80,37 @@ class Record:
     revision: str
     gpus: int
     gpus_total: int
-    """GPUs of its platform."""
+    """How many GPUs the run's platform has."""
     suspend: dict[str, Any]
-    """JSON merge patch that makes the workload's pods save and go."""
+    """JSON merge patch that suspends the workload: its pods save and end."""
     resume: dict[str, Any]
-    """JSON merge patch that makes them come back."""
+    """JSON merge patch that resumes the workload: its pods come back."""
     over: tuple[str, ...]
     """Condition types of the workload that mean it has finished or failed."""
     grace_seconds: int
-    """How long its pods may take to save."""
+    """How long the run's pods may take to save."""
     request: str
     since: datetime
-    """When its `up` took its place, by the clock of the API server."""
+    """When the hand-over of its `up` ended, by the clock of the API server."""
     version: str = ""
-    """The resourceVersion under which it was read."""
+    """The resourceVersion that the ConfigMap had when it was read."""
     namespace: str = ""
     suspended_by: str = ""
     saved_step: str = ""
-    """Of its newest checkpoint when it was stopped; empty: that was not seen."""
+    """The step of the newest checkpoint when the run was stopped; empty: it was not seen."""
     ttl: Ttl | None = None
-    """Of the workload; None: it stays after its end."""
+    """When the workload is removed after its end; None: it stays."""
     how_ended: str = ""
-    """`finished: ...` or `failed: ...`, once somebody has read it on the volume after the workload
-    had gone; empty: nobody has."""
+    """`finished: ...` or `failed: ...`. It is noted when somebody reads the end of the run on the
+    volume after the workload was removed; empty: nobody has read it yet."""
 
     @property
     def had_finished(self) -> bool:
-        """Whether it is noted that the run had come to its end before its workload went."""
+        """Whether the record notes that the run had finished before its workload was removed."""
         return self.how_ended.startswith(FINISHED)
 
     def to_object(self, namespace: str) -> Json:
-        """The ConfigMap."""
+        """The ConfigMap that holds this record."""
         return {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -137,20 +144,20 @@ class Record:
 
 
 def record_name(owner: str) -> str:
-    """The name of an owner's record."""
+    """The name of the ConfigMap with the record of an owner's run."""
     return f"disttrain-run-{names.short(owner)}"
 
 
 def record_path(namespace: str, owner: str) -> str:
-    """The path of an owner's record."""
+    """The API server's path of the record of an owner's run."""
     return f"{COLLECTION.format(namespace)}/{record_name(owner)}"
 
 
 def parse_record(item: Json) -> Record:
-    """Read a ConfigMap.
+    """Read the ConfigMap of a record.
 
     Raises:
-        ValueError: somebody has changed it so that it cannot be read; names it.
+        ValueError: somebody has changed the ConfigMap so that it cannot be read. The text names it.
     """
     metadata, data = part(item, "metadata"), part(item, "data")
     try:

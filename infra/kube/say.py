@@ -1,11 +1,11 @@
-"""Prints lines at once, none of them longer than Pulumi's command plugin can take (64 KiB)."""
+"""Prints lines without delay, and short enough for Pulumi's command plugin (64 KiB a line)."""
 
 from typing import TextIO
 
 from infra.command_line import without_passwords
 
 MAX_LINE_CHARACTERS = 500
-ERROR = "error: "  # how a task of infra.kube begins to say why it has failed
+ERROR = "error: "  # how the line begins in which a task of infra.kube says why it failed
 
 
 def say(text: str, to: TextIO | None = None) -> None:
@@ -18,6 +18,6 @@ def say(text: str, to: TextIO | None = None) -> None:
 
 
 def shorten(text: str, characters: int = MAX_LINE_CHARACTERS) -> str:
-    """The text on one line, cut to so many characters."""
+    """The text on one line, cut to at most `characters` characters."""
     line = " ".join(text.split())
     return line if len(line) <= characters else line[: characters - 3] + "..."

@@ -1,4 +1,4 @@
-"""Waits that have a limit and say what they wait for."""
+"""Waits with a time limit, which print what they wait for."""
 
 import time
 from collections.abc import Callable
@@ -8,19 +8,21 @@ from infra.kube.say import say, shorten
 
 HEARTBEAT_SECONDS = 20.0
 POLL_SECONDS = 0.5
-STUCK_SECONDS = 20.0  # how long a reason that rarely mends itself is borne
-SETTLED_SECONDS = 5.0  # so long a state has to last that counts as the end of a change
+STUCK_SECONDS = 20.0  # for how long a wait tolerates a problem that rarely solves itself
+SETTLED_SECONDS = 5.0  # how long a state has to last before it counts as settled
 
 
 def wait_for(what: str, ask: Callable[[], str], limit_seconds: float, limit_name: str = "") -> None:
-    """Ask until the answer is empty; say each new answer, and the last one every 20 s.
+    """Call `ask` until it returns an empty text.
+
+    Each new answer is printed. An answer that stays the same is printed again every 20 s.
 
     Args:
         what: what is waited for, for the messages.
-        ask: returns the state that keeps us waiting, in words; empty when the wait is over.
-            It may raise TaskError to end the wait with a failure. While the API server does not
-            answer (UnreachableError) the wait goes on and says so.
-        limit_seconds: how long at most.
+        ask: returns in words why the wait has to go on; empty: the wait is over. It may raise
+            TaskError to end the wait with a failure. If it raises UnreachableError, the wait goes
+            on and prints that the API server does not answer.
+        limit_seconds: the longest wait.
         limit_name: the setting that holds the limit, for the message.
 
     Raises:
@@ -46,7 +48,7 @@ def wait_for(what: str, ask: Callable[[], str], limit_seconds: float, limit_name
 
 
 class Patience:
-    """Bears the same kind of trouble for a while."""
+    """Tells when a problem has lasted for longer than a given time without a pause."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
@@ -54,7 +56,11 @@ class Patience:
         self._since: float | None = None
 
     def is_over(self, trouble: str) -> bool:
-        """Whether there has been trouble at each call for longer than the given time."""
+        """Whether every call has reported a problem for at least the given time.
+
+        Args:
+            trouble: the problem, in words; empty: there is none, so the time starts anew.
+        """
         if not trouble:
             self._since = None
             return False

@@ -1,16 +1,20 @@
-"""What a workload is and does, whatever its kind. Pure: judges objects of the API."""
+"""Names a run's workload and reads its state from its object, whatever its kind.
+
+The workload is the one Kubernetes object that makes all pods of a training, such as a Job, a
+StatefulSet or a JobSet. All functions are pure.
+"""
 
 from dataclasses import dataclass
 from typing import Any, cast
 
 from infra.kube.objects import Json, part, parts
 
-GIVEN_UP = ("Failed", "Terminated")  # of a workload that was given up; the second is Volcano's
+GIVEN_UP = ("Failed", "Terminated")  # of a failed workload; the second is Volcano's
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Names one object."""
+    """The kind and the name of one workload."""
 
     api_version: str
     kind: str
@@ -18,19 +22,22 @@ class Workload:
 
     @staticmethod
     def from_json(given: dict[str, Any]) -> "Workload":
-        """Raises ValueError: a field is missing."""
+        """Read the JSON object of `to_json`. Raises ValueError: a field is missing."""
         for name in ("api_version", "kind", "name"):
             if not given.get(name):
                 raise ValueError(f"the job's field 'workload' has no {name!r}: {given!r}")
         return Workload(str(given["api_version"]), str(given["kind"]), str(given["name"]))
 
     def to_json(self) -> dict[str, str]:
-        """The opposite of from_json."""
+        """The JSON object from which `from_json` makes this value."""
         return {"api_version": self.api_version, "kind": self.kind, "name": self.name}
 
     @property
     def typed(self) -> str:
-        """Its kind as kubectl takes it: with the group, where others have a kind of that name."""
+        """The kind as kubectl takes it.
+
+        Volcano's Job has its API group behind it, because Kubernetes has a kind Job of its own.
+        """
         group = self.api_version.rpartition("/")[0]
         kind = self.kind.lower()
         return f"{kind}.{group}" if (kind, group) == ("job", "batch.volcano.sh") else kind
@@ -40,8 +47,9 @@ class Workload:
 
 
 def is_applied(patch: Json, item: Json) -> bool:
-    """Whether a JSON merge patch would change nothing. A suspended workload is one to which the
-    suspend patch of its kind has been applied already.
+    """Whether a JSON merge patch would change nothing in an object.
+
+    A workload is suspended if the suspend patch of its kind would change nothing.
     """
     for key, value in patch.items():
         if isinstance(value, dict):
@@ -50,15 +58,18 @@ def is_applied(patch: Json, item: Json) -> bool:
                 return False
             if not is_applied(cast(Json, value), cast(Json, inner)):
                 return False
-        elif item.get(key) != value:  # null in a merge patch means: not there
+        elif item.get(key) != value:  # null in a merge patch removes the field
             return False
     return True
 
 
 def is_suspended(item: Json, suspend: Json) -> bool:
-    """Whether the suspend patch of the workload's kind is in force.
+    """Whether a workload is suspended.
 
-    A kind that is suspended by a command has no such patch: it names the phases that mean it.
+    Args:
+        item: the workload.
+        suspend: the suspend patch of its kind. For a kind that a command suspends (Volcano's Job),
+            this is no patch, and its `phases` are the phases that mean suspended.
     """
     if "phases" in suspend:
         return phase_of(item) in cast(list[str], suspend["phases"])
@@ -66,12 +77,12 @@ def is_suspended(item: Json, suspend: Json) -> bool:
 
 
 def phase_of(item: Json) -> str:
-    """The state of a Job of Volcano in one word; empty text for every other kind."""
+    """The phase of a Job of Volcano, in one word; empty for all other kinds."""
     return str(part(item, "status", "state").get("phase") or "")
 
 
 def true_condition(item: Json, types: list[str]) -> str:
-    """`Type: reason and message` of the first true condition among `types`, else empty text.
+    """The first true condition among `types` as `Type: reason: message`; empty: none is true.
 
     A Job of Volcano has a phase instead of such conditions.
     """
@@ -85,11 +96,11 @@ def true_condition(item: Json, types: list[str]) -> str:
 
 
 def failed_condition(item: Json, over: list[str]) -> str:
-    """What `true_condition` says of a workload that has failed; empty where it has not.
+    """The text of `true_condition` for a workload that has failed; empty: it has not failed.
 
     Args:
-        item: the object.
-        over: condition types that mean it has finished or failed.
+        item: the workload.
+        over: the condition types that mean that the workload has finished or failed.
     """
     condition = true_condition(item, over)
     return condition if condition.startswith(GIVEN_UP) else ""
@@ -99,9 +110,9 @@ def is_active(item: Json | None, suspend: Json, over: list[str]) -> bool:
     """Whether a workload exists, is not suspended and has neither finished nor failed.
 
     Args:
-        item: the object, None where there is none.
+        item: the workload; None: it does not exist.
         suspend: the suspend patch of its kind.
-        over: condition types that mean it is over.
+        over: the condition types that mean that the workload has finished or failed.
     """
     if item is None or is_suspended(item, suspend):
         return False
