@@ -1,8 +1,9 @@
 #!/bin/sh
-# create: makes the folder for a bundle's files, readable by root alone.
-# delete: removes it, unless the host has it as another node by now, or of another stack.
-# Needs: STAGE; may be empty: NODE (which further node the host is), OWNER (which platform this is), STACK
-# (its stack), REPAIR_ID (with another one this runs again), DRY_RUN (1: only says what would change).
+# create: makes the folder for a bundle's files, which only root can read.
+# delete: removes the folder, unless it now belongs to another stack, or to another node name of this host.
+# Needs: STAGE (the folder). May be empty: NODE (the node name of a further machine), OWNER (identifies the
+# platform), STACK (its stack), REPAIR_ID (when it changes, the command runs again), DRY_RUN (1: only says
+# what would change).
 # Usage: bundle-stage.sh create|delete
 set -eu
 

@@ -1,15 +1,15 @@
 #!/bin/sh
-# create: adds certificate authorities to the host's trust store, of whatever family the host is.
-# delete: takes them out again, unless the host has them as another node by now, or of another stack.
-# Needs: CA_BUNDLE (PEM); may be empty: NODE (which further node the host is), OWNER (which platform this
-# is), STACK (its stack), REPAIR_ID (with another one this runs again), DRY_RUN (1: only says what would
-# change).
+# create: adds certificate authorities to the host's trust store, on each supported family of Linux.
+# delete: removes them again, unless they now belong to another stack, or to another node name of this host.
+# Needs: CA_BUNDLE (PEM). May be empty: NODE (the node name of a further machine), OWNER (identifies the
+# platform), STACK (its stack), REPAIR_ID (when it changes, the command runs again), DRY_RUN (1: only says
+# what would change).
 # Usage: ca-certificates.sh create|delete
 set -eu
 
 : "${CA_BUNDLE:?}"
-# folder of further authorities | the command that takes them over | its option, without which it
-# leaves links to those that are gone
+# The folder for further authorities | the command that reads them | an option of that command, without
+# which it leaves links to authorities that were removed.
 readonly STORES='/usr/local/share/ca-certificates|update-ca-certificates|--fresh
 /etc/pki/ca-trust/source/anchors|update-ca-trust|
 /etc/pki/trust/anchors|update-ca-certificates|--fresh'
@@ -17,7 +17,8 @@ readonly FILE=disttrain.crt
 STORE_ROOT=${STORE_ROOT:-}                             # for tests
 readonly LOCK="$STORE_ROOT/run/disttrain-trust.lock"   # machines that swap names come at one time
 readonly HOLDER="$STORE_ROOT/var/lib/disttrain-trust"  # whose they are, see lib/holder.sh
-# There while the file is changed and the store is not up to date yet: a run that was cut off is finished.
+# This file exists while the certificates have changed and the store is not up to date yet. So the next run
+# completes one that was cut off.
 readonly BEGUN="$STORE_ROOT/var/lib/disttrain-trust-begun"
 
 . ./lib/turn.sh
@@ -39,7 +40,7 @@ begin() { mkdir -p "${BEGUN%/*}" && : >"$BEGUN"; }
 create() {
   find_store
   one_at_a_time
-  # the shell drops newlines at the end of what it reads, and a PEM may end with one or with none
+  # A PEM may or may not end with a newline. The shell drops it, so that the texts can be compared.
   wanted=$(printf '%s' "$CA_BUNDLE")
   if [ -e "$folder/$FILE" ] && is_of_other_stack; then
     [ "$(cat "$folder/$FILE")" = "$wanted" ] || fail "caBundle: this host trusts other authorities \

@@ -1,11 +1,11 @@
 #!/bin/sh
-# create: makes the data folder on the node and gives it to the trainer's user.
-# delete: keeps it, for whichever stack comes next; with PURGE, which has to be the folder's own path,
-# removes what is ours in it. What another stack uses stays as it is.
-# The trainer's user owns what is in the folder, and could put links there. So everything below the
-# folder is made as that user, root never follows a link there, and chown changes links themselves.
-# May be empty: DATA_ROOT (no folder of this host holds the data, and nothing is done), PURGE,
-# OWNER (which platform this is), STACK (its stack), REPAIR_ID (with another one this runs again), DRY_RUN
+# create: makes the data folder on the host, and gives it to the trainer's user.
+# delete: keeps the folder for the next stack. With PURGE, which has to be the folder's path, it removes
+#   what this program has made there. A folder that another stack uses stays as it is.
+# The trainer's user owns what is in the folder, and could put links there. So everything below the folder
+# is made as that user, root never follows a link there, and chown changes links themselves.
+# May be empty: DATA_ROOT (empty: no folder of this host holds the data, and nothing is done), PURGE, OWNER
+# (identifies the platform), STACK (its stack), REPAIR_ID (when it changes, the command runs again), DRY_RUN
 # (1: only says what would change).
 # Usage: data-root.sh create|delete
 set -eu
@@ -14,7 +14,7 @@ umask 022
 readonly TRAINER=1000          # uid and gid in the image
 readonly MARKER=.disttrain     # in the folder: it is ours; names the stack that uses it, if one does
 readonly BELOW='datasets datasets/.incoming runs'
-# No data folder is in one of these, and none is one of those.
+# The data folder must not be in a folder of SYSTEM, and must not be a folder of NOT_ITSELF.
 readonly SYSTEM='/bin /boot /dev /etc /lib /lib32 /lib64 /proc /root /run /sbin /sys /usr'
 readonly NOT_ITSELF='/ /home /media /mnt /opt /srv /tmp /var /var/lib /var/log /var/tmp'
 
@@ -29,14 +29,15 @@ refuse() { # reason
 
 is_ours() { [ -f "$DATA_ROOT/$MARKER" ] && [ ! -L "$DATA_ROOT/$MARKER" ]; }
 
-# The owner and its stack, one `key value` a line; nothing after that stack has been destroyed.
+# Prints the owner and its stack, one `key value` a line; nothing if that stack was destroyed.
 marker() {
   ! is_ours || dd if="$DATA_ROOT/$MARKER" iflag=nofollow,nonblock bs=4096 count=1 status=none
 }
 
 noted() { marker | awk -v key="$1" '$1 == key { print $2 }'; } # key
 
-# Also refuses the folders of the system, and the homes of users: they would change their owner.
+# Checks the path. It also refuses folders of the system and homes of users, because they would get another
+# owner.
 check_path() {
   case $DATA_ROOT in
     /*) ;;
@@ -79,8 +80,9 @@ as_trainer() {
   setpriv --reuid "$TRAINER" --regid "$TRAINER" --clear-groups --no-new-privs "$@"
 }
 
-# This and the next one in the data folder, so that no folder on the way has to be open to the trainer's
-# user. Nothing is written where it is there already, and a full disk stops nobody who has the folder.
+# Writes the marker. This function and the next one run in the data folder, so that the trainer's user need
+# not have access to the folders above it. Nothing is written if the text is there already. If the disk is
+# full, a stack that has the folder already can go on.
 note_owner() { # text
   if is_ours && [ "$(marker)" = "$1" ]; then return; fi
   as_trainer rm -f "$MARKER.new" &&
@@ -158,7 +160,7 @@ purge() {
   echo "data sets, checkpoints and logs in $DATA_ROOT are removed"
 }
 
-# Another stack can use the folder from now on, and what is in it.
+# Empties the marker, so that another stack can use the folder and what is in it.
 end_use() {
   if dry || ! is_ours || [ -L "$DATA_ROOT" ]; then return; fi
   cd -P "$DATA_ROOT"

@@ -1,11 +1,13 @@
 #!/bin/sh
-# create: waits and shows what is still missing, as it takes minutes; fails with the pods' own
-# reasons. It changes nothing but the nodes' label for MIG. delete: nothing.
-# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, TIMEOUT_SECONDS, and WAIT_FOR, which is
+# create: waits, which takes minutes, and shows what is still missing. It fails with the reasons that the
+#   pods give. It changes nothing but the nodes' label for MIG.
+# delete: does nothing.
+# Needs: KUBECTL (a command, quoted for a shell), NAMESPACE, TIMEOUT_SECONDS, and WAIT_FOR, which says how
+# long it waits:
 # - release: until Helm is done with RELEASE, which it installs or upgrades meanwhile;
-# - gpus: until the operator says ready, the GPUs are divided as MIG_CONFIG says, and the nodes
-#   together offer GPUS.
-# May be empty: MIG_CONFIG (see lib/mig.sh), DRY_RUN (1: says what it would wait for).
+# - gpus: until the operator is ready, the GPUs are divided as MIG_CONFIG says, and the nodes together
+#   offer GPUS GPUs.
+# May be empty: MIG_CONFIG (see lib/mig.sh), DRY_RUN (1: only says what it would wait for).
 # Usage: gpu-operator-await.sh create|delete
 set -eu
 
@@ -27,10 +29,12 @@ kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 readonly PODS='{{range .items}}{{.metadata.name}}|{{.status.phase}}|{{range .status.conditions}}{{if eq .type "Ready"}}{{.status}}{{end}}{{end}}|{{range .status.initContainerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}{{range .status.containerStatuses}}{{with .state.waiting}}{{.reason}} {{end}}{{end}}
 {{end}}'
 
-# An operator that fails keeps the state of before: what it says of the failure comes behind it.
+# The state of the operator. If it fails, it keeps its former state, so the message about the failure is
+# added.
 readonly STATE='{{range .items}}{{with .status}}{{with .state}}{{.}}{{end}}{{range .conditions}}{{if eq .type "Error"}}{{if eq .status "True"}}: {{.message}}{{end}}{{end}}{{end}}{{end}}{{end}}'
 
-# GPUs of all nodes together; none while the API server does not answer, as when k3s restarts.
+# Prints how many GPUs all nodes together offer; 0 while the API server does not answer, for instance
+# because k3s restarts.
 offered() {
   kubectl_ get nodes --request-timeout=10s \
     -o 'jsonpath={range .items[*]}{.status.allocatable.nvidia\.com/gpu}{"\n"}{end}' 2>/dev/null |

@@ -1,13 +1,13 @@
 #!/bin/sh
-# create: notes at the namespace which of the chart's CRDs are there before its release.
-# delete: takes away what it leaves behind when its release is gone: the CRDs that its chart brings
-# (Helm keeps CRDs), but none of before, and none of other operators of NVIDIA; its labels and
-# annotations on nodes, and those of the node feature discovery. The charts could do that by pods of
-# their own, if their images can be had; a cluster that could not pull them could then not be rid of
-# the operator.
-# Needs: KUBECTL (a command, shell-quoted), NAMESPACE, CRDS (names of those that the chart brings,
-# with blanks between them); may be empty: DRY_RUN (1: the API server is asked what it would do, and
-# says so).
+# create: records, in an annotation of the namespace, which of the chart's CRDs exist before its release.
+# delete: removes what the operator leaves behind when its release is gone:
+# - the CRDs that its chart brings, because Helm keeps CRDs; but no CRD that was there before, and none of
+#   other operators of NVIDIA;
+# - the labels and annotations of the operator and of the node feature discovery on nodes.
+# The charts could do that with pods of their own. But a cluster that cannot pull the images of these pods
+# could then not get rid of the operator.
+# Needs: KUBECTL (a command, quoted for a shell), NAMESPACE, CRDS (names of the CRDs that the chart brings,
+# with blanks between them). May be empty: DRY_RUN (1: the API server only says what it would do).
 # Usage: gpu-operator-cleanup.sh create|delete
 set -eu
 
@@ -21,8 +21,8 @@ dry_run=--dry-run=none
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
 
-# Of the keys of labels and annotations those of the operator and its discovery, each once; needs
-# `before`, as `doomed` does.
+# Reads keys of labels and annotations, and prints those of the operator and of its node feature discovery,
+# each once. Needs `before`, as `doomed` does.
 ours() {
   prefixes='nvidia[.]com/|disttrain[.]dev/mig-config$' # the latter is of lib/mig.sh
   case $before in
@@ -32,12 +32,12 @@ ours() {
   tr ' ' '\n' | sed 's/^"\(.*\)"$/\1/' | grep -E "^($prefixes)" | sort -u || true
 }
 
-# shellcheck disable=SC2016 # the $ are the template's
+# shellcheck disable=SC2016 # each $ belongs to the template
 readonly KEYS='{{range .items}}{{range $k, $v := .metadata.%s}}{{$k}}
 {{end}}{{end}}'
 
 strip() { # label or annotate, metadata field
-  # shellcheck disable=SC2059 # the template has the %s
+  # shellcheck disable=SC2059 # the template contains the %s
   keys=$(kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$2")" | ours)
   [ -n "$keys" ] || return 0
   # shellcheck disable=SC2046 # one key per word
@@ -53,7 +53,7 @@ crds() { # those of the chart that are there: one line, each name between blanks
 }
 
 noted() { # what was there before; without a note, as by an older program, nobody knows
-  # shellcheck disable=SC2016 # the $ are the template's
+  # shellcheck disable=SC2016 # each $ belongs to the template
   kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o \
     'go-template={{range $k, $v := .metadata.annotations}}{{if eq $k "'$NOTE'"}}noted {{$v}}{{end}}{{end}}'
 }
@@ -75,7 +75,8 @@ doomed() {
   done
 }
 
-# The operator's toolkit ends containerd when it ends itself, so that a k3s restarts meanwhile.
+# Whether the API server answers. When the operator's toolkit ends, it also ends containerd, so that a k3s
+# restarts meanwhile. So the API server is asked several times.
 answers() {
   tries=1
   until kubectl_ get --raw /readyz --request-timeout=10s >/dev/null 2>&1; do
@@ -85,7 +86,7 @@ answers() {
   done
 }
 
-# A pod of the operator that is still there would write its labels on the nodes again.
+# Waits until the operator's pods are gone. A pod that still runs would write the labels to the nodes again.
 wait_for_pods() {
   [ -z "${DRY_RUN:-}" ] || return 0
   until_=$(($(date +%s) + PODS_SECONDS))

@@ -1,8 +1,9 @@
 #!/bin/sh
-# create: refuses when a GPU Operator is in the cluster that is not this stack's, before anything
-# is made; says whose it is and what can be done. It never changes anything. delete: nothing.
-# Needs: KUBECTL (a command, shell-quoted), NAMESPACE and RELEASE (of the operator that is to be
-# installed), OWNER (identifies the stack's state); may be empty: DRY_RUN (makes no difference).
+# create: refuses to go on if the cluster has a GPU Operator that this stack has not installed, before
+#   anything is made. It says who has installed it, and what can be done. It never changes anything.
+# delete: does nothing.
+# Needs: KUBECTL (a command, quoted for a shell), NAMESPACE and RELEASE (of the operator that is to be
+# installed), OWNER (identifies the stack's state). May be empty: DRY_RUN (makes no difference).
 # Usage: gpu-operator-guard.sh create|delete
 set -eu
 
@@ -11,12 +12,12 @@ readonly POLICIES=clusterpolicies.nvidia.com
 
 kubectl_() { eval "$KUBECTL --request-timeout=30s \"\$@\"" </dev/null; }
 
-# shellcheck disable=SC2016 # the $ are the template's
+# shellcheck disable=SC2016 # each $ belongs to the template
 readonly LABELS='{{range $k, $v := .metadata.labels}}{{$k}}={{$v}}
 {{end}}there
 '
 
-# shellcheck disable=SC2016 # the $ are the template's
+# shellcheck disable=SC2016 # each $ belongs to the template
 readonly POLICY_RELEASES='{{range .items}}{{.metadata.name}} of release {{with .metadata.annotations}}{{with index . "meta.helm.sh/release-namespace"}}{{.}}{{end}}/{{with index . "meta.helm.sh/release-name"}}{{.}}{{end}}{{else}}(none){{end}}
 {{end}}'
 

@@ -1,7 +1,8 @@
 #!/bin/sh
-# look: prints the state of k3s on this further node, one `key=value` a line; changes nothing.
-# log: prints the last lines of k3s' log. May be empty: ROLE (server: it is one, and no agent), DRY_RUN
-# (1: the same, as nothing is changed).
+# look: prints the state of k3s on this further machine, one `key=value` a line. It changes nothing.
+# log: prints the last lines of k3s' log.
+# May be empty: ROLE (`server` if this machine is a server and not an agent), DRY_RUN (1 makes no
+# difference, because nothing is changed).
 # Usage: k3s-agent-look.sh look|log
 set -eu
 
@@ -11,18 +12,18 @@ case ${ROLE:-agent} in
 esac
 . ./lib/k3s.sh
 
-# k3s makes it at its first start, and the server remembers it: without it, this is a new machine.
+# k3s makes this password at its first start, and the server remembers it. A machine without it is new.
 readonly NODE_PASSWORD=/etc/rancher/node/password
 
-# A server without its etcd data is a new member, also where the rest is there.
+# A server without its etcd data is a new member, even if everything else is there.
 is_new_machine() { [ ! -s "$NODE_PASSWORD" ] || { [ "$PLACE" = k3s-server ] && [ ! -d "$ETCD_DATA" ]; }; }
 
-# k3s makes it as it joins: with it the kubelet asks for its own Node.
+# k3s makes this kubeconfig when it joins. With it the kubelet may read its own Node.
 readonly KUBELET_KUBECONFIG=/var/lib/rancher/k3s/agent/kubelet.kubeconfig
 
-# Somebody may have deleted the Node (kubectl delete node). The kubelet makes it anew only as it starts,
-# and without our labels, by whose manager the Node is known that k3s-member.sh has seen. A cluster that
-# does not answer says nothing of it.
+# Whether the cluster has the Node, as k3s-member.sh has set it up. Somebody may have deleted it (kubectl
+# delete node). The kubelet makes it again only when it starts, and then without our labels. So the Node
+# also has to name the manager of our labels. If the cluster does not answer, the Node counts as there.
 has_node() {
   if said=$(KUBECONFIG=$KUBELET_KUBECONFIG "$BINARY" kubectl --request-timeout=3s \
     get --raw "/api/v1/nodes/$(noted node)" 2>&1 </dev/null); then
@@ -38,8 +39,8 @@ is_healthy() {
   [ "$(noted files)" = "$(installed_files)" ] && is_active && ! is_new_machine && has_node
 }
 
-# By its id and its own address; of a copied disk the id alone is that of another machine. Empty where
-# one of the two is not known.
+# Prints the machine-id and the address that together identify this machine. The id alone is not enough,
+# because a copied disk has the id of another machine. Prints nothing if one of the two is not known.
 machine() {
   id=$(cat /etc/machine-id 2>/dev/null) || return 0
   command -v ip >/dev/null || return 0

@@ -1,23 +1,22 @@
 #!/bin/sh
-# create, update: brings k3s to a version and a configuration, as an agent that joins a server. What
-# is left of an agent that was broken off or damaged is completed. The last line of the output is
-# `started=` with the time at which k3s was started, or with nothing if it went on running.
-# prepare: the same on a machine without k3s, but for the token and the start.
-# unprepare: takes away what prepare made, where create has not run since.
-# clear: the same once more, at the end; where create has run, and delete has not, the output is
-# `left=joined`.
-# delete: takes away what create made, and nothing that it did not make.
-# Whether the server has the node is seen there: k3s-member.sh.
-# Needs: NODE (its name), K3S_VERSION, SERVER_URL. May be empty:
+# create, update: bring k3s to a version and a configuration, as an agent that joins a server. They also
+#   complete an installation that was interrupted, and repair a damaged one. The last line of the output
+#   is `started=` with the time at which k3s was started, or with nothing if k3s went on running.
+# prepare: does the same on a machine without k3s, but without the token, and does not start k3s.
+# unprepare: removes what prepare has made, if create has not run since.
+# clear: does the same at the very end. If create has run and delete has not, it prints `left=joined`.
+# delete: removes what create has made, and nothing else.
+# k3s-member.sh sees on the server whether the node is in the cluster.
+# Needs: NODE (name of the node), K3S_VERSION, SERVER_URL. May be empty:
 # - K3S_TOKEN: the agents' token, which create and update need;
-# - NODE_INTERFACE: whose address is the node's own; else that of the default route;
-# - TAINTS: of the Node, one a line; GPU_PODS: those that now run on the node; NODE_MISSING: 1 says that
-#   the cluster has no such Node, which k3s makes only as it starts;
+# - NODE_INTERFACE: the network interface whose address the node has; else that of the default route;
+# - TAINTS: the taints of the Node, one a line; GPU_PODS: pods with GPUs that run on the node now;
+#   NODE_MISSING: 1 if the cluster has no such Node, which k3s makes only when it starts;
 # - K3S_FORCE, K3S_SHA256, K3S_INSTALLER_SHA256, K3S_MIRROR, K3S_REGISTRIES, K3S_BUNDLE, K3S_IMAGES,
 #   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, PROXY_PREFIX, AUTHORITIES, OWNER, STACK: as in k3s-install.sh;
-# - HOST: the address by which it is reached; noted, as a machine may have two;
-# - REPAIR_ID: noted at the end, and read by k3s-agent-look.sh;
-# - DRY_RUN: 1 only says what would change.
+# - HOST: the address by which the machine is reached; it is recorded, as a machine may have two;
+# - REPAIR_ID: is recorded at the end, for k3s-agent-look.sh;
+# - DRY_RUN: with 1 the script only says what would change.
 # Usage: k3s-agent.sh prepare|create|update|unprepare|clear|delete
 set -eu
 umask 022

@@ -1,15 +1,16 @@
 #!/bin/sh
-# create, update: brings k3s to a version and a configuration, as a further server that joins the first
-# machine. What is left of one that was broken off or damaged is completed. The last line of the
-# output is `started=` with the time at which k3s was started, or with nothing if it went on running.
-# prepare, unprepare, clear: as of k3s-agent.sh.
-# retire: k3s is not started again when it ends, until the next create.
-# delete: takes away what create made, and nothing that it did not make. The server has to have left
-# etcd before, see k3s-member.sh.
-# Needs: NODE (its name), K3S_VERSION, SERVER_URL, POD_CIDR, SERVICE_CIDR. May be empty:
-# - K3S_TOKEN: the servers' token, and AGENT_SECRET, the agents'; create and update need both;
+# create, update: bring k3s to a version and a configuration, as a further server that joins the first
+#   machine. They also complete an installation that was interrupted, and repair a damaged one. The last
+#   line of the output is `started=` with the time at which k3s was started, or with nothing if k3s went
+#   on running.
+# prepare, unprepare, clear: as in k3s-agent.sh.
+# retire: keeps systemd from starting k3s again when it ends, until the next create.
+# delete: removes what create has made, and nothing else. The server has to leave etcd before, see
+#   k3s-member.sh.
+# Needs: NODE (name of the node), K3S_VERSION, SERVER_URL, POD_CIDR, SERVICE_CIDR. May be empty:
+# - K3S_TOKEN: the servers' token; AGENT_SECRET: the agents' secret; create and update need both;
 # - TLS_SAN, EMBEDDED_REGISTRY: as in k3s-install.sh;
-# - all that k3s-agent.sh names, DRY_RUN (1 only says what would change) among it.
+# - all other variables of k3s-agent.sh, also DRY_RUN (with 1 the script only says what would change).
 # Usage: k3s-further-server.sh prepare|create|update|unprepare|clear|retire|delete
 set -eu
 umask 022

@@ -1,10 +1,10 @@
 #!/bin/sh
-# create: refuses a setting k3sExisting that does not fit the k3s of this host.
-# delete: refuses that the stack leaves this host, which removes k3s, while runs of other stacks
-# stand in this k3s.
-# Both come before anything else is changed, here or on the next host, and change nothing.
-# Needs NAMESPACE. May be empty: OWNER, whose runs do not count; K3S_EXISTING: refuse or adopt, which
-# k3s is left; DRY_RUN (1: the same, as nothing is changed).
+# create: refuses a value of the setting k3sExisting that does not fit the k3s of this host.
+# delete: refuses to let the stack leave this host while runs of other stacks are in its k3s. Leaving the
+#   host removes k3s.
+# Both run before anything is changed, on this host or on the next one, and change nothing themselves.
+# Needs: NAMESPACE. May be empty: OWNER (the platform, whose own runs do not count), K3S_EXISTING (refuse or
+# adopt), DRY_RUN (1 makes no difference, because nothing is changed).
 # Usage: k3s-guard.sh create|delete
 set -eu
 

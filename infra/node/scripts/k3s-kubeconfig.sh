@@ -1,7 +1,7 @@
 #!/bin/sh
-# create: prints k3s' kubeconfig, with its authority, for SERVER_HOST instead of loopback.
-# Needs: SERVER_HOST; may be empty: LOOK (a text of the program: another one means that the
-# kubeconfig is another one too), DRY_RUN (1: prints no secret; nothing is ever changed).
+# create: prints k3s' kubeconfig, with its authority, for SERVER_HOST instead of the loopback address.
+# Needs: SERVER_HOST. May be empty: LOOK (the script does not read it; when it changes, the kubeconfig may
+# have changed too, and the command runs again), DRY_RUN (1: prints no secret; nothing is ever changed).
 # Usage: k3s-kubeconfig.sh create|delete
 set -eu
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# delete: takes away the k3s of this stack that is still here when the stack has none any more. An
-# `up` that failed or was killed while k3s-install.sh ran has left it: the engine does not know of it,
-# so the delete of that script does not run.
-# Needs: NAMESPACE, GRACE_SECONDS. May be empty: OWNER, which platform this is; HOST: the address by
-# which it was installed; K3S_EXISTING: refuse or adopt; DRY_RUN (1: only says what would change).
+# delete: removes a k3s of this stack that is still here after everything else was removed. There is one
+#   if an `up` failed or was killed while k3s-install.sh ran. Then the engine does not know that command,
+#   and does not run its delete.
+# Needs: NAMESPACE, GRACE_SECONDS. May be empty: OWNER (identifies the platform), HOST (the address by which
+# k3s was installed), K3S_EXISTING (refuse or adopt), DRY_RUN (1: only says what would change).
 # Usage: k3s-left.sh delete
 set -eu
 

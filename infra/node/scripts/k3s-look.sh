@@ -1,6 +1,7 @@
 #!/bin/sh
-# look: prints the state of k3s on this host, one `key=value` a line; changes nothing and costs
-# some milliseconds. May be empty: DRY_RUN (1: the same, as nothing is changed).
+# look: prints the state of k3s on this host, one `key=value` a line. It changes nothing, and takes some
+#   milliseconds.
+# May be empty: DRY_RUN (1 makes no difference, because nothing is changed).
 # Usage: k3s-look.sh look
 set -eu
 

@@ -1,16 +1,16 @@
 #!/bin/sh
-# What the first machine does for a further node, which runs k3s-agent.sh or k3s-further-server.sh:
-# look: says whether k3s is here at all, one `key=value` a line.
-# join: prints the token by which it joins, for a server the agents' secret too, the pods with GPUs that
-#   run on the node, and whether there is a Node of this name, one `key=value` a line. With
-#   NEW_MACHINE=yes it forgets a machine of this name first, whose password the new one has not.
-# await: waits until the node is Ready, since STARTED if that is given, and a server a voting member of
-#   etcd; and sets labels and taints.
-# drain: lets the pods of the node end, as far as they do in GRACE_SECONDS and a minute. A server
-#   stays with all that it has where etcd would have no majority without it.
+# The steps on the first machine for a further machine, which runs k3s-agent.sh or k3s-further-server.sh:
+# look: prints whether this host has a k3s, one `key=value` a line.
+# join: prints, one `key=value` a line, the token for joining, the agents' secret if the machine is a server,
+#   the pods with GPUs on the node, and whether the Node exists. With NEW_MACHINE=yes it first deletes the
+#   Node, because the new machine does not have the password of the former one.
+# await: waits until the node is Ready (since STARTED, if given) and a server votes in etcd; then it sets
+#   labels and taints.
+# drain: lets the node's pods end, for at most GRACE_SECONDS and a minute. It refuses to drain a server
+#   without which etcd would have no majority.
 # leave: takes the server out of etcd.
-# forget: deletes the Node, and the Secret with the password of its machine; etcd forgets a server with it.
-# Needs: NODE, GRACE_SECONDS. May be empty: ROLE (server, or an agent), LABELS and TAINTS, one a line;
+# forget: deletes the Node and the Secret with its machine's password. With its Node, a server leaves etcd.
+# Needs: NODE, GRACE_SECONDS. May be empty: ROLE (server; else an agent), LABELS and TAINTS, one a line;
 # NEW_MACHINE, STARTED, DRY_RUN (1: only says what would change).
 # Usage: k3s-member.sh look|join|await|drain|leave|forget
 set -eu
@@ -66,7 +66,7 @@ join() {
   refuse_node_of_others
   if is_server && { [ "${NEW_MACHINE:-}" = yes ] || ! is_member; }; then refuse_join_beside_lost; fi
   if [ "${NEW_MACHINE:-}" = yes ]; then delete_node >&2; fi
-  # shellcheck disable=SC2016 # the $ are the template's
+  # shellcheck disable=SC2016 # each $ belongs to the template
   pods=$(k3s_kubectl get pods --all-namespaces \
     --field-selector="status.phase=Running,spec.nodeName=$NODE" -o \
     'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}')
@@ -77,7 +77,7 @@ join() {
   echo "done=yes"
 }
 
-# As for the server (lib/k3s-server.sh); the time is the node's own, and so is that of its lease.
+# Like is_ready of lib/k3s-server.sh. STARTED and the lease's time both come from the node's own clock.
 is_ready() {
   k3s_kubectl get node "$NODE" --no-headers 2>/dev/null | awk '$2 !~ /^Ready/ { exit 1 }' || return 1
   if is_server && ! is_voter "$NODE"; then return 1; fi
@@ -102,7 +102,7 @@ await() {
   echo "node $NODE is Ready"
 }
 
-# Server-side apply takes away the labels that were there of us and are no longer in the list.
+# Server-side apply removes labels that this program has set earlier and that are not in LABELS any more.
 set_labels() {
   {
     printf 'apiVersion: v1\nkind: Node\nmetadata:\n  name: "%s"\n  labels:\n' "$NODE"
@@ -113,7 +113,7 @@ set_labels() {
   rm -f "$MANIFEST"
 }
 
-# Kubernetes puts taints of its own there, so the list as a whole is not ours.
+# Kubernetes also sets taints itself, so only those that were set from TAINTS are changed.
 set_taints() {
   wanted=$(printf '%s\n' "${TAINTS:-}" | tr '\n' ' ' | sed 's/ *$//')
   before=$(get_node "jsonpath={.metadata.annotations['disttrain\.dev/taints']}")
@@ -185,7 +185,7 @@ forget() {
 }
 
 delete_node() {
-  # of a server it goes when etcd has let its member go
+  # The Node of a server disappears only when etcd has removed its member.
   k3s_kubectl delete node "$NODE" --ignore-not-found --timeout="${LEAVE_SECONDS}s"
   k3s_kubectl -n kube-system delete secret "$NODE.node-password.k3s" --ignore-not-found
 }

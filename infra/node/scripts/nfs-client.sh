@@ -1,11 +1,12 @@
 #!/bin/sh
-# create: sees to it that this host can mount from an NFS server, by the package of the distribution
-#   where mount.nfs is missing. The last line of the output is `address=`, by which the server sees it.
-# delete: removes what create has installed, where nothing is mounted by NFS any more, and the host is
-#   still this node and reached in this way.
-# Needs: NODE (name of its node), SERVER_ADDRESS. May be empty: HOST (how this host is reached);
-# REPAIR_ID (with another one this runs again);
-# HTTP_PROXY, HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
+# create: lets this host mount from an NFS server. If mount.nfs is missing, it installs the package of the
+#   distribution. The last line of the output is `address=` with the address by which the server sees
+#   this host.
+# delete: removes what create has installed, if nothing is mounted by NFS any more, and if the host still
+#   has this node name and address.
+# Needs: NODE (name of the host's node), SERVER_ADDRESS. May be empty: HOST (the address by which this host
+# is reached), REPAIR_ID (when it changes, the command runs again), HTTP_PROXY, HTTPS_PROXY and NO_PROXY
+# (for downloading the package), DRY_RUN (1: only says what would change).
 # Usage: nfs-client.sh create|delete
 set -eu
 umask 022

@@ -1,10 +1,10 @@
 #!/bin/sh
 # create: lets one further machine mount the folder that this host serves by NFS (nfs-server.sh).
-# delete: takes that back, where the machine has no other name by now; what it has mounted it cannot
-#   read or write any more.
+# delete: takes the permission back, unless the machine has another name now. The machine then cannot read
+#   or write what it has mounted.
 # Needs: DATA_ROOT, NODE (name of the machine's node), CLIENT (its address, as this host sees it).
-# May be empty: OWNER, STACK, HOST (how this host is reached), REPAIR_ID (with another one this runs
-#   again), DRY_RUN (1: only says what would change).
+# May be empty: OWNER, STACK, HOST (the address by which this host is reached), REPAIR_ID (when it changes,
+#   the command runs again), DRY_RUN (1: only says what would change).
 # Usage: nfs-export.sh create|delete
 set -eu
 umask 022
@@ -13,7 +13,7 @@ umask 022
 
 . ./lib/nfs.sh
 
-# One for each address, so that machines that swap their names are never without.
+# There is a file for each address, so that machines that swap their names never lose the permission.
 readonly EXPORT="$EXPORTS/disttrain-$CLIENT.exports" PURPOSE="node $NODE by ${HOST:-this host}"
 
 create() {

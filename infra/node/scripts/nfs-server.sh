@@ -1,12 +1,13 @@
 #!/bin/sh
-# create: lets this host serve the data folder by NFS 4, to itself for a start; nfs-export.sh adds the
-#   other machines. A server that is missing comes from the package of the distribution.
-# delete: takes back all exports of ours, stops a server that create has started, and removes what it
-#   has installed. The data stay, and so does what was there before, or what others use by now, and
-#   the server of a host that is reached in another way by now.
-# Needs: DATA_ROOT, SERVER_ADDRESS (of this host, as the others reach it). May be empty: OWNER, STACK,
-# HOST (how this host is reached); REPAIR_ID (with another one this runs again); HTTP_PROXY,
-# HTTPS_PROXY, NO_PROXY, for the package; DRY_RUN (1: only says what would change).
+# create: lets this host serve the data folder by NFS 4, at first only to itself; nfs-export.sh adds the
+#   other machines. If the server is missing, it installs the package of the distribution.
+# delete: takes back all exports of this stack, stops a server that create has started, and removes what
+#   create has installed. These stay: the data, what was there before, what others use now, and the server
+#   if this host has another address in the settings now.
+# Needs: DATA_ROOT, SERVER_ADDRESS (the address of this host, as the others reach it). May be empty: OWNER,
+# STACK, HOST (the address by which this host is reached), REPAIR_ID (when it changes, the command runs
+# again), HTTP_PROXY, HTTPS_PROXY and NO_PROXY (for downloading the package), DRY_RUN (1: only says what would
+# change).
 # Usage: nfs-server.sh create|delete
 set -eu
 umask 022
@@ -19,7 +20,8 @@ umask 022
 readonly OWN_EXPORT="$EXPORTS/disttrain.exports"
 readonly UNIT=nfs-server # so it is called in every distribution
 
-# Where something is mounted in the folder, others would see the folder below it, and fill that.
+# Refuses a folder in which something is mounted. The other machines would not see what is mounted there.
+# They would see the folder below it, and fill that one.
 refuse_mounts_below() {
   below=$(awk -v root="$DATA_ROOT/" 'index($2, root) == 1 { print $2; exit }' "$ROOT/proc/self/mounts")
   [ -z "$below" ] || fail "dataRoot: $DATA_ROOT cannot be served by NFS, as something is mounted in \
@@ -35,7 +37,8 @@ take the folder out of that file"
 
 is_active() { systemctl is-active --quiet "$UNIT"; }
 
-# To start the server would serve what is written there, which nobody has wanted so far.
+# Refuses to start a stopped server if others have exports. Its start would also serve these, which nobody
+# has wanted so far.
 refuse_to_start_for_others() {
   others=$(exports_of_others | cut -d ' ' -f 1 | sort -u | paste -sd ' ' -)
   [ -z "$others" ] || fail "the NFS server of this host is off, and its start would also serve what \
@@ -99,7 +102,7 @@ $address, itself: look with exportfs -s what it serves"
   echo "$DATA_ROOT is served by NFS at $SERVER_ADDRESS"
 }
 
-# By now others may have their own exports on the server that we have brought.
+# Stops the server, unless others have added exports of their own to it.
 leave_server() {
   others=$(exports_of_others | cut -d ' ' -f 1 | sort -u | paste -sd ' ' -)
   if [ -n "$others" ] && ! was server active; then

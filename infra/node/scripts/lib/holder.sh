@@ -1,9 +1,10 @@
 # shellcheck shell=sh
-# Whose something on a host is: of which stack, as two of them can use one host, and as which further node
-# the host has it. One that gets another name gets it under that name too, before what it had under the
-# old one is deleted: what is deleted then has to stay.
-# Needs: HOLDER, the file for that, with one `key value` a line. May be empty: OWNER, which platform this
-# is, STACK, its stack, and NODE, which is empty on the first machine.
+# Records who holds something on a host: which stack, because two stacks can use one host, and the node
+# name that the host has in the cluster. If a host gets another node name, `create` runs for the new name
+# first, and then `delete` for the old name. That `delete` must not remove what the new name holds now.
+# Needs: HOLDER, the file with the record, with one `key value` a line.
+# May be empty: OWNER, which identifies the platform; STACK, its stack; NODE, which is empty on the first
+# machine.
 . ./lib/other-stack.sh
 
 noted() { # key; a word alone is the node, as older versions have noted it

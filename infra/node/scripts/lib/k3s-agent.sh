@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# k3s as an agent: a further node without the cluster's data. Needs lib/k3s-further.sh.
+# k3s as an agent: a further node that has no copy of the cluster's data. Needs lib/k3s-further.sh.
 readonly K3S_EXEC=agent
 
 configuration() {

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# Fetches k3s and its installer, from the network or from a bundle, and checks them against their
-# sha256 before anything of them is used. Needs lib/k3s.sh.
+# Gets k3s and its installer from the network or from a bundle, and compares their sha256 before
+# anything of them is used. Needs lib/k3s.sh.
 readonly SCRATCH=/var/lib/rancher/disttrain-scratch
 
 release() {
@@ -35,7 +35,7 @@ are gone from this host (docs/airgap.md)"
   curl --fail --silent --show-error --location --proto "$protocol" --tlsv1.2 \
     --connect-timeout 15 --retry 3 --max-time 900 --speed-limit 1000 --speed-time 60 \
     --stderr "$SCRATCH/curl-says" --output "$2" "$1" 9>&- && return
-  # curl repeats the address of a proxy that it cannot read, with its password
+  # If curl cannot read the address of a proxy, it prints the address with its password.
   sed 's#://[^/]*@#://[secret]@#g' "$SCRATCH/curl-says" >&2
   fail "cannot download $1"
 }

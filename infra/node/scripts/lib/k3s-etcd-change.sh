@@ -1,14 +1,15 @@
 # shellcheck shell=sh
-# How etcd gets a member and loses one without losing the majority of its members. Needs lib/k3s.sh,
-# lib/k3s-etcd.sh, NODE and `await_answer` of k3s-member.sh.
+# Lets etcd get or lose a member without losing the majority of its members. Needs lib/k3s.sh,
+# lib/k3s-etcd.sh, NODE and the function `await_answer` of k3s-member.sh.
 readonly SERVER_TOKEN=/var/lib/rancher/k3s/server/token # k3s' own, by which servers join
 readonly LEAVE_SECONDS=120 # how long etcd may take to let a member go
 readonly SETTLE_SECONDS=20 # k3s looks every 15 s at how its members are
 
 is_server() { [ "${ROLE:-}" = server ]; }
 
-# With etcd a k3s that does not answer may have lost the majority of its servers. Nothing that is done
-# to another server then helps, and it may be the one that is needed.
+# Fails if the k3s of the first machine does not answer. With etcd that may mean that it has lost the
+# majority of its servers. Then no change of another server helps, and that server may be the one that is
+# needed.
 require_answer() {
   await_answer || fail "the k3s of the first machine does not answer, so nothing was done to the \
 server $NODE: with etcd that happens when half of the servers or more are away. Start k3s on those \
@@ -16,7 +17,8 @@ that can be reached (systemctl start k3s), and run pulumi up again. If they are 
 docs/node.md, Several servers"
 }
 
-# etcd takes no member while one does not answer, and k3s would try again for ever.
+# Refuses to let a server join while a member does not answer. etcd accepts no new member then, and k3s
+# would try again forever.
 refuse_join_beside_lost() {
   if within_settling all_others_answer; then return; fi
   fail "the server $NODE cannot join: etcd takes no new member while one does not \
@@ -36,7 +38,8 @@ within_settling() { # condition
   done
 }
 
-# The others must be more than half of what remains; etcd would refuse it too, and k3s try for ever.
+# Refuses to let a server leave if too few of the others answer. They must be more than half of the
+# members that remain. Otherwise etcd would refuse it too, and k3s would try again forever.
 refuse_lost_quorum() {
   if within_settling others_are_enough; then return; fi
   fail "the server $NODE cannot leave: of the $remaining others $there would be left that answer, and \
@@ -53,8 +56,9 @@ others_are_enough() {
   [ "$there" -ge $((remaining / 2 + 1)) ]
 }
 
-# How k3s lets a member leave: an annotation, which its leader answers with another one. The Node stays
-# until k3s is gone from the machine, as a kubelet that runs would make it anew.
+# Takes the server out of etcd, in the way of k3s: an annotation on the Node, which the leader answers with
+# another one. The Node stays until k3s is removed from the machine, because a running kubelet would make
+# it again.
 leave_etcd() {
   k3s_kubectl annotate node "$NODE" --overwrite etcd.k3s.cattle.io/remove=true >/dev/null
   asked=$(date +%s)

@@ -1,15 +1,17 @@
 # shellcheck shell=sh
 # Writes the files of k3s to the host. Needs lib/k3s.sh, lib/k3s-wanted.sh, lib/k3s-download.sh.
-# What k3s and its tools make on a host. Of these only what was not there before is removed.
+
+# The folders that k3s and its tools make on a host. Those that were there before are not removed.
 readonly FOLDERS='/etc/rancher/k3s /etc/rancher/node /etc/rancher /var/lib/rancher/k3s
 /var/lib/rancher /var/lib/kubelet /var/lib/cni /run/k3s /run/flannel /var/log/pods
 /var/log/containers /root/.kube'
-# What the GPU Operator leaves, as it is ended with k3s: its toolkit's own files, and a configuration of
-# containerd, which the toolkit makes where there is none, so that it imports such a file.
+# What the GPU Operator leaves on the host, because it ends together with k3s: the files of its toolkit,
+# and a configuration of containerd that imports one of them. The toolkit makes that configuration if
+# there is none.
 readonly TOOLKIT='/usr/local/nvidia/toolkit /etc/containerd/conf.d/99-nvidia.toml'
 readonly TOOLKIT_CONFIG=/etc/containerd/config.toml
 # Folders that the toolkit, the node feature discovery and the kubelet leave, the inner ones first. They
-# go if they are empty.
+# are removed if they are empty.
 readonly FEATURES=/etc/kubernetes/node-feature-discovery
 readonly IF_EMPTY="/usr/local/nvidia /etc/containerd/conf.d /etc/containerd
 $FEATURES/features.d $FEATURES/source.d $FEATURES /etc/kubernetes
@@ -17,7 +19,8 @@ $FEATURES/features.d $FEATURES/source.d $FEATURES /etc/kubernetes
 /usr/libexec/kubernetes/kubelet-plugins /usr/libexec/kubernetes /usr/libexec"
 readonly LINKS='/usr/local/bin/kubectl /usr/local/bin/crictl /usr/local/bin/ctr'
 
-# From here on the host's k3s is ours. What was there before is noted, so that it outlives k3s.
+# Records that the k3s of this host belongs to this program from now on. It also records which paths
+# exist already, so that they are not removed with k3s.
 record_ownership() {
   [ ! -e "$OWNERSHIP_FILE" ] || return 0
   before=""
@@ -75,8 +78,8 @@ place_images() {
   done
 }
 
-# k3s' own installer writes the unit and the uninstaller. It gets no proxy: it would note it in a
-# file of its own, and lose it with the next run.
+# Runs k3s' own installer, which writes the systemd unit and the uninstaller. It gets no proxy, because
+# it would write the proxy into a file of its own, and lose it at the next run.
 run_installer() {
   skip=true
   if policy_missing; then

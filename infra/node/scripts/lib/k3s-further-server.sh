@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# k3s as a further server, with a copy of the cluster's data. Needs lib/k3s-further.sh and
+# k3s as a further server, which has a copy of the cluster's data. Needs lib/k3s-further.sh and
 # lib/k3s-etcd.sh.
 readonly K3S_EXEC=server
 
-# Once it has joined, k3s knows its servers from its own data, and the first line counts no more.
+# The first line only counts until k3s has joined. After that it knows the servers from its own data.
 configuration() {
   echo "server: \"$SERVER_URL\""
   echo "token-file: \"$TOKEN_FILE\""
@@ -11,8 +11,8 @@ configuration() {
   server_configuration
 }
 
-# k3s that etcd has let go ends, and when it is started again it joins anew: systemd must not do that
-# before k3s is removed. The next create takes this back.
+# Keeps systemd from starting k3s again. When a server has left etcd, its k3s ends. If systemd started it
+# again before it is removed, it would join again. The next `create` takes this back.
 retire() {
   one_at_a_time
   if dry; then
@@ -25,7 +25,8 @@ retire() {
   systemctl daemon-reload
 }
 
-# The servers' token, and the agents' secret: an agent may come to any server.
+# Writes the servers' token and the agents' secret. A server needs that secret too, because an agent may
+# connect to any server.
 put_files_of_role() {
   put "$TOKEN_FILE" "${K3S_TOKEN:-}"
   put "$AGENT_SECRET_FILE" "${AGENT_SECRET:-}"

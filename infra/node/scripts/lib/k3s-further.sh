@@ -1,11 +1,14 @@
 # shellcheck shell=sh
-# k3s on a further machine, which joins the first one by a token. lib/k3s-agent.sh and
-# lib/k3s-further-server.sh say what an agent and a server are. Needs the other files of k3s-agent.sh.
-# One that cannot join tries for ever, and with some versions systemd would wait for it as long.
+# k3s on a further machine, which joins the first machine with a token. lib/k3s-agent.sh and
+# lib/k3s-further-server.sh contain what is special for an agent and for a server. Needs the other files
+# that k3s-agent.sh includes.
+# A k3s that cannot join tries forever. With some versions systemd would wait for it as long, so systemd
+# is told not to wait.
 readonly START_OPTION=--no-block
 
-# What the kubelet registers its Node with, so that no pod comes before the taints. Later changes are
-# made at the server (k3s-member.sh), as are all further labels: a kubelet refuses some of them.
+# The label and the taints with which the kubelet registers its Node, so that no pod is scheduled there
+# before the taints are set. k3s-member.sh makes later changes on the server. It also sets all other
+# labels, because a kubelet refuses some of them.
 registration() {
   echo "node-label: [\"$AGENT_LABEL=true\"]"
   printf '%s\n' "${TAINTS:-}" | awk 'NF { print (begun++ ? "" : "node-taint:\n") "- \"" $0 "\"" }'
@@ -13,7 +16,8 @@ registration() {
 
 put_registration() { put "$REGISTRATION" "$(registration)"; }
 
-# The server was asked: an agent has no right to see the pods of its node.
+# Refuses to change k3s while pods with GPUs run on the node. GPU_PODS comes from the server, because an
+# agent has no right to see the pods of its node.
 guard_gpu_pods() {
   if [ "${K3S_FORCE:-}" = true ] || ! is_active || [ -z "${GPU_PODS:-}" ]; then
     return
@@ -22,8 +26,9 @@ guard_gpu_pods() {
 Wait for their end, or disturb them: pulumi config set k3sForce true"
 }
 
-# Beside the installation of the first machine, so that what takes long is done on all at one time. A
-# k3s that is here already is left to create, which may have to disturb pods.
+# Brings the files of k3s while the first machine is being installed, so that the slow steps run on all
+# machines at the same time. If k3s is here already, only `create` changes it, because that may disturb
+# pods.
 prepare() {
   one_at_a_time
   if [ -n "$(noted installed)" ]; then
@@ -41,11 +46,11 @@ prepare() {
   echo "k3s $K3S_VERSION is here, and is started once the first machine is up"
 }
 
-# Takes away what prepare brought, where it has never joined.
+# Removes what `prepare` has brought, if the machine has never joined.
 unprepare() { [ -e "$TOKEN_FILE" ] || delete; }
 
-# The same when nothing of the machine is in the state any more. A machine that has joined, or was
-# about to, leaves the cluster in the steps of infra/node/agent.py.
+# Does the same when no other command of the machine is in the state any more. If the machine has joined,
+# or was about to, infra/node/agent.py then lets it leave the cluster.
 clear() {
   one_at_a_time
   if came_by_other_address || ! removable >/dev/null; then

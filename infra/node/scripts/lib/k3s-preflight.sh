@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What is checked on the host before anything of k3s is touched. Needs lib/k3s.sh.
+# Checks the host before anything of k3s is changed. Needs lib/k3s.sh.
 readonly API_PORT=6443 ETCD_PORTS='2379 2380 2381 2382'
 readonly MIN_FREE_MIB=512 # the binary, what it unpacks, and the new binary beside the old one
 
@@ -34,7 +34,9 @@ preflight() {
   done
 }
 
-# All files of k3s' settings go with k3s, and some are written anew. Ours come after the ownership file.
+# Refuses files of k3s' settings that this program did not make. When k3s is removed, all such files are
+# removed too, and some are overwritten before. Our own files are written after the ownership file, so
+# there is nothing to refuse once that file exists.
 refuse_files_of_others() {
   [ ! -e "$OWNERSHIP_FILE" ] || return 0
   for file in "${CONFIG%/*}"/* "${CONFIG%/*}"/.[!.]* "$ENVIRONMENT" "$UNIT.env" "$UNIT.d"; do
@@ -45,17 +47,17 @@ nodeInterface), move it to another folder, and run pulumi up again"
   done
 }
 
-# Whether this host is to be one of several servers, which keep the cluster's data in k3s' etcd.
+# Whether this host is or becomes one of several servers, which keep the cluster's data in k3s' etcd.
 has_etcd() { [ "$PLACE" = k3s-server ] || [ -n "${CLUSTER_INIT:-}" ]; }
 
-# Who listens on a port; fails when nobody does, or k3s itself: as a server, or as an agent with the
-# embedded registry.
+# Prints which process listens on a port. Fails if none does, or if it is k3s itself, as a server or as
+# an agent with the embedded registry.
 port_owner() { # port
   hex=$(printf '%04X' "$1")
   inode=$(awk -v port=":$hex" '$4 == "0A" && $2 ~ port "$" { print $10; exit }' \
     /proc/net/tcp /proc/net/tcp6 2>/dev/null)
   [ -n "$inode" ] || return 1
-  # k3s comes first, so that a host with thousands of open files is not searched for it
+  # k3s is checked first, so that not all open files of the host have to be searched.
   if is_active; then
     k3s_pid=$(systemctl show --property=MainPID --value "$SERVICE")
     ! holds_socket "$inode" "$k3s_pid" || return 1
@@ -87,7 +89,7 @@ free_space() { # for what is not there yet
   done
 }
 
-# Of a bundle's images: the copy, and about twice as much once k3s has unpacked it.
+# The disk space in MiB for a bundle's images: the copy, and about twice as much for what k3s unpacks.
 images_mib() {
   echo "${K3S_IMAGES:-}" | while read -r sum name; do
     [ -z "$sum" ] || [ -e "$(image_file "$sum" "$name")" ] || wc -c <"$K3S_BUNDLE/$name"
@@ -99,7 +101,8 @@ policy_missing() { # SELinux needs the package of k3s' own rules
     ! rpm -q --quiet k3s-selinux
 }
 
-# k3s looks for it once it has started, and says so in its log alone.
+# Checks the network interface that the settings name. k3s itself would only look for it when it starts,
+# and would only write into its log that it is missing.
 named_interface() {
   [ -n "${NODE_INTERFACE:-}" ] && command -v ip >/dev/null || return 0
   ip link show dev "$NODE_INTERFACE" >/dev/null 2>&1 ||
@@ -122,7 +125,7 @@ interface (nodeInterface, or interface at its place in nodes)" ;;
 (nodeInterface) of this host has $(echo "$there" | paste -sd ' ')"
 }
 
-# k3s finds its own address by the default route, also where that leads nowhere.
+# Checks that the host has a default route. k3s finds its own address by it, even if it leads nowhere.
 default_route() {
   awk '$2 == "00000000" && $8 == "00000000" { found = 1 } END { exit !found }' /proc/net/route ||
     awk '$1 ~ /^0+$/ && $2 == "00" && $10 != "lo" { found = 1 } END { exit !found }' \

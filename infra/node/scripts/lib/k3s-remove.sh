@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# Takes k3s away, and nothing that was on the host before. Needs the other files of k3s-install.sh.
+# Removes k3s, and nothing that was on the host before. Needs the other files that k3s-install.sh includes.
 
 was_there_before() { grep -qxF "before $1" "$OWNERSHIP_FILE"; }
 
-# k3s-killall.sh and the uninstaller take some paths whoever made them: those of before are moved aside
-# meanwhile.
+# k3s-killall.sh and the uninstaller delete some paths even if they were there before k3s. Such paths are
+# moved aside while these scripts run.
 keep_others_paths() { # aside or back
   for path in $LINKS /var/lib/cni; do
     if was_there_before "$path"; then
@@ -17,13 +17,13 @@ keep_others_paths() { # aside or back
   done
 }
 
-# The uninstaller deletes them with everything that is mounted in them.
+# The uninstaller deletes these folders, with everything that is mounted in them.
 readonly DELETED='/etc/rancher/k3s /run/k3s /run/flannel /var/lib/cni /var/lib/kubelet /var/lib/rancher/k3s'
 
-# In these, file systems of the types overlay and tmpfs are the layers of containers and their /dev/shm.
+# In these folders, mounts of the types overlay and tmpfs are the layers of containers and their /dev/shm.
 readonly OF_CONTAINERD='/run/k3s/ /var/lib/rancher/k3s/agent/containerd/'
 
-# What is mounted below a folder, deepest first, but for what is containerd's own.
+# Prints what is mounted below a folder, the deepest first, without containerd's own mounts.
 mounted_below() { # folder
   awk -v below="$1/" -v own="$OF_CONTAINERD" '
     BEGIN { count = split(own, places, " ") }
@@ -32,9 +32,9 @@ mounted_below() { # folder
     { gsub(/\\040/, " ", $2); print $2 }' /proc/self/mounts | sort -r
 }
 
-# k3s-killall.sh ends the containers and unmounts what was mounted for them. It goes on where it cannot
-# unmount a volume that somebody still uses, such as a shared disk with checkpoints, and the
-# uninstaller would then delete what is on it.
+# Refuses to go on while something of others is mounted. k3s-killall.sh ends the containers and unmounts
+# what was mounted for them. If it cannot unmount a volume that somebody still uses, such as a shared
+# disk with checkpoints, it goes on. The uninstaller would then delete what is on that disk.
 refuse_mounted() {
   killall="${BINARY%/*}/k3s-killall.sh"
   [ ! -x "$killall" ] || "$killall" </dev/null >/dev/null 2>&1 9>&- || true
@@ -65,7 +65,7 @@ remove_rest() { # also what an install that was broken off has left
   systemctl reset-failed "$SERVICE" 2>/dev/null || true
 }
 
-# The notes go last: what a removal that was cut off has left is known by them.
+# Removes the folders, and the record last. If a removal is cut off, the record says what is left.
 remove_folders() {
   keep=$(sed -n 's/^before //p' "$OWNERSHIP_FILE")
   absent=$(sed -n 's/^absent //p' "$OWNERSHIP_FILE")
@@ -90,18 +90,20 @@ remove_folders() {
   echo "$keep" | grep -qxF "${OWNERSHIP_FILE%/*}" || rmdir "${OWNERSHIP_FILE%/*}" 2>/dev/null || true
 }
 
-# Whether somebody else has written something into it since.
+# Whether containerd's configuration has only what the toolkit writes, and nothing of anybody else.
 has_only_toolkits_import() {
   [ -f "$TOOLKIT_CONFIG" ] && ! grep -qvxE \
     "version = [0-9]+|imports = \[\"/etc/containerd/conf.d/\*.toml\"\]|" "$TOOLKIT_CONFIG"
 }
 
-# What is mounted in a folder is not ours: a volume that a pod left mounted may be a shared disk.
+# Removes a folder, but nothing that is mounted in it: a volume that a pod left mounted may be a shared
+# disk.
 remove_folder() {
   rm -rf --one-file-system "$1" || echo "$1 stays: something is mounted in it; look yourself"
 }
 
-# Whether there is something of ours to take away; says why not, or what it would be.
+# Whether there is a k3s of this stack to remove. If not, it prints why; in a dry run it prints what would
+# be removed, and fails.
 removable() {
   if [ ! -e "$OWNERSHIP_FILE" ]; then
     dry || rm -f "$LOCK"

@@ -1,24 +1,24 @@
 # shellcheck shell=sh
-# k3s on the first machine, as the server: what its configuration is, when it is up, and what comes before it goes.
-# Needs the other files of k3s-install.sh.
+# k3s as the server on the first machine: its configuration, when it counts as up, and what happens before
+# it is removed. Needs the other files that k3s-install.sh includes.
 readonly READY_SECONDS=300
 readonly K3S_EXEC=server
 readonly AGENT_TOKEN=/var/lib/rancher/k3s/server/agent-token # k3s makes it of the secret
 
-# With cluster-init a k3s that has kept its data in SQLite moves them to etcd, and further servers can
-# join. Once it has etcd it goes on with that, whatever is said here; then the line stays, so that k3s
-# is not restarted when the last further server leaves.
+# With cluster-init, a k3s that has kept its data in SQLite moves them to etcd, so that further servers
+# can join. Once it has etcd, it keeps using etcd, with or without this line. The line stays then, so
+# that k3s is not restarted when the last further server leaves.
 configuration() {
   server_configuration
   if [ -n "${CLUSTER_INIT:-}" ] || [ -d "$ETCD_DATA" ]; then echo "cluster-init: true"; fi
 }
 
-# k3s writes the kubeconfig itself, as it starts.
+# Only the secret has to be written here. k3s writes the kubeconfig itself when it starts.
 put_files_of_role() { [ -s "$AGENT_SECRET_FILE" ] || put "$AGENT_SECRET_FILE" "$(agent_secret)"; }
 
-# The secret that further machines join with. With k3s' own, which it makes anyway, a machine could
-# be a server, and read the keys of the cluster. One that was lost is taken from k3s' data, so that
-# the machines that have it need no other.
+# Prints the secret with which agents join. k3s also makes a token of its own, but with that a machine
+# could become a server, and read the keys of the cluster. If the file with the secret was lost, the
+# secret is read from k3s' data, so that the machines that have it do not need another one.
 agent_secret() {
   kept=$(sed -n 's/^K10[0-9a-f]*::node://p' "$AGENT_TOKEN" 2>/dev/null) || true
   if [ -n "$kept" ]; then
@@ -37,13 +37,13 @@ wrong_files_of_role() {
   [ -n "$files_of_role" ]
 }
 
-# The installer makes systemd read its units again, which takes the GPUs from running pods
-# (gpu-operator#485), and a restart disturbs them more.
+# Refuses to change k3s while pods with GPUs run. The installer makes systemd read its units again, which
+# takes the GPUs from running pods (gpu-operator#485), and a restart of k3s disturbs them even more.
 guard_gpu_pods() {
   if [ "${K3S_FORCE:-}" = true ] || ! is_active; then
     return
   fi
-  # shellcheck disable=SC2016 # the $ are the template's
+  # shellcheck disable=SC2016 # each $ belongs to the template
   running=$(k3s_kubectl get pods --all-namespaces --field-selector=status.phase=Running -o \
     'go-template={{range .items}}{{$n := .metadata}}{{range .spec.containers}}{{with .resources}}{{with .limits}}{{if index . "nvidia.com/gpu"}}{{$n.namespace}}/{{$n.name}} {{end}}{{end}}{{end}}{{end}}{{end}}') ||
     fail "the running k3s does not say whether pods use GPUs. To go on all the same: \
@@ -52,8 +52,9 @@ pulumi config set k3sForce true"
 Wait for their end, or disturb them: pulumi config set k3sForce true"
 }
 
-# After a start, a node that was Ready before is still called Ready for a while: the kubelet must
-# have renewed its lease since. The times are all of this host, in microseconds, and compare as text.
+# Whether the node is Ready. After a start of k3s, a node that was Ready before is still called Ready for
+# a while. So the kubelet must also have renewed its lease since the start. All these times come from
+# this host and have microseconds, so they can be compared as texts.
 is_ready() {
   server_nodes=$(k3s_kubectl get nodes --no-headers -l "!$AGENT_LABEL" 2>/dev/null) || return 1
   server_node=$(echo "$server_nodes" | awk '$2 ~ /^Ready/ { print $1; exit }')
@@ -99,8 +100,9 @@ adopt() {
   echo "taken as it is: $("$BINARY" --version | head -n 1), pods in $range; it is not ours"
 }
 
-# A node has its part of the pods' network for good, and so have the Services their addresses: with
-# other networks k3s would end at each start, or the pods would find no name.
+# Refuses other networks for a cluster that exists. A node keeps its part of the pods' network, and
+# Services keep their addresses. With other networks k3s would end at each start, or pods could not look
+# up names.
 refuse_other_networks() {
   has_noted_data || return 0
   refuse_other_network podCidr cluster-cidr "$POD_CIDR"

@@ -1,9 +1,10 @@
 # shellcheck shell=sh
-# Installs, changes and repairs k3s, as a server or as an agent: lib/k3s-server.sh,
-# lib/k3s-further-server.sh and lib/k3s-agent.sh say what differs. Needs the other files of k3s-install.sh.
+# Installs, changes and repairs k3s, as a server or as an agent. lib/k3s-server.sh,
+# lib/k3s-further-server.sh and lib/k3s-agent.sh contain what differs. Needs the other files that
+# k3s-install.sh includes.
 
-# A k3s that runs or is about to start is stopped first: then no kubelet of before can renew the
-# node's lease after the time that is noted here.
+# Starts k3s, and sets `started` to the time. A k3s that runs or is about to start is stopped first. So
+# the previous kubelet cannot renew the node's lease after that time.
 start_k3s() {
   systemctl stop "$SERVICE" || fail "systemd could not stop k3s; its words are above"
   started=$(date -u +%Y-%m-%dT%H:%M:%S.%6N)
@@ -21,8 +22,8 @@ open_scratch() {
   chmod 700 "$SCRATCH"
 }
 
-# A running k3s whose binary is gone or damaged keeps running on it: it gets another one of the same
-# version without a restart, and can be asked for its pods again.
+# Replaces a missing or damaged binary. A running k3s goes on with the old one, so it gets another binary
+# of the same version without a restart. After that it can be asked for its pods again.
 repair_binary() {
   free_space
   open_scratch
@@ -32,13 +33,13 @@ repair_binary() {
 }
 
 place_binary() {
-  # noted first: a binary without its note would be taken for somebody else's
+  # The record comes first: a binary without a record would count as somebody else's.
   note version "$K3S_VERSION"
   note binary "$(sha256_of "$SCRATCH/k3s")"
   place "$BINARY" 755 "$SCRATCH/k3s"
 }
 
-# All but the start.
+# Brings everything to the host, but does not start k3s.
 lay_out() {
   if changed binary || changed images; then free_space; fi
   default_route
@@ -75,7 +76,7 @@ note_owner() {
   [ "$(noted node)" = "${NODE:-}" ] || note node "${NODE:-}"
 }
 
-# What k3s-look.sh compares with at the next preview.
+# Records the state with which k3s-look.sh compares the host at the next preview.
 note_state() {
   note_owner
   if [ "$(noted installed)" != "$K3S_VERSION" ]; then note installed "$K3S_VERSION"; fi
@@ -84,7 +85,7 @@ note_state() {
   files=$(installed_files)
   if [ "$(noted files)" != "$files" ]; then note files "$files"; fi
   if [ "$(noted repair)" != "${REPAIR_ID:-}" ]; then
-    # with another repair the kubeconfig is fetched again, and only then it is the noted one
+    # With a new repair id the kubeconfig is fetched again. Only then its checksum is recorded.
     note repair "${REPAIR_ID:-}"
     note kubeconfig "$(kubeconfig_sum)"
   fi

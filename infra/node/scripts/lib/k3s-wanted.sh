@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# What the variables ask for, and how the host differs from it. Needs lib/k3s.sh.
+# Computes what the variables ask for, and how the host differs from that. Needs lib/k3s.sh.
 readonly PROXIES='HTTP_PROXY HTTPS_PROXY NO_PROXY'
 readonly IMAGES=/var/lib/rancher/k3s/agent/images # k3s imports what lies there as it starts
 
@@ -11,7 +11,8 @@ environment() {
   done
 }
 
-# Without it, k3s takes the interface of the default route. Its address becomes the node's.
+# The line of config.yaml for the network interface whose address becomes the node's. Without it, k3s
+# uses the interface of the default route.
 chosen_interface() {
   [ -z "${NODE_INTERFACE:-}" ] || echo "flannel-iface: \"$NODE_INTERFACE\""
 }
@@ -37,7 +38,8 @@ wrong_text() { # file text; minimal systems have no `cmp`
   fi
 }
 
-# The name holds the checksum: k3s imports a changed file again only if its size differs too.
+# Path of an archive of images. It contains the checksum, because k3s imports a changed file with the
+# same name again only if its size differs too.
 image_file() { # sha256 name
   echo "$IMAGES/disttrain-$(echo "$1" | cut -c 1-16)-${2##*/}"
 }
@@ -51,14 +53,14 @@ wrong_images() { # where none are asked for, those of before may stay
   [ -n "$images" ]
 }
 
-# containerd reads the authorities of the host once, as k3s starts. An older version has not noted which
-# ones there were then, so that nothing can be said of them.
+# Whether k3s was started with other authorities than those of the host now. containerd reads them once,
+# when k3s starts. Older versions have not recorded them; then it is not known, and counts as no change.
 wrong_authorities() {
   [ -n "${AUTHORITIES:-}" ] && [ -n "$(noted authorities)" ] &&
     [ "$(noted authorities)" != "$AUTHORITIES" ]
 }
 
-# Sets `changes`: what differs from what is wanted, one word each.
+# Sets `changes` to what differs from what is wanted, with one word for each difference.
 compare() {
   changes=""
   if wrong_binary; then changes="$changes binary"; fi

@@ -1,7 +1,8 @@
 # shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
-# What all scripts about k3s have in common: where things are, and whose k3s this is.
-# The service of a server; a script of an agent has said `k3s-agent` before. PLACE says what the host
-# is in the cluster: the first machine (k3s), an agent (k3s-agent) or a further server (k3s-server).
+# What all scripts about k3s need: where its files are, and to whom the k3s of this host belongs.
+# SERVICE is the name of k3s' systemd service. A script for an agent sets it to k3s-agent first. PLACE is
+# the role of the host in the cluster: k3s (the first machine), k3s-agent (an agent) or k3s-server (a
+# further server).
 : "${SERVICE:=k3s}" "${PLACE:=$SERVICE}"
 readonly BINARY=/usr/local/bin/k3s
 readonly UNINSTALLER="/usr/local/bin/$SERVICE-uninstall.sh" # k3s' installer makes it
@@ -9,18 +10,20 @@ readonly UNIT="/etc/systemd/system/$SERVICE.service"        # k3s' installer mak
 readonly CONFIG=/etc/rancher/k3s/config.yaml
 readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
 readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
-# k3s keeps this one for itself: it is there also where the other was removed, or is written elsewhere.
+# k3s uses this kubeconfig itself. It exists even if the other one was removed, or is written elsewhere.
 readonly ADMIN_KUBECONFIG_FILE=/var/lib/rancher/k3s/server/cred/admin.kubeconfig
 readonly ENVIRONMENT="/etc/default/$SERVICE" # the unit reads it; k3s' installer never writes it
 readonly REGISTRATION=/etc/rancher/k3s/config.yaml.d/disttrain.yaml # of a further machine
-# Of a further machine, 0600: the token by which it joins. An agent has that of the agents.
+# The token with which a further machine joins (mode 0600). An agent has the agents' token.
 readonly TOKEN_FILE=/etc/rancher/k3s/disttrain-token
 readonly AGENT_SECRET_FILE=/etc/rancher/k3s/disttrain-agent-secret # of a server: the agents', 0600
 readonly NO_RESTART="/run/systemd/system/$SERVICE.service.d" # of a server that leaves
 readonly ETCD_DATA=/var/lib/rancher/k3s/server/db/etcd # of one of several servers
-# Notes of what we installed, one `key value` a line. k3s' uninstaller leaves this file alone.
+# Records what this program has installed, one `key value` a line. k3s' uninstaller does not delete this
+# file.
 readonly OWNERSHIP_FILE=/etc/rancher/disttrain
-# Lies among k3s' data, so that it goes with them: tells whether they are those that we noted.
+# This file is in the folder of k3s' data, so it disappears with them. It tells whether the data are
+# still those of the recorded installation.
 readonly GENERATION_FILE=/var/lib/rancher/k3s/server/db/disttrain-generation
 readonly LOCK=/run/disttrain-k3s.lock
 
@@ -33,7 +36,8 @@ readonly LABELS_MANAGER=disttrain-nodes  # in the Node's managedFields, of what 
 
 . ./lib/turn.sh
 
-# kubectl's cache would go to the home of root otherwise. The lock is not for its children.
+# Runs kubectl. KUBECACHEDIR keeps its cache out of root's home, and 9>&- keeps the lock from being
+# inherited.
 k3s_kubectl() {
   config=$KUBECONFIG_FILE
   [ -s "$config" ] || config=$ADMIN_KUBECONFIG_FILE
@@ -60,20 +64,21 @@ noted_place() { # the first machine is not noted, as there were no further ones 
   echo "${place:-k3s}"
 }
 
-# Of all owners and this one: k3s is another's if the noted owner is not ours.
+# Whether k3s belongs to another stack: its recorded owner is not this one.
 other_owner() {
   noted_owner=$(noted owner)
   [ -n "$noted_owner" ] && [ -n "${OWNER:-}" ] && [ "$noted_owner" != "$OWNER" ]
 }
 
-# Of one machine by two addresses: whether the k3s that is here has come by the other one, and so is
-# not what HOST has left. One of an older version has no address noted.
+# Two addresses may lead to the same machine. Tells whether the k3s on this host was installed by another
+# address than HOST. Then it is not what an `up` with the address HOST has left. Older versions have not
+# recorded the address.
 came_by_other_address() {
   noted_host=$(noted host)
   [ -n "$noted_host" ] && [ -n "${HOST:-}" ] && [ "$noted_host" != "$HOST" ]
 }
 
-# Whether the settings say to use this k3s as it is, and this stack has not installed it.
+# Whether the settings say to use this k3s as it is (adopt), and this stack has not installed it.
 is_adopted() {
   [ "${K3S_EXISTING:-}" = adopt ] &&
     { [ ! -e "$OWNERSHIP_FILE" ] || [ "$(noted owner)" != "${OWNER:-}" ]; }
@@ -81,7 +86,7 @@ is_adopted() {
 
 installed_by_others() { [ ! -e "$OWNERSHIP_FILE" ] && { [ -e "$BINARY" ] || [ -e "$UNIT" ]; }; }
 
-# With `k3sExisting: refuse` the k3s of the host has to be ours, or there has to be none.
+# With `k3sExisting: refuse`, the k3s of the host has to be this stack's, or there has to be none.
 refuse_k3s_of_others() {
   if other_owner; then
     fail "the k3s of this host belongs to another stack ($(noted stack)). Destroy that stack \
@@ -100,8 +105,9 @@ first. ${USE_IT_AS_IT_IS}"
 
 is_ours() { [ -e "$OWNERSHIP_FILE" ] && ! other_owner; }
 
-# One text for everything that we installed: it differs when a file is missing or was changed.
-# The binary is judged by its size and its time, as it is too large to be read at each preview.
+# Prints a checksum over everything that this program has installed. It changes if a file is missing or
+# was changed. Of the binary and the uninstaller only size and time count: the binary is too large to be
+# read at each preview.
 installed_files() {
   {
     stat -c '%n %s %Y' "$BINARY" "$UNINSTALLER" 2>/dev/null || true
@@ -114,7 +120,7 @@ kubeconfig_sum() {
   if [ -s "$KUBECONFIG_FILE" ]; then sha256_of "$KUBECONFIG_FILE"; fi
 }
 
-# Whether k3s' data are those of the install that we noted: they were not wiped since.
+# Whether k3s' data are those of the recorded installation, so that they were not wiped since then.
 has_noted_data() {
   [ -n "$(noted generation)" ] && [ "$(cat "$GENERATION_FILE" 2>/dev/null)" = "$(noted generation)" ]
 }

@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# NVIDIA's MIG manager divides the GPUs of a node by a label of the node, and writes into another
-# one how far it is. A node that we have labelled has an annotation with the value that we gave it.
-# Needs: `kubectl_`, MIG_CONFIG (such as all-1g.10gb; empty: GPUs that we have divided become whole
-# again).
+# NVIDIA's MIG manager divides the GPUs of a node as a label of the node says, and writes its progress into
+# another label. When this program sets the label, it also writes the value into an annotation.
+# Needs: the function `kubectl_`, and MIG_CONFIG (such as all-1g.10gb; empty: GPUs that this program has
+# divided become whole again).
 readonly MIG_LABEL=nvidia.com/mig.config MIG_NOTE=disttrain.dev/mig-config
 readonly WHOLE=all-disabled # the operator gives it to each node that has no such label
 
-# shellcheck disable=SC2016 # the $ are the template's
+# shellcheck disable=SC2016 # each $ belongs to the template
 readonly MIG_NODES='{{range .items}}{{.metadata.name}}|{{with index .metadata.labels "'$MIG_LABEL'"}}{{.}}{{end}}|{{with index .metadata.labels "'$MIG_LABEL.state'"}}{{.}}{{end}}|{{with .metadata.annotations}}{{with index . "'$MIG_NOTE'"}}{{.}}{{end}}{{end}}
 {{end}}'
 
@@ -15,7 +15,7 @@ mig_nodes() { # name|label|state|annotation, for each node whose GPUs can be div
     --request-timeout=10s -o "go-template=$MIG_NODES"
 }
 
-# The old state would look like that of the new label.
+# Sets the label, and removes the state, which would look like the state for the new label.
 label_node() { # node, value
   kubectl_ label node "$1" --overwrite "$MIG_LABEL=$2" "$MIG_LABEL.state-" >/dev/null
 }
@@ -56,8 +56,8 @@ make_node_whole() { # node, label, state, annotation
   esac
 }
 
-# Labels the nodes that need it. Sets mig_missing to what is still waited for, and mig_failed to the
-# reason for which it cannot be had; both are empty when all is done.
+# Labels the nodes that need it. Sets mig_missing to what has to be waited for, and mig_failed to the
+# reason why a node cannot be divided. Both are empty when everything is done.
 divide_gpus() {
   mig_missing="" mig_failed=""
   if ! rows=$(mig_nodes 2>/dev/null); then

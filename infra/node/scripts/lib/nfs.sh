@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
-# What the scripts about NFS have in common: where things are, and what of them is ours.
+# What the scripts about NFS need: where the files are, and which of them this program has made.
 ROOT=${ROOT:-} # for tests
 readonly EXPORTS="$ROOT/etc/exports.d" # exportfs reads the files there whose names end with .exports
 readonly NOTES="$ROOT/var/lib/disttrain-nfs"
@@ -11,24 +11,25 @@ readonly BEFORE="$NOTES/before" # what was there before the server, one `key val
 readonly REMAINS="$ROOT/etc/exports.ucf-dist $ROOT/etc/default/nfs-common.ucf-dist \
 $ROOT/etc/default/nfs-kernel-server.ucf-dist $ROOT/var/lib/nfs/export-lock \
 $ROOT/var/lib/nfs/.etab.lock $ROOT/var/lib/nfs/.rmtab.lock $ROOT/var/lib/nfs"
-# The trainer's user owns the folder, and root of a client has no rights of root in it.
+# With root_squash, root on a client has no rights of root in the folder. The trainer's user owns it.
 readonly OPTIONS=rw,sync,no_subtree_check,root_squash,sec=sys
 readonly MARK='# made by disttrain:'
 
-# The exports of several machines are changed side by side, and one package manager works at a time.
+# Commands change the exports for several machines at the same time, and only one package manager can work
+# at a time. So the scripts take turns.
 . ./lib/turn.sh
 
 is_ours() { # file of exports
   case $(head -n 1 "$1" 2>/dev/null) in "$MARK"*) ;; *) return 1 ;; esac
 }
 
-# Whether the file has been made for another stack than this one.
+# Whether the file was made for another stack.
 is_of_other_stack() { # file of exports
   noted=$(sed -n "1s/^$MARK.* owner //p" "$1")
   [ -n "$noted" ] && [ -n "${OWNER:-}" ] && [ "$noted" != "$OWNER" ]
 }
 
-# The lines of exports that are not ours, each after the name of its file.
+# Prints the exports that this program did not make: the name of the file, and then the line.
 exports_of_others() {
   for file in "$ROOT/etc/exports" "$EXPORTS"/*.exports; do
     if [ -e "$file" ] && ! is_ours "$file"; then
@@ -46,15 +47,16 @@ client_word() { # as `exportfs` takes it
 
 exported_line() { [ ! -e "$1" ] || sed -n 2p "$1"; }
 
-# A machine that gets another name or address is set up under it first, and what was made under the
-# one of before is deleted last of all, when the machine has left the cluster. Both may be one machine:
-# what is to be deleted is only what still bears the name and address of before.
+# Whether the file still belongs to a machine with this name and address. If a machine gets another name
+# or address, it is first set up under the new one. What was made under the old one is deleted last, when
+# the machine has left the cluster. Both may be the same machine. So only files that still bear the old
+# name and address may be deleted.
 is_made_for() { # file of exports, what it is for
   case $(head -n 1 "$1") in "$MARK $2 (stack "*) ;; *) return 1 ;; esac
 }
 
-# Lets one client mount the folder, now and after each start of the server, and nothing else of what
-# the files of exports say is applied meanwhile: they may be other people's, half way through.
+# Lets one client mount the folder, now and after each start of the server. Other lines in the files of
+# exports are not applied, because others may be editing them.
 set_export() { # file, client, what it is for
   if [ -e "$1" ] && ! is_ours "$1"; then
     fail "$1 was not made by this program. Move it to another name, and run pulumi up again"
@@ -99,7 +101,8 @@ remove_export() { # file; may be empty: what it is for, if it is for that alone
 
 was() { grep -qxF "$1 $2" "$BEFORE"; }
 
-# Debian's package takes this file with it, also where it was there before the package.
+# Removes the packages. When Debian's package is removed, it deletes /etc/exports, even if that file was
+# there before the package. So the file is saved and put back.
 remove_nfs() {
   file="$ROOT/etc/exports"
   if [ -e "$BEFORE" ] && was "$file" there && [ -e "$file" ]; then cp -p "$file" "$NOTES/exports"; fi
@@ -113,8 +116,8 @@ is_served() { # client
     '$1 == folder && index($2, client) == 1 { found = 1 } END { exit !found }'
 }
 
-# The address by which the server sees this host, which may be the server itself. That of the settings
-# may be a name, and a host often has a name for itself that leads to its loopback.
+# Prints the address by which the server sees this host, which may be the server itself. The address in the
+# settings cannot be used: it may be a name, and a host's own name often leads to its loopback.
 own_address() {
   command -v ip >/dev/null || fail "ip is missing on this host: install iproute2"
   found=$(getent ahosts "$SERVER_ADDRESS" | awk 'NR == 1 { print $1 }')

@@ -1,18 +1,19 @@
 # shellcheck shell=sh
-# Refuses to end a cluster in which runs of other stacks stand. Needs lib/k3s.sh.
+# Refuses to remove a cluster in which there are runs of other stacks. Needs lib/k3s.sh.
 readonly ANSWER_SECONDS=30 # how long a k3s that starts, or is in trouble, is asked again
 
-# shellcheck disable=SC2016 # the $ would be the template's
+# shellcheck disable=SC2016 # a $ would belong to the template
 readonly RUNS='{{range .items}}{{with .metadata.labels}}{{index . "disttrain.dev/owner"}}{{end}}|{{with .metadata.annotations}}{{index . "disttrain.dev/stack"}}{{end}}|{{.metadata.namespace}}/{{.metadata.name}}
 {{end}}'
 
-# Sets `runs`: a line `owner|stack|namespace/name` for each run. Fails where k3s does not answer.
+# Sets `runs` to a line `owner|stack|namespace/name` for each run. Fails if k3s does not answer.
 ask_for_runs() {
   runs=$(k3s_kubectl get configmaps --all-namespaces -l disttrain.dev/record=run \
     -o "go-template=$RUNS" 2>/dev/null)
 }
 
-# A k3s that is stopped is started for the question, as its runs would come back with it.
+# Finds the runs in this k3s. A stopped k3s is started for that, because its runs would go on when
+# somebody starts it.
 find_runs() {
   runs=""
   [ -d "${GENERATION_FILE%/*}" ] || return 0 # no data, so no runs
@@ -25,13 +26,15 @@ find_runs() {
   done
 }
 
-# Of `runs` those of other owners; with a text, only where the namespace and the name begin so.
+# Prints those lines of `runs` that have another owner. With a text, it only prints those whose
+# namespace/name begins with that text.
 other_runs() {
   echo "$runs" | awk -F '|' -v owner="${OWNER:-}" -v begin="$1" \
     'NF == 3 && $1 != owner && index($3, begin) == 1'
 }
 
-# Ends the script where such runs stand, with their names, why that matters, and what to do.
+# Ends the script if there are runs of other stacks. The message names them, and says why that matters
+# and what to do.
 refuse_other_runs() { # begin, as of other_runs; why; what to do
   if ! find_runs; then
     echo "k3s does not answer, so it was not asked for runs of other stacks; their data are kept"

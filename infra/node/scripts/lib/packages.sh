@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# Installs a package of the distribution with what it needs, and takes exactly that away again.
-# Needs NOTES, a folder of ours, REMAINS, files and empty folders that the packages leave behind, each
-# folder after its files, and `fail`. May be empty: HTTP_PROXY, HTTPS_PROXY, NO_PROXY, by which
-# packages are fetched.
+# Installs a package of the distribution with what it needs, and removes exactly that again.
+# Needs: NOTES (a folder of this program), REMAINS (files and empty folders that the packages leave
+# behind, each folder after its files) and the function `fail`. May be empty: HTTP_PROXY, HTTPS_PROXY,
+# NO_PROXY (the proxies for downloading packages).
 readonly OURS="$NOTES/packages"             # those that came with ours, one a line
 readonly THERE="$NOTES/there"               # of REMAINS what was there before
 readonly CONFIGURED="$NOTES/configurations" # of these the configuration alone was there before
@@ -18,26 +18,28 @@ package_manager() {
 by hand, and run pulumi up again"
 }
 
-# Lower case is what apt, dnf and zypper read; what they say may repeat an address with a password. As
-# words of `env` the addresses would be on a command line, which every user of the host can see.
+# Runs a command with the proxies. apt, dnf and zypper read the names in lower case. Their output may
+# contain an address with a password. The variables are not arguments of `env`, because every user of the
+# host can see command lines.
 with_proxy() {
   http_proxy="${HTTP_PROXY:-}" https_proxy="${HTTPS_PROXY:-}" no_proxy="${NO_PROXY:-}" \
     DEBIAN_FRONTEND=noninteractive UCF_FORCE_CONFFOLD=1 "$@" </dev/null 2>&1 9>&-
 }
 
-# No package that is there is removed for it, and none of the recommended ones comes along.
+# Installs without removing any package, and without the recommended ones.
 apt_install() {
   with_proxy apt-get -q -y -o DPkg::Lock::Timeout="$DPKG_SECONDS" --no-install-recommends --no-remove install "$@"
 }
 
-# What apt would bring; a package that it would only upgrade has its old version in brackets.
+# Prints the packages that apt would install. Packages that it would only upgrade are left out: their
+# lines have the old version in brackets.
 apt_plan() { apt_install --simulate "$1" | sed -n 's/^Inst \([^ ]*\) (.*/\1/p'; }
 
 packages_in() { # state, as dpkg shortens it
   dpkg-query -W -f '${db:Status-Abbrev}|${Package}\n' | awk -F '|' -v state="$1" '$1 ~ "^" state { print $2 }'
 }
 
-# What is to come is noted first, so that an install that is broken off can be taken away too.
+# The planned packages are recorded first, so that an interrupted installation can be removed too.
 install_by_apt() { # package
   for try in 1 2; do
     planned=$(apt_plan "$1")
@@ -46,13 +48,13 @@ install_by_apt() { # package
       packages_in rc | grep -xF "$planned" | add_to "$CONFIGURED"
       apt_install "$1" && return
     fi
-    # The list of packages of a fresh machine is empty, and that of an old one names what is gone.
+    # A fresh machine's list of packages is empty, and an old list names packages that are gone.
     [ "$try" = 2 ] || with_proxy apt-get -q -o DPkg::Lock::Timeout="$DPKG_SECONDS" update || return
   done
   apt_install "$1"
 }
 
-# A key of a repository, which may come along, is no package.
+# Prints the names of all packages. A repository's key (gpg-pubkey) is listed too, but is no package.
 rpm_names() { rpm -qa --queryformat '%{NAME}\n' | grep -vx gpg-pubkey | sort -u; }
 
 install_by_rpm() { # words of the manager, and the package
@@ -91,7 +93,8 @@ it says, or install the package by hand, and run pulumi up again"
   rm -f "$NOTES/says"
 }
 
-# Neither dpkg nor rpm takes away a package that another one needs; such a one stays, and is named.
+# Removes the packages that came with ours. dpkg and rpm do not remove a package that another one needs.
+# Such a package stays, and its name is printed.
 remove_packages() {
   [ -s "$OURS" ] || return 0
   if [ "$(package_manager)" = apt-get ]; then
@@ -114,7 +117,8 @@ remove_packages() {
   done
 }
 
-# Other than apt, dpkg does not wait for another program, such as an unattended upgrade.
+# Unlike apt, dpkg does not wait while another program works with packages, such as an unattended upgrade.
+# So it is called again until it gets its turn.
 remove_in_turn() {
   begun=$(date +%s)
   while

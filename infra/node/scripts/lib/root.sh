@@ -1,10 +1,11 @@
 # shellcheck shell=sh
-# Functions to become root. Every program of disttrain that needs root has this text in front.
-# A password for sudo is in SUDO_PASSWORD. It reaches sudo through a helper program and never
-# stands on a command line.
+# Functions to become root. This text is put in front of every script of disttrain that needs root.
+# The password for sudo is in SUDO_PASSWORD. It reaches sudo through a helper program, so it is never
+# on a command line.
 
-# Makes a helper program that prints the password and holds nothing, in a folder where programs can be
-# run: many machines have their /tmp mounted noexec. Fails where there is none, with all in `tried`.
+# Makes a helper program that prints the password. The program reads it from its environment and does
+# not contain it. It has to be in a folder where programs can be run, and many machines have /tmp
+# mounted noexec, so several folders are tried. Fails if none works; `tried` then names them all.
 make_askpass() {
   tried=""
   trap 'rm -f "$askpass"' EXIT
@@ -22,7 +23,7 @@ make_askpass() {
   return 1
 }
 
-# Finds out how this user becomes root. Fails, with the reason in root_problem, where it cannot.
+# Finds out how this user becomes root. Fails if it cannot, with the reason in root_problem.
 prepare_root() {
   root_problem="" sudo_option="" askpass=""
   [ "$(id -u)" != 0 ] || return 0
@@ -43,7 +44,7 @@ of the folders$tried (mounted noexec, full, or missing)"
   return 1
 }
 
-# As prepare_root, and ends the program where this user cannot become root.
+# Does what prepare_root does, and ends the program if this user cannot become root.
 require_root() {
   prepare_root && return 0
   if [ -n "${SUDO_PASSWORD:-}" ] && [ -z "$askpass" ]; then
@@ -57,15 +58,16 @@ require_root() {
   exit 1
 }
 
-# Runs a command as root, after prepare_root. Where that has failed, it runs as this user.
+# Runs a command as root. prepare_root has to come first; if it has failed, the command runs as this
+# user.
 as_root() {
   if [ -n "$sudo_option" ]; then sudo "$sudo_option" "$@"; else "$@"; fi
 }
 
-# Runs the script on standard input as root with an environment of its own: of the variables of
-# this user none reaches it but PATH and HOME. The arguments are those of the script.
+# Runs the script on standard input as root, in a new environment. Of this user's variables it only
+# gets PATH and HOME. The arguments are the arguments of the script.
 run_script() {
-  # shellcheck disable=SC2016 # root's shell expands them
+  # shellcheck disable=SC2016 # root's shell expands the variables
   as_root sh -c 'root_problem=$1; shift
     exec env -i PATH="${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
       HOME="${HOME:-/}" LC_ALL=C ROOT_PROBLEM="$root_problem" sh -s -- "$@"' \

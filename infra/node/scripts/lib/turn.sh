@@ -1,7 +1,8 @@
 # shellcheck shell=sh
-# For scripts that change a host: they fail with a reason, change nothing in a dry run, and take
-# turns. Needs: LOCK, the file that is locked meanwhile. What is started meanwhile must not inherit
-# the lock (9>&-) if it goes on, as a server does.
+# Functions for scripts that change a host. Such a script fails with a reason, changes nothing in a
+# dry run, and does not run beside another one.
+# Needs: LOCK, the file that is locked while the script runs. A program that the script starts and that
+# goes on after the script, such as a server, must not inherit the lock: start it with 9>&-.
 readonly LOCK_SECONDS=600
 
 fail() {
@@ -11,7 +12,8 @@ fail() {
 
 dry() { [ -n "${DRY_RUN:-}" ]; }
 
-# An earlier run may still be at work: its program was killed, or another person runs `up` too.
+# Waits until no other run works on this host. There may be one if the program of an earlier `up` was
+# killed while its script went on, or if another person runs `up` too.
 one_at_a_time() {
   dry && return
   command -v flock >/dev/null || fail "flock is missing on this host: install util-linux"
@@ -22,7 +24,7 @@ one_at_a_time() {
   }
 }
 
-# Fails if another run has the lock, and ends the script if flock itself does not work.
+# Takes the lock. Fails if another run has it, and ends the script if flock itself does not work.
 lock() { # options of flock
   flock "$@" 9 && return
   [ "$?" = 1 ] || fail "flock does not work on this host; the reason is above"
