@@ -102,7 +102,10 @@ class MirrorProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            problem = read_status(self._config.run_dir).problem or "it takes longer"
+            problem = ""
+            with suppress(OSError):  # the volume may be why it has not finished
+                problem = read_status(self._config.run_dir).problem
+            problem = problem or "it takes longer"
             self._output.say(
                 f"warning: the newest checkpoint is not in the mirror yet ({problem}); it is on "
                 "the volume, and the next start of the run copies it"

@@ -14,7 +14,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ class StoreError(Exception):
 
 
 class DamagedError(Exception):
-    """A file in the store was changed: it does not match the checksum that S3 keeps with it."""
+    """A file in the store was changed, which S3's own checksum of it shows, or it is missing."""
 
 
 class Place:
@@ -181,17 +181,13 @@ class Place:
         The new file is synced to the disk.
 
         Raises:
-            StoreError: the store failed, or does not have the file.
-            DamagedError: the store's own checksum of the file differs.
+            StoreError: the store failed.
+            DamagedError: the file is missing, or the store's own checksum of it differs.
             OSError: the file of this machine cannot be written.
         """
         digest = hashlib.sha256()
         with target.open("xb") as file:
-            with self._store(name):
-                source = self._filesystem.open(
-                    self._path(name), "rb", block_size=BLOCK_BYTES, cache_type="readahead"
-                )
-            with source:
+            with self._open_to_copy(name) as source:
                 while True:
                     started = time.monotonic()
                     with self._store(name):
@@ -204,6 +200,17 @@ class Place:
             file.flush()
             os.fsync(file.fileno())
         return digest.hexdigest()
+
+    def _open_to_copy(self, name: str) -> AbstractContextManager[Any]:
+        try:
+            with self._store(name):
+                return self._filesystem.open(
+                    self._path(name), "rb", block_size=BLOCK_BYTES, cache_type="readahead"
+                )
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise DamagedError(f"{name} is missing in the store") from error
+            raise
 
     def remove(self, name: str) -> None:
         """Remove a file; do nothing if it does not exist."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from trainer.checkpoint import store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
@@ -181,10 +182,10 @@ class Pusher:
             return None
         folder = store.directory_of(Path(), step).name
         try:
-            state = self._place.read(f"{folder}/{store.STATE_FILE}")
-        except DamagedError:
+            state: object = json.loads(self._place.read(f"{folder}/{store.STATE_FILE}") or b"{}")
+        except (DamagedError, ValueError):  # restore skips it too
             return None
-        value = json.loads(state).get("val_loss") if state else None
+        value = cast(dict[str, object], state).get("val_loss") if isinstance(state, dict) else None
         return float(value) if isinstance(value, float | int) else None
 
     def _note(self, newest_step: int | None) -> None:

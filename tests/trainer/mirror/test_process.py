@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,7 +15,9 @@ from tests.trainer.mirror.checkpoints import write_checkpoint
 from tests.trainer.mirror.volume import Volume
 from trainer.checkpoint.durable import write_json
 from trainer.config import RunConfig
+from trainer.launch import mirror as launch
 from trainer.launch.exit_codes import ExitCode, FatalError
+from trainer.launch.node_output import NodeOutput
 from trainer.mirror import process, status
 from trainer.mirror.process import run_mirror
 from trainer.mirror.status import read_status
@@ -35,6 +40,30 @@ def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
     assert found.problem_since is not None
     Volume(config.run_dir, f"file://{tmp_path}/mirror").push()
     assert read_status(config.run_dir).problem == ""
+
+
+def test_end_does_not_depend_on_a_readable_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume that failed meanwhile replaced the exit code of the pod, and its last lines."""
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror", "mirror_wait_seconds": 1},
+        "dataset": {"file": "text"},
+    }
+    config = RunConfig.from_mapping(settings)
+    config.run_dir.mkdir(parents=True)
+    (config.run_dir / status.STATUS_FILE).mkdir()  # cannot be read, also by root
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(launch, "own_command", lambda *_: command)
+    said = list[str]()
+    output = cast(NodeOutput, SimpleNamespace(pipe=lambda _: None, say=said.append))
+    mirror = launch.MirrorProcess(config, [], 0, output)
+    mirror.ensure_running()
+    mirror.finish()
+    assert mirror.pids() == []
+    assert ["is not in the mirror yet (it takes longer)" in line for line in said] == [True]
 
 
 def test_volume_that_refuses_the_status_does_not_end_the_mirror(

@@ -56,6 +56,18 @@ def test_newest_and_best_checkpoints_reach_the_store(volume: Volume, remote: Pat
     assert step_being_copied(volume.run_dir) is None
 
 
+def test_damaged_state_does_not_end_the_copies(volume: Volume, remote: Path) -> None:
+    """The process of the mirror ended with a traceback after each copy, and removed none any more.
+
+    The best checkpoint of the volume, whose copy is the damaged one, is copied again.
+    """
+    for step in (10, 20, 30, 40):
+        write_checkpoint(volume.root, step, val_loss=float(step))
+        volume.push()
+        (remote / "step-00000010" / "state.json").write_bytes(b'{"step": 10, "val')
+    assert _names(remote) == ["step-00000010", "step-00000030", "step-00000040"]
+
+
 def test_mirror_keeps_checkpoints_by_the_volumes_rules(volume: Volume, remote: Path) -> None:
     for step in (10, 20, 30, 40):
         write_checkpoint(volume.root, step, val_loss=float(step))

@@ -40,6 +40,16 @@ def test_copy_that_was_changed_is_skipped_and_named(
     assert any("step 20 of the mirror is skipped: " in line for line in mirrored.said)
 
 
+def test_copy_that_lacks_a_file_is_skipped(mirrored: Volume, tmp_path: Path, objects: Path) -> None:
+    """A rule of the bucket, or somebody, had removed it, and the run never started again."""
+    (objects / "words" / "checkpoints" / "step-00000020" / "tensors.bin").unlink()
+    root = tmp_path / "second"
+    assert fetch(mirrored, root) == 10
+    (skipped,) = [line for line in mirrored.said if "is skipped" in line]
+    assert skipped.startswith("step 20 of the mirror is skipped: ")
+    assert skipped.endswith("tensors.bin is missing in the store")
+
+
 def test_what_a_killed_process_of_the_same_number_has_left_is_replaced(tmp_path: Path) -> None:
     """In a container `python -m trainer restore` is process 1 each time, so it could never be
     tried again after a kill."""

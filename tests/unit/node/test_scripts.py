@@ -73,7 +73,7 @@ def test_holder_of_a_port_is_found_with_one_process_for_each_process(tmp_path: P
 
 
 def test_ports_of_etcd_are_all_asked() -> None:
-    """etcd in k3s also listens on 2381 and 2382 of the loopback; without them k3s does not start."""
+    """The etcd of k3s also needs 2381 and 2382 of the loopback device."""
     libraries = script_text("lib/k3s.sh") + script_text("lib/k3s-preflight.sh")
     text = f"{libraries}\nprintf '%s' \"$ETCD_PORTS\"\n"
     done = run_text(text, "", {}, "user", {"PATH": os.environ["PATH"]})
