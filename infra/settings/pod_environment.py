@@ -20,7 +20,7 @@ _OWN_VARIABLES = {
     "MASTER_PORT": "the entrypoint sets it",
     "JOB_COMPLETION_INDEX": "Kubernetes sets it, and the pods tell their ranks by it",
     "CUDA_VISIBLE_DEVICES": "each rank takes the GPU with its local rank's number",
-    "NVIDIA_VISIBLE_DEVICES": "the device plugin sets it to the GPUs that the pod was given",
+    "NVIDIA_VISIBLE_DEVICES": "it is set on the node, by the GPUs that the pod was given",
     "LD_PRELOAD": "it would be loaded into every process of the pod",
     "LD_AUDIT": "it would be loaded into every process of the pod",
 }

@@ -7,7 +7,8 @@
 # - release: until Helm is done with RELEASE, which it installs or upgrades meanwhile;
 # - gpus: until the operator is ready, the GPUs are divided as MIG_CONFIG says, and the nodes together
 #   offer GPUS GPUs.
-# May be empty: MIG_CONFIG (see lib/mig.sh), DRY_RUN (1: only says what it would wait for).
+# May be empty: MIG_CONFIG (see lib/mig.sh), RELEASE_REVISION (how often Helm has installed or changed the
+# release: after a change the operator says "ready" for some seconds before it sees it), DRY_RUN (1: only says what it would wait for).
 # Usage: gpu-operator-await.sh create|delete
 set -eu
 
@@ -19,6 +20,7 @@ case $WAIT_FOR in
 esac
 MIG_CONFIG=${MIG_CONFIG:-}
 readonly HEARTBEAT_SECONDS=20
+readonly STEADY_LOOKS=15 # of 2 s: so often it has to be ready in a row after a change of the release
 readonly QUIET_SECONDS=15 # without Helm at work: it may fetch the chart first
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
@@ -39,6 +41,13 @@ offered() {
   kubectl_ get nodes --request-timeout=10s \
     -o 'jsonpath={range .items[*]}{.status.allocatable.nvidia\.com/gpu}{"\n"}{end}' 2>/dev/null |
     awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+# Whether the operator has marked a node as one that has GPUs; also true if that cannot be asked.
+has_gpu_node() {
+  found=$(kubectl_ get nodes -l nvidia.com/gpu.present=true --request-timeout=10s -o name 2>/dev/null) ||
+    return 0
+  [ -n "$found" ]
 }
 
 missing_pods() {
@@ -100,19 +109,29 @@ create() {
     echo "would wait up to $TIMEOUT_SECONDS s until $GPUS GPUs are offered"
     return
   fi
-  start=$(date +%s) told=0 said=""
+  start=$(date +%s) told=0 said="" looks=0 wanted=$STEADY_LOOKS
+  [ "${RELEASE_REVISION:-1}" != 1 ] || wanted=1
   while :; do
     now=$(date +%s)
     state=$(kubectl_ get clusterpolicies.nvidia.com --request-timeout=10s -o "go-template=$STATE" \
       2>/dev/null) || state="no answer"
     divide_gpus
     [ -z "$mig_failed" ] || fail "$mig_failed"
-    gpus=$(offered)
-    if [ "$state" = ready ] && [ -z "$mig_missing" ] && [ "$gpus" -ge "$GPUS" ]; then
-      echo "GPU Operator is ready after $((now - start)) s; $gpus GPUs are offered"
-      return
+    gpus=$(offered) pods=$(missing_pods)
+    if [ "$state$mig_missing" = ready ] && [ "$gpus" -ge "$GPUS" ]; then
+      looks=$((looks + 1))
+      [ "$wanted" = 1 ] || [ -z "$pods" ] || looks=0
+      if [ "$looks" -ge "$wanted" ]; then
+        echo "GPU Operator is ready after $((now - start)) s; $gpus GPUs are offered"
+        return
+      fi
+      pods=${pods:-"the operator, which may not have seen the change of its release yet"}
+    else
+      looks=0
+      [ -n "$pods" ] || [ "$gpus" != 0 ] || has_gpu_node ||
+        pods="a node with an NVIDIA GPU: the node feature discovery has found none (lspci -d 10de:)"
     fi
-    pods=$(missing_pods)$mig_missing
+    pods=$pods$mig_missing
     pods=${pods#, }
     now_said="operator ${state:-starting}, $gpus of $GPUS GPUs offered; waits for: ${pods:-nothing}"
     [ $((now - start)) -lt "$TIMEOUT_SECONDS" ] ||

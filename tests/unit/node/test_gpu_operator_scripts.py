@@ -19,6 +19,7 @@ case "$*" in
   *allocatable*) next gpus ;;
   *"get pods -o name"*) names=$(next names); [ "$names" != away ] || exit 1; echo "$names" ;;
   *"get pods"*) cat "$folder/pods" ;;
+  *"get nodes -l"*"-o name") cat "$folder/present" ;;
   *"get nodes -l"*) cat "$folder/mig" ;;
   "label node "*) cp "$folder/mig-then" "$folder/mig" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
@@ -32,7 +33,7 @@ case "$*" in
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
-FILES += ("names", "namespace", "policies", "mig", "mig-then")
+FILES += ("present", "names", "namespace", "policies", "mig", "mig-then")
 
 
 @pytest.fixture
@@ -84,6 +85,28 @@ def test_gpus_of_all_nodes_are_counted(cluster: Path, nodes: str, offered: int) 
     kubectl.write_text(kubectl.read_text().replace("next gpus", 'cat "$folder/all"'))
     done = wait(cluster, 0, GPUS="99")
     assert f"operator ready, {offered} of 99 GPUs offered" in done.stdout
+
+
+def test_ready_of_before_a_change_is_not_taken(cluster: Path) -> None:
+    """NVIDIA's operator said so for some seconds after Helm had changed the number of time slices,
+    and `up` went on with GPUs that were not shared yet."""
+    (cluster / "state").write_text("ready\nready\nnotReady\nready\n")
+    (cluster / "gpus").write_text("2\n2\n2\n4\n")
+    done = wait(cluster, 60, GPUS="2", RELEASE_REVISION="2")
+    assert done.returncode == 0, done.stderr
+    assert "waits for: the operator, which may not have seen the change" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("4 GPUs are offered")
+    (cluster / "state").write_text("ready\n")
+    assert len(wait(cluster, 60, GPUS="2", RELEASE_REVISION="1").stdout.splitlines()) == 1
+
+
+def test_cluster_without_an_nvidia_device_is_named(cluster: Path) -> None:
+    """The operator is ready then, having nothing to do, and the wait said "waits for: nothing"."""
+    (cluster / "state").write_text("ready\n")
+    (cluster / "gpus").write_text("0\n")
+    assert "the node feature discovery has found none" in wait(cluster, 0).stdout
+    (cluster / "present").write_text("node/gpu01\n")
+    assert "waits for: nothing" in wait(cluster, 0).stdout
 
 
 def test_wait_for_gpus_heeds_no_release_of_the_environment(
