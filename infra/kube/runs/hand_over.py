@@ -34,6 +34,7 @@ from infra.kube.runs.making_place import (
 )
 from infra.kube.runs.moved_run import end_in_former_namespace
 from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
+from infra.kube.runs.workload_now import workload_now
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 from infra.kube.workload import Workload, failed_condition
@@ -203,20 +204,6 @@ def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
         return f"no other run has to make place: {plan.workload} had finished before it was removed"
     state = "has failed" if own else "is not there"
     return "" if plan.made_again else f"{plan.workload} {state}, {LEFT_ALONE}"
-
-
-def _path(api: Api, namespace: str, workload: Workload) -> str:
-    return api.path(workload.api_version, workload.kind, namespace, workload.name)
-
-
-def workload_now(api: Api, namespace: str, workload: Workload) -> Json | None:
-    """The workload's object; None: it does not exist, or the cluster does not know its kind."""
-    try:
-        return api.get(_path(api, namespace, workload))
-    except ApiError as error:
-        if error.status == 404:
-            return None
-        raise
 
 
 def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:

@@ -11,6 +11,7 @@ from infra.kube.paths import PODS
 from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
 from infra.kube.queues.kueue import refuse_to_suspend, steer
 from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
+from infra.kube.runs.workload_now import workload_now
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 
@@ -26,8 +27,7 @@ def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None
         TaskError: the run cannot be suspended. Nothing is noted then, except for a kind that a
             command suspends (Volcano's Job).
     """
-    workload = record.workload
-    item = api.get(api.path(workload.api_version, workload.kind, namespace, workload.name))
+    item = workload_now(api, namespace, record.workload)
     if item is not None:
         refuse_to_suspend(api, namespace, item, record.suspend)
     annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack}

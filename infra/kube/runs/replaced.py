@@ -8,7 +8,8 @@ of making a new one, and `pulumi up` would end well without a workload.
 from infra.kube.api_server.api import Api
 from infra.kube.job import Job
 from infra.kube.objects import is_ending
-from infra.kube.runs.hand_over import Plan, await_end, workload_now
+from infra.kube.runs.hand_over import Plan, await_end
+from infra.kube.runs.workload_now import workload_now
 
 
 def create(job: Job, api: Api) -> None:

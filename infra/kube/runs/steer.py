@@ -19,6 +19,7 @@ from infra.kube.runs.busy import NOT_THERE, other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
 from infra.kube.runs.lock import held, holder_text
 from infra.kube.runs.making_place import live_pods_of, lock_limit_seconds, suspend_run
+from infra.kube.runs.workload_now import workload_now
 from infra.kube.waiting import wait_for
 from infra.kube.workload import true_condition
 from infra.names import QUEUE_LABEL
@@ -47,11 +48,10 @@ def find_workload(api: Api, record: Record) -> Json:
 
     Raises:
         TaskError: the workload is not there: it was removed after its end, somebody has deleted
-            it, or `pulumi up` is about to make it.
+            it or the definition of its kind, or `pulumi up` is about to make it.
     """
     workload = record.workload
-    path = api.path(workload.api_version, workload.kind, record.namespace, workload.name)
-    item = api.get(path)
+    item = workload_now(api, record.namespace, workload)
     if item is None:
         found = replace(record, how_ended=how_ended_or_empty(api, record))
         if not found.how_ended and other_run(record, None, api.now()):

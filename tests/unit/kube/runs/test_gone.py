@@ -18,6 +18,7 @@ from infra.kube.runs import await_ready, gone_program
 from infra.kube.runs import look as quick
 from infra.kube.runs.gone import gone_words, how_ended
 from infra.kube.runs.steer import find_workload
+from infra.kube.workload import Workload
 from infra.run.workload import volume_proof
 from tests.cli.records import NOW, RECORD
 from tests.unit.kube.runs.gone_run import AWAIT, GONE, TTL, Server, api_of, hand_over_of, job
@@ -260,6 +261,14 @@ def test_stop_and_resume_say_that_it_has_finished() -> None:
     assert "all 40 steps are done; Job train-indexed was removed 3600 s after that" in str(
         failure.value
     )
+
+
+def test_stop_advises_where_the_kind_has_gone() -> None:
+    """The administrator had removed JobSet's definition: only "404" was said."""
+    of_jobset = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train-jobset")
+    server = Server(replace(GONE, workload=of_jobset, ttl=None), "")
+    with pytest.raises(TaskError, match="JobSet train-jobset is not there: somebody has deleted"):
+        find_workload(api_of(server), server.now())
 
 
 def test_time_survives_the_way_to_the_record_and_back() -> None:

@@ -26,6 +26,7 @@ from infra.kube.record import ALL, Record, record_path
 from infra.kube.runs import making_place, moved_run
 from infra.kube.runs.moved_run import end_in_former_namespace
 from infra.kube.say import MAX_LINE_CHARACTERS
+from infra.kube.workload import Workload
 from infra.run import former_namespaces
 from infra.run.former_namespaces import left_behind
 from tests.cli.records import RECORD
@@ -35,6 +36,9 @@ from tests.unit.stacks import deploy
 OLD, NEW, OTHERS = "disttrain", "another", "theirs"
 OURS = replace(RECORD, owner="mine-1234", grace_seconds=600)
 NAMESPACE = "/api/v1/namespaces/{}"
+
+
+OF_JOBSET = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train-jobset")
 
 
 class Server(ApiServer):
@@ -133,6 +137,14 @@ def test_run_saves_and_ends_where_it_was(
     assert f"Job train-singlepod of this stack in namespace {OLD} is asked to save" in said[0]
     assert server.suspended == [OLD]
     assert [*server.records] == [record_path(OTHERS, other.owner)]
+
+
+def test_run_of_a_kind_that_has_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its objects went with the definition of the kind, and each `up` failed at that."""
+    server = Server((OLD, replace(OURS, workload=OF_JOBSET)))
+    server.suspended.append("its pods went with it")
+    assert end(server, monkeypatch)[0] == ""
+    assert server.records == {}
 
 
 def test_run_that_is_here_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
