@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 import torch
 
@@ -70,6 +71,11 @@ def _vocab_size(config: RunConfig) -> int:
 
 def _peak(options: argparse.Namespace, dtype: str) -> float:
     if options.peak_tflops is not None:
+        if not 0 < options.peak_tflops < math.inf:
+            raise FatalError(
+                f"--peak-tflops: {options.peak_tflops} cannot be used: it is how many 10^12 "
+                "operations the GPU makes in a second. Give a number above 0, such as 989."
+            )
         return options.peak_tflops * 1e12
     found = peak_flops(options.gpu, getattr(torch, dtype))
     if found is None:

@@ -87,7 +87,9 @@ def host_variables(plan: Plan) -> Mapping[str, str]:
 
 
 def clock_skew(before: float, remote: int, after: float) -> int:
-    """Return by how many seconds at least the clock of another machine differs from ours.
+    """Return by how many seconds at least the clock of another machine is ahead of ours.
+
+    The number is negative if it is behind.
 
     Args:
         before: our clock in seconds, before the other clock was read.
@@ -95,7 +97,7 @@ def clock_skew(before: float, remote: int, after: float) -> int:
         after: our clock in seconds, after the other clock was read.
     """
     early, late = before - CLOCK_SLACK_SECONDS - remote, remote - after - CLOCK_SLACK_SECONDS
-    return round(max(early, late, 0))
+    return -round(early) if early > 0 else round(max(late, 0))
 
 
 def _host_facts(plan: Plan) -> list[str]:

@@ -62,7 +62,9 @@ def checkpoint(directory: Path) -> dict[str, object]:
     except (ValueError, AttributeError):
         reason = reason or "state.json is damaged"
     except OSError as error:
-        reason = reason or f"{Path(error.filename).name} cannot be read: {error.strerror}"
+        reason = (
+            reason or f"{Path(error.filename or directory).name} cannot be read: {error.strerror}"
+        )
     return {
         "step": int(directory.name[5:]),
         "manifest": manifest,

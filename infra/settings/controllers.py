@@ -2,15 +2,12 @@
 
 import difflib
 import re
-import tarfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from infra.settings.airgap import BundleSettings
-from infra.settings.gpu_chart import chart_description
+from infra.settings.gpu_chart import UNREADABLE, chart_description
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
@@ -187,7 +184,7 @@ def _chart_problem(path: Path, name: str, version: str) -> str:
     """Why the chart at this path cannot be used; empty if it is the chart of this version."""
     try:
         about = chart_description(path, name)
-    except (OSError, KeyError, ValueError, tarfile.TarError, yaml.YAMLError) as error:
+    except UNREADABLE as error:
         return f"no chart can be read there ({error})"
     if (about.get("name"), about.get("version")) != (name, version):
         return (

@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -71,11 +72,18 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
     return ChartSource()
 
 
+# What a file raises that is no chart; EOFError and zlib.error: an archive that was cut off.
+UNREADABLE = (
+    *(OSError, KeyError, ValueError, EOFError),
+    *(tarfile.TarError, zlib.error, yaml.YAMLError),
+)
+
+
 def chart_problem(path: Path, version: str) -> SettingError | None:
     """Why the chart at this path cannot be used; None if it is the chart of this version."""
     try:
         about = chart_description(path)
-    except (OSError, KeyError, ValueError, tarfile.TarError, yaml.YAMLError) as error:
+    except UNREADABLE as error:
         return SettingError(f"no chart can be read there ({error})", _HINT)
     if about.get("name") != CHART:
         reason = f"the chart there is named {about.get('name')!r}"
@@ -97,7 +105,7 @@ def chart_description(path: Path, chart: str = CHART) -> dict[str, Any]:
         chart: name of the chart, which is also the name of the folder inside a packed chart.
 
     Raises:
-        OSError, KeyError, tarfile.TarError, yaml.YAMLError: there is no chart that can be read.
+        Exception: there is no chart that can be read; see UNREADABLE.
         ValueError: Chart.yaml is not a mapping.
     """
     if path.is_dir():

@@ -84,6 +84,8 @@ def toleration_fault(item: object) -> str:
         return f"a toleration has no key {others[0]!r}"
     key, value = str(given.get("key", "")), given.get("value", "")
     operator = given.get("operator", "Equal")
+    if type(given.get("key", "")) is not str:
+        return f"{given['key']!r} cannot be the key of a taint; put it in quotation marks"
     if key and not is_key(key):
         return f"{key!r} cannot be the key of a taint"
     if operator not in _OPERATORS:

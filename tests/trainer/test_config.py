@@ -313,7 +313,12 @@ def test_bad_overrides_and_values_are_reported_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("a: [", "not YAML"), ("- 1", "does not hold a mapping"), (None, "cannot")],
+    [
+        ("a: [", "not YAML"),
+        ("run_name: 2024-13-45", "not YAML .month must be in 1..12"),
+        ("- 1", "does not hold a mapping"),
+        (None, "cannot"),
+    ],
 )
 def test_an_unreadable_file_is_reported(tmp_path: Path, content: str | None, words: str) -> None:
     path = tmp_path / "run.yaml"

@@ -116,6 +116,8 @@ def test_command_shows_a_line_for_each_world(capsys: pytest.CaptureFixture[str])
         (["--ranks", "0"], "--ranks: 0 cannot be used: each rank needs a sequence"),
         (["--ranks", "481"], "Give 1 to 480, or raise train.global_batch_size"),
         (["--mfu", "40"], "--mfu: 40.0 cannot be used: it is a share"),
+        (["--peak-tflops", "0"], "--peak-tflops: 0.0 cannot be used: it is how many"),
+        (["--peak-tflops", "nan"], "Give a number above 0"),
     ],
 )
 def test_option_that_cannot_be_used_is_named(

@@ -33,7 +33,8 @@ def write_file(path: Path, pieces: Iterable[bytes | memoryview]) -> dict[str, An
             hashed.result()
             size_bytes += len(piece)
             if size_bytes - asked_bytes >= _WRITE_BACK_BYTES:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                if hasattr(os, "posix_fadvise"):  # macOS has no posix_fadvise.
+                    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 asked_bytes = size_bytes
     fsync_file(path)
     return {"bytes": size_bytes, "sha256": digest.hexdigest()}

@@ -55,7 +55,7 @@ def load_config(config: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
             continue
         try:
             target[key] = yaml.safe_load(match[2])
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that does not exist
             remedy = "Write a value as YAML has it, and put a text with signs in quotation marks"
             problems.append(problem_text(match[1], match[2], f"it is not YAML ({error})", remedy))
     try:
@@ -89,12 +89,12 @@ def load_mapping(config: str | Path) -> dict[str, Any]:
         path = preset
     try:
         content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:  # the second one is a ValueError too
         hint = did_you_mean(difflib.get_close_matches(str(config), preset_names(), n=1))
         reason = f"it cannot be read ({error}){hint}"
         remedy = f"Give the path of a YAML file, or a preset: {either(preset_names())}"
         raise ConfigError([problem_text("--config", str(config), reason, remedy)]) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         remedy = "Mend the file at the place that is named"
         reason = f"it is not YAML ({error})"
         raise ConfigError([problem_text("--config", str(config), reason, remedy)]) from None

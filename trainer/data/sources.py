@@ -108,10 +108,11 @@ def _format_of(dataset: DatasetConfig, name: str) -> Format:
 def _folder(dataset: DatasetConfig, folder: Path) -> list[Source]:
     found: list[Source] = []
     for path in sorted(folder.iterdir()):
-        kind = format_by_name(path.name)
-        if dataset.format != "auto" and path.is_file() and not path.name.startswith("."):
-            kind = cast(Format, dataset.format)
-        if kind is not None and path.is_file():
+        if not path.is_file() or path.name.startswith("."):  # macOS copies `._NAME` beside NAME
+            continue
+        is_auto = dataset.format == "auto"
+        kind = format_by_name(path.name) if is_auto else cast(Format, dataset.format)
+        if kind is not None:
             found.append(Source(path, kind))
     data = [source for source in found if not _is_description(source)]
     # If the setting `format` is given and there is nothing else, the descriptions are the data.

@@ -46,8 +46,8 @@ def within(seconds: float, act: Callable[[], _T], interrupts: Callable[[], bool]
         try:
             return future.result(_POLL_SECONDS)
         except TimeoutError:
-            if future.done():
-                raise  # The act itself has raised a TimeoutError.
+            if future.done():  # The act has ended just now, or has itself raised a TimeoutError.
+                return future.result()
         if interrupts():
             raise Interrupted
         if monotonic() > deadline:

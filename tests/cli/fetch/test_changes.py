@@ -1,5 +1,6 @@
 """A run that goes on while it is fetched: what comes home is consistent all the same."""
 
+import errno
 import json
 import os
 import shutil
@@ -38,6 +39,21 @@ def test_long_line_without_an_end_is_left_out(tmp_path: Path) -> None:
     assert pod_program.whole_bytes(path) == 3
     path.write_bytes(b"x" * 10)
     assert pod_program.whole_bytes(path) == 0
+
+
+def test_checkpoint_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that fails on NFS names no file, and then nothing could be fetched any more."""
+    directory = tmp_path / "step-00000007"
+    directory.mkdir()
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    found = pod_program.checkpoint(directory)
+    assert found["problem"] == "step-00000007 cannot be read: Stale file handle"
 
 
 def test_metrics_written_anew_are_read_again(

@@ -338,6 +338,14 @@ def test_format_makes_descriptions_the_data(tmp_path: Path, ending: str, format:
     assert text_of(made(tmp_path, folder, format="jsonl")) == f"other{END}documents{END}"
 
 
+def test_hidden_files_of_a_folder_are_left_out(tmp_path: Path) -> None:
+    """macOS copies a file `._d.jsonl` beside `d.jsonl`, which is no JSON."""
+    (folder := tmp_path / "source").mkdir()
+    write_jsonl(folder)
+    (folder / "._d.jsonl").write_bytes(b"Mac OS X")
+    assert text_of(made(tmp_path, folder)) == "".join(document + END for document in DOCUMENTS)
+
+
 def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
     (folder := tmp_path / "source").mkdir()
     with pytest.raises(FatalError, match=r"holds no text, jsonl, parquet"):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
+from trainer.volume import limit
 from trainer.volume.limit import Interrupted, within
 
 
@@ -27,6 +30,25 @@ def test_result_and_error_are_handed_on() -> None:
 
     with pytest.raises(TimeoutError, match="of the volume's own"):
         within(60, fail, lambda: False)
+
+
+def test_end_between_two_looks_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An act that ended just after a look was called one that had not ended within the limit."""
+    done = Future[int].done
+
+    def done_a_moment_later(future: Future[int]) -> bool:
+        concurrent.futures.wait([future])
+        return done(future)
+
+    may_end = threading.Event()
+    threading.Timer(0.2, may_end.set).start()
+
+    def act() -> int:
+        may_end.wait()
+        return 7
+
+    monkeypatch.setattr(limit.Future, "done", done_a_moment_later)
+    assert within(60, act, lambda: False) == 7
 
 
 def test_act_without_end_is_given_up(stuck: threading.Event) -> None:

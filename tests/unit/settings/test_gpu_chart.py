@@ -1,5 +1,6 @@
 """The setting gpuOperatorChart: what it accepts, and with which messages it refuses the rest."""
 
+import gzip
 import tarfile
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_chart_of_something_else_is_refused(tmp_path: Path) -> None:
     assert "the chart there is named 'network-operator'" in said
 
 
-@pytest.mark.parametrize("content", [None, b"no archive", b""])
+@pytest.mark.parametrize("content", [None, b"no archive", b"", gzip.compress(b"x" * 5000)[:20]])
 def test_path_without_a_chart_is_refused(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "chart.tgz"
     if content is not None:

@@ -328,6 +328,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "`pulumi config set --path topologyOptions.queue team`",
     ),
     ({"tolerations": [{"keys": "x"}]}, "a toleration has no key 'keys'"),
+    ({"tolerations": [{"key": 5, "operator": "Exists"}]}, "5 cannot be the key of a taint; put"),
     # kinds
     ({"storageOptions": {"server": "x"}}, "storageOptions.server: 'x' cannot be used: storage: "),
     ({"extensions": ["no_such_module"]}, "extensions: 'no_such_module' cannot be used"),
