@@ -70,6 +70,7 @@ class SmiWatch:
         self._output = os.fdopen(os.memfd_create("nvidia-smi"), "w+b")  # needs no disk
         self._question, self._began, self._next, self._gpus = 0, 0.0, 0.0, ""
         self._answer: Smi | None = None
+        self._was_killed = False
 
     def poll(self, now_seconds: float) -> Smi | None:
         """The newest answer; None if there is no nvidia-smi, or no answer yet."""
@@ -84,6 +85,7 @@ class SmiWatch:
             # A process that hangs in the driver may not even end by SIGKILL. No other one is
             # started before it has ended.
             os.killpg(self._process.pid, signal.SIGKILL)
+            self._was_killed = True
             self._answer = Smi(HANGS, "")
         return self._answer
 
@@ -93,6 +95,7 @@ class SmiWatch:
 
     def _ask(self, now_seconds: float) -> None:
         self._began, self._next = now_seconds, now_seconds + self._pause_seconds
+        self._was_killed = False
         self._output.seek(0)
         self._output.truncate()
         try:
@@ -110,15 +113,14 @@ class SmiWatch:
         self._process = None
         self._output.seek(0)
         said = self._output.read().decode(errors="replace")
-        was_killed = now_seconds - self._began > self._limit_seconds
         if self._question == 0 and status == 0:
             self._gpus, self._question = said, 1
             self._ask(now_seconds)
             return
-        if self._question == 1 and not was_killed:  # older GPUs refuse the second question
+        if self._question == 1 and not self._was_killed:  # older GPUs refuse the second question
             self._answer = Smi(0, self._gpus, said if status == 0 else "")
         else:
-            self._answer = Smi(HANGS if was_killed else status, said)
+            self._answer = Smi(HANGS if self._was_killed else status, said)
         self._question = 0
 
 

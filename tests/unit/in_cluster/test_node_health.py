@@ -1,10 +1,12 @@
 """The pod that watches a machine: what it reads, what it tells, and what it does."""
 
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,6 +224,23 @@ def test_nvidia_smi_that_hangs_is_not_waited_for(
         assert answer(asked, lambda smi: smi.status == HANGS) == Smi(HANGS, "")
         command(tmp_path, monkeypatch, "echo broken; exit 9")
         assert answer(asked, lambda smi: smi.status != HANGS).status == 9
+
+
+def test_late_look_is_no_hanging_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ended in time did so, however late the watch looks at it."""
+    command(tmp_path, monkeypatch, 'echo "A, 0"')
+    start = subprocess.Popen[bytes]
+
+    def ended(*args: Any, **named: Any) -> subprocess.Popen[bytes]:
+        process = start(*args, **named)
+        process.wait()
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", ended)
+    with closing(SmiWatch(60, 3600)) as asked:
+        for now in (0, 80, 160):
+            smi = asked.poll(now)
+    assert smi == Smi(0, "A, 0\n", "A, 0\n")
 
 
 def test_machine_without_nvidia_smi_has_no_answer(
