@@ -211,7 +211,7 @@ class Watch:
                 return mark.accepted
             if decision.cordons:
                 say(f"cordoned {self._place.node}: {decision.mark.because}")
-            elif mark.is_ours:
+            elif mark.is_ours and not decision.mark.is_ours:
                 say(f"{self._place.node} was uncordoned; what is wrong now counts as accepted")
         if decision.asks:
             self._evict()

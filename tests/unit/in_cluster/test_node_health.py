@@ -121,6 +121,23 @@ def test_somebody_who_uncordons_is_not_overruled(server: Server, api: Api) -> No
     assert acts(server)[-1][1]["metadata"]["annotations"] == {ANNOTATION: None}
 
 
+def test_ended_fault_is_no_uncordon(
+    server: Server, api: Api, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log says that a node was uncordoned only where somebody did so."""
+    mark = Mark(True, "GPU A reported Xid 79", ("smi hangs",))
+    about = {"resourceVersion": "7", "annotations": {ANNOTATION: mark.to_text()}}
+    server.objects[NODE] = {"metadata": about, "spec": {"unschedulable": True}}
+    watch(api).look([XID], [], 0)
+    (_, change), _ = acts(server)
+    kept = change["metadata"]["annotations"][ANNOTATION]
+    assert Mark.from_text(kept) == Mark(True, "GPU A reported Xid 79")
+    assert "uncordoned" not in capsys.readouterr().out
+    server.objects[NODE]["spec"] = {}
+    watch(api).look([XID], [], 0)
+    assert "here was uncordoned" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("code", [404, 409, 429])
 def test_pod_that_cannot_be_evicted_now_is_no_trouble(server: Server, api: Api, code: int) -> None:
     server.refuses = {"eviction": code}
@@ -226,7 +243,9 @@ def test_nvidia_smi_that_hangs_is_not_waited_for(
         assert answer(asked, lambda smi: smi.status != HANGS).status == 9
 
 
-def test_late_look_is_no_hanging_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_look_is_no_hanging_nvidia_smi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program that ended in time did so, however late the watch looks at it."""
     command(tmp_path, monkeypatch, 'echo "A, 0"')
     start = subprocess.Popen[bytes]
