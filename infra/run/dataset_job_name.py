@@ -21,9 +21,10 @@ DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 def dataset_job_name(dataset: str, stack: str, instance: str, *, owns_platform: bool) -> str:
     """The name `download-<data set>`, with the stack's name if another stack owns the platform.
 
-    The stack's name follows at the end, or `instance` instead of it. The name also ends with a hash
-    of the stack in two cases: it would not be valid otherwise, or it contains `instance`, which
-    another stack may have set too.
+    The stack's name follows at the end, or `instance` instead of it. Then the name also ends with a
+    hash of both, because two stacks would have the same name otherwise: the data set `wiki-small`
+    and no stack's name, or the data set `wiki` and the stack `small`. The name also ends with a
+    hash if it would not be valid otherwise.
 
     Args:
         dataset: the name of the data set.
@@ -35,7 +36,7 @@ def dataset_job_name(dataset: str, stack: str, instance: str, *, owns_platform: 
     base = f"download-{KNOWN_NAMES.get(dataset, dataset)}"
     cleaned = re.sub("[._]", "-", base).lower()
     name = f"{cleaned}-{suffix}" if suffix else cleaned
-    if not instance and len(name) <= MOST_CHARACTERS and DNS_LABEL.fullmatch(name):
+    if not suffix and len(name) <= MOST_CHARACTERS and DNS_LABEL.fullmatch(name):
         return name
     ending = f"-{content_hash([dataset, stack, instance], HASH_CHARACTERS)}"
     begin = re.sub("[._]", "-", name).lower()[: MOST_CHARACTERS - len(ending)]

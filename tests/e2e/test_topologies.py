@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.run.dataset_job_name import dataset_job_name
 from sandbox.follow import train_points
 from sandbox.stack import PulumiFailedError, Stack
 from tests.browser.browser import Browser, browser
@@ -36,6 +37,7 @@ pytestmark = pytest.mark.in_order
 MAX_STEPS = 120
 LONG = 500  # steps of a run that is killed on its way, and has to come to its end all the same
 SINGLE_RUN, MULTI_RUN = "e2e-single", "e2e-multi"
+MULTI_JOB = dataset_job_name("shakespeare-char", "e2e-multi", "", owns_platform=False)
 PROXY = {
     "httpProxy": "http://proxy.corp.example:3128",
     "httpsProxy": "http://proxy.corp.example:3128",
@@ -160,7 +162,7 @@ def test_second_stack_adds_its_run_and_touches_nothing_else(
     after = everything(lab)
     new = {name for name in set(after) - set(before_switch) if not name.startswith("ConfigMap/")}
     assert new == {
-        "Job/download-tiny-shakespeare-e2e-multi",
+        f"Job/{MULTI_JOB}",
         "StatefulSet/train-multipod",
         "Service/train-mp-headless",
     }
