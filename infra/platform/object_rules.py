@@ -75,13 +75,13 @@ def _role(props: Mapping[str, Any]) -> str:
         str(verb)
         for rule in items(props, "rules")
         for verb in rule["verbs"]
-        if not (cordons and verb == "patch" and list(rule["resources"]) == ["nodes"])
+        if not (cordons and verb == "patch" and list(rule.get("resources", ())) == ["nodes"])
     }
     return f"it allows {', '.join(sorted(verbs - READING))}" if verbs - READING else ""
 
 
 def _secrets_seen(props: Mapping[str, Any]) -> str:
-    seen = {str(kind) for rule in items(props, "rules") for kind in rule["resources"]}
+    seen = {str(kind) for rule in items(props, "rules") for kind in rule.get("resources", ())}
     return "it shows Secrets" if seen & {"secrets", "*"} else ""
 
 

@@ -80,6 +80,16 @@ def test_role_that_says_so_may_cordon_and_do_no_more() -> None:
         assert found(ROLE, {**says_so, "rules": [more]}) == ["role-only-reads"]
 
 
+@pytest.mark.parametrize("annotations", [{}, {"disttrain.dev/cordons": "x"}])
+def test_role_for_addresses_names_no_resources(annotations: dict[str, str]) -> None:
+    """The policy pack ended with a traceback for such a role."""
+    role = {"metadata": {**LABELS["metadata"], "annotations": annotations}}
+    rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+    assert found(ROLE, {**role, "rules": [rule]}) == []
+    changes = {**rule, "verbs": ["get", "patch"]}
+    assert found(ROLE, {**role, "rules": [changes]}) == ["role-only-reads"]
+
+
 @pytest.mark.parametrize(("id", "type_", "props"), FAULTS)
 def test_published_manifests_of_a_controller_are_installed_as_they_are(
     id: str, type_: str, props: dict[str, Any]
