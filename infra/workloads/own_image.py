@@ -26,12 +26,16 @@ torch.compile (getpass.getuser).
 def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Manifest:
     """The pod's spec, with the user's image in its container.
 
+    Init containers that the pod already has run the user's image too: the container `trust`
+    collects the certificate authorities that its image trusts.
+
     Args:
         pod: a pod's spec with one container, which runs the trainer image.
         image: the name of the user's image, with a tag or a digest.
         resources: requests and limits of the init container that copies the launcher.
     """
     (container,) = pod["containers"]
+    of_user = {"image": image, "imagePullPolicy": "IfNotPresent"}
     mount = {"name": _VOLUME, "mountPath": MOUNT}
     launcher = {
         "name": _VOLUME,
@@ -49,8 +53,7 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
     }
     container = {
         **container,
-        "image": image,
-        "imagePullPolicy": "IfNotPresent",
+        **of_user,
         "command": ["python3", _START],
         "env": [
             {"name": "PYTHONUNBUFFERED", "value": "1"},
@@ -62,7 +65,10 @@ def in_own_image(pod: Manifest, image: str, resources: Mapping[str, Any]) -> Man
     return {
         **pod,
         "containers": [container],
-        "initContainers": [*pod.get("initContainers", []), launcher],
+        "initContainers": [
+            *({**each, **of_user} for each in pod.get("initContainers", [])),
+            launcher,
+        ],
         "volumes": [*pod["volumes"], {"name": _VOLUME, "emptyDir": {}}],
     }
 

@@ -121,7 +121,7 @@ def test_users_own_name_of_the_user_stays(tmp_path: Path, name: str) -> None:
 
 
 def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
-    """By the container that writes them, beside the one that copies the launcher."""
+    """The own ones, and those that its image trusts, which the trainer image need not have."""
     authority = tmp_path / "ca.crt"
     authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
     program = {"command": COMMAND, "image": "registry.example/mine:1"}
@@ -131,6 +131,9 @@ def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
     assert [each["name"] for each in pod["initContainers"]] == ["trust", "launcher"]
     (container,) = pod["containers"]
     assert "SSL_CERT_FILE" in {each["name"] for each in container["env"]}
+    collects = pod["initContainers"][0]
+    for key in ("image", "imagePullPolicy"):
+        assert collects[key] == container[key]
 
 
 def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:
