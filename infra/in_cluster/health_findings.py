@@ -116,12 +116,27 @@ def fault_lines(lines: Iterable[str]) -> list[str]:
 def lines_after(lines: Sequence[str], last: str) -> Sequence[str]:
     """The lines after `last`; all lines if `last` is no longer among them.
 
-    Lines begin with their time, so no two of them are equal.
+    Lines begin with their time, so no two of them are equal. `time_findings` reports a log whose
+    lines have no time.
     """
     for place in range(len(lines) - 1, -1, -1):
         if lines[place] == last:
             return lines[place + 1 :]
     return lines
+
+
+def time_findings(lines: Sequence[str]) -> list[Finding]:
+    """A finding if the newest line of the kernel's log has no time.
+
+    A fault that happens again then writes the same line again, which counts as already seen.
+    """
+    if not lines or _TIME.search(lines[-1]):
+        return []
+    text = (
+        "the kernel's log has no times, so errors that happen again are not seen; "
+        "set the kernel's parameter printk.time=1"
+    )
+    return [Finding("kernel-times", text)]
 
 
 def kernel_findings(lines: Iterable[str], old: Collection[str]) -> list[Finding]:

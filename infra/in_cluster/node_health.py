@@ -37,6 +37,7 @@ from infra.in_cluster.health_findings import (
     lines_after,
     link_findings,
     smi_findings,
+    time_findings,
 )
 from infra.in_cluster.health_sources import (
     SmiWatch,
@@ -91,7 +92,7 @@ class Sources:
         self._last_line = lines[-1] if lines else ""
         if self._old is None:
             self._old = frozenset(self._faults)
-        return kernel_findings(self._faults, self._old)
+        return [*kernel_findings(self._faults, self._old), *time_findings(lines)]
 
     def states(self, now_seconds: float, clock_ahead_seconds: float | None) -> list[Finding]:
         """What is wrong at this moment, and may be over at the next call.

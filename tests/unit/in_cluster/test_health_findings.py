@@ -16,6 +16,7 @@ from infra.in_cluster.health_findings import (
     lines_after,
     link_findings,
     smi_findings,
+    time_findings,
 )
 from infra.in_cluster.xids import OF_PROGRAMS, OF_THE_GPU, XIDS
 from tests.unit.in_cluster.kernel_lines import CLEAN, LOST
@@ -83,6 +84,14 @@ def test_lines_after_the_last_one_are_new() -> None:
     assert lines_after(["a", "b"], "b") == []
     assert lines_after(["a", "b"], "gone") == ["a", "b"]
     assert lines_after([], "") == []
+
+
+def test_log_without_times_is_said() -> None:
+    """A fault that happens again has the same line there, which counts as old."""
+    assert time_findings(CLEAN) == time_findings([]) == []
+    (finding,) = time_findings([*CLEAN, "<6>mlx5_core 0000:5e:00.0 ens1np0: Link up"])
+    assert "printk.time=1" in finding.text
+    assert not finding.is_unusable
 
 
 @pytest.mark.parametrize(

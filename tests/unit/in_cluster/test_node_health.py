@@ -179,6 +179,8 @@ def test_log_is_searched_once_and_what_was_found_is_kept(tmp_path: Path) -> None
         assert new.is_unusable
         log.write_text(CLEAN[-1])
         assert sources.kernel() == [new]
+        log.write_text("<6>a line without a time")
+        assert [finding.key for finding in sources.kernel()] == [new.key, "kernel-times"]
         log.unlink()
         (unseen,) = sources.kernel()
         assert "cannot be read" in unseen.text
