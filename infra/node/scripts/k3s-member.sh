@@ -164,7 +164,7 @@ leave() {
   fi
   require_answer
   refuse_lost_quorum
-  if is_member; then leave_etcd; fi
+  if has_asked_member; then leave_etcd; fi
 }
 
 forget() {

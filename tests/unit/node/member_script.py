@@ -12,7 +12,10 @@ K3S = """#!/bin/sh
 echo "$*" >>"$(dirname "$0")/asked"
 case "$*" in
   *"get --raw /readyz"*) [ -e "$(dirname "$0")/answers" ] || exit 1 ;;
-  *"EtcdIsVoter"*) cat "$(dirname "$0")/members" ;;
+  *"EtcdIsVoter"*)
+    cat "$(dirname "$0")/members" || exit 1
+    [ ! -e "$(dirname "$0")/once" ] || rm "$(dirname "$0")/members"
+    ;;
   *"removed-node-name"*) echo server-two-1234 ;;
   *"metadata.labels"*) echo "$NODE"true ;;
   *"get node"*) echo node/x ;;
@@ -23,14 +26,24 @@ WELL = {"first": "True True", "two": "True True", "three": "True True"}
 
 
 def ask(
-    folder: Path, action: str, members: Mapping[str, str], *, answers: bool = True, **more: str
+    folder: Path,
+    action: str,
+    members: Mapping[str, str] | None,
+    *,
+    answers: bool = True,
+    **more: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script for the server `two`."""
+    """Run the script for the server `two`.
+
+    With None for `members`, or when the folder has a file `once` and k3s has listed them once, k3s
+    does not list its members. With `answers` false it answers nothing at all.
+    """
     programs = {"k3s": K3S, "systemctl": "#!/bin/sh\necho active\n", "sleep": "#!/bin/sh\n"}
     for name, text in programs.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    (folder / "members").write_text("".join(map(member_line, members.items())))
+    if members is not None:
+        (folder / "members").write_text("".join(map(member_line, members.items())))
     (folder / "secret").write_text("the-secret")
     if answers:
         (folder / "answers").touch()

@@ -61,6 +61,25 @@ def test_nothing_is_done_to_a_server_while_k3s_does_not_answer(tmp_path: Path, a
     assert agent.returncode == 0
 
 
+@pytest.mark.parametrize("action", ["join", "drain", "leave", "forget"])
+def test_unknown_members_are_no_good_ones(tmp_path: Path, action: str) -> None:
+    """A server joined beside a lost member when the one request for the members had failed."""
+    done = ask(tmp_path, action, None)
+    assert done.returncode == 1
+    assert "does not say which servers are in etcd" in done.stderr
+    assert "not set" not in done.stderr
+    assert "the-secret" not in done.stdout
+    assert not any(asked(tmp_path, word) for word in ("drain", "delete", "annotate"))
+
+
+def test_leaving_server_is_always_taken_out(tmp_path: Path) -> None:
+    """It stayed in etcd for good when the second request for the members had failed."""
+    (tmp_path / "once").touch()
+    done = ask(tmp_path, "leave", WELL)
+    assert done.returncode == 0, done.stderr
+    assert asked(tmp_path, "annotate", "etcd.k3s.cattle.io/remove=true")
+
+
 @pytest.mark.parametrize(
     ("members", "new", "refused"),
     [

@@ -21,14 +21,28 @@ docs/node.md, Several servers"
 # would try again forever.
 refuse_join_beside_lost() {
   if within_settling all_others_answer; then return; fi
+  refuse_unknown_members
   fail "the server $NODE cannot join: etcd takes no new member while one does not \
 answer, and that is so of: $away. Bring it back, or, if it is lost for good, set \`gone: true\` at its \
 place in nodes and run pulumi up"
 }
 
-all_others_answer() {
-  away=$(members_away "$NODE") && [ -z "$away" ]
+# Sets `members` to the lines of etcd_members, and `away` to those of the others that do not answer. Fails,
+# with empty `members`, if k3s does not list its members.
+ask_members() {
+  members=$(etcd_members) || return 1
+  away=$(echo "$members" | members_away "$NODE")
 }
+
+# A request for the members may fail just when a server restarts. Then nobody knows whether one is lost.
+refuse_unknown_members() {
+  [ -n "$members" ] || fail "k3s does not say which servers are in etcd and answer, so nothing was done \
+to the server $NODE: see journalctl -u k3s on the first machine, and run pulumi up again"
+}
+
+all_others_answer() { ask_members && [ -z "$away" ]; }
+
+has_asked_member() { echo "$members" | grep -q "^$NODE "; } # in the lines of ask_members
 
 within_settling() { # condition
   asked=$(date +%s)
@@ -42,6 +56,7 @@ within_settling() { # condition
 # members that remain. Otherwise etcd would refuse it too, and k3s would try again forever.
 refuse_lost_quorum() {
   if within_settling others_are_enough; then return; fi
+  refuse_unknown_members
   fail "the server $NODE cannot leave: of the $remaining others $there would be left that answer, and \
 etcd needs $((remaining / 2 + 1)). Nothing was changed. Bring back: $away. Or, if that one is lost for \
 good, leave $NODE in the list, set \`gone: true\` at the place of the lost one in nodes and run \
@@ -49,8 +64,8 @@ pulumi up"
 }
 
 others_are_enough() {
-  members=$(etcd_members) && away=$(members_away "$NODE") || return 1
-  echo "$members" | grep -q "^$NODE " || return 0
+  ask_members || return 1
+  has_asked_member || return 0
   remaining=$(echo "$members" | grep -vc "^$NODE ") || true
   there=$((remaining - $(echo "$away" | wc -w)))
   [ "$there" -ge $((remaining / 2 + 1)) ]

@@ -32,8 +32,9 @@ is_voter() { # node
     '$1 == node && $2 == "True" && $3 == "True" { found = 1 } END { exit !found }'
 }
 
-# Prints, in one line, the members other than this node that do not answer.
+# Reads the lines of etcd_members, and prints, in one line, the members other than this node that do not
+# answer.
 members_away() { # node
-  etcd_members | awk -v node="$1" \
+  awk -v node="$1" \
     '$1 != node && ($2 != "True" || $3 != "True") { away = away " " $1 } END { print substr(away, 2) }'
 }
