@@ -162,6 +162,11 @@ class NfsHost:
         )
         (self.root / "calls").unlink()
 
+    def uninstall(self, *packages: str) -> None:
+        """Remove packages, as an administrator does by hand."""
+        rpm = [str(self.root / "bin" / "rpm"), "-e", *packages]
+        subprocess.run(rpm, env={**os.environ, "PATH": str(self.root / "bin")}, check=True)
+
     def run(
         self, script: str, action: str = "create", **more: str
     ) -> subprocess.CompletedProcess[str]:

@@ -194,6 +194,15 @@ def test_package_that_others_need_by_now_stays(host: NfsHost, tmp_path: Path) ->
     assert {"rpcbind", "ypbind"} <= set(host.packages())
 
 
+def test_packages_removed_by_hand_are_gone(host: NfsHost) -> None:
+    """`pulumi destroy` failed at each try, without a word."""
+    before = host.files()
+    host.mount("gpu2")
+    host.uninstall("nfs-utils", "rpcbind")
+    assert "packages stay" not in host.mount("gpu2", "delete")
+    assert host.files() == before
+
+
 def test_package_that_was_there_before_stays(host: NfsHost) -> None:
     host.install("rpcbind")
     host.serve()

@@ -55,10 +55,13 @@ install_by_apt() { # package
 }
 
 # Prints the names of all packages. A repository's key (gpg-pubkey) is listed too, but is no package.
-rpm_names() { rpm -qa --queryformat '%{NAME}\n' | grep -vx gpg-pubkey | sort -u; }
+rpm_names() {
+  all=$(rpm -qa --queryformat '%{NAME}\n') || return 1
+  echo "$all" | grep -vx gpg-pubkey | sort -u
+}
 
 install_by_rpm() { # words of the manager, and the package
-  rpm_names >"$NOTES/then"
+  rpm_names >"$NOTES/then" || return # all packages would count as ours
   with_proxy "$@" || installed=$?
   rpm_names | comm -13 "$NOTES/then" - | add_to "$OURS"
   rm -f "$NOTES/then"
@@ -101,7 +104,8 @@ remove_packages() {
     remove_in_turn
     left=$(packages_in .i | grep -xF "$(cat "$OURS")" | paste -sd ' ' -)
   else
-    names=$(rpm_names | grep -xF "$(cat "$OURS")")
+    there=$(rpm_names)
+    names=$(echo "$there" | grep -xF "$(cat "$OURS")") || true # there may be none any more
     # shellcheck disable=SC2086 # one word for each
     [ -z "$names" ] || rpm -e $names >"$NOTES/says" 2>&1 || true
     left=$(rpm_names | grep -xF "$(cat "$OURS")" | paste -sd ' ' -)
