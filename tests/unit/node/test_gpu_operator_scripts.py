@@ -1,5 +1,6 @@
 """The scripts of the GPU Operator, run for real; kubectl is a stub."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -10,10 +11,18 @@ from infra.platform.gpu_operator_definitions import chart_definitions
 from tests.unit.run_script import run
 
 # Answers from files; `state` and `gpus` give one line per call and stay at their last one.
+# The first call with the words of the file `refused` fails.
 KUBECTL = """#!/bin/sh
 folder=$(dirname "$0")
 next() {{ head -n 1 "$folder/$1"; [ "$(wc -l <"$folder/$1")" -le 1 ] || sed -i 1d "$folder/$1"; }}
 echo "$*" >>"$folder/calls"
+refused=$(cat "$folder/refused" 2>/dev/null || echo no such words)
+case "$*" in *"$refused"*)
+  rm "$folder/refused"
+  echo "The connection to the server was refused" >&2
+  exit 1
+  ;;
+esac
 case "$*" in
   *clusterpolicies.nvidia.com*go-template*) next state ;;
   *allocatable*) next gpus ;;
@@ -21,7 +30,7 @@ case "$*" in
   *"get pods"*) cat "$folder/pods" ;;
   *"get nodes -l"*"-o name") cat "$folder/present" ;;
   *"get nodes -l"*) cat "$folder/mig" ;;
-  "label node "*) cp "$folder/mig-then" "$folder/mig" ;;
+  "label node "* | "patch node "*) cp "$folder/mig-then" "$folder/mig" ;;
   *"get nodes -o go-template"*labels*) cat "$folder/labels" ;;
   *"get nodes -o go-template"*annotations*) cat "$folder/annotations" ;;
   *"get secrets"*) next records ;;
@@ -183,16 +192,19 @@ def with_mig(cluster: Path, before: str, then: str = "") -> None:
     (cluster / "gpus").write_text("3\n")
 
 
+CHANGES = ("label node ", "annotate node ", "patch node ")
+
+
 def changes_of_nodes(cluster: Path) -> list[str]:
     calls = (cluster / "calls").read_text().splitlines()
-    return [call for call in calls if call.startswith(("label node ", "annotate node "))]
+    return [call for call in calls if call.startswith(CHANGES)]
 
 
 PROFILE = "all-1g.10gb"
-LABELLED = [
-    f"annotate node a --overwrite disttrain.dev/mig-config={PROFILE}",
-    f"label node a --overwrite nvidia.com/mig.config={PROFILE} nvidia.com/mig.config.state-",
-]
+DIVIDED = {
+    "labels": {"nvidia.com/mig.config": PROFILE, "nvidia.com/mig.config.state": None},
+    "annotations": {"disttrain.dev/mig-config": PROFILE},
+}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +221,10 @@ def test_gpus_are_divided_by_a_label(cluster: Path, before: str) -> None:
     with_mig(cluster, before, f"a|{PROFILE}|success|{PROFILE}")
     done = wait(cluster, 30, MIG_CONFIG=PROFILE)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert changes_of_nodes(cluster) == LABELLED
+    (change,) = changes_of_nodes(cluster)
+    begin, _, patch = change.partition("--patch=")
+    assert begin == "patch node a --type=merge "
+    assert json.loads(patch) == {"metadata": DIVIDED}
     assert "waits for: node a (MIG: not begun)" in done.stdout
 
 
@@ -253,6 +268,23 @@ def test_removed_profile_makes_our_gpus_whole(cluster: Path) -> None:
         "label node a --overwrite nvidia.com/mig.config=all-disabled nvidia.com/mig.config.state-",
         "annotate node a disttrain.dev/mig-config-",
     ]
+
+
+@pytest.mark.parametrize(
+    ("profile", "refused"), [(PROFILE, "patch node"), ("", "annotate node"), ("", "label node")]
+)
+def test_refused_change_of_a_node_is_tried_again(cluster: Path, profile: str, refused: str) -> None:
+    """The operator's toolkit restarts k3s at this time, and `pulumi up` failed."""
+    other = PROFILE if profile == "" else "all-disabled"
+    wanted = profile or "all-disabled"
+    with_mig(cluster, f"a|{other}|success|{PROFILE}", f"a|{wanted}|success|{PROFILE}")
+    (cluster / "refused").write_text(refused)
+    done = wait(cluster, 30, MIG_CONFIG=profile)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "a change of node a (The connection to the server was refused)" in done.stdout
+    changes = [call for call in changes_of_nodes(cluster) if call.startswith(refused)]
+    assert len(changes) == 2
+    assert changes[0] == changes[1]
 
 
 def test_label_that_somebody_changed_since_stays(cluster: Path) -> None:

@@ -15,14 +15,31 @@ mig_nodes() { # name|label|state|annotation, for each node whose GPUs can be div
     --request-timeout=10s -o "go-template=$MIG_NODES"
 }
 
-# Sets the label, and removes the state, which would look like the state for the new label.
-label_node() { # node, value
-  kubectl_ label node "$1" --overwrite "$MIG_LABEL=$2" "$MIG_LABEL.state-" >/dev/null
+mig_missing="" mig_failed=""
+
+# Changes a node. A request may fail while k3s restarts, which the operator's toolkit causes. Then the reason
+# is added to mig_missing, and the caller of divide_gpus tries again.
+change_node() { # label, annotate or patch; node; further words for kubectl
+  mig_verb=$1 mig_changed=$2
+  shift 2
+  mig_said=$(kubectl_ "$mig_verb" node "$mig_changed" "$@" 2>&1) || {
+    mig_missing="$mig_missing, a change of node $mig_changed ($(echo "$mig_said" | tail -n 1))"
+    return 1
+  }
 }
 
-forget_node() { kubectl_ annotate node "$1" "$MIG_NOTE-" >/dev/null; }
+# The two functions that set the label remove the state, which would look like the state for the new label.
+make_whole() { change_node label "$1" --overwrite "$MIG_LABEL=$WHOLE" "$MIG_LABEL.state-"; }
 
-mig_missing="" mig_failed=""
+# One request sets the label and the annotation. With the new annotation alone, the next look would take the
+# label of before for one that somebody else has set.
+divide() { # node
+  change_node patch "$1" --type=merge --patch="{\"metadata\": {\
+\"labels\": {\"$MIG_LABEL\": \"$MIG_CONFIG\", \"$MIG_LABEL.state\": null}, \
+\"annotations\": {\"$MIG_NOTE\": \"$MIG_CONFIG\"}}}"
+}
+
+forget_node() { change_node annotate "$1" "$MIG_NOTE-" || true; }
 
 await_node() { # node, its state
   case $2 in
@@ -35,11 +52,7 @@ await_node() { # node, its state
 divide_node() { # node, label, state, annotation
   case $2 in
     "$MIG_CONFIG") await_node "$1" "$3" ;;
-    '' | "$WHOLE" | "$4")
-      kubectl_ annotate node "$1" --overwrite "$MIG_NOTE=$MIG_CONFIG" >/dev/null
-      label_node "$1" "$MIG_CONFIG"
-      await_node "$1" ""
-      ;;
+    '' | "$WHOLE" | "$4") if divide "$1"; then await_node "$1" ""; fi ;;
     *) mig_failed="migProfile: node $1 has the label $MIG_LABEL=$2, which this stack has not given it, so it is left as it is. Set migProfile to ${2#all-}, or remove the label: kubectl label node $1 $MIG_LABEL-" ;;
   esac
 }
@@ -48,10 +61,7 @@ make_node_whole() { # node, label, state, annotation
   case $2/$3 in
     "$WHOLE/success") forget_node "$1" ;;
     "$WHOLE"/*) await_node "$1" "$3" ;;
-    "$4"/*)
-      label_node "$1" "$WHOLE"
-      await_node "$1" ""
-      ;;
+    "$4"/*) if make_whole "$1"; then await_node "$1" ""; fi ;;
     *) forget_node "$1" ;; # somebody has given it another one since
   esac
 }
