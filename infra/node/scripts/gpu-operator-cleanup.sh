@@ -38,7 +38,8 @@ readonly KEYS='{{range .items}}{{range $k, $v := .metadata.%s}}{{$k}}
 
 strip() { # label or annotate, metadata field
   # shellcheck disable=SC2059 # the template contains the %s
-  keys=$(kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$2")" | ours)
+  found=$(kubectl_ get nodes -o "go-template=$(printf "$KEYS" "$2")") # a failure ends the script here
+  keys=$(echo "$found" | ours)
   [ -n "$keys" ] || return 0
   # shellcheck disable=SC2046 # one key per word
   kubectl_ "$1" nodes --all "$dry_run" $(echo "$keys" | sed 's/$/-/') >/dev/null

@@ -395,6 +395,18 @@ def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
     assert "does not answer" in done.stdout
 
 
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+def test_unread_nodes_are_not_clean(cluster: Path, kind: str) -> None:
+    """The clean-up ended well, and the labels stayed, if the nodes could not be read."""
+    (cluster / kind).write_text("nvidia.com/gpu.count\n")
+    template = "{{range .items}}{{range $k, $v := .metadata."
+    (cluster / "refused").write_text(f"get nodes -o go-template={template}{kind}")
+    done = cleanup(cluster)
+    assert done.returncode == 1
+    assert "was refused" in done.stderr
+    assert cleanup(cluster).stdout == f"1 {kind} removed from the nodes\n"
+
+
 def test_cleanup_waits_for_pods_that_would_label_the_nodes_again(cluster: Path) -> None:
     (cluster / "names").write_text("pod/gfd-x\npod/gfd-x\n\n")
     (cluster / "labels").write_text("nvidia.com/gpu.count\n")
