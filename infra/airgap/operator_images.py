@@ -39,7 +39,7 @@ def operator_images(chart: Path, *, toolkit: bool, dcgm_exporter: bool) -> list[
             nested = f"charts/{DISCOVERY}"
             nested_about = _member(archive, f"{nested}/Chart.yaml")
             nested_values = _member(archive, f"{nested}/values.yaml")
-    except (tarfile.TarError, KeyError, EOFError, zlib.error, yaml.YAMLError) as error:
+    except (tarfile.TarError, EOFError, zlib.error, KeyError, yaml.YAMLError) as error:
         raise ValueError(f"{chart} is not a chart of the GPU Operator: {error}") from error
     enabled = {"driver": False, "toolkit": toolkit, "dcgmExporter": dcgm_exporter}
     images = images_of_values(values, str(about["appVersion"]), enabled)

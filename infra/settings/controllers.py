@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.settings.airgap import BundleSettings
-from infra.settings.gpu_chart import UNREADABLE, chart_description
+from infra.settings.gpu_chart import CHART_ERRORS, chart_description, without_login
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
@@ -117,14 +117,14 @@ def _charts(
     found = dict[str, str]()
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
-        if not _is_wanted(reader, kinds, names, where, name, text):
+        shown = without_login(text)
+        if not _is_wanted(reader, kinds, names, where, name, shown):
             continue
         if kinds[name].files:
             hint = f"Set {MANIFESTS}.{name} to a folder with its files"
-            reader.problem(where, text, f"{name} is installed by manifests, not by a chart", hint)
+            reader.problem(where, shown, f"{name} is installed by manifests, not by a chart", hint)
         elif "://" in text:
             if re.fullmatch(_PINNED, text) is None:
-                shown = re.sub(r"//[^/]*:[^/]*@", "//[secret]@", text)
                 reason = "it is not the address of a chart in a registry with its digest"
                 reader.problem(where, shown, reason, _HINT)
             found[name] = text
@@ -184,7 +184,7 @@ def _chart_problem(path: Path, name: str, version: str) -> str:
     """Why the chart at this path cannot be used; empty if it is the chart of this version."""
     try:
         about = chart_description(path, name)
-    except UNREADABLE as error:
+    except CHART_ERRORS as error:
         return f"no chart can be read there ({error})"
     if (about.get("name"), about.get("version")) != (name, version):
         return (

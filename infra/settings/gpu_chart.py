@@ -15,7 +15,13 @@ from infra.settings.setting_error import SettingError
 
 CHART = "gpu-operator"
 NVIDIA_REPOSITORY = "https://helm.ngc.nvidia.com/nvidia"
+CHART_ERRORS = (
+    *(OSError, EOFError, KeyError, ValueError),
+    *(tarfile.TarError, zlib.error, yaml.YAMLError),
+)
+"""What `chart_description` raises if there is no chart that can be read."""
 _KEY = "gpuOperatorChart"
+_DIGEST = r"@sha256:[^/@]*"
 _HINT = (
     "Set nothing for NVIDIA's repository, the address of another chart repository (https://...), "
     "a chart in a registry (oci://...), or a path on this machine: a packed chart (.tgz) or its "
@@ -59,10 +65,14 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
         if problem := chart_problem(path, version):
             reader.problem(_KEY, text, problem.reason, problem.hint)
         return ChartSource(str(path), "")
-    if "@" in text:
-        shown = re.sub(r"//.*@", "//[secret]@", text)
+    address, digest = _without_digest(text)
+    if "@" in address:
         reason = "its user and password would be in plain text in Pulumi's state"
-        reader.problem(_KEY, shown, reason, "Set an address without them, or the path of a chart")
+        hint = "Set an address without them, or the path of a chart"
+        reader.problem(_KEY, without_login(text), reason, hint)
+    elif digest and re.fullmatch(r"@sha256:[0-9a-f]{64}", digest) is None:
+        reason = "its digest is not sha256: and 64 hexadecimal digits"
+        reader.problem(_KEY, text, reason, "Write it as the registry names it")
     elif scheme[1] == "oci":
         return ChartSource(text, "")
     elif scheme[1] in ("http", "https"):
@@ -72,18 +82,26 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
     return ChartSource()
 
 
-# What a file raises that is no chart; EOFError and zlib.error: an archive that was cut off.
-UNREADABLE = (
-    *(OSError, KeyError, ValueError, EOFError),
-    *(tarfile.TarError, zlib.error, yaml.YAMLError),
-)
+def without_login(text: str) -> str:
+    """Return the address of a chart as messages show it, in which a user and password are hidden.
+
+    The digest of a chart in a registry is shown.
+    """
+    address, digest = _without_digest(text)
+    return re.sub(r"//.*@", "//[secret]@", address, flags=re.DOTALL) + digest
+
+
+def _without_digest(text: str) -> tuple[str, str]:
+    """Return the address of a chart, and its digest with the @ before it; empty: it has none."""
+    found = re.search(_DIGEST + "$", text) if text.startswith("oci://") else None
+    return (text[: found.start()], found[0]) if found else (text, "")
 
 
 def chart_problem(path: Path, version: str) -> SettingError | None:
     """Why the chart at this path cannot be used; None if it is the chart of this version."""
     try:
         about = chart_description(path)
-    except UNREADABLE as error:
+    except CHART_ERRORS as error:
         return SettingError(f"no chart can be read there ({error})", _HINT)
     if about.get("name") != CHART:
         reason = f"the chart there is named {about.get('name')!r}"
@@ -105,7 +123,8 @@ def chart_description(path: Path, chart: str = CHART) -> dict[str, Any]:
         chart: name of the chart, which is also the name of the folder inside a packed chart.
 
     Raises:
-        Exception: there is no chart that can be read; see UNREADABLE.
+        OSError, KeyError, tarfile.TarError, yaml.YAMLError: there is no chart that can be read.
+        EOFError: the packed chart is cut off.
         ValueError: Chart.yaml is not a mapping.
     """
     if path.is_dir():

@@ -38,6 +38,14 @@ def test_cluster_that_finds_its_features_otherwise_needs_no_image_for_that(tmp_p
     assert DISCOVERY not in operator_images(chart, toolkit=True, dcgm_exporter=True)
 
 
+def test_broken_chart_is_refused(tmp_path: Path) -> None:
+    """A download that broke off ends `make bundle` with a message that names the file."""
+    chart = write_chart(tmp_path / "chart.tgz")
+    chart.write_bytes(chart.read_bytes()[:-40])
+    with pytest.raises(ValueError, match=r"chart\.tgz is not a chart of the GPU Operator"):
+        operator_images(chart, toolkit=True, dcgm_exporter=True)
+
+
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "chart.tgz").write_text("no chart")
     with pytest.raises(ValueError, match=r"chart\.tgz is not a chart of the GPU Operator"):

@@ -1,6 +1,7 @@
 """A platform that installs controllers: what it registers, in which order, and what it refuses."""
 
 import json
+import tarfile
 from pathlib import Path
 from unittest.mock import patch
 
@@ -172,6 +173,28 @@ def test_settings_that_cannot_be_are_refused_with_a_way_out(
     changes: dict[str, object], said: str
 ) -> None:
     assert said in refused_settings(changes)
+
+
+@pytest.mark.parametrize("login", ["me:hunter7", "me:hun/ter7", "hunter7"])
+@pytest.mark.parametrize("controllers", [["jobset"], []])
+def test_login_in_an_address_is_not_shown(login: str, controllers: list[str]) -> None:
+    """The digest of the address, which begins with an @ too, stays in the message."""
+    digest = f"@sha256:{64 * '0'}"
+    address = f"oci://{login}@registry.example/charts/jobset{digest}"
+    changes = {"controllers": controllers, "controllerCharts": {"jobset": address}}
+    said = refused_settings(changes)
+    assert f"'oci://[secret]@registry.example/charts/jobset{digest}' cannot be used" in said
+    assert "ter7" not in said
+
+
+def test_broken_packed_chart_is_refused(tmp_path: Path) -> None:
+    """A download that broke off gives no traceback, but a message that names the setting."""
+    path = tmp_path / "jobset.tgz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(chart(tmp_path), "jobset")
+    path.write_bytes(path.read_bytes()[:-40])
+    said = refused_settings({"controllers": ["jobset"], "controllerCharts": {"jobset": str(path)}})
+    assert f"controllerCharts.jobset: '{path}' cannot be used: no chart can be read there" in said
 
 
 def test_chart_of_another_version_is_refused(tmp_path: Path) -> None:

@@ -54,6 +54,15 @@ def test_chart_in_a_registry_is_taken() -> None:
     assert source(address).file is None
 
 
+def test_chart_with_a_digest_is_taken() -> None:
+    """The @ before a digest is no sign of a login, and a wrong digest is called by its name."""
+    address = "oci://registry.corp.example/charts/gpu-operator"
+    pinned = f"{address}@sha256:{64 * 'a'}"
+    assert source(pinned) == ChartSource(pinned, "")
+    said = refusal(f"{address}@sha256:abc")
+    assert f"'{address}@sha256:abc' cannot be used: its digest is not sha256: and 64" in said
+
+
 def test_packed_chart_and_its_folder_are_taken(tmp_path: Path) -> None:
     folder = chart_folder(tmp_path / "gpu-operator")
     packed = tmp_path / "chart.tgz"
@@ -88,8 +97,21 @@ def test_path_without_a_chart_is_refused(content: bytes | None, tmp_path: Path) 
     assert "Set nothing for NVIDIA's repository" in said
 
 
+def test_broken_packed_chart_is_refused(tmp_path: Path) -> None:
+    """A download that broke off gives no traceback, but a message that names the setting."""
+    folder, path = chart_folder(tmp_path / "gpu-operator"), tmp_path / "chart.tgz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(folder, "gpu-operator")
+    path.write_bytes(path.read_bytes()[:-40])
+    assert f"gpuOperatorChart: '{path}' cannot be used: no chart can be read" in refusal(str(path))
+
+
 def test_address_with_a_password_is_refused_and_not_shown() -> None:
     said = refusal("https://me:hunter7@charts.corp.example/nvidia")
     assert "its user and password would be in plain text" in said
     assert "hunter7" not in said
+    for login in ("me:hunter7", "me:hun/ter7", "hunter7"):
+        said = refusal(f"oci://{login}@registry.example/charts/gpu-operator@sha256:{64 * 'a'}")
+        assert "its user and password would be in plain text" in said
+        assert login not in said
     assert "Helm takes no chart from ftp://" in refusal("ftp://charts.corp.example")
