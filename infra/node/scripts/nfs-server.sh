@@ -59,8 +59,8 @@ note_before() {
 prepare() {
   [ -e "$BEFORE" ] || is_active || refuse_to_start_for_others
   mkdir -p "$NOTES"
+  [ -e "$BEFORE" ] || note_before # first: delete may stop a server only if it knows what was before
   echo "${HOST:-this host}" >"$SERVES"
-  [ -e "$BEFORE" ] || note_before
   has_server || install_package nfs-kernel-server nfs-utils nfs-kernel-server
   mkdir -p "$EXPORTS"
 }
@@ -104,6 +104,7 @@ $address, itself: look with exportfs -s what it serves"
 
 # Stops the server, unless others have added exports of their own to it.
 leave_server() {
+  [ -e "$BEFORE" ] || return 0 # create ended before it changed the server
   others=$(exports_of_others | cut -d ' ' -f 1 | sort -u | paste -sd ' ' -)
   if [ -n "$others" ] && ! was server active; then
     echo "the NFS server of this host stays, as $others names folders that are not ours"

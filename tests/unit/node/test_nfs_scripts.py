@@ -165,6 +165,26 @@ def test_server_of_others_stays_as_it_was(host: NfsHost, tmp_path: Path) -> None
     assert host.files() == before
 
 
+@pytest.mark.parametrize("cut", ["by this version", "by a former one"])
+def test_server_of_others_survives_a_cut(host: NfsHost, tmp_path: Path, cut: str) -> None:
+    """`pulumi destroy` stopped it if the first `up` had ended before it noted that it was there."""
+    host.install("nfs-utils")
+    (tmp_path / "service/enabled").write_text("enabled\n")
+    (tmp_path / "service/active").write_text("active\n")
+    before = host.files()
+    notes = tmp_path / "var/lib/disttrain-nfs"
+    (notes / "before.new").mkdir(parents=True)  # as where the disk is full
+    if cut == "by this version":
+        assert host.run("nfs-server.sh").returncode != 0
+    else:
+        (notes / "server").write_text("this host\n")
+    (notes / "before.new").rmdir()
+    host.stop()
+    if notes.exists():
+        notes.rmdir()
+    assert host.files() == before
+
+
 def test_server_that_was_off_is_off_again(host: NfsHost, tmp_path: Path) -> None:
     host.install("nfs-utils")
     before = host.files()
