@@ -118,8 +118,8 @@ def recovery(bench: Bench) -> list[Row]:
     }
     rows: list[Row] = []
     for number, (what, kill) in enumerate(kinds.items()):
-        bench = Bench(bench.root / str(number), max(1, bench.threads // _NODES))
-        pods = Pods(bench, bench.config(f"recovery-{number}", settings))
+        of_kind = Bench(bench.root / str(number), max(1, bench.threads // _NODES))
+        pods = Pods(of_kind, of_kind.config(f"recovery-{number}", settings))
         try:
             seconds = [seconds_until_next_step(pods, kill, draw) for _ in range(KILLS)]
         finally:
