@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from infra.image.authorities import trust
 from infra.image.registry.proxies import proxy_of
 
 TIMEOUT_SECONDS = 30  # for the connection, and for each read
@@ -151,7 +152,7 @@ def _opener(url: str, way: Way | None) -> urllib.request.OpenerDirector:
     )
     trusted = ssl.create_default_context()
     if way.authorities:
-        trusted.load_verify_locations(cadata=way.authorities)
+        trust(trusted, way.authorities)
     by_tls = urllib.request.HTTPSHandler(context=trusted)
     return urllib.request.build_opener(_NoDowngrade, by_proxy, by_tls)
 

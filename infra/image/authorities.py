@@ -23,6 +23,17 @@ def combined(*texts: str) -> str:
     return "".join(f"{text.rstrip()}\n" for text in texts if text.strip())
 
 
+def trust(context: ssl.SSLContext, certificates: str) -> None:
+    """Let a context trust certificates (PEM), beside those that it trusts already.
+
+    Comments between the certificates may have any letters, of which Python's ssl takes only ASCII.
+
+    Raises:
+        ssl.SSLError: there is no certificate in the text, or one of them is damaged.
+    """
+    context.load_verify_locations(cadata=certificates.encode("ascii", "replace").decode())
+
+
 def system_authorities() -> str:
     """Return the certificates (PEM) that this machine trusts.
 

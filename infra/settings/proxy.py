@@ -1,8 +1,10 @@
 """Reads the proxies, the addresses reached without a proxy, and the authorities to trust."""
 
+import ssl
 from dataclasses import dataclass, replace
 from typing import Literal, cast
 
+from infra.image.authorities import trust
 from infra.no_proxy import (
     bypasses_proxy,
     missing_entries,
@@ -94,5 +96,11 @@ def read_ca_bundle(reader: Reader) -> str:
         return ""
     if "-----BEGIN CERTIFICATE-----" not in bundle:
         reader.problem("caBundle", text, "it holds no certificate", hint)
+        return ""
+    try:
+        trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), bundle)
+    except ssl.SSLError:
+        hint = "Copy the file again from where the certificates were made"
+        reader.problem("caBundle", text, "a certificate in it is damaged", hint)
         return ""
     return bundle

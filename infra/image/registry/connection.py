@@ -17,6 +17,7 @@ import urllib3
 from urllib3.exceptions import LocationParseError
 from urllib3.util import Retry, Timeout, make_headers, parse_url
 
+from infra.image.authorities import trust
 from infra.image.registry.login import DOCKER_HUB, Login, host_of
 from infra.image.registry.proxies import proxy_of
 
@@ -215,7 +216,7 @@ class Connection:
 def _pool(access: Access, url: str) -> urllib3.PoolManager:
     context = ssl.create_default_context()
     if access.authorities:
-        context.load_verify_locations(cadata=access.authorities)
+        trust(context, access.authorities)
     patience = access.patience_seconds
     common: dict[str, Any] = {
         "ssl_context": context,

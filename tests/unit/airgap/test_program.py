@@ -12,6 +12,7 @@ from infra.node.doctor import make_plan
 from infra.platform.airgap_files import STAGE
 from infra.settings import parse_settings
 from tests.unit.airgap.stocked import OPERATOR_IMAGES, stock
+from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import TWO, deployed
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, deploy, raw_settings
@@ -117,7 +118,7 @@ def test_k3s_of_others_gets_no_files_of_the_bundle(folder: Path, tmp_path: Path)
 def test_what_is_made_on_machines_names_its_stack(folder: Path, tmp_path: Path) -> None:
     """Another stack may use the same machine, and must neither change nor remove it."""
     authority = tmp_path / "authority.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     result = deployed(tmp_path, TWO, bundle=str(folder), caBundle=str(authority))
     names = ["data-root-folder", "trust-bundle", "bundle-on-host-stage"]
     for name in (*names, "node-gpu2-trust-bundle", "node-gpu2-bundle-stage"):

@@ -17,6 +17,7 @@ from infra.platform.controller_files import read_objects, way_out
 from infra.platform.controllers import known, parts_of
 from infra.settings.controllers import ControllerSettings
 from tests.unit.airgap.stocked import stock
+from tests.unit.certificates import AUTHORITY
 from tests.unit.controllers.published import NAME, OPERATOR, PARTS, Publisher, publishing, sha256
 from tests.unit.settings.reading import PROXY, platform
 from tests.unit.settings.reading import refusal as refused_settings
@@ -184,7 +185,7 @@ def test_folder_of_the_user_takes_the_place_of_the_network(
 def test_download_goes_by_the_proxy_and_authorities_of_the_settings(tmp_path: Path) -> None:
     """As the build of the image on this machine does; without them the variables count."""
     authority = tmp_path / "ca.crt"
-    authority.write_text("-----BEGIN CERTIFICATE-----")
+    authority.write_text(AUTHORITY)
     given = {"HTTPS_PROXY": "http://theirs:1", "NO_PROXY": "all.example", "PATH": "/bin"}
     proxy = {**PROXY, "httpsProxy": "http://proxy.corp.example:3129", "caBundle": str(authority)}
     way = way_out(platform(proxy).proxy, given)
@@ -192,7 +193,7 @@ def test_download_goes_by_the_proxy_and_authorities_of_the_settings(tmp_path: Pa
     assert "HTTPS_PROXY" not in way.environment
     assert "10.1.2.3" in way.environment["no_proxy"]
     assert "NO_PROXY" not in way.environment
-    assert way.authorities == "-----BEGIN CERTIFICATE-----"
+    assert way.authorities == AUTHORITY
     assert way_out(platform().proxy, given).environment == given
 
 

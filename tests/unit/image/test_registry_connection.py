@@ -10,6 +10,7 @@ import urllib3
 from infra.image.registry import connection
 from infra.image.registry.connection import Access, Connection, CutError, RegistryError
 from infra.image.registry.login import Login
+from tests.unit.certificates import AUTHORITY
 
 HOST = "registry.example.org"
 LOGIN = Login("me", "hunter2")
@@ -45,6 +46,11 @@ def upload_to(monkeypatch: pytest.MonkeyPatch) -> Uploads:
         return pool
 
     return ask
+
+
+def test_authorities_may_have_comments_in_any_letters() -> None:
+    """Python's ssl takes only ASCII, so such a file of `caBundle` ended with a TypeError."""
+    Connection(Access(HOST, authorities=f"# Autorité de l'entreprise\n{AUTHORITY}"))
 
 
 @pytest.mark.parametrize(

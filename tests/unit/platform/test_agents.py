@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from infra.node.doctor_plan import Plan
+from tests.unit.certificates import AUTHORITY, OTHER_AUTHORITY
 from tests.unit.platform.machines import (
     KEY,
     MARK,
@@ -33,7 +34,7 @@ def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> 
 def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) -> None:
     """M1: what takes long is done on all machines at one time, after each one's examination."""
     authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     result = deployed(tmp_path, TWO, THREE, caBundle=str(authority))
     for name in ("gpu2", "gpu3"):
         first = before(result, f"node-{name}-files")
@@ -143,7 +144,7 @@ def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Pat
 def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
     """Version, checksums, mirror, registries, proxy and authorities."""
     authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     changes = {"httpProxy": "http://proxy:3128", "k3sMirror": "https://mirror.example/k3s"}
     result = deployed(tmp_path, TWO, **changes, caBundle=str(authority))
     server = result.one("cluster-k3s").inputs["stdin"]
@@ -193,12 +194,13 @@ def test_other_authorities_restart_k3s_on_every_machine(tmp_path: Path) -> None:
     """containerd reads those of the host once, and went on with those of before. The scripts
     (tests/unit/node/test_changed_k3s.py) restart k3s where the checksum is another one."""
 
-    def trusting(text: str) -> Deployment:
-        file = tmp_path / f"{text}.pem"
-        file.write_text(f"-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+    def trusting(name: str, text: str) -> Deployment:
+        file = tmp_path / f"{name}.pem"
+        file.write_text(text)
         return deployed(tmp_path, TWO, caBundle=str(file))
 
-    without, one, other = deployed(tmp_path, TWO), trusting("MIIB"), trusting("MIIC")
+    without = deployed(tmp_path, TWO)
+    one, other = trusting("one", AUTHORITY), trusting("other", OTHER_AUTHORITY)
     commands = {"cluster-k3s", "node-gpu2-k3s"}
     assert commands <= changed(without, one)
     assert commands <= changed(one, other)

@@ -13,6 +13,7 @@ from infra.settings import PlatformSettings
 from infra.settings.gpu_regime import (
     chart_version,
 )
+from tests.unit.certificates import AUTHORITY
 from tests.unit.settings.reading import platform
 from tests.unit.stacks import deploy
 
@@ -90,7 +91,7 @@ def test_values_have_only_keys_and_kinds_that_the_chart_knows(
     chart: str, driver: bool, shared: str, tmp_path: Path
 ) -> None:
     bundle = tmp_path / "ca.pem"
-    bundle.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    bundle.write_text(AUTHORITY)
     sharing: dict[str, object] = {
         "": {},
         "slices": {"gpuTimeSlices": 4},

@@ -13,6 +13,7 @@ import pytest
 from infra.node.k3s_look import K3sLook
 from infra.platform.k3s import kubeconfig_text
 from tests.unit import stacks
+from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import SSH
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import PROJECT, Deployment, Registered, deploy, without_secrets
@@ -140,7 +141,7 @@ def test_first_machine_installed_anew_gets_everything_again(
 ) -> None:
     """k3s came back on it, and the folder for the data did not: the pods waited for ever."""
     authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     names = ("data-root-folder", "trust-bundle")
 
     def seen(look: K3sLook) -> list[Registered]:
@@ -180,7 +181,7 @@ def test_machine_whose_k3s_is_not_ours_needs_no_repair(
 ) -> None:
     """What is brought to it follows its settings alone, and no change of them is ignored."""
     authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     made = deploy(stack, tmp_path, {**changes, "caBundle": str(authority)})
     for name in names:
         command = made.one(name)

@@ -4,6 +4,7 @@ import base64
 import json
 from pathlib import Path
 
+from tests.unit.certificates import AUTHORITY
 from tests.unit.program.parts import training_template
 from tests.unit.stacks import deploy
 
@@ -103,7 +104,7 @@ def test_webhook_is_told_of_alerts_by_a_secret(tmp_path: Path) -> None:
 def test_webhook_is_reached_by_the_proxy(tmp_path: Path) -> None:
     """Behind a corporate proxy nobody would be told otherwise; past it where it need not be."""
     authority = tmp_path / "authority.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     changes: dict[str, object] = {
         "monitoring": "install",
         "httpsProxy": "http://proxy.example.org:3128",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.certificates import AUTHORITY
 from tests.unit.stacks import Deployment, Registered, deploy, without_secrets
 
 NAMES = ("http_proxy", "https_proxy", "no_proxy")
-CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 
 hosts = st.sampled_from(["proxy.corp.example", "10.9.8.7", "p"])
 passwords = st.sampled_from(["", "me:hunter7@", "me:hunter7%40x@"])
@@ -158,16 +158,16 @@ def pods(result: Deployment) -> list[dict[str, Any]]:
 
 def test_authorities_reach_host_driver_build_and_pods(tmp_path: Path) -> None:
     bundle = tmp_path / "ca.pem"
-    bundle.write_text(CERTIFICATE)
+    bundle.write_text(AUTHORITY)
     result = deploy("dev", tmp_path, {"caBundle": str(bundle), "gpuOperatorDriver": True})
     program = result.one("trust-bundle").program
-    assert CERTIFICATE.strip() in program
+    assert AUTHORITY.strip() in program
     assert result.one("trust-bundle").urn in result.one("cluster-k3s").request.dependencies
     build: Mapping[str, str] = result.one("image-ensure").inputs
-    assert build["stdin"] == CERTIFICATE  # the text: a path would be this machine's
+    assert build["stdin"] == AUTHORITY  # the text: a path would be this machine's
     assert "--authorities -" in build["create"]
     config_map = result.one("proxy-ca").inputs
-    assert config_map["data"] == {"ca.crt": CERTIFICATE}
+    assert config_map["data"] == {"ca.crt": AUTHORITY}
     for pod in pods(result):
         (container,) = pod["containers"]
         variables = {entry["name"]: entry.get("value") for entry in container["env"]}
@@ -178,9 +178,7 @@ def test_authorities_reach_host_driver_build_and_pods(tmp_path: Path) -> None:
     values = result.one("gpu-operator-release").inputs["values"]
     ca_of_driver = result.one("gpu-operator-ca").inputs
     assert values["driver"]["certConfig"]["name"] == ca_of_driver["metadata"]["name"]
-    assert (
-        json.loads(result.one("doctor-host").inputs["stdin"])["expect"]["ca_bundle"] == CERTIFICATE
-    )
+    assert json.loads(result.one("doctor-host").inputs["stdin"])["expect"]["ca_bundle"] == AUTHORITY
 
 
 def test_other_authorities_make_other_pods(tmp_path: Path) -> None:
@@ -190,8 +188,8 @@ def test_other_authorities_make_other_pods(tmp_path: Path) -> None:
         job = deploy("dev", tmp_path, {"caBundle": str(bundle)}).one("training-job")
         return job.inputs["metadata"]["labels"]["disttrain.dev/revision"]
 
-    assert revision(CERTIFICATE) == revision(CERTIFICATE)
-    assert revision(CERTIFICATE) != revision(CERTIFICATE * 2)
+    assert revision(AUTHORITY) == revision(AUTHORITY)
+    assert revision(AUTHORITY) != revision(AUTHORITY * 2)
 
 
 def test_doctor_runs_first_and_its_input_is_secret_and_stable(tmp_path: Path) -> None:

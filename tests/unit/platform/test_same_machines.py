@@ -9,6 +9,7 @@ import pytest
 
 from infra.node.k3s_look import K3sLook
 from tests.unit.airgap.stocked import stock
+from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import FITTING, THREE, TWO
 from tests.unit.stacks import Deployment, deploy
 
@@ -36,7 +37,7 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
     of names, of which the engine can be told nothing.
     """
     authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     (tmp_path / "bundle").mkdir()
     bundle = str(stock(tmp_path / "bundle"))
     look = K3sLook("repair-1", "", node="gpu-old")
@@ -56,7 +57,7 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     had: their settings had not changed.
     """
     authority = tmp_path / "ca.pem"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     (tmp_path / "bundle").mkdir()
     changes = {**FITTING, "caBundle": str(authority), "nodes": [TWO]}
     changes |= {"bundle": str(stock(tmp_path / "bundle"))}

@@ -9,6 +9,7 @@ import yaml
 
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.workloads import WORKLOADS
+from tests.unit.certificates import AUTHORITY
 from tests.unit.program.parts import templates, training_template, variables
 from tests.unit.stacks import Deployment, deploy
 
@@ -38,7 +39,7 @@ def test_every_pod_gets_the_proxy_and_runs_without_privileges(
 def test_every_container_requests_cpu_and_memory(tmp_path: Path) -> None:
     """Never BestEffort, and a namespace with a quota of requests takes all of our pods."""
     authority = tmp_path / "ca.crt"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     result = deploy("dev", tmp_path, {"caBundle": str(authority)})
     assert len(templates(result)) == 2
     for template in templates(result):
@@ -65,7 +66,7 @@ def test_every_container_has_the_limits(topology: str, tmp_path: Path) -> None:
     """A namespace whose quota demands limits takes all of our pods: those of the training, with
     their init containers, the one of the data set, and those of commands."""
     authority, text = tmp_path / "ca.crt", tmp_path / "text"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     text.write_text("text\n")
     data = {"datasetFile": str(text), "datasetUrl": "", "datasetSha256": ""}
     shape = {"topology": topology, "pods": 1 if topology == "single-pod" else 2, "gpusPerPod": 2}

@@ -15,6 +15,7 @@ from infra.kinds import KINDS
 from infra.platform.pod_rules import broken_rules
 from infra.settings import Devices, PlatformDelivery, parse_settings
 from infra.workloads.pod import environment
+from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import before
 from tests.unit.stacks import (
     Deployment,
@@ -123,7 +124,7 @@ def test_users_own_name_of_the_user_stays(tmp_path: Path, name: str) -> None:
 def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
     """The own ones, and those that its image trusts, which the trainer image need not have."""
     authority = tmp_path / "ca.crt"
-    authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+    authority.write_text(AUTHORITY)
     program = {"command": COMMAND, "image": "registry.example/mine:1"}
     settings = {"topology": "multi-pod", "pods": "3", "gpusPerPod": "1"}
     given = {**settings, "program": program, "caBundle": str(authority)}

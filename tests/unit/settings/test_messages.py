@@ -11,6 +11,7 @@ import pytest
 from infra.kinds import KINDS
 from infra.networks.profile import NetworkProfile
 from infra.settings import parse_settings
+from tests.unit.certificates import AUTHORITY
 from tests.unit.settings.form import FORM
 from tests.unit.settings.reading import PROXY, SSH, read, refusal
 from tests.unit.stacks import raw_settings
@@ -476,6 +477,23 @@ def test_what_keeps_an_extension_from_being_imported_is_said(
     said = refusal({"extensions": [module]})
     assert f"extensions: '{module}' cannot be used: it cannot be imported ({reason}" in said
     assert "Mend that in the module" in said
+
+
+@pytest.mark.parametrize(
+    "text", [AUTHORITY[:200], AUTHORITY + AUTHORITY[:200]], ids=["only one", "second one"]
+)
+def test_damaged_certificate_is_refused(text: str, tmp_path: Path) -> None:
+    """With imageDelivery: registry `pulumi preview` ended with a traceback of Python's ssl."""
+    file = tmp_path / "ca.pem"
+    file.write_text(text)
+    said = refusal({"caBundle": str(file)})
+    assert f"caBundle: '{file}' cannot be used: a certificate in it is damaged" in said
+
+
+def test_certificates_may_have_comments_in_any_letters(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text(f"# Autorité de l'entreprise\n{AUTHORITY}", encoding="utf-8")
+    assert read({"caBundle": str(file)}).own_platform.proxy.ca_bundle == file.read_text()
 
 
 @pytest.mark.parametrize("options", [{"user": "me", "password": "sekret"}, "{password: sekret}"])

@@ -17,6 +17,7 @@ from infra.kinds import KINDS
 from infra.settings import PROJECT_ROOT, parse_settings
 from infra.settings.devices import Devices
 from infra.settings.project import as_text, declared_defaults
+from tests.unit.certificates import AUTHORITY
 from tests.unit.settings.page_blocks import Block, blocks_of
 from tests.unit.settings.reading import SSH
 from tests.unit.stacks import PROJECT_FILE, files_of_this_machine
@@ -62,7 +63,7 @@ def on_this_machine(block: Block, scratch: Path) -> dict[str, Any]:
         made["kubeconfig"] = files_of_this_machine("sandbox", scratch)["kubeconfig"]
     if "caBundle" in made:
         authority = scratch / "ca.crt"
-        authority.write_text("-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n")
+        authority.write_text(AUTHORITY)
         made["caBundle"] = str(authority)
     for name in made.get("controllerManifests", {}):
         made["controllerManifests"][name] = str(scratch)
