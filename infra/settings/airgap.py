@@ -7,6 +7,7 @@ from pathlib import Path
 from infra.airgap.manifest import Entry, Manifest, damage, missing_files, read_manifest
 from infra.airgap.needs import (
     CHART,
+    DATASET,
     INSTALLER,
     K3S,
     K3S_IMAGES,
@@ -82,6 +83,15 @@ def check_bundle_for_run(reader: Reader, bundle: BundleSettings, run: RunConfig)
     sha256 = (run.dataset.sha256 or "") if run.dataset.url else ""
     wanted = needs_of_run(dataset_sha256=sha256, tokenizer=run.dataset.tokenizer)
     _refuse(reader, bundle, unmet_needs(bundle.manifest, wanted))
+    if run.dataset.files and not left_out(bundle.manifest, DATASET):
+        reader.problem(
+            "bundle",
+            str(bundle.path),
+            f"the data set has {len(run.dataset.files)} files (datasetFiles, or those of the "
+            "preset), and a bundle holds one text, so a pod would download them",
+            "Set datasetFile; or, if the pods reach the addresses of the files, pack the bundle "
+            "again with OPTIONS='--without dataset'",
+        )
 
 
 def check_bundle_for_platform(

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from infra.kube.api_server.access import place
+from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
 
 _OTHER_FILE = "Set the path of a kubeconfig that can be read"
@@ -35,9 +36,11 @@ def api_server(path: Path, context: str) -> str:
     """
     config = _content(path)
     name = context or _current_context(config)
-    cluster = _named(config, "contexts", name).get("context", {}).get("cluster", "")
-    server = str(_named(config, "clusters", cluster).get("cluster", {}).get("server", ""))
-    if not urlsplit(server).hostname:
+    cluster = _named(config, "contexts", name).get("cluster")
+    if not cluster:
+        raise SettingError(f"its context {name!r} names no cluster", _OTHER_CONTEXT)
+    server = str(_named(config, "clusters", str(cluster)).get("server", ""))
+    if not is_url(server):
         raise SettingError(f"its context {name!r} leads to no server", _OTHER_CONTEXT)
     return server
 
@@ -68,9 +71,17 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _named(config: dict[str, Any], section: str, name: str) -> dict[str, Any]:
-    entries = cast(list[dict[str, Any]], config.get(section) or [])
+    """Return the content of the entry with this name in a section, such as `contexts`.
+
+    The content is empty if the entry has none that is an object.
+    """
+    found: object = config.get(section) or []
+    if not isinstance(found, list) or not all(isinstance(e, dict) for e in cast(list[Any], found)):
+        raise SettingError(f"its {section} are not a list of objects", _OTHER_FILE)
+    entries = cast(list[dict[str, Any]], found)
     for entry in entries:
         if entry.get("name") == name:
-            return entry
+            content: object = entry.get(section.removesuffix("s"))
+            return cast(dict[str, Any], content) if isinstance(content, dict) else {}
     known = ", ".join(str(entry.get("name")) for entry in entries) or "none"
     raise SettingError(f"it has no {name!r} among its {section}, but: {known}", _OTHER_CONTEXT)

@@ -82,10 +82,10 @@ def toleration_fault(item: object) -> str:
     given = cast(dict[str, Any], item)
     if others := sorted(set(given) - set(_TOLERATION_KEYS)):
         return f"a toleration has no key {others[0]!r}"
-    key, value = str(given.get("key", "")), given.get("value", "")
+    key, value = given.get("key", ""), given.get("value", "")
     operator = given.get("operator", "Equal")
-    if type(given.get("key", "")) is not str:
-        return f"{given['key']!r} cannot be the key of a taint; put it in quotation marks"
+    if type(key) is not str:
+        return f"{key!r} cannot be the key of a taint; put it in quotation marks"
     if key and not is_key(key):
         return f"{key!r} cannot be the key of a taint"
     if operator not in _OPERATORS:

@@ -91,7 +91,7 @@ def read_program(
     place, files = given.pop("files", None), dict[str, bytes]()
     if place is not None and not isinstance(place, str):
         reader.problem("program.files", place, "it is not a text", PLACE)
-    elif place is not None:
+    elif place:
         files = read_files(reader, place)
         encoded = {path: content.hex() for path, content in files.items()}
         given["files"] = content_hash(encoded) if files else None

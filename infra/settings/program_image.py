@@ -71,13 +71,13 @@ def read_build(
 
     Args:
         reader: gives the values and collects the problems with them.
-        value: value of `program.build`.
+        value: value of `program.build`; None or an empty text: there is none.
         image: value of `program.image`.
         deliveries: the kinds of delivery.
         platform: how the platform of another stack delivers images; not used if this stack owns
             its platform.
     """
-    if value is None:
+    if value is None or value == "":
         return None
     hint = "Set the path of a folder with a file Dockerfile on this machine"
     if not isinstance(value, str):

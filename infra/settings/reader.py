@@ -149,6 +149,8 @@ class Reader:
             if at_least <= number and (at_most is None or number <= at_most):
                 return number
             reason = "it is too small" if number < at_least else "it is too large"
+        elif re.fullmatch(r"[+-]?\d+", value):
+            reason = "it is too small" if value.startswith("-") else "it is too large"
         self.problem(key, value, reason, f"Set a whole number {limits}")
         return at_least
 

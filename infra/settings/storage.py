@@ -109,7 +109,11 @@ def _check_own_machines(reader: Reader, chosen: Chosen, cluster: ClusterSettings
 
 
 def _read_data_root(reader: Reader) -> PurePosixPath:
-    """Read the data folder. A folder that k3s' uninstaller would delete is refused."""
+    """Read the data folder.
+
+    A path with `..` is refused, because links decide where it leads, and so is a folder that k3s'
+    uninstaller would delete.
+    """
     text = reader.text(
         "dataRoot",
         pattern=r"(/[A-Za-z0-9._-]+)+/?",
@@ -117,8 +121,11 @@ def _read_data_root(reader: Reader) -> PurePosixPath:
         example="/var/lib/disttrain",
     )
     root = PurePosixPath(text or "/nowhere")
+    if ".." in root.parts:
+        reader.problem("dataRoot", text, "it has .. in it", "Set the folder's path without it")
+        return root
     for folder in map(PurePosixPath, K3S_FOLDERS):
-        if root.is_relative_to(folder) or folder.is_relative_to(root) or ".." in root.parts:
+        if root.is_relative_to(folder) or folder.is_relative_to(root):
             reader.problem(
                 "dataRoot",
                 text,

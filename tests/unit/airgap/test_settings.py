@@ -117,6 +117,18 @@ def test_what_was_left_out_on_purpose_is_taken_from_the_network(tmp_path: Path) 
     assert run_of(stack).dataset_file is None
 
 
+def test_several_files_beside_a_bundle_are_refused(tmp_path: Path) -> None:
+    """No bundle holds them, so a pod would have tried to download them without a network."""
+    files = [{"url": f"https://a.example/{n}", "sha256": str(n) * 64} for n in (1, 2)]
+    changes = {"datasetFiles": files, "datasetUrl": "", "datasetSha256": ""}
+    said = refusal(stock(tmp_path), **changes)
+    assert f"bundle: '{tmp_path}' cannot be used: the data set has 2 files" in said
+    assert "OPTIONS='--without dataset'" in said
+    (tmp_path / "other").mkdir()
+    left_out = stock(tmp_path / "other", without=frozenset({"dataset"}), left_out=("dataset",))
+    assert len(run_of(settings(left_out, **changes)).config.dataset.files) == 2
+
+
 def test_missing_and_cut_off_files_are_named(tmp_path: Path) -> None:
     folder = stock(tmp_path)
     (folder / "k3s/k3s").unlink()

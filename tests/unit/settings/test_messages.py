@@ -37,6 +37,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"run": {"train": {"max_steps": "many"}}}, "run.train.max_steps: 'many' "),
     # limits and choices
     ({"gpus": 0}, "gpus: '0' cannot be used: it is too small. Set a whole number of at least 1."),
+    ({"gpus": "9" * 19}, f"gpus: '{'9' * 19}' cannot be used: it is too large"),
+    ({"gpus": "-" + "9" * 19}, f"gpus: '-{'9' * 19}' cannot be used: it is too small"),
     ({"gpus": -1}, "gpus: '-1' cannot be used: it is too small"),
     ({"pods": -1}, "pods: '-1' cannot be used"),
     (
@@ -169,9 +171,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         ({"dataRoot": path}, f"dataRoot: '{path}' cannot be used: k3s' uninstaller")
         for path in (
             *("/var/lib/rancher", "/var/lib/rancher/k3s/storage", "/var/lib/kubelet/x"),
-            *("/etc/rancher/data", "/run/k3s/data", "/var/lib", "/var", "/srv/../var/lib/rancher"),
+            *("/etc/rancher/data", "/run/k3s/data", "/var/lib", "/var"),
         )
     ),
+    ({"dataRoot": "/data/../x"}, "dataRoot: '/data/../x' cannot be used: it has .. in it. Set the"),
     ({"dataRoot": "data"}, "dataRoot: 'data' cannot be used: it is not an absolute path"),
     ({"dataRoot": "/"}, "dataRoot: '/' cannot be used: it is not an absolute path"),
     # the proxy

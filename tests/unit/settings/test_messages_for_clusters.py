@@ -2,10 +2,12 @@
 
 import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
+import yaml
 
 from tests.unit.settings.form import FORM
 from tests.unit.settings.reading import SSH, read, refusal
@@ -205,3 +207,26 @@ def test_no_shape_of_a_value_ends_in_a_traceback(key: str) -> None:
     for shape in SHAPES:
         with suppress(pulumi.RunError):
             read({key: shape})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"contexts": [{"name": "c", "context": None}]}, "its context 'c' names no cluster"),
+        ({"contexts": ["c"]}, "its contexts are not a list of objects"),
+        ({"contexts": {"name": "c"}}, "its contexts are not a list of objects"),
+        ({"clusters": [{"name": "c", "cluster": "c"}]}, "its context 'c' leads to no server"),
+        (
+            {"clusters": [{"name": "c", "cluster": {"server": "https://[::1"}}]},
+            "its context 'c' leads to no server",
+        ),
+    ],
+)
+def test_kubeconfig_of_another_form_is_refused(
+    changes: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """A file that was written by hand ended `pulumi up` with a traceback."""
+    file = Path(str(files_of_this_machine("sandbox", tmp_path)["kubeconfig"]))
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
+    text = refusal({"cluster": "existing", "kubeconfig": str(file)})
+    assert f"kubeconfig: '{file}' cannot be used: {said}. Set " in text

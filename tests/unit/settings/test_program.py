@@ -49,6 +49,16 @@ def test_files_of_a_folder_are_taken_with_their_paths(tmp_path: Path) -> None:
     assert settings.config.program.files != other.config.program.files
 
 
+def test_empty_place_of_files_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted as the current folder, of which all files went into the ConfigMap."""
+    monkeypatch.chdir(folder_of(tmp_path, train=5))
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    settings = run({"program": {**COMMAND, "files": "", "build": ""}})
+    assert settings.program_files == {}
+    assert settings.program_image is None
+    assert settings.config == run({"program": COMMAND}).config
+
+
 def test_linked_folder_is_taken_with_its_files(tmp_path: Path) -> None:
     """As a linked file is. The program would miss it only in the pods."""
     for name in ("mine", "shared"):
