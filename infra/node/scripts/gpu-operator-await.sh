@@ -7,8 +7,9 @@
 # - release: until Helm is done with RELEASE, which it installs or upgrades meanwhile;
 # - gpus: until the operator is ready, the GPUs are divided as MIG_CONFIG says, and the nodes together
 #   offer GPUS GPUs.
-# May be empty: MIG_CONFIG (see lib/mig.sh), RELEASE_REVISION (how often Helm has installed or changed the
-# release: after a change the operator says "ready" for some seconds before it sees it), DRY_RUN (1: only says what it would wait for).
+# May be empty: MIG_CONFIG (see lib/mig.sh), DRY_RUN (1: only says what it would wait for), and
+# RELEASE_REVISION, which says how often Helm has installed or changed the release. After a change the
+# operator says "ready" for some seconds before it sees it.
 # Usage: gpu-operator-await.sh create|delete
 set -eu
 
