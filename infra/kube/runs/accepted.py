@@ -3,8 +3,8 @@
 The webhooks of Kubeflow Trainer and of Kueue refuse a TrainJob whose TrainingRuntime they have not
 seen. They learn of a runtime a moment after the API server has it, but the engine makes the
 TrainJob at once. So with a busy controller, `pulumi up` would fail. The only way to ask a webhook
-whether it knows the runtime is to send a TrainJob. Here the API server checks one without making it
-(dryRun).
+whether it knows the runtime is to send a TrainJob. This task sends one with dryRun, so that the API
+server only checks it and does not make it.
 """
 
 from infra.kube.api_server.api import Api
@@ -20,8 +20,8 @@ def create(job: Job, api: Api) -> None:
     """Wait while the API server refuses the job's `manifest` for one of the expected reasons.
 
     The job's `refused_at_first` lists pieces of the messages of such refusals. `{name}` in them
-    stands for the name of the manifest. Any other answer ends the wait without an error: the engine
-    makes the object next, and shows the answer to that.
+    stands for the name of the object. Any other answer ends the wait without an error, because the
+    engine makes the object next, and then reports a refusal itself.
 
     Raises:
         TaskError: the limit is reached. The text has the refusal and what to do.

@@ -48,10 +48,10 @@ class Verdict:
     Args:
         failure: why the training has failed. It ends the wait at once.
         finished: why the wait is over: the workload has ended well, or all pods are ready.
-        enough: that fewer pods than wanted are ready, but enough to train. It ends the wait once it
-            has lasted for some seconds.
+        enough: the message that fewer pods than wanted are ready, but enough to train. It ends the
+            wait once this has lasted for some seconds.
         stuck: a problem that rarely solves itself. It ends the wait once it has lasted for a while.
-        state: what the wait is for, in words.
+        state: why the wait goes on, such as `1 of 3 pods are ready; ...`.
     """
 
     failure: str = ""
@@ -134,7 +134,8 @@ def create(job: Job, api: Api) -> None:
         _await_pods(wait, for_pods)
         if not wait.is_put_back:
             return
-        # The engine has one time limit for both waits, so the time that has passed is subtracted.
+        # The engine's time limit covers all waits of this task together, so the time that has
+        # passed is subtracted.
         in_queue = max(in_queue - round(has_place - begin), 1)
         for_pods = max(for_pods - (time.monotonic() - has_place), 1)
 
@@ -150,7 +151,7 @@ def _await_pods(wait: "_Wait", limit_seconds: float) -> None:
         wait_for(what, wait.ask, limit_seconds, "trainingTimeoutSeconds")
     except SuspendedError:
         raise
-    except GoneError as reason:  # It says what to do, and no pod is left whose lines could help.
+    except GoneError as reason:  # Its text says what to do, and no pod with a log is left.
         raise TaskError(f"training failed: {reason}") from None
     except TaskError as reason:
         say(f"training failed: {reason}")
@@ -189,8 +190,8 @@ class _Wait:
         """Observe the workload and its pods once.
 
         Returns:
-            What the wait is for. If the wait is over, the text is empty, and what was reached has
-            been printed.
+            Why the wait goes on. If the wait is over, the text is empty, and the reason for its end
+            has been printed.
 
         Raises:
             TaskError: the training has failed, or its pods cannot become ready.
@@ -204,7 +205,7 @@ class _Wait:
             say(stopped_text(job, api, self.workload, item))
             return ""
         if item and (place := held_back(api, job.namespace, item, self.suspend)):
-            # Kueue gave the place to another run before the first step of this one.
+            # Kueue has taken the place away from this run before its first step.
             if self._waits_for_place:
                 self.is_put_back = True
                 return ""
@@ -249,7 +250,10 @@ class _Wait:
         )
 
     def _say_reached(self, words: str, pods: list[Json]) -> None:
-        """Print these words, and for several pods also what they have found about their volume."""
+        """Print the reason for the end of the wait.
+
+        For several pods, also print what they have found about their shared volume.
+        """
         say(words)
         if self.wanted > 1:
             say(volume_line(self.api, self.job.namespace, pods))

@@ -7,7 +7,8 @@ from infra.kube.objects import Json
 from infra.kube.record import Record
 from infra.kube.workload import is_active
 
-COMING_UP_SECONDS = 120  # for so long, a record without a workload counts as an `up` under way
+# For this long after a hand-over, a run without a workload counts as one whose `up` makes it next.
+COMING_UP_SECONDS = 120
 NOT_THERE = "either its `pulumi up` is just about to make it, or somebody has deleted it"
 
 

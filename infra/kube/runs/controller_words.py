@@ -1,4 +1,4 @@
-"""Reads why a run has no pods yet, in the message of the controller that should make them.
+"""Finds out why pods of a run are missing, from the messages of the controllers that make them.
 
 If some controllers cannot make an object, such as the JobSet of a TrainJob, they report it only in
 an event, and leave the status empty (https://github.com/kubeflow/trainer/issues/3671). The same is
@@ -18,7 +18,7 @@ from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
 JOB_SET, TRAIN_JOB = "JobSet", "TrainJob"
-# The reason of the event by which Kubeflow Trainer says that it cannot make a TrainJob's JobSet.
+# The reason of the event by which Kubeflow Trainer reports that it cannot make a TrainJob's JobSet.
 NO_JOBSET = "TrainJobResourcesCreationFailed"
 TRY_AT_ONCE = (
     ". Kubeflow Trainer says so in an event alone (trainer#3671) and tries again, later each time: "
@@ -35,7 +35,8 @@ def words_of_controller(
 ) -> str:
     """Why pods of the run are missing; empty: all pods are there, or no controller says why.
 
-    It reads the events of the workload and of the Jobs that a controller has made for it.
+    The text comes from the events of the workload and of the Jobs of its JobSet. For a Job of
+    Volcano, `words_of_gang` may give the reason instead.
 
     Args:
         api: the cluster.
@@ -78,7 +79,7 @@ def _uids_of_jobs(api: Api, namespace: str, item: Json) -> list[str]:
 
 
 def newest_words(events: Sequence[Json]) -> str:
-    """The newest event in words, such as `FailedCreate: pods "a" is forbidden (12:03:44)`.
+    """The newest event as text, such as `FailedCreate: pods "a" is forbidden (12:03:44)`.
 
     This function is pure.
 

@@ -31,10 +31,11 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Refuse to go on if others still use the platform.
+    """Refuse to go on if other stacks or other people still use the platform.
 
-    It looks for runs of other stacks, for others' work in the platform's queue, for others' use of
-    its controllers, and for others' objects in the namespaces that `destroy` deletes.
+    The task looks for runs of other stacks, for work of others in the platform's queue, for objects
+    of others that its controllers manage, and for objects of others in the namespaces that
+    `destroy` deletes.
 
     Raises:
         TaskError: others use the platform, or the cluster does not answer and is not our own k3s.
@@ -112,7 +113,7 @@ def _look_at_controllers(job: Job, api: Api) -> None:
 
     If nobody uses them, the webhooks and finalizers of a controller that does not answer are
     removed here already. While its webhooks are there, objects of its kinds cannot be changed or
-    deleted. And a run cannot end while an object keeps a finalizer of such a controller, such as
+    deleted. While an object keeps a finalizer of such a controller, a run cannot end. An example is
     the Workload that Kueue has made for the run.
     """
     ours = [parse_controller(given) for given in job.mappings("controllers")]

@@ -1,7 +1,7 @@
 """Reads in the pods' logs why their ranks are started again and again before the first step.
 
 The pods themselves run, so Kubernetes reports no problem, for example if a Python module is
-missing. Only the newest lines of the logs say it.
+missing. Only the newest lines of the logs show it.
 """
 
 import re
@@ -16,7 +16,7 @@ from infra.kube.paths import log_path, pod_path
 from infra.kube.say import shorten
 
 EVERY_SECONDS = 5.0
-LONGEST_SECONDS = 3.0  # a lost machine gives no answer, and must not hold up the wait
+LONGEST_SECONDS = 3.0  # a machine that is lost gives no answer, and must not delay the wait longer
 LINES = 100
 MOST_PODS = 8
 LONGEST_WORDS = 120
@@ -28,10 +28,10 @@ _STOPPED = re.compile(r"training stopped: (.*; starting again .*)")
 
 @dataclass(frozen=True)
 class FailedStart:
-    """The newest failed start of the ranks, as the log of one pod tells it.
+    """The newest failed start of the ranks, as the log of one pod reports it.
 
     Args:
-        node: the number of the node that this pod is.
+        node: the node rank of this pod, from the prefix `[node N]` of its lines.
         why: which rank ended and how, and when the ranks are started again.
         lost_node: the number of the node whose rank ended; None: the log does not say it.
         last_words: the last line that a rank of this pod wrote before that.

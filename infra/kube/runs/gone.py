@@ -1,8 +1,8 @@
 """Finds out how a run ended whose workload Kubernetes has removed (`ttlSecondsAfterFinished`).
 
-The pods and their logs were removed with the workload. Only node 0's log on the volume still says
-how the run ended. A pod reads it once, and the answer is noted in the run's record for later
-questions.
+The pods and their logs were removed with the workload. Only the logs of the nodes on the volume
+still say how the run ended. A short-lived pod reads them once (gone_program.py). The answer is
+noted in the run's record, so that nobody has to read them again.
 """
 
 import json
@@ -24,7 +24,7 @@ from infra.kube.waiting import wait_for
 TASK = "how-ended"
 READ_SECONDS = 60
 START_SECONDS = 60
-APART_SECONDS = 30.0  # the clocks of a node and of the API server may differ
+APART_SECONDS = 30.0  # by so much the clocks of a node and of the API server may differ
 MOST_CHARACTERS = 300
 PLACEMENT_KEYS = ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")
 GROUP_KEYS = ("fsGroup", "fsGroupChangePolicy")
@@ -68,7 +68,7 @@ def forget_end(api: Api, record: Record) -> None:
 
 
 def how_ended_or_empty(api: Api, record: Record) -> str:
-    """The answer of `how_ended`, or an empty text instead of an error if the volume is unreadable.
+    """The answer of `how_ended`, but an empty text if the volume cannot be read.
 
     Raises:
         UnreachableError: the API server does not answer.
@@ -84,7 +84,7 @@ def gone_words(record: Record, not_read: str = "") -> str:
 
     Args:
         record: the record of its run, with `how_ended` as far as it is known.
-        not_read: why the end of the run was not read on the volume; empty: it was read.
+        not_read: why the volume could not be read for the end of the run; empty: it was read.
     """
     if record.ttl is None:
         return f"{record.workload} is not there: somebody has deleted it. {AGAIN}"

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LOG_BYTES = 1 << 20
-LINE = re.compile(r"(?P<at>\S+) \d+ - \[node \d+\] (?P<text>.*)")  # `-`: a line of no rank
+# The lines of trainer/launch/run_log.py. `-` instead of a rank marks a line of the entrypoint.
+LINE = re.compile(r"(?P<at>\S+) \d+ - \[node \d+\] (?P<text>.*)")
 FINISHED = re.compile(r"run \S+ is finished: (?P<words>.*)")
 FAILED = re.compile(r"(?:fatal|giving up for now): (?P<words>.*)")
 GOES_ON = re.compile(r"round \d+: ")
@@ -19,12 +20,12 @@ GOES_ON = re.compile(r"round \d+: ")
 
 @dataclass(frozen=True)
 class End:
-    """How a node ended, by its log.
+    """How a node ended, as its log reports it.
 
     Args:
-        state: `finished`, `failed`, or empty: the log says neither.
-        words: the node's own text about its end.
-        at: the time of that line of the log; without a state, when the node began its last round.
+        state: `finished` or `failed`; empty: the log reports neither.
+        words: the text of the line of the log that reports the end.
+        at: the time of that line; without a state, the time when the node began its last round.
     """
 
     state: str = ""
@@ -33,10 +34,10 @@ class End:
 
 
 def how_it_ended(run: Path) -> End:
-    """How the run ended, as the log of node 0 says it.
+    """How the run ended, as the log of node 0 reports it.
 
-    If node 0's log says no end, another node may have ended the run by a fatal error of its own.
-    Then that node's log says it.
+    If node 0's log reports no end, another node may have ended the run by a fatal error of its own.
+    Then the answer comes from that node's log.
     """
     logs = sorted((run / "logs").glob("node-*.log"))
     if not logs:  # The nodes could not write their logs.
@@ -49,7 +50,10 @@ def how_it_ended(run: Path) -> End:
 
 
 def end_of(path: Path) -> End:
-    """The end that a node's log reports last. A node that began a round after it has not ended."""
+    """The end that a node's log reports last.
+
+    If the node began another round after that, the end does not count.
+    """
     found = End()
     for at, text in own_lines(path):
         if said := FINISHED.match(text):
@@ -62,7 +66,7 @@ def end_of(path: Path) -> End:
 
 
 def own_lines(path: Path) -> list[tuple[str, str]]:
-    """The newest lines of a node's entrypoint, each as its time and its text."""
+    """The newest lines of the entrypoint in a node's log, each as its time and its text."""
     with path.open("rb") as file:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - LOG_BYTES))

@@ -67,7 +67,7 @@ class Plan:
     other_choice: str
     """The command by which the user lets this run wait for other runs or replace them."""
     by_flag: bool
-    """Whether `when_busy` is an option of a command line; otherwise it is the stack's setting."""
+    """Whether a command's option has set `when_busy`; otherwise the stack's setting has."""
     made_again: bool
     """Whether the engine is about to make the workload although nothing of the run has changed."""
 
@@ -102,7 +102,7 @@ class Plan:
 
 
 def create(job: Job, api: Api) -> None:
-    """Make place for this run, write its record, and resume its workload if that is suspended.
+    """Make place for this run, write its record, and resume its workload if it is suspended.
 
     Raises:
         TaskError: the name of the workload or the GPUs belong to another stack, the namespace is
@@ -137,7 +137,7 @@ def delete(job: Job, api: Api) -> None:
 
 
 def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
-    """Decide and write under the lock.
+    """Try the hand-over once, while the caller holds the lock.
 
     Returns:
         The runs for whose end or start the caller has to wait before it tries again; empty: the
@@ -189,8 +189,8 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
 def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
     """Why no other run has to make place, although our workload is gone or has failed.
 
-    The text is empty if other runs may have to make place. A finished run needs no place: if its
-    workload is made again, it ends at once.
+    The text is empty if other runs may have to make place. A finished run needs no place, because a
+    workload that is made again for it ends at once.
     """
     if own and label(own, names.REVISION_LABEL) != plan.revision:
         return ""
@@ -286,10 +286,10 @@ def _other_runs(job: Job, api: Api, plan: Plan) -> tuple[list[OtherRun], list[Ot
     """The runs of other stacks in this namespace.
 
     Returns:
-        The runs that hold GPUs or CPUs or are about to take them; and the suspended or deleted runs
-        whose pods still save. There are runs of the second sort after an `up` was interrupted while
-        it waited for them, and after somebody has deleted a workload, because `kubectl delete` does
-        not wait for its pods.
+        First, the runs that hold GPUs or CPUs or are about to take them. Second, the suspended or
+        deleted runs whose pods still save. Runs of the second group exist after an `up` was
+        interrupted while it waited for them, and after somebody has deleted a workload, because its
+        pods may outlive it.
     """
     found, leaving = list[OtherRun](), list[OtherRun]()
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
@@ -320,7 +320,10 @@ def _in_the_way(leaving: list[OtherRun], staying: list[OtherRun], plan: Plan) ->
 
 
 def _holders(others: list[OtherRun], plan: Plan) -> list[OtherRun]:
-    """The runs that hold what this run needs: GPUs, or else the CPUs. This function is pure."""
+    """The runs that use GPUs if this run does, or else those that use only CPUs.
+
+    This function is pure.
+    """
     return [run for run in others if bool(run.record.gpus) == bool(plan.gpus)]
 
 
@@ -329,9 +332,9 @@ def _wait_for_runs(
 ) -> None:
     """Wait until the state of these runs has changed, so that the hand-over can be tried again.
 
-    That is so if none of them holds its GPUs or CPUs any more, and for a run without a workload,
-    if its workload has been made. With `when_busy: wait` it is enough that the runs that are left
-    leave room for this one, so it takes the room of whichever run ends first.
+    The wait is over when none of them holds its GPUs or CPUs any more. A run without a workload is
+    no longer waited for when its workload has been made. With `when_busy: wait`, the wait also ends
+    when this run fits beside those that are left, so it starts as soon as there is enough room.
     """
 
     def ask() -> str:

@@ -62,7 +62,7 @@ class Lock:
         self._lost = renewer._lost
 
     def try_take(self) -> str:
-        """Try to take the lock. Returns who holds it instead; empty: this command holds it."""
+        """Try to take the lock. Returns who else holds the lock; empty: this command holds it."""
         item = self._api.get(self._path)
         if item is None:
             try:
@@ -137,7 +137,9 @@ def is_expired(spec: Json, now: datetime) -> bool:
 
 
 def holder_text(what: str) -> str:
-    """Describes the holder of the lock for others: `what`, the user, the machine, the process.
+    """The name of a holder of the lock: `what`, the user, the machine and the process.
+
+    Whoever waits for the lock sees this text.
 
     Args:
         what: the stack or the command that takes the lock.

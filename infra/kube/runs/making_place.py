@@ -47,7 +47,7 @@ def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: i
         grace_seconds: how long the pods may take to save.
 
     Raises:
-        TaskError: the workload or its pods are still there 60 s after that time.
+        TaskError: the workload or its pods are still there 60 s after `grace_seconds`.
     """
     kind, name = str(item["kind"]), str(item["metadata"]["name"])
     path = api.path(str(item["apiVersion"]), kind, job.namespace, name)
@@ -65,7 +65,7 @@ def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: i
 
 
 def longest_grace_seconds(api: Api, namespace: str, owner: str, coming_seconds: int) -> int:
-    """How long the pods of an owner's former run may take to save.
+    """How many seconds the pods of an owner's former run may take to save.
 
     Pods keep the grace period with which they were made, although the setting may have changed
     since. The run's record holds that time until the next hand-over writes the record.
@@ -81,7 +81,7 @@ def longest_grace_seconds(api: Api, namespace: str, owner: str, coming_seconds: 
 
 
 def lock_limit_seconds(api: Api, namespace: str, own_grace_seconds: int) -> int:
-    """How long a command should wait for the lock of a namespace.
+    """How many seconds a command should wait for the lock of a namespace.
 
     The holder of the lock waits for pods that save. So the limit contains the longest time that any
     run of the namespace has for that (the setting `terminationGraceSeconds`).
@@ -93,13 +93,15 @@ def lock_limit_seconds(api: Api, namespace: str, own_grace_seconds: int) -> int:
     """
     longest = own_grace_seconds
     for item in list_if_allowed(api, COLLECTION.format(namespace), SELECTOR)[0] or []:
-        with suppress(ValueError):  # Somebody has changed the record; who needs it reports that.
+        with suppress(ValueError):  # A task that needs this record reports that it is unreadable.
             longest = max(longest, parse_record(item).grace_seconds)
     return LOCK_LIMIT_SECONDS + longest
 
 
 def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -> str:
-    """The pods of an owner's training that have not ended, in words; empty: there are none.
+    """The pods of an owner's training that have not ended, and their state, for a message.
+
+    The text is empty if there are no such pods.
 
     Args:
         api: the cluster.

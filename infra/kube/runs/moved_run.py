@@ -1,7 +1,7 @@
 """Ends a run in its former namespace when its platform moves to another namespace.
 
 The engine makes the new pods first and deletes the old ones last. If the old pods hold the GPUs,
-the new ones would wait for them forever. So the old pods have to end before the new ones are made.
+the new pods would wait for the GPUs forever. So the old pods have to end first.
 """
 
 from infra.kube import names

@@ -31,7 +31,7 @@ def refuse_name_of_other_run(job: Job, api: Api, workload: Workload) -> None:
         workload: the workload that is to be made.
 
     Raises:
-        TaskError: there is such a run. Its workload is gone, or is not made yet.
+        TaskError: there is such a run. Its workload is gone or has not been made yet.
     """
     for item in api.list(COLLECTION.format(job.namespace), SELECTOR):
         if label(item, names.OWNER_LABEL) == job.owner:

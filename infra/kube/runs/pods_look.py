@@ -1,7 +1,8 @@
 """Checks whether a cluster can ever run the pods of a run. It changes nothing.
 
 A request with dryRun asks the API server itself whether it would accept such a pod. So this program
-need not repeat the rules for limits of namespaces, for priority classes and the cluster's own ones.
+need not repeat the rules for limits of namespaces and for priority classes, nor the rules that only
+this cluster has.
 """
 
 import re
@@ -26,7 +27,7 @@ from infra.kube.volumes.volume_place import VolumePlace, places_of
 from infra.kube.workload import Workload
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
-TRIAL = "disttrain-trial"  # the name of a pod that is never made
+TRIAL = "disttrain-trial"  # the name of the pod in the dryRun; the pod is never made
 REFUSALS = (400, FORBIDDEN, 422)
 # Words in the API server's refusals, and the setting that the user has to change for each.
 WORDS = (
@@ -72,7 +73,7 @@ class RunPods:
         suspend: the suspend patch of the workload's kind.
         makes_volume: whether the stack makes the volume too. Then a volume that exists already is
             not looked at.
-        only_here: things that the pods need and that only this machine has.
+        only_here: things that the pods need and that only the machine of this program has.
         here: the boot id of this machine; empty: it is not known.
     """
 
@@ -157,7 +158,10 @@ def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> 
 
 
 def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
-    """Compare the pods with the total of each quota, because what is used now may become free."""
+    """Check that the pods fit into each quota.
+
+    They are compared with all that a quota allows, because what others use now may become free.
+    """
     quotas = objects_at(api, QUOTAS.format(run.namespace))
     if quotas is None:
         found.unseen(f"whether the quotas of namespace {run.namespace} suffice")

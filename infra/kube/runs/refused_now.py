@@ -26,7 +26,7 @@ def say_refused_now(
     *,
     installs: bool,
 ) -> None:
-    """Turn each refusal into a note if `pulumi up` may go on, and else into a problem.
+    """Turn each refusal into a note if `pulumi up` may go on, and otherwise into a problem.
 
     Args:
         api: the cluster.
@@ -54,7 +54,7 @@ def say_refused_now(
 
 
 def _stands(api: Api, namespace: str, workload: Workload, suspend: Json) -> bool:
-    """Whether the workload exists and nobody has stopped it; True also where nobody can tell."""
+    """Whether the workload exists and nobody has stopped it; True also if this cannot be known."""
     try:
         path = api.path(workload.api_version, workload.kind, namespace, workload.name)
         item = api.get(path)

@@ -1,8 +1,8 @@
 """Stops and resumes a run without `pulumi up`, for `./disttrain stop` and `./disttrain resume`.
 
-A stopped run keeps its objects and its data. Only its pods end, after they have saved. For the runs
-of other stacks it is the same as a run that was replaced: no run has to wait for it, and its own
-next `pulumi up` resumes it.
+A stopped run keeps its objects and its data. Only its pods end, after they have saved. Other stacks
+treat it like a run that was replaced: no run has to wait for it. The next `pulumi up` of its own
+stack resumes it.
 """
 
 from dataclasses import asdict, replace

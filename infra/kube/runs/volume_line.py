@@ -17,7 +17,7 @@ _LINE = re.compile(rf"\[node \d+\] ({VOLUME}.*)")
 def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
     """The line about the volume, such as `volume: 2 nodes see each other's new files: ...`.
 
-    If no pod has written this line, the text says so, and why.
+    If the line was not found, the text says so and gives the reason.
 
     Args:
         api: the cluster.
@@ -42,6 +42,6 @@ def volume_line(api: Api, namespace: str, pods: list[Json]) -> str:
 
 
 def last_volume_line(log: str) -> str:
-    """The last such line in a log, without the prefix of its node; empty where there is none."""
+    """The last line about the volume in a log, without its node prefix; empty: there is none."""
     found = [match[1] for line in log.splitlines() if (match := _LINE.match(line))]
     return found[-1] if found else ""

@@ -1,4 +1,4 @@
-"""Asks for the workload of a run, which may be gone, and its kind with it."""
+"""Reads the workload of a run, even if the workload or the definition of its kind is gone."""
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
