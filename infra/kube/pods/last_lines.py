@@ -13,7 +13,7 @@ MOST_PODS = 8
 def last_lines(api: Api, namespace: str, selector: str) -> None:
     """Print the last lines of up to MOST_PODS pods.
 
-    If a container was restarted, the lines are those of its previous start.
+    If a container was restarted, the lines are those that it wrote before the restart.
     """
     try:
         pods = api.list(PODS.format(namespace), selector)

@@ -27,7 +27,7 @@ TRAININGS = f"{names.COMPONENT_LABEL}={names.TRAINING},{names.OWNER_LABEL}"
 
 
 def create(job: Job, api: Api) -> None:
-    """Do nothing: pods of commands can only exist later."""
+    """Do nothing: when this task is created, no command has started a pod yet."""
 
 
 def delete(job: Job, api: Api) -> None:
@@ -64,8 +64,9 @@ class _EndOfPods:
 
     Args:
         api: the cluster.
-        why: a sentence that comes before the reason why pods cannot end.
-        patience_seconds: how long the wait goes on although a machine does not answer.
+        why: a sentence that an error begins with, before the reason why pods cannot end; it ends
+            with a space. It may be empty.
+        patience_seconds: how long the wait goes on while a machine does not answer.
     """
 
     api: Api
@@ -78,7 +79,7 @@ class _EndOfPods:
         Args:
             what: what is waited for, for the messages.
             pods_there: returns the pods that still exist.
-            limit_seconds: the longest wait, without the patience for a silent machine.
+            limit_seconds: the longest wait. `patience_seconds` are added to it.
 
         Raises:
             TaskError: the limit is reached, or a machine does not answer for too long.
@@ -112,9 +113,9 @@ def _remove_pods_of_commands(job: Job, api: Api, end: _EndOfPods, *, everyone: b
 def _await_training_pods(job: Job, api: Api, end: _EndOfPods, *, everyone: bool) -> None:
     """Wait for the training pods of this stack.
 
-    If the claim is deleted (`everyone`), this also waits for pods that are ending and that runs of
-    other stacks have left. Such a run was destroyed and has no record any more, but its pods may
-    still be on a lost machine.
+    If the claim is deleted (`everyone`), this also waits for pods of other stacks' runs that are
+    being deleted. Such a run was destroyed and has no record any more, but its pods may still be on
+    a lost machine.
     """
     collection = PODS.format(job.namespace)
 

@@ -1,7 +1,7 @@
-"""Finds out whether pods may be placed on nodes that lack something of this machine.
+"""Finds out whether pods may be placed on nodes that lack something that this machine has.
 
-How much CPU or memory the nodes offer does not matter, because the pod that prepares the data set
-asks for little. All functions are pure.
+How much CPU or memory a node offers does not matter here, because the pod that prepares the data
+set asks for little and may be placed on any node. All functions are pure.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ class OnlyHere:
 
 
 def only_here_problem(nodes: Sequence[Json], needs: PodNeeds, thing: OnlyHere, here: str) -> str:
-    """Why a pod could lack the thing, in one sentence.
+    """The problem that a pod could be placed where the thing is missing, in one sentence.
 
-    The text is empty if no pod could lack it, or if this cannot be known.
+    The text is empty if no pod could be placed there, or if this cannot be known.
 
     Args:
         nodes: the nodes of the cluster.
@@ -40,7 +40,7 @@ def only_here_problem(nodes: Sequence[Json], needs: PodNeeds, thing: OnlyHere, h
     """
     own = [node for node in nodes if here and _boot_id(node) == here]
     others = [node for node in usable_nodes(nodes, needs) if _boot_id(node) not in ("", here)]
-    if not own or not others:  # same_machine.py handles a cluster without this machine
+    if not own or not others:  # same_machine.py refuses a cluster without this machine.
         return ""
     name = label(own[0], HOSTNAME_LABEL) or name_of(own[0])
     return (

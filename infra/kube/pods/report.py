@@ -1,4 +1,4 @@
-"""Describes the state of pods in words, from their objects. All functions are pure."""
+"""Describes the state of pods as text for messages, from their objects. All functions are pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import cast
 from infra.kube.objects import Json, is_ending, part, parts
 from infra.kube.say import shorten
 
-FATAL_EXIT_CODE = 78  # of the trainer: a retry cannot help (trainer/launch/exit_codes.py)
+# The trainer ends with this code if a retry cannot help (trainer/launch/exit_codes.py).
+FATAL_EXIT_CODE = 78
 MOST_RESTARTS = 3
 RARELY_MENDED = (
     "ImagePullBackOff",
@@ -27,7 +28,7 @@ class PodReport:
     Args:
         name: the name of the pod.
         ready: whether the pod is ready.
-        state: its state, in words.
+        state: its name and its state, for messages.
         problem: a problem that ends a wait for the pod at once; empty: there is none.
         stuck: a problem that ends a wait only if it lasts; empty: there is none.
     """
@@ -66,7 +67,7 @@ def report_pod(pod: Json) -> PodReport:
 
 
 def describe_pods(pods: list[Json]) -> str:
-    """The state of the first pods in words, and how many more there are."""
+    """The state of the first six pods, and how many more there are, for a message."""
     said = [report_pod(pod).state for pod in pods]
     more = f", and {len(said) - 6} more" if len(said) > 6 else ""
     return (", ".join(said[:6]) + more) or "no pod yet"

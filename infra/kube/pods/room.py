@@ -1,8 +1,9 @@
 """Finds the nodes that could hold a pod, by the rules of Kubernetes' scheduler.
 
-Only facts about a node that do not pass by themselves count: its labels, taints, cordon and all
-that it offers. What other pods use at the moment does not count, nor whether a node is Ready,
-because a run can wait for both. All functions are pure.
+Only those facts about a node count that do not change by themselves: its labels, its taints,
+whether it is cordoned, and the total of what it offers. What other pods use at the moment and
+whether a node is Ready do not count, because a run can wait until that changes. All functions are
+pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,18 +15,21 @@ from infra.kube.quantity import amount
 from infra.kube.volumes.volume_place import VolumePlace
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
-PASSES = "node.kubernetes.io/"  # taints that Kubernetes itself adds and removes
+PASSES = "node.kubernetes.io/"  # Kubernetes itself adds and removes taints that begin like this.
+# For each resource, the setting that decides how much of it a pod asks for.
 KEYS = {
     GPU_RESOURCE: "gpusPerPod",
     EFA_RESOURCE: "networkOptions.devices",
     "cpu": "cpuPerRank",
     "memory": "memoryPerRank",
 }
+# What makes nodes offer a resource.
 INSTALL = {
     GPU_RESOURCE: "NVIDIA's device plugin (gpuOperator: true does)",
     EFA_RESOURCE: "Amazon's device plugin for EFA",
 }
-# Resources of GPUs that these pods cannot ask for: how their names begin, and what helps.
+# Other names under which nodes offer GPUs, for which these pods cannot ask: the beginning of each
+# name, and what to do.
 OTHER_GPUS = (
     (
         "nvidia.com/mig-",
@@ -123,7 +127,7 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
 
 
 def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
-    """The nodes on which the scheduler would place such a pod, if they had room."""
+    """The nodes on which the scheduler would place such a pod if they had room for it."""
     return [
         node
         for node in nodes
@@ -137,7 +141,13 @@ def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
 def nodes_with_room(
     needs: PodNeeds, nodes: Sequence[Json], places: Sequence[VolumePlace]
 ) -> list[Json]:
-    """The nodes that could use volumes of `places` and, if empty, hold at least one such pod."""
+    """The nodes on which at least one such pod would fit if no other pod were there.
+
+    Args:
+        needs: what the pod asks of its node. Its `places` are not used.
+        nodes: the nodes of the cluster.
+        places: where the pod's volumes can be used.
+    """
     here = replace(needs, places=places)
     return [node for node in usable_nodes(nodes, here) if _times(node, here)]
 
@@ -176,7 +186,7 @@ def _offered(node: Json, resource: str) -> str:
 
 
 def _times(node: Json, needs: PodNeeds) -> int:
-    """How many of the pods fit on an empty node. The node's limit for `pods` counts too."""
+    """How many of the pods fit on the node while it is empty, also by its limit for `pods`."""
     wanted = {resource: amount(text) for resource, text in needs.requests.items()} | {"pods": 1.0}
     return min(int(_offers(node, name) / each + 1e-9) for name, each in wanted.items() if each)
 

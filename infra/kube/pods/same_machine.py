@@ -10,7 +10,7 @@ from infra.kube.objects import Json, names_of, part
 from infra.kube.paths import NODES
 from infra.kube.say import say
 
-# The kernel makes this random text when it starts. The kubelet copies it into the node's status.
+# The kernel makes this random text at each start. The kubelet copies it into the node's status.
 # https://www.kernel.org/doc/html/latest/admin-guide/sysctl/kernel.html#random
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -18,10 +18,11 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def create(job: Job, api: Api) -> None:
     """Compare the boot id of this machine with those of the nodes.
 
-    If one of them cannot be read, the task prints that it could not check, and ends well.
+    If one of these boot ids cannot be read and no other one matches, the task prints that it could
+    not check this, and ends without an error.
 
     Raises:
-        TaskError: each node has another boot id.
+        TaskError: each node has another boot id than this machine.
     """
     try:
         here = BOOT_ID.read_text().strip()

@@ -1,7 +1,7 @@
-"""Finds pods that should have ended, and that are on machines that do not answer.
+"""Finds pods that should have ended but cannot, because their machines do not answer.
 
 Kubernetes asks the machine to end a pod, and keeps the pod's object until the machine confirms the
-end. A machine that is switched off never does.
+end. A machine that is switched off never confirms it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from infra.kube.pods.report import describe_pods
 
 
 def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
-    """The machines with overdue pods that do not answer.
+    """The machines that do not answer, among those with overdue pods.
 
     The result is empty if these credentials may not read nodes.
 
@@ -53,19 +53,19 @@ def overdue(pods: Sequence[Json], now: datetime) -> list[Json]:
 
 
 def describe(machines: Mapping[str, str]) -> str:
-    """The machines in words; empty: there are none."""
+    """The machines and since when they have not answered, as text; empty: there are none."""
     said = [f"machine {name} has not answered since {since}" for name, since in machines.items()]
     return ", ".join(said)
 
 
 def pods_and_machines(pods: list[Json], machines: Mapping[str, str]) -> str:
-    """The pods in words, with the machines that do not answer; empty: there are no pods."""
+    """The state of the pods and the machines that do not answer, as text; empty: no pods."""
     said = describe_pods(pods) if pods else ""
     return f"{said}; {describe(machines)}" if pods and machines else said
 
 
 def stranded(pods: Sequence[Json], machines: Mapping[str, str]) -> str:
-    """Which pods cannot end, why, and what to do about it."""
+    """The message about pods that cannot end: which they are, why, and what to do."""
     names = [name_of(pod) for pod in pods if pod["spec"].get("nodeName") in machines]
     namespace = next((str(pod["metadata"]["namespace"]) for pod in pods), "")
     return (
