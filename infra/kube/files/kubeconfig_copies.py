@@ -1,8 +1,8 @@
 """Task `copies`: removes the provider's copies of the kubeconfig (infra/kube/api_server/copies.py).
 
-Every task removes them when it ends, and this task does nothing else. It is in the state before the
-provider starts. So `destroy` has at least this task to run, even if `up` was killed before it had
-registered another one.
+Every task removes the copies when it ends, and this task does nothing else. The engine records it
+before the provider starts. So `destroy` has at least this task to run, even if `up` was killed
+before it had registered another one.
 """
 
 from infra.kube.api_server.api import Api
@@ -10,7 +10,7 @@ from infra.kube.job import Job
 
 
 def create(job: Job, api: Api) -> None:
-    """Do nothing: the copies are removed at the end of every task, and so of this one."""
+    """Do nothing: the copies are removed at the end of every task, also of this one."""
     del job, api
 
 

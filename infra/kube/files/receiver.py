@@ -1,4 +1,4 @@
-"""A program for the pod of an upload: it receives a file, checks it and gives it its name.
+"""A program for the pod of an upload: it receives a file, checks it and gives it its final name.
 
 It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of this
 project. Its commands are `look TARGET SIZE SHA256` and `receive TARGET SIZE SHA256 OFFSET BYTES`.
@@ -18,7 +18,7 @@ ALIVE_SECONDS = 5.0  # the other side gives up a connection that is silent for a
 
 
 def partial(target: Path, sha256: str) -> Path:
-    """The file that holds the bytes until all of them are there and have been checked."""
+    """The path of the file that holds the bytes until all have arrived and have been checked."""
     return target.with_name(f"{target.name}.partial-{sha256[:12]}")
 
 
@@ -89,7 +89,7 @@ def finish(target: Path, size: int, sha256: str) -> dict[str, object]:
     with suppress(FileNotFoundError):  # The other receiver has just renamed it.
         path.replace(target)
     for other in target.parent.iterdir():
-        if other.name.startswith(f"{target.name}.partial-"):  # for former contents of the file
+        if other.name.startswith(f"{target.name}.partial-"):  # left by uploads of other contents
             other.unlink(missing_ok=True)
     return {"ok": True}
 

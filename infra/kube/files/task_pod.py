@@ -34,7 +34,7 @@ class TaskPod:
         image: the image of its container.
         command: the program and its arguments.
         claim: the name of the claim that it mounts at DATA_MOUNT.
-        deadline_seconds: after so long Kubernetes ends the pod.
+        deadline_seconds: Kubernetes ends the pod this many seconds after its start.
         uid: the user and the group that it runs as.
         read_only: whether the volume is mounted read-only.
         environment: environment variables of the container.
@@ -51,8 +51,9 @@ class TaskPod:
     read_only: bool = False
     environment: dict[str, str] = field(default_factory=lambda: {})
     placement: dict[str, Any] = field(default_factory=lambda: {})
-    """Further fields of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. Its
-    `securityContext` is added to that of the pod. Its `resources` are for the container."""
+    """Further fields of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. The
+    field `securityContext` is added to that of the pod. The limits in `resources` are for the
+    container."""
     gpus: int = 0
     """How many whole GPUs the pod asks for."""
 
@@ -111,7 +112,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
 
 
 def name_for(pod: TaskPod) -> str:
-    """A name that no other pod has."""
+    """A new, random name for the pod."""
     return f"disttrain-{pod.task}-{names.short(pod.owner)}-{uuid.uuid4().hex[:5]}"
 
 
@@ -128,9 +129,9 @@ def running(
     Args:
         api: the cluster.
         pod: the pod.
-        quiet: print nothing if the pod cannot be deleted.
+        quiet: whether nothing is printed if the pod cannot be deleted.
         start_seconds: how long the pod may take to start.
-        name: a name from `name_for`, if the caller has to know it before; empty: a new one.
+        name: a name from `name_for`, if the caller has to know it beforehand; empty: a new name.
 
     Raises:
         TaskError: the pod does not start. The text has the reason that Kubernetes gives.

@@ -1,7 +1,8 @@
 """Task `upload`: sends files of this machine to the claim, using only the Kubernetes API.
 
 Each file is sent in parts by `exec` to a short-lived pod. If the connection breaks, sending
-continues after the bytes that have arrived. A file gets its name only after its sha256 was checked.
+continues after the bytes that have arrived. A file gets its final name only after its sha256 was
+checked.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from infra.kube.job import Job
 from infra.kube.objects import Json
 from infra.kube.say import say
 
-PART_BYTES = 64 << 20  # sent over one connection, so a cut affects no more than this
+PART_BYTES = 64 << 20  # Each part has its own connection, so a cut affects no more than this.
 BLOCK_BYTES = 256 << 10
 MOST_CUTS = 8  # how many connections in a row may be cut without a new byte
 TELL_SECONDS = 20.0
@@ -140,8 +141,8 @@ def send(file: SentFile, pod: Pod, command: str = "pulumi up", *, is_new: bool =
         file: the file.
         pod: a pod that mounts the claim.
         command: the command that the user has to run again after an error, for messages.
-        is_new: whether the caller knows that nothing of the file is there, so that the first
-            question to the pod is saved.
+        is_new: whether the caller knows that nothing of the file is there. Then the pod is not
+            asked for it first.
 
     Raises:
         TaskError: the connection is cut too often, or the file that arrived has other contents.
@@ -155,7 +156,7 @@ def send(file: SentFile, pod: Pod, command: str = "pulumi up", *, is_new: bool =
 class _Sending:
     """A file that is being sent.
 
-    `_have` bytes have arrived. Since the last of them, the connection was cut `_cuts` times.
+    `_have` bytes have arrived. Since new bytes arrived, the connection was cut `_cuts` times.
     """
 
     def __init__(self, file: SentFile, pod: Pod, command: str) -> None:
@@ -167,7 +168,9 @@ class _Sending:
         self._told = time.monotonic()
 
     def is_done(self, *, asks: bool) -> bool:
-        """Try to send the rest. True: the whole file is there; False: the connection was cut.
+        """Try to send the rest of the file.
+
+        Returns True if the whole file is there, and False if the connection was cut.
 
         Args:
             asks: whether to ask the pod first how much of the file is there.

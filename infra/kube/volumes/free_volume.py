@@ -9,10 +9,11 @@ from infra.kube.volumes.left_claims import refuse_left_claims
 
 
 def create(job: Job, api: Api) -> None:
-    """Free the job's `volume`, if it is ours and its claim is gone.
+    """Free the job's `volume` if it is ours and its claim is gone.
 
     A volume stays reserved for the uid of the claim to which it was bound. If somebody deletes the
-    namespace, the claim is made again with another uid, and would stay Pending.
+    namespace, the next claim of the same name has another uid. Without this task it would stay
+    Pending.
     """
     refuse_left_claims(job, api)
     volume = job.text("volume")

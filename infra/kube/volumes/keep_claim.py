@@ -1,4 +1,4 @@
-"""Task `keep-claim`: checks whether the stack may make its claim; on `destroy`, keeps the claim."""
+"""Task `keep-claim`: checks that the stack may make its claim. On `destroy`, keeps the claim."""
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -42,7 +42,7 @@ def delete(job: Job, api: Api) -> None:
 
 
 def refuse_other(item: Json, job: Job) -> None:
-    """Raise TaskError unless the claim is ours or was left by our stack, and stays.
+    """Raise TaskError unless the claim is ours or was left by our stack, and is not being deleted.
 
     This function is pure.
     """

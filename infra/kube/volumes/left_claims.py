@@ -23,9 +23,9 @@ def refuse_left_claims(job: Job, api: Api) -> None:
     """Look for claims of this stack other than the job's `claim`, which the engine would delete.
 
     When the engine deletes them, the pods of this stack's run have ended. But if pods of another
-    stack still mount a claim, the cluster keeps it in the phase Terminating, and `up` waits for its
-    end until the limit and fails. If the credentials may not list claims, nobody knows whether
-    there is an old one, and nothing is refused. See also `purge_problem`.
+    stack still mount a claim, the cluster keeps the claim in the state Terminating, and `up` waits
+    for its end until a time limit and fails. If the credentials may not list claims, it is not
+    known whether there is an old one, and nothing is refused. See also `purge_problem`.
 
     Raises:
         TaskError: there is an old claim, and runs of other stacks use the platform, or the data of
@@ -51,7 +51,10 @@ def refuse_left_claims(job: Job, api: Api) -> None:
 
 
 def left_claims(api: Api, namespace: str, selector: str, claim: str) -> list[Json]:
-    """The claims of the selector without `claim`; empty: these credentials may not list claims."""
+    """The claims that `selector` selects, without `claim`.
+
+    The list is also empty if these credentials may not list claims.
+    """
     claims, _ = list_if_allowed(api, CLAIMS.format(namespace), selector)
     return [each for each in claims or () if name_of(each) != claim]
 
@@ -61,8 +64,9 @@ def purge_problem(left: Sequence[Json], *, has_data_folder: bool) -> str:
 
     This function is pure.
 
-    The engine deletes an object by what the last `pulumi up` has recorded. If `dataOnDestroy` was
-    `purge` then, the data would be deleted, even if the settings say `keep` by now.
+    When the engine deletes an object, it does what the last `pulumi up` has recorded in the state.
+    If `dataOnDestroy` was `purge` then, the data would be deleted, even if the settings say `keep`
+    by now.
 
     Args:
         left: the claims of this stack that the change would delete, also in other namespaces.

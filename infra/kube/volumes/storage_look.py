@@ -28,11 +28,12 @@ class StorageNeeds:
     Args:
         namespace: the namespace of the claim.
         claim: the name of the claim.
-        is_there: whether somebody else, or another stack, has made the claim.
+        is_there: whether somebody else has made the claim (`storage: existing-claim`), so that it
+            has to exist already.
         class_name: the storage class of a claim that this stack makes; empty: it has none.
         access_mode: the access mode of a claim that this stack makes.
         size: the size of such a claim, such as `50Gi`.
-        pods: how many pods of the run write to the volume at one time; 0: this stack has no run.
+        pods: how many pods of the run write to the volume at one time; 0: no run is known here.
         class_key, size_key: the settings that hold class and size, for messages.
         can_grow: whether a larger size makes an existing claim of this stack larger.
         stack: the name of the stack whose former claims are looked for, because this change would
@@ -167,7 +168,10 @@ def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
 
 
 def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
-    """Check that the settings change nothing of an existing claim except to a larger size."""
+    """Check that the settings change nothing of an existing claim that it cannot change.
+
+    A claim can get a larger size, but neither another class nor another access mode.
+    """
     spec, capacity = part(own, "spec"), part(own, "status", "capacity")
     modes = ", ".join(cast(list[str], spec.get("accessModes") or []))
     held = f"the claim {needs.claim}, which holds data"
@@ -182,8 +186,8 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
                 "claim of its own"
             )
     # The volume may be larger than the claim asks for, because many drivers have a smallest size.
-    # It may also be smaller, if the driver could not make it larger. A size between that of the
-    # volume and what the claim asks for takes such a growth back, so it is allowed.
+    # The volume may also be smaller, if the driver could not make it larger. Then a size between
+    # that of the volume and what the claim asks for takes the growth back, which is allowed.
     volume = str(capacity.get("storage") or "")
     asked = str(part(spec, "resources", "requests").get("storage") or "")
     is_less = bool(asked and needs.size) and amount(needs.size) < amount(asked)

@@ -12,7 +12,7 @@ def create(job: Job, api: Api) -> None:
     """Check that pods can mount the job's `claim`.
 
     Raises:
-        TaskError: they cannot.
+        TaskError: the pods cannot mount it, or another claim of this stack is still needed.
     """
     refuse_left_claims(job, api)
     refuse_problems(api, needs_of(job, is_there=True))
@@ -23,7 +23,7 @@ def delete(job: Job, api: Api) -> None:
 
 
 def needs_of(job: Job, *, is_there: bool) -> StorageNeeds:
-    """What the job's fields say about the storage. `pods` is 0, as no run is known here."""
+    """The storage that the job's fields describe. `pods` is 0, because no run is known here."""
     return StorageNeeds(
         namespace=job.namespace,
         claim=job.text("claim"),

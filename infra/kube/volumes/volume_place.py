@@ -21,7 +21,7 @@ class VolumePlace:
     """Where a pod's volume can be used.
 
     Args:
-        what: the volume in words, for messages.
+        what: the volume, such as `the volume NAME of the claim NAME`, for messages.
         terms: node selector terms, in the form of Kubernetes. A node has to match all expressions
             of at least one term.
     """
@@ -35,7 +35,7 @@ class VolumePlace:
 
     @property
     def words(self) -> str:
-        """The terms in words, for messages."""
+        """The terms as text, for messages."""
         return " or ".join(
             " and ".join(map(_expression_words, _expressions(term))) for term in self.terms
         )
@@ -56,8 +56,8 @@ def places_of(
         api: the cluster.
         namespace: the namespace of the pod.
         spec: the spec of the pod.
-        class_name: the storage class of a claim of the pod that is made later; empty: it has none.
-        found: what these credentials may not read is noted in it.
+        class_name: the storage class of a claim of the pod that does not exist yet; empty: none.
+        found: each claim or volume that these credentials may not read is noted in it.
     """
     places: list[VolumePlace] = []
     for volume in parts(spec, "volumes"):
@@ -74,7 +74,10 @@ def places_of(
 
 
 def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace | None:
-    """The place of the claim's volume, or if it has no volume yet, of its storage class."""
+    """Where the claim's volume can be used; None: everywhere, or it is not known.
+
+    If the claim has no volume yet, its storage class decides.
+    """
     spec = part(item, "spec")
     if not spec.get("volumeName"):
         return _of_class(api, str(spec.get("storageClassName") or ""))
