@@ -1,9 +1,11 @@
 """`python -m infra.kube TASK ACTION` runs one task on a cluster.
 
 The task reads its job as JSON from standard input, because the job holds the kubeconfig, which must
-not be on a command line. On SIGTERM, SIGINT or SIGHUP the task cleans up before it ends, and also
-when the shell that has started it ends, as at Ctrl-C. Exit status: 0: done; 1: the task failed, and
-the reason was printed; 2: wrong use.
+not be on a command line. On SIGTERM, SIGINT or SIGHUP the task cleans up before it ends. It does
+the same when the shell that has started it ends, for example after Ctrl-C.
+
+Exit status: 0: the task is done; 1: the task failed, and the reason was printed; 2: the command
+line is wrong.
 """
 
 import importlib
@@ -70,7 +72,7 @@ def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> in
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
     end_with_parent()
-    # These are imported here, because a wrong use has to be reported without delay.
+    # These modules are imported here, so that a wrong command line is reported without delay.
     from infra.kube.api_server.api import Api
     from infra.kube.api_server.copies import remove_copies
     from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
@@ -105,7 +107,7 @@ def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> in
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """The first signal ends the task with its clean-up. A second one ends the process at once."""
+    """End the task with its clean-up. If the same signal comes again, the process ends at once."""
     signal.signal(number, signal.SIG_DFL)
     sys.exit(128 + number)
 

@@ -1,8 +1,8 @@
-"""Lets a task that removes something end well although its cluster is gone for good.
+"""Lets a task that removes something end without an error if its cluster is gone for good.
 
-The user says so by an environment variable of Pulumi's Kubernetes provider. With this variable the
-provider forgets the objects of a cluster that it cannot reach. The tasks have to do the same, or
-`pulumi destroy` could never come to its end.
+The user declares the cluster gone with an environment variable of Pulumi's Kubernetes provider. If
+this variable is `true`, the provider forgets the objects of a cluster that it cannot reach. The
+tasks have to do the same, or `pulumi destroy` could never succeed.
 """
 
 import os

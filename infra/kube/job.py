@@ -18,7 +18,7 @@ class Job:
     fields: dict[str, Any]
 
     def text(self, name: str) -> str:
-        """The value of a field that must hold text. Raises ValueError: it does not."""
+        """The value of a field that must hold text. Raises ValueError: the value is no text."""
         value = self.fields.get(name)
         if not isinstance(value, str):
             raise ValueError(f"the job's field {name!r} is {value!r}; it must be text")
@@ -27,7 +27,9 @@ class Job:
     def number(self, name: str, default: int | None = None) -> int:
         """The value of a field that must hold a whole number.
 
-        If the job lacks the field, the value is `default`. Raises ValueError: it is no such number.
+        If the job lacks the field, the value is `default`.
+
+        Raises ValueError: the value is not a whole number.
         """
         value = self.fields.get(name, default)
         if not isinstance(value, int) or isinstance(value, bool):

@@ -1,8 +1,8 @@
 """Objects that `pulumi destroy` leaves in the cluster, and that the next `pulumi up` uses again.
 
-While the stack is up, the label of its owner marks them. `destroy` removes this label, because the
-next stack of the same name has another owner id. An annotation then names the stack to which they
-belonged.
+While the stack is up, these objects have the label of its owner. `destroy` removes this label,
+because the next stack of the same name has another owner id. Instead, an annotation then names the
+stack to which the objects belonged.
 """
 
 from infra.kube import names
@@ -16,7 +16,7 @@ KEPT_ANNOTATION = "disttrain.dev/kept-by"
 def kept_by(item: Json) -> str:
     """The stack whose `destroy` has left the object.
 
-    The text is empty if no `destroy` has left it, or if a stack owns it by now.
+    The text is empty if no `destroy` has left the object, or if a stack owns it again.
     """
     return "" if label(item, names.OWNER_LABEL) else annotation(item, KEPT_ANNOTATION)
 
@@ -31,7 +31,7 @@ def leave(api: Api, path: str, owner: str, stack: str, what: str) -> None:
         path: the path of the object.
         owner: the owner id of this stack.
         stack: the full name of this stack.
-        what: the object in words, for the message.
+        what: what the object is, such as `claim NAME with the data`, for the message.
     """
     item = api.get(path)
     if item is None or label(item, names.OWNER_LABEL) != owner:

@@ -9,11 +9,12 @@ TASK_LABEL = "disttrain.dev/task"
 STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
-WITHOUT_KUEUE_ANNOTATION = "disttrain.dev/suspended-without-kueue"  # by the workload's own field
+# On a workload that names a queue which Kueue does not manage: its own field has suspended it.
+WITHOUT_KUEUE_ANNOTATION = "disttrain.dev/suspended-without-kueue"
 HOW_ENDED_ANNOTATION = "disttrain.dev/how-ended"
 SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"
 MAY_GO_ANNOTATION = "disttrain.dev/may-be-deleted"
-PURGES_ANNOTATION = "disttrain.dev/purges"  # on a claim: what `destroy` purges
+PURGES_ANNOTATION = "disttrain.dev/purges"  # on a claim: what `pulumi destroy` purges
 PURGES_FOLDER, PURGES_CLAIM = "folder", "claim"
 
 PROJECT = "disttrain"
@@ -23,7 +24,7 @@ LOCK_NAME = "disttrain-hand-over"
 
 
 def short(owner: str) -> str:
-    """The part of an owner's uuid that names of objects contain."""
+    """The first eight characters of an owner's uuid, for the names of objects."""
     return owner[:8]
 
 

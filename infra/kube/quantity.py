@@ -10,7 +10,7 @@ _UNITS = {
 
 
 def amount(quantity: str) -> float:
-    """`500m` is 0.5, `4Gi` is 4 * 2**30, `1e3` is 1000.
+    """The number that a quantity stands for: `500m` is 0.5, `4Gi` is 4 * 2**30, `1e3` is 1000.
 
     Raises:
         ValueError: the text is not a quantity.

@@ -13,7 +13,7 @@ from infra.kube import names
 from infra.kube.objects import Json, annotation, label, part
 from infra.kube.workload import Workload
 
-FINISHED, FAILED = "finished: ", "failed: "  # how `Record.how_ended` begins
+FINISHED, FAILED = "finished: ", "failed: "  # `Record.how_ended` begins with one of these
 GOES_LATER = "ttlSecondsAfterFinished"  # the setting that removes a workload after its end
 
 COLLECTION = "/api/v1/namespaces/{}/configmaps"
@@ -37,8 +37,9 @@ def destroy_commands(stacks: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Ttl:
-    """When a workload is removed after its end, and how a pod then reads from the volume how the
-    run ended.
+    """When a workload is removed after its end, and what the pod needs that reads the run's end.
+
+    After the removal, such a pod finds out from the run's folder on the volume how the run ended.
 
     Args:
         seconds: how long the workload stays after the run has finished or failed.
@@ -82,27 +83,27 @@ class Record:
     gpus_total: int
     """How many GPUs the run's platform has."""
     suspend: dict[str, Any]
-    """JSON merge patch that suspends the workload: its pods save and end."""
+    """The JSON merge patch that suspends the workload: its pods save and end."""
     resume: dict[str, Any]
-    """JSON merge patch that resumes the workload: its pods come back."""
+    """The JSON merge patch that resumes the workload: its pods come back."""
     over: tuple[str, ...]
-    """Condition types of the workload that mean it has finished or failed."""
+    """The condition types that mean that the workload has finished or failed."""
     grace_seconds: int
     """How long the run's pods may take to save."""
     request: str
     since: datetime
-    """When the hand-over of its `up` ended, by the clock of the API server."""
+    """When the hand-over of this run's `pulumi up` ended, by the clock of the API server."""
     version: str = ""
     """The resourceVersion that the ConfigMap had when it was read."""
     namespace: str = ""
     suspended_by: str = ""
     saved_step: str = ""
-    """The step of the newest checkpoint when the run was stopped; empty: it was not seen."""
+    """The step of the newest checkpoint when `./disttrain stop` stopped the run; empty: unknown."""
     ttl: Ttl | None = None
     """When the workload is removed after its end; None: it stays."""
     how_ended: str = ""
-    """`finished: ...` or `failed: ...`. It is noted when somebody reads the end of the run on the
-    volume after the workload was removed; empty: nobody has read it yet."""
+    """`finished: ...` or `failed: ...`; empty: it is not known. It is noted when somebody reads on
+    the volume how the run ended, after the workload was removed."""
 
     @property
     def had_finished(self) -> bool:

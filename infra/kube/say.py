@@ -1,11 +1,11 @@
-"""Prints lines without delay, and short enough for Pulumi's command plugin (64 KiB a line)."""
+"""Prints lines at once, and cuts them for Pulumi's command plugin, which takes 64 KiB a line."""
 
 from typing import TextIO
 
 from infra.command_line import without_passwords
 
 MAX_LINE_CHARACTERS = 500
-ERROR = "error: "  # how the line begins in which a task of infra.kube says why it failed
+ERROR = "error: "  # A failed task of infra.kube prints the reason on a line that begins like this.
 
 
 def say(text: str, to: TextIO | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Waits with a time limit, which print what they wait for."""
+"""Waits for a condition, with a time limit, and prints why the wait goes on."""
 
 import time
 from collections.abc import Callable
@@ -18,10 +18,10 @@ def wait_for(what: str, ask: Callable[[], str], limit_seconds: float, limit_name
     Each new answer is printed. An answer that stays the same is printed again every 20 s.
 
     Args:
-        what: what is waited for, for the messages.
-        ask: returns in words why the wait has to go on; empty: the wait is over. It may raise
-            TaskError to end the wait with a failure. If it raises UnreachableError, the wait goes
-            on and prints that the API server does not answer.
+        what: what the caller waits for, for the messages.
+        ask: returns why the wait has to go on, for the messages; empty: the wait is over. It may
+            raise TaskError to end the wait with a failure. If it raises UnreachableError, the wait
+            goes on and prints that the API server does not answer.
         limit_seconds: the longest wait.
         limit_name: the setting that holds the limit, for the message.
 
@@ -59,7 +59,7 @@ class Patience:
         """Whether every call has reported a problem for at least the given time.
 
         Args:
-            trouble: the problem, in words; empty: there is none, so the time starts anew.
+            trouble: the problem, as text; empty: there is none, so the time starts anew.
         """
         if not trouble:
             self._since = None

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from infra.kube.objects import Json, part, parts
 
-GIVEN_UP = ("Failed", "Terminated")  # of a failed workload; the second is Volcano's
+GIVEN_UP = ("Failed", "Terminated")  # the condition types that mean failure; the 2nd is Volcano's
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Workload:
 
     @property
     def typed(self) -> str:
-        """The kind as kubectl takes it.
+        """The kind in the form in which kubectl accepts it.
 
-        Volcano's Job has its API group behind it, because Kubernetes has a kind Job of its own.
+        For Volcano's Job it includes the API group, because Kubernetes has its own kind Job.
         """
         group = self.api_version.rpartition("/")[0]
         kind = self.kind.lower()
@@ -77,7 +77,7 @@ def is_suspended(item: Json, suspend: Json) -> bool:
 
 
 def phase_of(item: Json) -> str:
-    """The phase of a Job of Volcano, in one word; empty for all other kinds."""
+    """The phase of a Job of Volcano, such as `Running`; empty for all other kinds."""
     return str(part(item, "status", "state").get("phase") or "")
 
 
