@@ -9,7 +9,8 @@ TASK_LABEL = "disttrain.dev/task"
 STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
-# On a workload that names a queue which Kueue does not manage: its own field has suspended it.
+# On a workload that names a queue, while it is suspended by its own field and not by Kueue, because
+# Kueue does not watch it.
 WITHOUT_KUEUE_ANNOTATION = "disttrain.dev/suspended-without-kueue"
 HOW_ENDED_ANNOTATION = "disttrain.dev/how-ended"
 SAVED_STEP_ANNOTATION = "disttrain.dev/saved-step"

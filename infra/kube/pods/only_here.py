@@ -1,7 +1,7 @@
 """Finds out whether pods may be placed on nodes that lack something that this machine has.
 
 How much CPU or memory a node offers does not matter here, because the pod that prepares the data
-set asks for little and may be placed on any node. All functions are pure.
+set asks for little. All functions are pure.
 """
 
 from collections.abc import Sequence

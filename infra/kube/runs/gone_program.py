@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 LOG_BYTES = 1 << 20
-# The lines of trainer/launch/run_log.py. `-` instead of a rank marks a line of the entrypoint.
+# A line of trainer/launch/run_log.py that no rank has written; it has `-` instead of a rank.
 LINE = re.compile(r"(?P<at>\S+) \d+ - \[node \d+\] (?P<text>.*)")
 FINISHED = re.compile(r"run \S+ is finished: (?P<words>.*)")
 FAILED = re.compile(r"(?:fatal|giving up for now): (?P<words>.*)")

@@ -2,9 +2,9 @@
 
 The program passes the answer to the task as its input `request`. The task notes the request in the
 run's record. As long as the run trains, the answer is the noted request, so the input does not
-change, and the engine does not run the task. If the run is suspended or its workload is gone, the
-answer differs from the noted request, and is the same for the preview and the update. Then
-`pulumi up` runs the hand-over again, which resumes a suspended run.
+change, and the engine does not run the task. If another run or the user has suspended this run, or
+if its workload is gone, the answer differs from the noted request, and is the same for the preview
+and the update. Then `pulumi up` runs the hand-over again, which resumes a suspended run.
 
 The same applies to a run that failed after its `pulumi up` had ended well. The run is not made
 again, but the next `pulumi up` ends with the failure instead of reporting success.
