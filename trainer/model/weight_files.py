@@ -12,6 +12,7 @@ The names are those of transformers. Only the tensors that a caller asks for are
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,8 @@ from trainer.checkpoint.durable import fsync_directory, fsync_file, write_json
 
 WEIGHTS_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
+_WRITTEN = re.compile(r"model(-\d{5,}-of-\d{5,})?\.safetensors(\.index\.json)?")
+"""The names of the files that `write_weights` writes."""
 
 
 class WeightFiles:
@@ -108,7 +111,8 @@ def write_weights(
     """Write tensors to as few files as `largest_file_bytes` allows, and return the files' names.
 
     Args:
-        directory: The directory to write. Its single file and its index of weights are replaced.
+        directory: The directory to write. The weights of an earlier export in it are replaced,
+            also if they are in another number of files.
         sizes_bytes: The size of each tensor in bytes, by name, in the order of writing.
         tensor: Returns a tensor by its name. The tensors of one file are in memory at the same
             time.
@@ -126,9 +130,10 @@ def write_weights(
             for number in range(1, len(groups) + 1)
         ]
     directory.mkdir(parents=True, exist_ok=True)
-    # A reader of the directory must not take old weights for the new ones in the meantime.
-    for old in (WEIGHTS_FILE, INDEX_FILE):
-        (directory / old).unlink(missing_ok=True)
+    # A reader of the directory must not take old weights for the new ones. Some readers ignore the
+    # index and load each safetensors file that they find.
+    for old in [path for path in directory.iterdir() if _WRITTEN.fullmatch(path.name)]:
+        old.unlink()
     for name, group in zip(names, groups, strict=True):
         _write(directory / name, {key: tensor(key) for key in group})
     if len(groups) > 1:

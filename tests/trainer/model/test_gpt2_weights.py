@@ -28,10 +28,17 @@ def new_model(seed: int = 0, vocab_size: int = 65, **changes: Any) -> GPT:
     return model
 
 
-def export(model: GPT, directory: Path) -> None:
+def export(model: GPT, directory: Path, largest_file_bytes: int = 10**9) -> None:
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    export_gpt2_weights(model.config, model.vocab_size, shapes, tensors.__getitem__, directory)
+    export_gpt2_weights(
+        model.config,
+        model.vocab_size,
+        shapes,
+        tensors.__getitem__,
+        directory,
+        largest_file_bytes=largest_file_bytes,
+    )
 
 
 def test_exported_weights_come_back_bit_by_bit(tmp_path: Path) -> None:
@@ -150,6 +157,25 @@ def test_weights_in_several_files_are_written_and_read(lab: Lab, parallel: str) 
     before, after = saved_tensors(first), saved_tensors(second)
     for name in (name for name in before if name.startswith("model.")):
         assert torch.equal(before[name], after[name]), name
+
+
+def test_export_removes_files_of_earlier_one(tmp_path: Path) -> None:
+    """A folder holds the weights of the last export only, whatever the number of its files. A
+    reader that loads each safetensors file of the folder, without the index, would otherwise load
+    old weights. Files that an export does not write are left alone."""
+    (tmp_path / "other.safetensors").write_bytes(b"of the user")
+    numbers = list[int]()
+    for largest in (5000, 50_000, 10**9, 5000):
+        export(new_model(largest), tmp_path, largest)
+        found = sorted(tmp_path.glob("model*.safetensors"))
+        index = tmp_path / "model.safetensors.index.json"
+        expected = {"model.safetensors"}
+        if index.exists():
+            expected = set(json.loads(index.read_text())["weight_map"].values())
+        assert {path.name for path in found} == expected
+        numbers.append(len(found))
+    assert numbers[0] > numbers[1] > numbers[2] == 1
+    assert (tmp_path / "other.safetensors").read_bytes() == b"of the user"
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
