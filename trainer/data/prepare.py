@@ -109,7 +109,7 @@ def _make(
     progress = read_progress(folder)
     if not progress.is_complete:
         progress = _tokenise(folder, dataset, sources, tokenizer, workers, progress)
-    cut = find_cut(folder, progress, dataset, sources)
+    cut = find_cut(folder, folder / RESULT, progress, dataset, sources, tokenizer)
     write_split(folder, folder / RESULT, cut, tokenizer)
     meta = {
         "name": dataset.name,

@@ -42,15 +42,21 @@ class Cut:
 
 
 def find_cut(
-    directory: Path, progress: Progress, dataset: DatasetConfig, sources: list[Source]
+    directory: Path,
+    result: Path,
+    progress: Progress,
+    dataset: DatasetConfig,
+    sources: list[Source],
+    tokenizer: Tokenizer,
 ) -> Cut:
-    """Find where the stream in `directory` is cut.
+    """Find where the stream in `directory` is cut into the two files in `result`.
 
     If the publisher has a validation split, the cut is at its begin. If `dataset.val_tokens` is not
     set, a text of one file without documents is cut as in nanoGPT, at a share of its characters.
     Otherwise validation begins with the first entry of the stream that leaves at most the wanted
     tokens. In plain texts an entry is a passage, so that a long text can be in both splits. In
-    other data an entry is a document.
+    other data an entry is a document. If there is only one entry, the cut is inside it, because one
+    of the splits would be empty otherwise.
     """
     if not progress.entries:
         return Cut(0, 0, ("", ""), 0, 0)
@@ -72,6 +78,8 @@ def find_cut(
     if dataset.val_tokens is not None or not is_one_text(dataset, sources):
         validation = dataset.val_tokens or progress.tokens * dataset.val_share
         target = max(0, int(progress.tokens - validation))
+        if progress.entries == 1:
+            return _inside_entry(target, directory, result, progress, tokenizer)
         return cut_at(_inside(first_that_reaches(target, "tokens"), progress))
     target = int(progress.characters * (1 - dataset.val_share))
     entry = first_that_reaches(target, "characters")
@@ -97,6 +105,24 @@ def is_one_text(dataset: DatasetConfig, sources: list[Source]) -> bool:
     """Whether the data is a single text without documents in it."""
     is_text = sources[0].format == "text" and dataset.document_separator is None
     return is_text and len(sources) == 1
+
+
+def _inside_entry(
+    target: int, directory: Path, result: Path, progress: Progress, tokenizer: Tokenizer
+) -> Cut:
+    """Cut the only entry after `target` tokens, or where each split has the two that it needs."""
+    left = max(0, min(max(2, target), progress.tokens - 2))
+    stream, train = directory / TOKENS, result / "train.bin"
+    # After a kill the stream may be train.bin already. It begins with the same tokens.
+    dtype = token_dtype(tokenizer.vocab_size)
+    tokens = np.memmap(train if train.exists() else stream, dtype, "r")
+    sizes, size = tokenizer.token_bytes(), 0
+    for start in range(0, left, _COPIED_BYTES):
+        size += int(sizes[tokens[start : min(left, start + _COPIED_BYTES)]].sum())
+    # The sizes of a tokenizer.json's tokens may be approximate. The loss per byte of the validation
+    # text is computed, so that text must not have 0 bytes.
+    size = max(0, min(size, progress.bytes - 1))
+    return Cut(left, left, ("", ""), size, progress.bytes - size)
 
 
 def _inside(entry: int, progress: Progress) -> int:

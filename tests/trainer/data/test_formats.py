@@ -156,6 +156,28 @@ def test_a_plain_text_is_split_by_tokens_too(tmp_path: Path) -> None:
     assert dataset.val_bytes == len(dataset.val)
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "separated", "line"])
+def test_one_big_document_is_divided(tmp_path: Path, kind: str) -> None:
+    """A book that is one line of JSON, or one document of a plain text, gives both splits: the cut
+    is inside the document. It was refused as too short, because a split began with a document."""
+    book, end = "naïve words of a book. " * 2000, END
+    options: dict[str, Any] = {"val_share": 0.2}
+    if kind == "jsonl":
+        file = tmp_path / "book.jsonl"
+        file.write_text(json.dumps({"text": book}))
+    else:
+        file = tmp_path / "book.txt"
+        file.write_text(book)
+        options["document_separator"] = "<end>"
+        if kind == "line":
+            options, end = {"val_tokens": len(book) // 5}, ""
+    dataset = made(tmp_path, file, **options)
+    assert text_of(dataset) == book + end
+    assert len(dataset.val) == pytest.approx(len(book) / 5, abs=1)
+    val = dataset.tokenizer.decode(dataset.val.tolist())
+    assert dataset.val_bytes == len(val.removesuffix(END).encode())
+
+
 def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
     for split, words in (("train", ["one", "two"]), ("validation", ["three"])):
         folder = tmp_path / "dict" / split

@@ -92,6 +92,13 @@ def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, kind: str) -> None:
     assert steps_of_which_each_may_be_the_last(tmp_path, source) > 25  # batches, and all of the end
 
 
+def test_kills_do_not_change_a_divided_document(tmp_path: Path) -> None:
+    """A data set of one document, which the cut divides, is the same after a kill at any step."""
+    source = tmp_path / "source.jsonl"
+    source.write_text(json.dumps({"text": "one é document " * 3000}))
+    steps_of_which_each_may_be_the_last(tmp_path, source)
+
+
 def steps_of_which_each_may_be_the_last(tmp_path: Path, source: Path) -> int:
     """Kill a preparation at each of its durable steps; returns how many there are."""
     undisturbed = config(tmp_path / "undisturbed", source)
