@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from trainer.launch.exit_codes import FatalError, RetryableError
 ATTEMPTS = 5
 _SOCKET_TIMEOUT_SECONDS = 30
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_NETWORK_ERRORS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN)
 _BLOCK_BYTES = 2**20
 
 
@@ -127,8 +130,16 @@ def _fetch(url: str, part: Path, setting: str, address: str) -> str:
         raise kind(f"{setting}: {address} answered {error.code} {error.reason}, not 200") from error
     except urllib.error.URLError as error:
         raise RetryableError(f"{setting}: {address} not reached: {error.reason}") from error
-    except (ConnectionError, TimeoutError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException) as error:
+        # Other errors of the operating system are those of the disk to which the file is written.
+        if isinstance(error, OSError) and not _is_of_network(error):
+            raise
         raise RetryableError(f"{setting}: {address} failed: {error!r}") from error
+
+
+def _is_of_network(error: OSError) -> bool:
+    kinds = (ConnectionError, TimeoutError, ssl.SSLError)
+    return isinstance(error, kinds) or error.errno in _NETWORK_ERRORS
 
 
 def _receive(response: Any, part: Path, there: int, setting: str, address: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import http.client
 import http.server
+import ssl
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -114,6 +117,35 @@ def test_a_broken_connection_goes_on_with_the_rest(tmp_path: Path, server: Serve
     prepare(config(tmp_path, server), sleep=no_pause)
     assert server.sent_bytes == sum(map(len, FILES.values()))  # no byte came twice
     assert ("/part-0.txt", "bytes=40000-") in server.asked
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.EHOSTUNREACH, "No route to host"),
+        OSError(errno.ENETUNREACH, "Network is unreachable"),
+        ssl.SSLError(1, "[SSL] record layer failure"),
+    ],
+    ids=lambda error: type(error).__name__ + str(error.errno),
+)
+def test_lost_network_in_body_is_retried(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """A network that fails while the content of a file comes is tried again. These errors ended
+    the preparation for good, as if the disk had failed."""
+    real, raised = http.client.HTTPResponse.read, list[OSError]()
+
+    def fail_once(response: http.client.HTTPResponse, amount: int | None = None) -> bytes:
+        if not raised:
+            raised.append(error)
+            raise error
+        return real(response, amount)
+
+    monkeypatch.setattr(http.client.HTTPResponse, "read", fail_once)
+    run = config(tmp_path, server)
+    prepare(run, sleep=no_pause)
+    assert raised == [error]
+    assert open_dataset(run.dataset_dir).train.size
 
 
 def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
