@@ -118,6 +118,7 @@ def _fetch(url: str, part: Path, setting: str, address: str) -> str:
                 raise FatalError(f"{setting}: {address} answered {response.status}, not 200")
             if response.status == http.client.OK:
                 there = 0
+                _forget(part)  # A kill must not leave the new version's name beside old bytes.
             _remember_version(part, response.headers)
             return _receive(response, part, there, setting, address)
     except urllib.error.HTTPError as error:

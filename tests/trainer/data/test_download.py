@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from trainer.config import RunConfig
+from trainer.data import download
 from trainer.data.dataset import open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import FatalError
@@ -171,6 +172,27 @@ def test_another_version_is_not_glued_to_the_first(tmp_path: Path, server: Serve
 
     prepare(config(tmp_path, server), sleep=change)
     assert server.sent_bytes == 40_000 + sum(map(len, FILES.values()))
+
+
+def test_kill_at_new_version_keeps_none(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill right after the answer with another version of the file. The bytes of the old one were
+    then taken for the begin of the new one, and the file was a mixture."""
+
+    def interrupt(*unused: object) -> None:
+        raise KeyboardInterrupt
+
+    server.files["/part-0.txt"] = b"another version" * 6000
+    server.break_after_bytes = 40_000
+    with pytest.raises(KeyboardInterrupt):
+        prepare(config(tmp_path, server), sleep=interrupt)
+    server.files, server.etag, server.break_after_bytes = dict(FILES), '"two"', None
+    with monkeypatch.context() as patch:
+        patch.setattr(download, "_receive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(config(tmp_path, server))
+    prepare(config(tmp_path, server))
 
 
 @pytest.mark.parametrize("kind", ["no version", "no ranges"])
