@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -268,6 +269,25 @@ def test_presets_with_a_corpus_name_each_file_once() -> None:
 def test_contradictions_of_a_dataset_are_named(dataset: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         RunConfig.from_mapping({"dataset": dataset})
+
+
+@pytest.mark.parametrize(
+    ("dataset", "key"),
+    [
+        ({"url": "https://user:hidden@host/a.txt"}, r"dataset\.url"),
+        ({"url": "ftp://user:hidden@host/a.txt"}, r"dataset\.url"),
+        ({"urls": "https://hidden@host/a.txt"}, r"dataset\.urls"),
+        ({"files": [{"url": "https://user:hidden@host:80/a.txt"}]}, r"dataset\.files\[0\]\.url"),
+        ({"url": "https://x", "files": [{"url": "http://user:hidden@host"}]}, r"dataset\.files"),
+    ],
+)
+def test_login_in_address_is_refused(dataset: dict[str, Any], key: str) -> None:
+    """No download ever worked with a login in the address. The password was in run.yaml on the
+    volume and in its mirror, and without a port in the address also in the log. So the address is
+    refused, and no message shows the password."""
+    text = "\n".join(problems({"dataset": dataset}))
+    assert re.search(rf"{key}: .*//\[secret\]@host.* cannot be used", text)
+    assert "hidden" not in text
 
 
 def test_presets_have_the_hyper_parameters_of_nanogpt() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+LOGIN = re.compile(r"(?<=://)[^\s/?#'\"<>]*@")
+"""The user and the password in an address."""
 
 
 class ConfigError(ValueError):
@@ -14,7 +18,7 @@ class ConfigError(ValueError):
 
 
 def problem_text(key: str, value: object, reason: str, remedy: str) -> str:
-    """Describe one problem in a line.
+    """Describe one problem in a line. The user and password of an address are not shown.
 
     Args:
         key: The option, as the user wrote it.
@@ -22,7 +26,8 @@ def problem_text(key: str, value: object, reason: str, remedy: str) -> str:
         reason: Why the value cannot be used. It follows a colon, and has no full stop.
         remedy: What the user should do, as a sentence without its full stop.
     """
-    return f"{key}: {value!r} cannot be used: {reason}. {remedy}."
+    shown = LOGIN.sub("[secret]@", repr(value))
+    return f"{key}: {shown} cannot be used: {reason}. {remedy}."
 
 
 def either(choices: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from trainer.config.checkpoint import CheckpointConfig
 from trainer.config.dataset import DatasetConfig
 from trainer.config.model import ModelConfig
 from trainer.config.option import NAME_PATTERN, option
-from trainer.config.problem import ConfigError, problem_text
+from trainer.config.problem import LOGIN, ConfigError, problem_text
 from trainer.config.program import LAUNCH_OPTIONS, ProgramConfig, program_problems
 from trainer.config.read import read_section
 from trainer.config.train import EvalConfig, LogConfig, TrainConfig
@@ -144,6 +144,15 @@ def _dataset_problems(dataset: DatasetConfig) -> list[str]:
                 f"dataset.files[{place}].url: not set, and each file needs one. Set the http(s) "
                 "address of the file."
             )
+    urls = [("dataset.url", dataset.url or "")]
+    urls += [(f"dataset.files[{n}].url", source.url) for n, source in enumerate(dataset.files)]
+    for key, url in urls:
+        if LOGIN.search(url):
+            reason = (
+                "a download sends no user and password, and run.yaml on the volume would hold them"
+            )
+            remedy = "Use an address without them, or download the file and set dataset.file"
+            found.append(problem_text(key, url, reason, remedy))
     if dataset.document_separator is not None and dataset.format not in ("auto", "text"):
         reason = f"it is for plain text, and dataset.format is {dataset.format}"
         separator = dataset.document_separator

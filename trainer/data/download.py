@@ -13,7 +13,6 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from trainer.checkpoint.durable import fsync_directory, write_json
 from trainer.config import SourceUrl
@@ -48,14 +47,14 @@ def download(source: SourceUrl, path: Path, setting: str, sleep: Callable[[float
     """
     if path.exists():
         return _digest(path).hexdigest()  # It was checked before it was given this name.
-    address, part = without_password(source.url), path.with_name(f"{path.name}.part")
+    part = path.with_name(f"{path.name}.part")
     failures = 0
     while True:
         there = _resumable_bytes(part)
         rest = f", from byte {there:,}" if there else ""
-        print(f"downloading {address}{rest} (attempt {failures + 1} of {ATTEMPTS})", flush=True)
+        print(f"downloading {source.url}{rest} (attempt {failures + 1} of {ATTEMPTS})", flush=True)
         try:
-            digest = _fetch(source.url, part, setting, address)
+            digest = _fetch(source.url, part, setting)
             break
         except RetryableError as error:
             failures = 1 if _resumable_bytes(part) > there else failures + 1
@@ -98,13 +97,7 @@ def sha256_of_file(path: Path) -> str:
     return _digest(path).hexdigest()
 
 
-def without_password(url: str) -> str:
-    """Return the address without user and password, for messages and metadata."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _fetch(url: str, part: Path, setting: str, address: str) -> str:
+def _fetch(url: str, part: Path, setting: str) -> str:
     """Make one attempt to complete `part`, and return the sha256 of the whole file."""
     there, version = _resumable_bytes(part), _version(part)
     headers = {"User-Agent": "disttrain"}
@@ -115,27 +108,27 @@ def _fetch(url: str, part: Path, setting: str, address: str) -> str:
         opener = urllib.request.build_opener()  # It reads the proxies of the environment.
         with opener.open(request, timeout=_SOCKET_TIMEOUT_SECONDS) as response:
             if response.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
-                raise FatalError(f"{setting}: {address} answered {response.status}, not 200")
+                raise FatalError(f"{setting}: {url} answered {response.status}, not 200")
             if response.status == http.client.OK:
                 there = 0
                 _forget(part)  # A kill must not leave the new version's name beside old bytes.
             _remember_version(part, response.headers)
-            return _receive(response, part, there, setting, address)
+            return _receive(response, part, there, setting, url)
     except urllib.error.HTTPError as error:
         if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and there:
             _forget(part)
             raise RetryableError(
-                f"{setting}: {address} has no bytes after {there}; starting again"
+                f"{setting}: {url} has no bytes after {there}; starting again"
             ) from error
         kind = RetryableError if error.code in _TRANSIENT_STATUS else FatalError
-        raise kind(f"{setting}: {address} answered {error.code} {error.reason}, not 200") from error
+        raise kind(f"{setting}: {url} answered {error.code} {error.reason}, not 200") from error
     except urllib.error.URLError as error:
-        raise RetryableError(f"{setting}: {address} not reached: {error.reason}") from error
+        raise RetryableError(f"{setting}: {url} not reached: {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
         # Other errors of the operating system are those of the disk to which the file is written.
         if isinstance(error, OSError) and not _is_of_network(error):
             raise
-        raise RetryableError(f"{setting}: {address} failed: {error!r}") from error
+        raise RetryableError(f"{setting}: {url} failed: {error!r}") from error
 
 
 def _is_of_network(error: OSError) -> bool:
@@ -143,7 +136,7 @@ def _is_of_network(error: OSError) -> bool:
     return isinstance(error, kinds) or error.errno in _NETWORK_ERRORS
 
 
-def _receive(response: Any, part: Path, there: int, setting: str, address: str) -> str:
+def _receive(response: Any, part: Path, there: int, setting: str, url: str) -> str:
     """Append the body to the first `there` bytes of `part`, and return the sha256 of the file."""
     digest = _digest(part, there)
     expected = response.headers.get("Content-Length")
@@ -159,7 +152,7 @@ def _receive(response: Any, part: Path, there: int, setting: str, address: str) 
         os.fsync(file.fileno())
     if expected is not None and size < there + int(expected):
         raise RetryableError(
-            f"{setting}: {address} broke off after {size} of {there + int(expected)} bytes"
+            f"{setting}: {url} broke off after {size} of {there + int(expected)} bytes"
         )
     return digest.hexdigest()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainer.config import DatasetConfig, SourceUrl
 from trainer.data.dataset import read_meta
-from trainer.data.download import sha256_of_file, without_password
+from trainer.data.download import sha256_of_file
 from trainer.data.sources import local_sources
 from trainer.data.tokenizer import token_dtype
 from trainer.launch.exit_codes import FatalError
@@ -91,7 +91,7 @@ def _tokenizer(dataset: DatasetConfig) -> dict[str, Any]:
 def _sources(dataset: DatasetConfig) -> list[dict[str, Any]]:
     if dataset.file is None:
         return [
-            {"sha256": source.sha256} if source.sha256 else {"url": without_password(source.url)}
+            {"sha256": source.sha256} if source.sha256 else {"url": source.url}
             for source, _ in addresses(dataset)
         ]
     if dataset.sha256 is not None and not Path(dataset.file).is_dir():

@@ -186,15 +186,6 @@ def test_the_proxy_of_the_environment_is_used(
     assert server.paths == ["http://text.invalid/a.txt"]
 
 
-def test_a_password_in_the_address_is_neither_shown_nor_stored(
-    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = config(tmp_path, url=server.address.replace("http://", "http://user:secret@"))
-    with pytest.raises(RetryableError) as caught:  # urllib takes user:secret@ for the host
-        prepare(run, sleep=lambda seconds: None)
-    assert "secret" not in f"{capsys.readouterr()} {caught.value}"
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [(b"\xff\xfe\xfa" * 50, "not UTF-8"), (b"abc", "too short"), (None, "cannot be read")],
