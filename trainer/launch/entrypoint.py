@@ -17,7 +17,7 @@ from trainer.config import RunConfig
 from trainer.events.event import Name
 from trainer.events.writers import entrypoint_events, pod_started
 from trainer.launch.coordinator import Coordinator
-from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 from trainer.launch.gathering import RoundRules
 from trainer.launch.goodput_line import GoodputLine
 from trainer.launch.lifeline import LIFELINE_VARIABLE
@@ -137,6 +137,8 @@ class _Entrypoint:
         try:
             try:
                 code = self._run()
+            except FatalError as error:  # for example: another kind of run has finished here
+                code = self._fail(ExitReport(ExitCode.FATAL, str(error)))
             except (RetryableError, OSError) as error:  # OSError: mostly the volume's
                 code = self._fail(ExitReport(ExitCode.RETRYABLE, str(error)))
             self._pod_failures.ended()

@@ -327,6 +327,19 @@ def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> 
         assert "val.bin has 2 bytes" in last_line
 
 
+def test_run_of_another_kind_is_told(lab: Lab) -> None:
+    """The folder has the finished run of a user's own program. The reason had no `fatal: ` before
+    it, by which `./disttrain status` finds the reason of a pod."""
+    run = lab.config()
+    run.run_dir.mkdir(parents=True)
+    (run.run_dir / "done.json").write_text('{"program": "x", "step": 5, "loss": null}')
+    node = lab.start_entrypoint(run, 0, 1, 1, free_port())
+    assert node.wait(timeout=LIMIT_SECONDS) == ExitCode.FATAL
+    last_line = lab.node_log(0).read_text().strip().splitlines()[-1]
+    assert "[node 0] fatal: " in last_line
+    assert "has a finished run of another kind" in last_line
+
+
 def test_a_node_whose_peers_never_come_gives_up_and_says_who_is_missing(lab: Lab) -> None:
     run = lab.config(train__rendezvous_timeout_seconds=5)
     node = lab.start_entrypoint(run, 0, 3, 1, free_port())
