@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -132,7 +133,7 @@ def _cut(
     bytes given to `end_of_piece` depend only on where the piece begins.
     """
     with open_text(source.path) as file:
-        skip_bytes(file, place.offset)
+        skip_bytes(file, source.path, place.offset)
         buffer, wanted, is_last = b"", BATCH_BYTES, False
         while not is_last:
             while len(buffer) < wanted and (new := file.read(wanted - len(buffer))):
@@ -168,13 +169,24 @@ def _last_safe_end(buffer: bytes) -> int:
     return end
 
 
-def skip_bytes(file: IO[bytes], count: int) -> None:
-    """Go to byte `count`. A compressed file is read up to there."""
+def skip_bytes(file: IO[bytes], path: Path, count: int) -> None:
+    """Go to byte `count` of the content. A compressed file is read up to there.
+
+    Raises:
+        FatalError: The content of the file at `path` is shorter now.
+    """
+    left = count
     if count and not isinstance(file, gzip.GzipFile) and file.seekable():
+        left = max(0, count - file.seek(0, os.SEEK_END))
         file.seek(count)
-        return
-    while count:
-        count -= len(file.read(min(count, BATCH_BYTES)))
+    else:
+        while left and (block := file.read(min(left, BATCH_BYTES))):
+            left -= len(block)
+    if left:
+        raise FatalError(
+            f"{path}: has {count - left} bytes of content, and {count} were read before; leave it "
+            "as it is while it is prepared, and start again"
+        )
 
 
 def _rows(source: Source, place: Place, column: str) -> Iterator[Batch]:

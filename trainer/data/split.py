@@ -88,7 +88,7 @@ def find_cut(
     passage = entry - 1  # The cut falls into this passage.
     start, end = before(passage, "bytes"), int(entries[passage]["bytes"])
     with open_text(sources[0].path) as file:
-        skip_bytes(file, start)
+        skip_bytes(file, sources[0].path, start)
         text = file.read(end - start).decode()
     left = text[: target - before(passage, "characters")]
     train_bytes = start + len(left.encode())

@@ -17,10 +17,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trainer.config import DatasetConfig, RunConfig
 from trainer.data import batches
+from trainer.data.batches import Place
 from trainer.data.dataset import Dataset, open_dataset
 from trainer.data.json_tokenizer import JsonTokenizer
 from trainer.data.prepare import prepare
-from trainer.data.sources import local_sources
+from trainer.data.sources import Source, local_sources
 from trainer.launch.exit_codes import FatalError
 
 DOCUMENTS = [f"document {n}\nsays: naïve 😀 {'word ' * (n % 7)}end" for n in range(300)]
@@ -376,6 +377,23 @@ def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
     write_jsonl(folder)
     with pytest.raises(FatalError, match=r"files of several kinds \(jsonl, parquet\)"):
         made(tmp_path, folder)
+
+
+@pytest.mark.parametrize("ending", ["txt", "txt.gz", "txt.zst"])
+def test_source_that_became_shorter_is_named(tmp_path: Path, ending: str) -> None:
+    """A start that goes on where an earlier one stopped finds a shorter file. It read the end of a
+    gzip file again and again, for ever."""
+    path, content = tmp_path / f"source.{ending}", b"a line\n" * 100
+    if ending == "txt.gz":
+        path.write_bytes(gzip.compress(content))
+    elif ending == "txt.zst":
+        path.write_bytes(pyarrow.Codec("zstd").compress(content, asbytes=True))
+    else:
+        path.write_bytes(content)
+    source = Source(path, "text")
+    assert next(batches.read_batches(source, Place(700), "text", None)).content == b""
+    with pytest.raises(FatalError, match=r"source.*: has 700 bytes of content, and 701 were read"):
+        list(batches.read_batches(source, Place(701), "text", None))
 
 
 def write_unchecked(path: Path, contents: list[bytes]) -> None:
