@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MANIFEST_FILE = "manifest.json"
 STATE_FILE = "state.json"
 LAYOUT_FILE = "layout.json"
-_DIRECTORY = re.compile(r"step-(\d{8})")
+_DIRECTORY = re.compile(r"step-(\d{8,})")
 TEMPORARY_PREFIX = ".tmp-"
 _DAMAGED_PREFIX = "damaged-"
 _REPLACED_PREFIX = ".replaced-"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_CONTINUED = re.compile(r"continuing after step (?P<step>\d+) from step-(?P<same>\d{8})")
+_CONTINUED = re.compile(r"continuing after step (?P<step>\d+) from step-(?P<same>\d{8,})")
 _COPIED = re.compile(r"\[mirror\] step (?P<step>\d+): [\d,]+ bytes copied in [\d.]+ s")
 BY_START, BY_MIRROR = "the start that continued from it", "the copy to the mirror"
 

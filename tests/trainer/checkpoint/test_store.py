@@ -73,6 +73,15 @@ def test_only_the_newest_ones_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000004", "step-00000005"]
 
 
+def test_steps_of_nine_digits_are_found(tmp_path: Path) -> None:
+    """A checkpoint after 100,000,000 steps was not found, so a start went on from an older one, and
+    none of them was ever removed."""
+    for step in (99_999_998, 99_999_999, 100_000_000, 100_000_001):
+        save(tmp_path, step)
+    assert store.all_steps(tmp_path) == [100_000_001, 100_000_000, 99_999_999]
+    assert latest(tmp_path) == (100_000_001, [])
+
+
 def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
     for step, loss in ((1, 3.0), (2, 1.5), (3, None), (4, 2.0), (5, 1.5)):
         save(tmp_path, step, keep_last=2, val_loss=loss)
