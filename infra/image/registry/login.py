@@ -5,6 +5,7 @@ and https://docs.docker.com/reference/cli/docker/login/#configure-the-credential
 """
 
 import json
+import os
 import subprocess
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ PASSWORD_VARIABLE = "IMAGE_REGISTRY_PASSWORD"
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_KEY = "https://index.docker.io/v1/"  # its key in docker's file and in pull secrets
 HELPER_SECONDS = 30
+PODMAN_FOLDER = Path("/run/containers")  # of podman, for users without XDG_RUNTIME_DIR
 _IDENTITY_TOKEN = (
     "an identity token, which is not supported; set imageDeliveryOptions.user and "
     "imageDeliveryOptions.password"
@@ -75,12 +77,16 @@ def find_login(repository: str, environment: Mapping[str, str], home: Path) -> L
 
 
 def _files(environment: Mapping[str, str], home: Path) -> list[Path]:
+    """Return the files that may hold a login, in the order in which podman reads them."""
     given = environment.get("REGISTRY_AUTH_FILE")
     runtime = environment.get("XDG_RUNTIME_DIR")
+    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     docker = Path(environment.get("DOCKER_CONFIG") or home / ".docker")
+    podman = Path(runtime) / "containers" if runtime else PODMAN_FOLDER / str(os.getuid())
     files = [Path(given)] if given else []
-    files += [Path(runtime) / "containers" / "auth.json"] if runtime else []
-    return [*files, docker / "config.json"]
+    # A user who has never used podman may be kept out of root's PODMAN_FOLDER.
+    files += [podman / "auth.json"] if runtime or os.access(podman, os.X_OK) else []
+    return [*files, config / "containers" / "auth.json", docker / "config.json"]
 
 
 def _login_in(content: Mapping[str, Any], repository: str, file: Path) -> Login | None:

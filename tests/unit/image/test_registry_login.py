@@ -1,6 +1,7 @@
 """Which login a push uses, from the files of docker and podman and from docker's helpers."""
 
 import json
+import os
 from base64 import b64decode
 from pathlib import Path
 
@@ -10,6 +11,14 @@ from infra.image.registry.login import Login, find_login, pull_config
 from infra.image.registry.proxies import proxy_of
 
 REPOSITORY = "registry.example.org:5000/team/trainer"
+
+
+@pytest.fixture(autouse=True)
+def podman_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """podman's folder for users without XDG_RUNTIME_DIR, in place of that of this machine."""
+    folder = tmp_path / "run-containers"
+    monkeypatch.setattr("infra.image.registry.login.PODMAN_FOLDER", folder)
+    return folder
 
 
 def auth(user: str, password: str) -> dict[str, str]:
@@ -45,6 +54,23 @@ def test_closest_entry_of_podman_comes_before_docker(tmp_path: Path) -> None:
     environment["REGISTRY_AUTH_FILE"] = str(own)
     assert find_login(REPOSITORY, environment, tmp_path) == Login("own", "3")
     assert find_login("other.example.org/a/b", environment, tmp_path) is None
+
+
+def test_podmans_files_without_runtime_folder(tmp_path: Path, podman_folder: Path) -> None:
+    """containers-auth.json(5): without XDG_RUNTIME_DIR, as for root or below sudo, podman keeps
+    logins in /run/containers/UID. `podman login` on macOS, and a copy that stays after a reboot,
+    are in ~/.config. Only docker's file was read."""
+    host = "registry.example.org:5000"
+    write(tmp_path / ".docker" / "config.json", {"auths": {host: auth("docker", "1")}})
+    write(tmp_path / ".config" / "containers" / "auth.json", {"auths": {host: auth("stays", "2")}})
+    assert find_login(REPOSITORY, {}, tmp_path) == Login("stays", "2")
+    own = tmp_path / "own"
+    write(own / "containers" / "auth.json", {"auths": {host: auth("moved", "3")}})
+    assert find_login(REPOSITORY, {"XDG_CONFIG_HOME": str(own)}, tmp_path) == Login("moved", "3")
+    write(podman_folder / str(os.getuid()) / "auth.json", {"auths": {host: auth("root", "4")}})
+    assert find_login(REPOSITORY, {}, tmp_path) == Login("root", "4")
+    elsewhere = {"XDG_RUNTIME_DIR": str(tmp_path / "run")}
+    assert find_login(REPOSITORY, elsewhere, tmp_path) == Login("stays", "2")
 
 
 def test_docker_hub_has_the_name_that_docker_gives_it(tmp_path: Path) -> None:
