@@ -4,6 +4,7 @@ https://pip.pypa.io/en/stable/topics/configuration/
 """
 
 import configparser
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,14 +20,25 @@ _CA_VARIABLES = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_F
 
 
 def pip_files(environment: Mapping[str, str], home: Path) -> list[Path]:
-    """Return the configuration files of pip that exist. A later one overrides an earlier one."""
-    files = [Path("/etc/pip.conf"), home / ".pip" / "pip.conf"]
-    files.append(Path(environment.get("XDG_CONFIG_HOME", home / ".config")) / "pip" / "pip.conf")
-    files.append(home / "Library" / "Application Support" / "pip" / "pip.conf")
+    """Return the configuration files of pip that exist. A later one overrides an earlier one.
+
+    Args:
+        environment: the variables of this process. An existing file in PIP_CONFIG_FILE counts in
+            place of the user's files, and the null device there means that no file counts at all.
+        home: home folder of the user.
+    """
+    named = environment.get("PIP_CONFIG_FILE", "")
+    if named == os.devnull:
+        return []
+    files = [Path("/etc/pip.conf")]
+    if not (named and Path(named).exists()):
+        config = Path(environment.get("XDG_CONFIG_HOME", home / ".config"))
+        files += [home / ".pip" / "pip.conf", config / "pip" / "pip.conf"]
+        files.append(home / "Library" / "Application Support" / "pip" / "pip.conf")
     if environment.get("VIRTUAL_ENV"):
         files.append(Path(environment["VIRTUAL_ENV"]) / "pip.conf")
-    if environment.get("PIP_CONFIG_FILE"):
-        files.append(Path(environment["PIP_CONFIG_FILE"]))
+    if named:
+        files.append(Path(named))
     return [file for file in files if file.is_file()]
 
 
@@ -34,14 +46,23 @@ def pip_options(environment: Mapping[str, str], files: Sequence[Path]) -> dict[s
     """Return the options that pip would use, from its files and then from its variables.
 
     The sections [global] and [install] of the files are read. Only the options in _VARIABLES and
-    the CA bundle (`cert`) are kept.
+    the CA bundle (`cert`) are kept. Like pip, it takes `index_url` for `index-url`.
+
+    Raises:
+        ValueError: a file is no configuration that pip could read.
     """
-    parser = configparser.RawConfigParser()
-    parser.read(files)
-    options: dict[str, str] = {}
-    for section in ("global", "install"):
-        if parser.has_section(section):
-            options |= dict(parser.items(section))
+    by_section: dict[str, dict[str, str]] = {"global": {}, "install": {}}
+    for file in files:
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(file)
+        except configparser.Error as error:
+            reason = error.message.partition("\n")[0]  # The next line may show a password.
+            raise ValueError(f"pip cannot read its configuration {file}: {reason}") from None
+        for section in by_section.keys() & parser.sections():
+            named = parser.items(section)
+            by_section[section] |= {name.replace("_", "-"): value for name, value in named}
+    options = by_section["global"] | by_section["install"]
     for option, (variable, _) in _VARIABLES.items():
         if environment.get(variable):
             options[option] = environment[variable]

@@ -1,5 +1,8 @@
+import os
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from infra.image.package_index import pip_files, pip_options, shell_exports
 
@@ -37,10 +40,44 @@ def test_options_that_name_no_index_are_left_out(tmp_path: Path) -> None:
 def test_pips_files_are_found_where_pip_looks(tmp_path: Path) -> None:
     user = conf(tmp_path / "home/.config/pip/pip.conf", "")
     venv = conf(tmp_path / "venv/pip.conf", "")
-    named = conf(tmp_path / "named", "")
-    environment = {"VIRTUAL_ENV": str(tmp_path / "venv"), "PIP_CONFIG_FILE": str(named)}
+    environment = {"VIRTUAL_ENV": str(tmp_path / "venv")}
     found = pip_files(environment, tmp_path / "home")
-    assert [file for file in found if tmp_path in file.parents] == [user, venv, named]
+    assert [file for file in found if tmp_path in file.parents] == [user, venv]
+
+
+def test_named_file_replaces_the_users(tmp_path: Path) -> None:
+    """pip reads no file of the user where PIP_CONFIG_FILE names a file that exists. The build of
+    the image got the index of the user's file nevertheless."""
+    user = conf(tmp_path / "home/.config/pip/pip.conf", "")
+    named = conf(tmp_path / "named", "")
+    found = pip_files({"PIP_CONFIG_FILE": str(named)}, tmp_path / "home")
+    assert [file for file in found if tmp_path in file.parents] == [named]
+    found = pip_files({"PIP_CONFIG_FILE": str(tmp_path / "missing")}, tmp_path / "home")
+    assert [file for file in found if tmp_path in file.parents] == [user]
+
+
+def test_null_device_means_no_files(tmp_path: Path) -> None:
+    """`PIP_CONFIG_FILE=/dev/null` is pip's own way to say that no configuration file counts."""
+    conf(tmp_path / "home/.config/pip/pip.conf", "")
+    venv = conf(tmp_path / "venv/pip.conf", "").parent
+    environment = {"PIP_CONFIG_FILE": os.devnull, "VIRTUAL_ENV": str(venv)}
+    assert pip_files(environment, tmp_path / "home") == []
+
+
+def test_underscores_in_keys_are_hyphens(tmp_path: Path) -> None:
+    """For pip `index_url` and `index-url` are one key. The first one counted for nothing."""
+    site = conf(tmp_path / "a", "[global]\nindex-url = https://one\n")
+    user = conf(tmp_path / "b", "[global]\nindex_url = https://two\ntrusted_host = two\n")
+    assert pip_options({}, [site, user]) == {"index-url": "https://two", "trusted-host": "two"}
+
+
+def test_damaged_file_of_pip_is_named(tmp_path: Path) -> None:
+    """It ended the build of the image with a traceback of Python's parser."""
+    file = conf(tmp_path / "pip.conf", "index-url = https://me:sekret@one\n")
+    words = f"pip cannot read its configuration {file}: .*section"
+    with pytest.raises(ValueError, match=words) as error:
+        pip_options({}, [file])
+    assert "sekret" not in str(error.value)
 
 
 def test_the_shell_text_gives_pip_and_uv_the_very_values(tmp_path: Path) -> None:
