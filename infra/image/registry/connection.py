@@ -83,8 +83,22 @@ class Connection:
         self._pool = _pool(access, self._base)
 
     def location(self, answer: urllib3.BaseHTTPResponse) -> str:
-        """Return the address in the header `Location` of an answer."""
-        return urljoin(self._base, answer.headers["Location"])
+        """Return the address in the header `Location` of an answer.
+
+        Raises:
+            RegistryError: there is no such header, which the protocol demands, or no address in it.
+        """
+        place = answer.headers.get("Location", "")
+        try:
+            if place:
+                return urljoin(self._base, place)
+        except ValueError:
+            pass  # It is no address, which the error below says.
+        raise self.error(
+            f"{self._host} does not say where the upload goes on: its answer names {place!r} as "
+            "the place (header Location). Look for a proxy before it that changes its answers, or "
+            "set another registry"
+        )
 
     def ask(
         self,

@@ -27,18 +27,27 @@ class Repository:
         """Return the image with a tag, without its layers' content; None if there is none.
 
         Raises:
-            RegistryError: the tag is no image but, for example, an index of several platforms.
+            RegistryError: the tag is no image but, for example, an index of several platforms, or
+                something else than the registry has answered.
         """
         accept = {"Accept": ", ".join(MANIFEST_TYPES)}
         answer = self._server.ask("GET", f"manifests/{tag}", headers=accept)
         if answer.status == 404:
             return None
         self._server.expect(answer, f"read {tag}", 200)
-        if not json.loads(answer.data).get("config"):
+        try:
+            is_index = not json.loads(answer.data).get("config")
+            digest = "" if is_index else config_digest(answer.data)
+        except (ValueError, AttributeError, KeyError, TypeError):
+            raise self._server.error(
+                f"the answer for {tag} is no manifest of an image. Look for a proxy before the "
+                "registry that answers in its place"
+            ) from None
+        if is_index:
             raise self._server.error(
                 f"{tag} is no image of one platform, so disttrain did not make it"
             )
-        config = self._server.ask("GET", f"blobs/{config_digest(answer.data)}")
+        config = self._server.ask("GET", f"blobs/{digest}")
         self._server.expect(config, f"read the configuration of {tag}", 200)
         return image_at_node(answer.data, config.data)
 

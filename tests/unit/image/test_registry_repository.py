@@ -1,0 +1,63 @@
+"""What is said of a registry whose answers are not those of the protocol."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import urllib3
+
+from infra.image.oci import blob
+from infra.image.registry import connection
+from infra.image.registry.connection import Access, RegistryError
+from infra.image.registry.repository import Repository
+
+PLACE = {"Location": "/v2/team/trainer/blobs/uploads/1"}
+Answers = Mapping[str, tuple[int, Mapping[str, str], bytes]]
+Serve = Callable[[Answers], Repository]
+
+
+@pytest.fixture
+def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
+    """A repository whose registry gives these answers: a status, headers and a body by method."""
+
+    def start(answers: Answers) -> Repository:
+        class Pool:
+            def request(self, method: str, _url: str, **_more: Any) -> urllib3.HTTPResponse:
+                status, headers, body = answers[method]
+                return urllib3.HTTPResponse(body, headers=headers, status=status)
+
+        monkeypatch.setattr(connection, "_pool", lambda *_: Pool())
+        return Repository(Access("registry.example.org/team/trainer"))
+
+    return start
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"POST": (202, {}, b"")},
+        {"POST": (202, PLACE, b""), "PATCH": (202, {}, b"")},
+        {"POST": (202, {"Location": "https://[::1/upload"}, b"")},
+    ],
+    ids=["POST", "PATCH", "no address"],
+)
+def test_upload_without_place_is_plain(serve: Serve, answers: Answers) -> None:
+    """The protocol demands the header Location of both answers. Without it the push ended with a
+    traceback (KeyError)."""
+    words = r"imageRepository: 'registry\.example\.org/team/trainer': .* \(header Location\)"
+    with pytest.raises(RegistryError, match=words):
+        serve(answers).push_blob(blob(b"layer"), print)
+
+
+@pytest.mark.parametrize("body", [b"<html>Log in, please</html>", b"[]", b'{"config": 1}'])
+def test_answer_without_manifest_is_plain(serve: Serve, body: bytes) -> None:
+    """A proxy before the registry may answer with a page, which ended in words of JSON or in a
+    traceback."""
+    with pytest.raises(RegistryError, match="the answer for 1-2 is no manifest of an image"):
+        serve({"GET": (200, {}, body)}).image("1-2")
+
+
+def test_index_of_platforms_is_refused(serve: Serve) -> None:
+    """An index that somebody has pushed under the tag of the trainer image."""
+    with pytest.raises(RegistryError, match="1-2 is no image of one platform"):
+        serve({"GET": (200, {}, b'{"manifests": []}')}).image("1-2")
