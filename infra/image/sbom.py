@@ -8,6 +8,7 @@ same image gives the same document.
 import io
 import tarfile
 import uuid
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from email.message import Message
@@ -35,8 +36,8 @@ def sbom(reference: str, image: Image, fetch: Fetch | None = None) -> dict[str, 
         fetch: gives the content of a blob that is only at the node, by its digest.
 
     Raises:
-        ValueError: a layer is compressed in a way that Python cannot read, or no package was found
-            in the image, because its base image is of an unknown kind.
+        ValueError: a layer is damaged or compressed in a way that Python cannot read, or no
+            package was found in the image, because its base image is of an unknown kind.
     """
     files = package_files(image.layers, fetch)
     components = [*debian_components(files), *python_components(files)]
@@ -143,18 +144,50 @@ def _component(name: str, version: str, purl: str) -> dict[str, Any]:
 
 def _read(layer: Blob, fetch: Fetch | None) -> Iterator[tuple[str, str]]:
     """Yield `(path, text)` of the files of interest in a layer. A whiteout has an empty text."""
+    texts: dict[str, str] = {}
+    links: dict[str, str] = {}
+    for name, member, text in _entries(layer, fetch, _of_interest):
+        if PurePosixPath(name).name.startswith(_WHITEOUT):
+            yield name, ""
+        elif _of_interest(name) and member.islnk():
+            links[name] = _plain(member.linkname)
+        elif text is not None:
+            texts[name] = text
+    yield from texts.items()
+    # A hard link has no content. Its file comes before it, and a stream cannot go back.
+    if sought := {*links.values()} - texts.keys():
+        found = _entries(layer, fetch, sought.__contains__)
+        texts |= {name: text for name, _, text in found if text is not None}
+    for name, target in links.items():
+        if target not in texts:
+            raise ValueError(f"layer {layer.digest}: it lacks {target}, to which {name} is a link")
+        yield name, texts[target]
+
+
+def _entries(
+    layer: Blob, fetch: Fetch | None, is_wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, tarfile.TarInfo, str | None]]:
+    """Yield each entry of a layer: its path, its header, and the text if it is a wanted file."""
+    is_tar = False
     try:
         with _opened(layer, fetch) as tar:
+            is_tar = True
             for member in tar:
-                name = str(PurePosixPath("/", member.name))[1:]
-                if PurePosixPath(name).name.startswith(_WHITEOUT):
-                    yield name, ""
-                elif (member.isreg() or member.islnk()) and _of_interest(name):
-                    content = tar.extractfile(member)
-                    assert content is not None
-                    yield name, content.read().decode(errors="replace")
-    except (tarfile.ReadError, tarfile.StreamError) as error:
-        raise ValueError(f"layer {layer.digest}: {error} (zstd cannot be read)") from error
+                name = _plain(member.name)
+                content = tar.extractfile(member) if member.isreg() and is_wanted(name) else None
+                yield name, member, content.read().decode(errors="replace") if content else None
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        if is_tar:
+            raise ValueError(f"layer {layer.digest}: it is damaged ({error})") from error
+        raise ValueError(
+            f"layer {layer.digest}: it is no tar, and none that is compressed with gzip, bzip2 or "
+            "xz. If it is compressed with zstd, list the image with another program, such as syft"
+        ) from error
+
+
+def _plain(path: str) -> str:
+    """Return a path of a tar without `/` or `./` at its beginning."""
+    return str(PurePosixPath("/", path))[1:]
 
 
 @contextmanager

@@ -1,8 +1,11 @@
 """The list of what an image holds, against CycloneDX' own schema."""
 
 import gzip
+import io
 import json
+import tarfile
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from infra.image.__main__ import main
 from infra.image.dependencies import layout_folder
-from infra.image.oci import Image, append_layer, blob
+from infra.image.oci import Blob, Image, append_layer, blob
 from infra.image.plan import plan_image
 from infra.image.platforms import this_machine
 from infra.image.sbom import sbom
@@ -128,8 +131,47 @@ def test_an_image_of_an_unknown_kind_is_an_error_and_not_an_empty_list() -> None
     with pytest.raises(ValueError, match="localhost/a/b:1: no dpkg database"):
         sbom("localhost/a/b:1", image({"etc/alpine-release": "3.20"}))
     zstd = Image(tiny_image().manifest, tiny_image().config, (blob(b"\x28\xb5\x2f\xfd rest"),))
-    with pytest.raises(ValueError, match="zstd cannot be read"):
+    with pytest.raises(ValueError, match="If it is compressed with zstd, list the image with an"):
         sbom("localhost/a/b:1", zstd)
+
+
+def linked(target: str) -> Image:
+    """An image with the metadata of a package below `target`, and a hard link to it, as uv makes
+    one from its cache."""
+    content = next(iter(metadata("p", "1").values())).encode()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        file = tarfile.TarInfo(target)
+        file.size = len(content)
+        tar.addfile(file, io.BytesIO(content))
+        link = tarfile.TarInfo(f"{SITE}/p-1.dist-info/METADATA")
+        link.type, link.linkname = tarfile.LNKTYPE, target
+        tar.addfile(link)
+    made = tiny_image()
+    return Image(made.manifest, made.config, (blob(buffer.getvalue()),))
+
+
+@pytest.mark.parametrize(
+    "target", ["root/cache/METADATA", "./root/cache/METADATA", "opt/q-1.dist-info/METADATA"]
+)
+def test_hard_links_in_streamed_layers(target: str) -> None:
+    """A layer at the node is read as a stream, which cannot go back to the file of a hard link.
+    The command failed, and blamed zstd."""
+    here = linked(target)
+    (layer,) = here.layers
+    there = Image(here.manifest, here.config, (Blob(layer.digest, layer.size_bytes, None),))
+    made = sbom("localhost/a/b:1", there, lambda _: nullcontext(io.BytesIO(layer.read())))
+    assert purls(made) == ["pkg:pypi/p@1"]
+    assert made == sbom("localhost/a/b:1", here)
+
+
+@pytest.mark.parametrize(("packed", "length"), [(False, 1600), (True, 250)], ids=["tar", "gzip"])
+def test_damaged_layer_is_called_damaged(packed: bool, length: int) -> None:
+    """The message about a tar that is cut off named zstd, and a cut gzip was a traceback."""
+    whole = image(BASE, packed=packed)
+    cut = Image(whole.manifest, whole.config, (blob(whole.layers[0].read()[:length]),))
+    with pytest.raises(ValueError, match=f"{cut.layers[0].digest}: it is damaged"):
+        sbom("localhost/a/b:1", cut)
 
 
 def test_the_command_writes_the_list_of_what_was_built_here(
