@@ -130,7 +130,8 @@ class QuickClient:
             response = self._connection.getresponse()
             text = response.read().decode(errors="replace")  # a pod's log may hold any bytes
             return Answer(response.status, response.headers.get("Date", ""), text)
-        except (OSError, http.client.HTTPException) as error:
+        # UnicodeError: the name of the server or the token has a letter that cannot be sent.
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             self._connection.close()  # http.client would refuse another request on it.
             raise OSError(str(error) or type(error).__name__) from None
 
@@ -144,7 +145,9 @@ class QuickClient:
 
     def _tls(self, cluster: Json, user: Json) -> ssl.SSLContext:
         authority = self._bytes(cluster, "certificate-authority")
-        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        # Comments between certificates may have any letters, and Python's ssl takes only ASCII.
+        letters = authority.decode("latin-1").encode("ascii", "replace").decode()
+        context = ssl.create_default_context(cadata=letters or None)
         # Newer versions of Python demand more of a CA certificate than kubectl does. The CAs of
         # some clusters do not meet that.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT

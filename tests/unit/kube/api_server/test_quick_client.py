@@ -1,7 +1,9 @@
 """The client of the standard library, against a server with TLS that says what it was asked."""
 
+import base64
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.quick_client import QuickClient
 from infra.kube.errors import UnreachableError
 from tests.gate import Gate
 from tests.tls_api import NAME, kubeconfig_of, tls_api
@@ -75,3 +78,30 @@ def test_server_with_the_certificate_of_another_name_is_not_asked(
 ) -> None:
     with pytest.raises(UnreachableError, match="certificate"):
         Api(access(gate, tmp_path, "other.test"), patience_seconds=0).list("/pods")
+
+
+@pytest.mark.parametrize("coding", ["utf-8", "latin-1"])
+def test_authority_may_have_any_comment(gate: Gate, tmp_path: Path, coding: str) -> None:
+    """Python's ssl takes only ASCII as text, so each command ended with a TypeError."""
+    content = kubeconfig_of(gate, tmp_path)
+    cluster = content["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster["certificate-authority-data"])
+    noted = "# Autorité de l'entreprise\n".encode(coding) + authority
+    cluster["certificate-authority-data"] = base64.b64encode(noted).decode()
+    client = QuickClient(Access(kubeconfig=json.dumps(content)), 5)
+    with closing(client):
+        assert client.request("GET", "/pods", {}, None, "application/json").status == 200
+
+
+@pytest.mark.parametrize(
+    "server", ["https://a..b:6443", f"https://{'ü' * 70}.test:6443"], ids=["empty", "long"]
+)
+def test_server_with_impossible_name_is_unreachable(
+    gate: Gate, tmp_path: Path, server: str
+) -> None:
+    """Python cannot write such a name for a DNS server, which was a traceback (UnicodeError)."""
+    content = kubeconfig_of(gate, tmp_path)
+    content["clusters"][0]["cluster"]["server"] = server
+    api = Api(Access(kubeconfig=json.dumps(content)), patience_seconds=0)
+    with pytest.raises(UnreachableError, match="label"):
+        api.list("/pods")
