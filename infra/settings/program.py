@@ -95,6 +95,8 @@ def read_program(
         files = read_files(reader, place)
         encoded = {path: content.hex() for path, content in files.items()}
         given["files"] = content_hash(encoded) if files else None
+    if given.get("image") == "":  # as with an empty program.files or program.build
+        del given["image"]
     image = read_build(reader, given.pop("build", None), given.get("image"), deliveries, platform)
     if image:
         given["image"] = image.plan.reference

@@ -59,6 +59,15 @@ def test_empty_place_of_files_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     assert settings.config == run({"program": COMMAND}).config
 
 
+def test_empty_image_is_no_image(tmp_path: Path) -> None:
+    """Beside `program.build` it was refused as if it named an image already."""
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    assert run({"program": {**COMMAND, "image": ""}}).config == run({"program": COMMAND}).config
+    built = run({"program": {**COMMAND, "image": "", "build": str(tmp_path)}})
+    assert built.program_image is not None
+    assert built.config.program.image == built.program_image.plan.reference
+
+
 def test_linked_folder_is_taken_with_its_files(tmp_path: Path) -> None:
     """As a linked file is. The program would miss it only in the pods."""
     for name in ("mine", "shared"):
