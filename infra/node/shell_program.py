@@ -24,6 +24,7 @@ LONGEST_EXPORTED_BYTES = 100_000
 
 _END_OF_SCRIPT = "DISTTRAIN_END_OF_SCRIPT"
 _INCLUDE = re.compile(r"^\. \./(\S+\.sh)$", re.MULTILINE)
+_HERE_DOCUMENT = re.compile(r"<<-?\s*['\"]?([A-Za-z_]\w*)")
 _MENTIONED = re.compile(r"\$\{?([A-Z][A-Z0-9_]*)")
 _OF_EVERY_PROGRAM = frozenset({"PATH", "HOME"})
 
@@ -32,13 +33,35 @@ def script_text(name: str) -> str:
     """Read a script of infra/node/scripts.
 
     A line `. ./lib/file.sh` is replaced with the text of that file, because the host does not have
-    the file.
+    the file. Comments are left out: Pulumi runs a command again if its text has changed, and a
+    better comment is no reason for that.
 
     Args:
         name: path of the script below infra/node/scripts.
     """
-    text = (SCRIPTS / name).read_text()
+    text = without_comments((SCRIPTS / name).read_text())
     return _INCLUDE.sub(lambda found: script_text(found[1]).rstrip("\n"), text)
+
+
+def without_comments(text: str) -> str:
+    """Return a script without the lines that are comments as a whole.
+
+    This function is pure. Lines of a here-document stay as they are. It does not know quotation
+    marks, so in this project's scripts no quoted text of several lines has a line that begins with
+    `#`; a test compares the commands of all scripts.
+    """
+    kept: list[str] = []
+    end = ""
+    for line in text.splitlines(keepends=True):
+        if end:
+            end = "" if line.strip() == end else end
+        elif line.lstrip().startswith("#"):
+            continue
+        elif begun := _HERE_DOCUMENT.search(line):
+            end = begun[1]
+        kept.append(line)
+    assert not end, f"the here-document {end} has no end"
+    return "".join(kept)
 
 
 def assemble_program(
