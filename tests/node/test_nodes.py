@@ -246,7 +246,9 @@ def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan, tmp_p
     trusted = "/usr/local/share/ca-certificates/disttrain.crt"
     stack.up()
     assert host.exists(trusted)
-    host.shell("echo of-another >/etc/rancher/node/password; systemctl restart k3s-agent")
+    # An agent tells systemd that it is up once it has joined, so a start that waits would not end.
+    restart = "systemctl restart --no-block k3s-agent"
+    host.shell(f"echo of-another >/etc/rancher/node/password; {restart}")
     wait_for("the refusal", lambda: "Node password rejected" in lan.machines[two].log())
     uids = {lan.members()[two]["metadata"]["uid"]}
     for number in range(10):
