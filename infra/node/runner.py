@@ -17,6 +17,8 @@ HostCommand: TypeAlias = "local.Command | remote.Command"
 Text: TypeAlias = "pulumi.Input[str]"
 
 ON_HOST = f"{PYTHON} -m infra.node.on_host"
+# While the engine ignores changes of all these inputs, a command in the state never runs again.
+ALL_INPUTS = ("connection", "create", "delete", "environment", "stdin", "triggers", "update")
 DIAL_ATTEMPTS = 10
 SECONDS_PER_DIAL = 15
 
@@ -204,10 +206,11 @@ def _options(
 ) -> pulumi.ResourceOptions:
     ours = pulumi.ResourceOptions(
         delete_before_replace=not script.replace_after,
-        # Nothing can be removed from a lost host, so the engine only forgets the command.
+        # Nothing can be done or removed on a lost host. So no change of the inputs runs the
+        # command, and in the end the engine only forgets it.
         retain_on_delete=host_is_lost or None,
         additional_secret_outputs=["stdout", "stderr"] if script.secret_output else None,
-        ignore_changes=[*script.ignore_changes] or None,
+        ignore_changes=[*(ALL_INPUTS if host_is_lost else script.ignore_changes)] or None,
     )
     return pulumi.ResourceOptions.merge(opts, ours)
 

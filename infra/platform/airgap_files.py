@@ -12,7 +12,7 @@ from infra.airgap.needs import INSTALLER, K3S
 from infra.dependencies import dependencies
 from infra.kube_command import PYTHON
 from infra.node.node_environment import node_environment
-from infra.node.runner import Runner, Script
+from infra.node.runner import ALL_INPUTS, Runner, Script
 from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import BundleSettings, HostSettings, PlatformSettings
 
@@ -66,6 +66,7 @@ class SentBundleArgs:
         whose: variables that name the stack. Files of another stack stay as they are.
         node: the node name of a further machine; empty for the first machine.
         repair: whether the machine has lost the files.
+        is_lost: whether the user has marked the machine as lost. Then nothing is sent to it.
     """
 
     bundle: BundleSettings
@@ -75,6 +76,7 @@ class SentBundleArgs:
     whose: Mapping[str, pulumi.Input[str]]
     node: str = ""
     repair: Repair = NO_REPAIR
+    is_lost: bool = False
 
 
 class SentBundle(pulumi.ComponentResource):
@@ -105,6 +107,7 @@ class SentBundle(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         names = [word for entry in k3s_files(args.bundle) for word in ("--file", entry.name)]
+        ignored = ALL_INPUTS if args.is_lost else args.repair.ignored("triggers")
         local.Command(
             f"{name}-send",
             create=_bundle_program("send", args.bundle, "--to", STAGE, *names),
@@ -115,7 +118,7 @@ class SentBundle(pulumi.ComponentResource):
                 parent=self,
                 depends_on=[stage],
                 delete_before_replace=True,
-                ignore_changes=[*args.repair.ignored("triggers")] or None,
+                ignore_changes=[*ignored] or None,
                 custom_timeouts=pulumi.CustomTimeouts(create="2h", update="2h"),
             ),
         )
@@ -145,7 +148,9 @@ def send_bundle(
     if not (bundle and ssh and cluster.kind == "k3s") or cluster.k3s.existing == "adopt":
         return []
     way = node_environment(settings)
-    args = SentBundleArgs(bundle, way, ssh.host, runner, whose, repair=repair)
+    args = SentBundleArgs(
+        bundle, way, ssh.host, runner, whose, repair=repair, is_lost=settings.host.gone
+    )
     return [SentBundle("bundle-on-host", args, opts)]
 
 

@@ -51,9 +51,9 @@ class DataFolder(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:DataFolder", name, {}, opts)
         path, repair = args.path, args.repair
-        # An `up` must not ignore inputs, because it has to write into the state whether the data
-        # are kept now.
-        stays = args.host.gone or pulumi.runtime.is_dry_run()
+        # Unless the host is lost, an `up` must not ignore inputs, because it has to write into the
+        # state whether the data are kept now.
+        stays = pulumi.runtime.is_dry_run()
         self.command = EitherWayRunner(args.host).run(
             f"{name}-folder",
             Script(

@@ -293,9 +293,11 @@ def test_data_outlive_a_change_of_storage(platform: Platform) -> None:
 
 @pytest.mark.slow
 def test_host_that_is_lost_is_forgotten(platform: Platform) -> None:
+    """Also if the inputs of its commands have changed, as the scripts of a new version would."""
     lab, stack = platform.lab, platform.stack
     lab.host.shell("systemctl stop ssh")
     try:
+        stack.set("sudoPassword", "another", secret=True)
         stack.set("hostGone", "true")
         stack.up()
         stack.destroy()

@@ -7,13 +7,16 @@ import pulumi
 import pytest
 
 from infra.node.k3s_look import HostAccess, K3sLook
+from tests.unit.airgap.stocked import stock
+from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import FITTING, THREE, TWO
 from tests.unit.stacks import Deployment, deploy
 
 SILENT = TWO["address"]
+ALL_INPUTS = {"connection", "create", "update", "delete", "stdin", "triggers"}
 
 
-def lost(*nodes: object) -> Deployment:
+def lost(*nodes: object, **changes: object) -> Deployment:
     """The program where the first machine is lost, and `gpu2` does not answer."""
 
     def look(access: HostAccess, **_: object) -> K3sLook:
@@ -21,7 +24,7 @@ def lost(*nodes: object) -> Deployment:
         problem = "no answer in 10 s" if access.ssh["host"] == SILENT else ""
         return K3sLook("repair-1", "", problem=problem)
 
-    settings = {**FITTING, "nodes": [*nodes], "hostGone": True}
+    settings = {**FITTING, "nodes": [*nodes], "hostGone": True, **changes}
     with patch("infra.platform.agents.look_at_k3s", look):
         return deploy("dev", Path("none of this machine's files"), settings)
 
@@ -37,3 +40,37 @@ def test_machine_that_is_silent_too_has_to_be_marked() -> None:
 
 def test_machine_that_is_marked_is_not_asked() -> None:
     assert lost({**TWO, "gone": True}, THREE).one("node-gpu2-k3s")
+
+
+def test_commands_on_lost_machines_never_run(tmp_path: Path) -> None:
+    """A new version of disttrain changes the text of scripts, and the `up` that notes the loss
+    would run them by ssh on a machine that is gone. So would a change of the settings."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text(AUTHORITY)
+    changes = {"caBundle": str(authority), "storage": "nfs-first-node", "storageOptions": {}}
+    made = lost({**TWO, "gone": True}, THREE, **changes)
+    on_first = {
+        "host-guard-look",
+        "trust-bundle",
+        "data-root-folder",
+        "nfs-server",
+        "node-gpu3-nfs-export",
+        "cluster-k3s",
+        "cluster-kubeconfig",
+        *(f"gpu-operator-{part}" for part in ("guard", "cleanup", "watch", "await")),
+    }
+    on_second = {"node-gpu2-trust-bundle", "node-gpu2-nfs-client-10.1.2.4"}
+    for name in on_first | on_second:
+        request = made.one(name).request
+        assert {*request.ignoreChanges} >= ALL_INPUTS, name
+        assert request.retainOnDelete, name
+    assert not made.one("node-gpu3-trust-bundle").request.retainOnDelete
+
+
+def test_bundle_is_never_sent_to_lost_machines(tmp_path: Path) -> None:
+    """Another bundle has other sums, with which its sending would run again."""
+    made = lost({**TWO, "gone": True}, THREE, bundle=str(stock(tmp_path)))
+    for name in ("bundle-on-host-send", "node-gpu2-bundle-send"):
+        ignored = {*made.one(name).request.ignoreChanges}
+        assert ignored >= {"create", "environment", "triggers"}, name
+    assert "create" not in made.one("node-gpu3-bundle-send").request.ignoreChanges

@@ -82,10 +82,11 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     ((said,),) = (call.args for call in warned.call_args_list)
     assert said.startswith("10.1.2.4 could not be asked about its k3s (no answer in 10 s), so its")
     lost = seen(K3sLook("", ""), nodes=[{**TWO, "gone": True}])
-    for result in (away, lost):  # its commands stay as they are, but that of k3s
-        assert {*result.one(sent).request.ignoreChanges} == {"triggers"}
-        for name in names:
-            assert {*result.one(name).request.ignoreChanges} == {"stdin"}
+    assert {*away.one(sent).request.ignoreChanges} == {"triggers"}
+    for name in names:  # its commands stay as they are, but that of k3s
+        assert {*away.one(name).request.ignoreChanges} == {"stdin"}
+    for name in (sent, *names):  # nothing runs on a lost machine
+        assert {"create", "stdin", "triggers"} <= {*lost.one(name).request.ignoreChanges}
 
 
 @pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
