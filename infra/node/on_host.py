@@ -24,7 +24,8 @@ from typing import Any
 
 from infra.node.ssh_files import ssh_command
 
-CUT_OFF = 255  # The exit status of ssh if the connection failed.
+CUT_OFF = 255  # The exit status of ssh if the connection failed or broke.
+BEGUN = "disttrain-the-script-has-begun"  # The first line of standard error from a host.
 
 
 def run_on_host(
@@ -60,17 +61,35 @@ def run_on_host(
 def main() -> int:
     """Run the job on standard input, and return the exit status of its program."""
     job = json.load(sys.stdin)
-    done = run_on_host(job["ssh"], job["program"], sys.argv[1])
+    if not job["ssh"]:
+        done = run_on_host(None, job["program"], sys.argv[1])
+        has_begun, stderr = True, done.stderr
+    else:
+        # The shell on the host runs the lines as it reads them, so this line is printed first.
+        done = run_on_host(job["ssh"], f"echo {BEGUN} >&2\n{job['program']}", sys.argv[1])
+        before, begun, after = done.stderr.partition(f"{BEGUN}\n")
+        has_begun, stderr = bool(begun), before + after
     sys.stdout.write(done.stdout)
-    sys.stderr.write(done.stderr)
+    sys.stderr.write(stderr)
     if job["ssh"] and done.returncode == CUT_OFF:
-        host = job["ssh"]["host"]
-        print(
-            f"{host} cannot be reached, so nothing was changed there. Try again when it can be, "
-            "or, if it is lost for good, make the stack forget it (docs/node.md, Removal)",
-            file=sys.stderr,
-        )
+        print(_cut_off(job["ssh"]["host"], has_begun=has_begun), file=sys.stderr)
     return done.returncode
+
+
+def _cut_off(host: str, *, has_begun: bool) -> str:
+    """Tell people what is known if ssh has failed, and what to do."""
+    if has_begun:
+        known = (
+            f"the connection to {host} broke while its script ran, so the script may have changed "
+            "something there, and may still run. To run it again does no harm: it goes on from "
+            "what it finds"
+        )
+    else:
+        known = f"{host} cannot be reached, so nothing was changed there"
+    return (
+        f"{known}. Try again when the host can be reached, or, if it is lost for good, make the "
+        "stack forget it (docs/node.md, Removal)"
+    )
 
 
 if __name__ == "__main__":
