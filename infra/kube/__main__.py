@@ -78,7 +78,7 @@ def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> in
     from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
     from infra.kube.gone_cluster import PATIENCE_SECONDS, WAY_OUT, forgotten, is_given_up
     from infra.kube.job import parse_job
-    from infra.kube.say import ERROR, say
+    from infra.kube.say import say, say_error
 
     try:
         job = parse_job(sys.stdin.read())
@@ -95,13 +95,13 @@ def run_task(task: "Callable[[Job, Api], None]", *, removes: bool = False) -> in
         if removes and is_given_up():
             say(forgotten(text))
             return 0
-        say(f"{ERROR}{text}. {WAY_OUT}" if removes else f"{ERROR}{text}")
+        say_error(f"{text}. {WAY_OUT}" if removes else text)
         return 1
     except (TaskError, ValueError) as reason:
-        say(f"{ERROR}{reason}")
+        say_error(str(reason))
         return 1
     except ApiError as reason:
-        say(f"{ERROR}the API server refuses it ({reason.status}): {reason}")
+        say_error(f"the API server refuses it ({reason.status}): {reason}")
         return 1
     return 0
 

@@ -61,13 +61,13 @@ def delete(job: Job, api: Api) -> None:
             f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
             f"deleted. First (the data is kept):{destroy_commands(others)}"
         )
-    _refuse_namespaces_of_others(job, api)
+    refuse_namespaces_of_others(job, api)
     _look_at_queue(job, api)
     namespace_guard.delete(job, api)
     _look_at_controllers(job, api)
 
 
-def _refuse_namespaces_of_others(job: Job, api: Api) -> None:
+def refuse_namespaces_of_others(job: Job, api: Api) -> None:
     """Refuse to go on if a namespace that the engine would delete is not this stack's.
 
     The engine deletes a namespace by its name. If the current context of the kubeconfig has changed

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,8 +18,11 @@ from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
 from infra.kube.files import receiver
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.files.upload import sent_file
-from infra.kube.job import parse_job
+from infra.kube.job import Job, parse_job
+from infra.kube.names import OWNER_LABEL, STACK_LABEL
+from infra.kube.runs.destroy_guard import refuse_namespaces_of_others
 from infra.kube.runs.look import look
+from infra.kube.say import ERROR
 
 PROJECT = Path(__file__).parents[3]
 LIMIT_SECONDS = 60
@@ -99,6 +103,31 @@ def test_what_is_wrong_with_a_job_is_named(
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
     assert main(["leftovers", "delete"]) == 1
     assert words in capsys.readouterr().out
+
+
+def test_error_keeps_the_command_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was cut after 500 characters, and with it the label that the user has to type."""
+    guarded = {
+        "own_namespaces": [{"name": "n" * 63, "subject": "the platform", "release": ""}],
+        "others": "",
+        "queue": {},
+        "controllers": [],
+    }
+    job = {"kubeconfig": "clusters: []", "owner": "o" * 36, **guarded}
+
+    def refuse(job: Job, _: object) -> None:
+        api = Mock(get=lambda _: {"metadata": {"labels": {STACK_LABEL: "s" * 63}}})
+        refuse_namespaces_of_others(job, api)
+
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # this process' own
+    monkeypatch.setattr("infra.kube.runs.destroy_guard.delete", refuse)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
+    assert main(["destroy-guard", "delete"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith(ERROR)
+    assert said.endswith(f"--overwrite {OWNER_LABEL}={'o' * 36}\n")
 
 
 def test_fields_of_a_job_are_checked() -> None:
