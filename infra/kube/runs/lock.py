@@ -144,7 +144,15 @@ def holder_text(what: str) -> str:
     Args:
         what: the stack or the command that takes the lock.
     """
-    return f"{what} ({getpass.getuser()}@{platform.node()}, process {os.getpid()})"
+    return f"{what} ({_user()}@{platform.node()}, process {os.getpid()})"
+
+
+def _user() -> str:
+    """The name of this user, or its number if it has no account, as in some containers."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 @contextmanager

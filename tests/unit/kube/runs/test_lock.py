@@ -5,12 +5,13 @@ The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from infra.kube import names
 from infra.kube.errors import ApiError, TaskError
-from infra.kube.runs.lock import COLLECTION, Lock
+from infra.kube.runs.lock import COLLECTION, Lock, holder_text
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 LEASES = COLLECTION.format("disttrain")
@@ -88,3 +89,14 @@ def test_lock_that_is_still_ours_is_renewed(server: Leases, lock: Lock) -> None:
     before = server.version
     lock.check()
     assert server.version > before
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError])
+def test_holder_without_account_has_number(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container of a user without an entry in /etc/passwd the hand-over failed with KeyError.
+    Newer versions of Python raise OSError there."""
+    monkeypatch.setattr("getpass.getuser", Mock(side_effect=error("getpwuid(): uid not found")))
+    monkeypatch.setattr("os.getuid", lambda: 4711)
+    assert holder_text("stack dev").startswith("stack dev (user 4711@")
