@@ -11,6 +11,7 @@ wait for the training says what to do. If the engine does make the workload agai
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,8 +102,14 @@ class Plan:
         )
 
 
-def create(job: Job, api: Api) -> None:
+def create(job: Job, api: Api, look_again: Callable[[], None] = lambda: None) -> None:
     """Make place for this run, write its record, and resume its workload if it is suspended.
+
+    Args:
+        job: the job of the task.
+        api: the cluster.
+        look_again: is called each time the lock is held, before anything is changed. A command that
+            has read the run before it had the lock ends the hand-over by an error of this function.
 
     Raises:
         TaskError: the name of the workload or the GPUs belong to another stack, the namespace is
@@ -116,6 +123,7 @@ def create(job: Job, api: Api) -> None:
     while True:
         lock_limit = lock_limit_seconds(api, job.namespace, plan.grace_seconds)
         with held(api, job.namespace, holder, lock_limit) as lock:
+            look_again()
             waited_for = _hand_over(job, api, plan, lock)
         if not waited_for:
             return

@@ -67,12 +67,13 @@ def stop(api: Api, record: Record) -> str:
         Why there is nothing to stop; empty: the run was stopped by this call.
 
     Raises:
-        TaskError: the workload is gone, or pods are still there SLACK_SECONDS after the end of
-            their grace period.
+        TaskError: the workload is gone, the run has been changed since its record was read, or pods
+            are still there SLACK_SECONDS after the end of their grace period.
     """
     holder = holder_text(f"./disttrain stop of stack {record.stack}")
     lock_limit = lock_limit_seconds(api, record.namespace, record.grace_seconds)
     with held(api, record.namespace, holder, lock_limit) as lock:
+        _refuse_newer_run(api, record)
         item = find_workload(api, record)
         if over := true_condition(item, list(record.over)):
             return f"{record.workload} has ended already ({over})"
@@ -111,7 +112,8 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         Why there is nothing to resume; empty: the run was resumed by this call.
 
     Raises:
-        TaskError: the workload is gone, another run has the GPUs, or a limit is reached.
+        TaskError: the workload is gone, the run has been changed since its record was read, another
+            run has the GPUs, or a limit is reached.
     """
     item = find_workload(api, record)
     if over := true_condition(item, list(record.over)):
@@ -138,5 +140,33 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         "other_choice": f"./disttrain resume --stack {name} --when-busy wait (or replace)",
     }
     job = Job(api.access, record.namespace, record.owner, record.stack, fields)
-    hand_over.create(job, api)
+
+    def look_again() -> None:
+        _refuse_newer_run(api, record)
+        find_workload(api, record)
+
+    hand_over.create(job, api, look_again)
     return ""
+
+
+def _refuse_newer_run(api: Api, record: Record) -> None:
+    """Look again at the record, under the lock, because a command reads it before it has the lock.
+
+    While the command waits, a `pulumi up` of the same stack may make a new workload, which the
+    command would take for the former one and delete.
+
+    Raises:
+        TaskError: the record has been written anew or removed since the command has read it.
+    """
+    item = api.get(record_path(record.namespace, record.owner))
+    if item is None:
+        raise TaskError(
+            f"nothing was changed: stack {record.stack} has no run any more, because its run has "
+            "been removed meanwhile, such as by pulumi destroy"
+        )
+    if parse_record(item).since != record.since:
+        raise TaskError(
+            f"nothing was changed: a `pulumi up` or `./disttrain resume` of stack {record.stack} "
+            "came first and has started its run anew. ./disttrain status shows it; type this again "
+            "if it is still what you want"
+        )
