@@ -8,6 +8,7 @@ from infra.kube.say import say
 
 LINES = 20
 MOST_PODS = 8
+LONGEST_SECONDS = 5.0  # the longest wait for a log, because a lost machine gives no answer
 
 
 def last_lines(api: Api, namespace: str, selector: str) -> None:
@@ -29,11 +30,14 @@ def last_lines(api: Api, namespace: str, selector: str) -> None:
 def _log(api: Api, namespace: str, pod: Json) -> str:
     path = log_path(pod_path(namespace, pod["metadata"]["name"]))
     container = container_of(pod)
-    reason: ApiError | None = None
+    reason: Exception | None = None
     for previous in ("true", "false"):
         query = {"container": container, "tailLines": str(LINES), "previous": previous}
         try:
-            return api.text(path, query).rstrip() or "(it wrote nothing)"
+            return api.text(path, query, LONGEST_SECONDS).rstrip() or "(it wrote nothing)"
         except ApiError as error:
             reason = error
+        except UnreachableError as error:  # The machine is lost, and with it both logs of the pod.
+            reason = error
+            break
     return f"(no log: {reason})"

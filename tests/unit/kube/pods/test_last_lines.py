@@ -1,0 +1,37 @@
+"""The last lines of the pods of a run that has failed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.kube.errors import ApiError
+from infra.kube.pods.last_lines import last_lines
+from tests.unit.kube.server import ApiServer, Json, api_of
+
+
+class LostMachine(ApiServer):
+    """Pod a is on a machine that does not answer, and pod b was never started again."""
+
+    def answer(
+        self, method: str, path: str, query: Mapping[str, str], body: Any
+    ) -> Json | str | None:
+        if path.endswith("/pods"):
+            container = {"name": "train"}
+            pods = [
+                {"metadata": {"name": name}, "spec": {"containers": [container]}} for name in "ab"
+            ]
+            return {"items": pods}
+        if "/pods/a/" in path:
+            raise ApiError(500, "Get https://10.0.0.2:10250/...: dial tcp: i/o timeout")
+        if query["previous"] == "true":
+            raise ApiError(400, "previous terminated container not found")
+        return "ValueError: the cause\n"
+
+
+def test_lost_machine_hides_no_other_pod(capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines of the pods after the one on the lost machine were left out, with the cause."""
+    last_lines(api_of(LostMachine()), "ml", "")
+    said = capsys.readouterr().out
+    assert "pod a\n(no log: 500 Get https://10.0.0.2:10250" in said
+    assert "pod b\nValueError: the cause\n" in said
