@@ -9,6 +9,7 @@ JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 NAMESPACES = "/api/v1/namespaces"
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/{}/pods"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/{}/statefulsets"
 VOLUMES = "/api/v1/persistentvolumes"
 WEBHOOKS = tuple(
     f"/apis/admissionregistration.k8s.io/v1/{plural}"

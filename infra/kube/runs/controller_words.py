@@ -2,7 +2,8 @@
 
 If some controllers cannot make an object, such as the JobSet of a TrainJob, they report it only in
 an event, and leave the status empty (https://github.com/kubeflow/trainer/issues/3671). The same is
-true of a Job whose pods a quota does not allow, including the Jobs of a JobSet.
+true of a Job or a StatefulSet whose pods a quota does not allow: also the Jobs of a JobSet, the
+Job of an MPIJob's launcher and the StatefulSets of a LeaderWorkerSet.
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,18 @@ from collections.abc import Sequence
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
-from infra.kube.objects import Json, part, parts
-from infra.kube.paths import JOBS, NAMESPACES
+from infra.kube.objects import Json, label, part, parts
+from infra.kube.paths import JOBS, NAMESPACES, STATEFUL_SETS
 from infra.kube.queues.volcano import words_of_gang
 from infra.kube.runs.making_place import ENDED
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
-JOB_SET, TRAIN_JOB = "JobSet", "TrainJob"
+JOB_SET, TRAIN_JOB, MPI_JOB = "JobSet", "TrainJob", "MPIJob"
+GROUP_SET = "LeaderWorkerSet"
+GROUP_SET_LABEL = "leaderworkerset.sigs.k8s.io/name"
+# The kind of the object that owns the Jobs of a run, by the kind of the run's workload.
+OWNERS = {JOB_SET: JOB_SET, TRAIN_JOB: JOB_SET, MPI_JOB: MPI_JOB}
 # The reason of the event by which Kubeflow Trainer reports that it cannot make a TrainJob's JobSet.
 NO_JOBSET = "TrainJobResourcesCreationFailed"
 TRY_AT_ONCE = (
@@ -35,8 +40,8 @@ def words_of_controller(
 ) -> str:
     """Why pods of the run are missing; empty: all pods are there, or no controller says why.
 
-    The text comes from the events of the workload and of the Jobs of its JobSet. For a Job of
-    Volcano, `words_of_gang` may give the reason instead.
+    The text comes from the events of the workload and of the Jobs and StatefulSets that were made
+    for it. For a Job of Volcano, `words_of_gang` may give the reason instead.
 
     Args:
         api: the cluster.
@@ -52,7 +57,7 @@ def words_of_controller(
     path = f"{NAMESPACES}/{namespace}/events"
     found = list[Json]()
     try:
-        for uid in (str(item["metadata"]["uid"]), *_uids_of_jobs(api, namespace, item)):
+        for uid in (str(item["metadata"]["uid"]), *_uids_of_makers(api, namespace, item)):
             selector = f"involvedObject.uid={uid},type=Warning"
             found += parts(api.request("GET", path, query={"fieldSelector": selector}), "items")
     except ApiError:  # these credentials may not read events
@@ -60,22 +65,27 @@ def words_of_controller(
     return newest_words(found)
 
 
-def _uids_of_jobs(api: Api, namespace: str, item: Json) -> list[str]:
-    """The uids of the Jobs that a JobSet has made for the run.
+def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
+    """The uids of the Jobs or StatefulSets that a controller has made for the run.
 
-    A JobSet that was made for a TrainJob has the name of the TrainJob.
+    A JobSet that was made for a TrainJob has the name of the TrainJob. The pod of a
+    LeaderWorkerSet's leader owns the StatefulSet of the workers, so these have a label.
     """
-    if item.get("kind") not in (JOB_SET, TRAIN_JOB):
-        return []
-    name = item["metadata"]["name"]
-    return [
-        str(job["metadata"]["uid"])
-        for job in objects_at(api, JOBS.format(namespace)) or []
-        if any(
-            (owner.get("kind"), owner.get("name")) == (JOB_SET, name)
-            for owner in parts(part(job, "metadata"), "ownerReferences")
-        )
-    ]
+    kind, name = str(item.get("kind")), str(item["metadata"]["name"])
+    found = list[Json]()
+    if kind == GROUP_SET:
+        sets = objects_at(api, STATEFUL_SETS.format(namespace)) or []
+        found = [each for each in sets if label(each, GROUP_SET_LABEL) == name]
+    elif kind in OWNERS:
+        found = [
+            job
+            for job in objects_at(api, JOBS.format(namespace)) or []
+            if any(
+                (owner.get("kind"), owner.get("name")) == (OWNERS[kind], name)
+                for owner in parts(part(job, "metadata"), "ownerReferences")
+            )
+        ]
+    return [str(each["metadata"]["uid"]) for each in found]
 
 
 def newest_words(events: Sequence[Json]) -> str:

@@ -52,9 +52,14 @@ class Quota(ApiServer):
         self.about = about
         owners = [owner] if owner else []
         self.jobs = [{"metadata": {"name": "j", "uid": about, "ownerReferences": owners}}]
+        self.sets = list[Json]()
         self.may_list_jobs = True
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
+        if path == "/apis/apps/v1/namespaces/team/statefulsets":
+            if not self.may_list_jobs:
+                raise ApiError(403, "statefulsets is forbidden")
+            return {"items": self.sets}
         if path == "/apis/batch/v1/namespaces/team/jobs":
             if not self.may_list_jobs:
                 raise ApiError(403, "jobs is forbidden")
@@ -72,6 +77,8 @@ def workload(kind: str, api_version: str) -> Json:
 JOB = workload("Job", "batch/v1")
 JOB_SET = workload("JobSet", "jobset.x-k8s.io/v1alpha2")
 TRAIN_JOB = workload("TrainJob", "trainer.kubeflow.org/v1alpha1")
+MPI_JOB = workload("MPIJob", "kubeflow.org/v2beta1")
+LWS = workload("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1")
 POD: Json = {"metadata": {"name": "train-0"}}
 
 
@@ -90,6 +97,8 @@ def test_some_pods_that_are_not_there_are_told_too() -> None:
         (JOB_SET, {"kind": "JobSet", "name": "train", "uid": "u1"}),
         # Its JobSet has its name, and that owns the Job.
         (TRAIN_JOB, {"kind": "JobSet", "name": "train", "uid": "u2"}),
+        # The Job of its launcher, which is node 0.
+        (MPI_JOB, {"kind": "MPIJob", "name": "train", "uid": "u1"}),
     ],
 )
 def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> None:
@@ -103,3 +112,20 @@ def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> Non
 def test_job_of_another_run_tells_nothing() -> None:
     server = Quota("u3", {"kind": "JobSet", "name": "train-b", "uid": "u4"})
     assert words_of_controller(api_of(server), "team", JOB_SET, [], 1) == ""
+
+
+@pytest.mark.parametrize(("name", "owner"), [("train", "LeaderWorkerSet"), ("train-0", "Pod")])
+def test_stateful_set_of_a_group_tells_it(name: str, owner: str) -> None:
+    """A LeaderWorkerSet has one for the leader and one for the workers, which the leader's pod
+    owns. `up` said `no pod yet` until its time was over."""
+    server = Quota("u3")
+    owners = [{"kind": owner, "name": "train", "uid": "u2"}]
+    about: Json = {"name": name, "uid": "u3", "ownerReferences": owners}
+    labels = {"leaderworkerset.sigs.k8s.io/name": "train"}
+    server.sets = [{"metadata": {**about, "labels": labels}}]
+    assert words_of_controller(api_of(server), "team", LWS, [], 1) == NO_POD
+    server.may_list_jobs = False
+    assert words_of_controller(api_of(server), "team", LWS, [], 1) == ""
+    server.may_list_jobs = True
+    labels["leaderworkerset.sigs.k8s.io/name"] = "train-b"
+    assert words_of_controller(api_of(server), "team", LWS, [], 1) == ""
