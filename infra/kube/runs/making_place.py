@@ -5,6 +5,7 @@ from contextlib import suppress
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import list_if_allowed
+from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.objects import Json, label, part
 from infra.kube.paths import PODS
@@ -24,16 +25,26 @@ def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None
     """Note in a run's record which stack suspends it, and suspend it.
 
     Raises:
-        TaskError: the run cannot be suspended. Nothing is noted then, except for a kind that a
-            command suspends (Volcano's Job).
+        TaskError: the run cannot be suspended. Nothing is noted then.
+        ApiError: the API server refuses it. Nothing is noted then.
     """
     item = workload_now(api, namespace, record.workload)
     if item is not None:
         refuse_to_suspend(api, namespace, item, record.suspend)
-    annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack}
-    api.patch(record_path(namespace, record.owner), {"metadata": {"annotations": annotations}})
-    if item is not None:
+    _note_suspension(api, namespace, record, by_stack)
+    if item is None:
+        return
+    try:
         steer(api, namespace, item, record.suspend, active=False)
+    except (ApiError, TaskError):
+        _note_suspension(api, namespace, record, record.suspended_by)
+        raise
+
+
+def _note_suspension(api: Api, namespace: str, record: Record, by_stack: str) -> None:
+    """Note in a run's record which stack suspends it; empty: no stack does."""
+    annotations = {names.SUSPENDED_BY_ANNOTATION: by_stack or None}
+    api.patch(record_path(namespace, record.owner), {"metadata": {"annotations": annotations}})
 
 
 def end_workload(api: Api, job: Job, item: Json, revision: str, grace_seconds: int) -> None:

@@ -1,0 +1,46 @@
+"""A run that the API server does not allow to be suspended: its record says nothing of it then."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.kube.errors import ApiError
+from infra.kube.runs.making_place import suspend_run
+from infra.kube.workload import Workload
+from infra.workloads import volcano
+from tests.cli.records import RECORD
+from tests.unit.kube.runs.gone_run import Server
+from tests.unit.kube.server import api_of
+
+VOLCANO = Workload(volcano.API_VERSION, "Job", "train-volcano")
+BY_COMMAND = replace(RECORD, workload=VOLCANO, suspend={"command": "AbortJob", "phases": ["Abort"]})
+
+
+class Refused(Server):
+    """These credentials may write the records of runs, and nothing else."""
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+        if method != "GET" and not path.endswith(self.record["metadata"]["name"]):
+            raise ApiError(403, "may not")
+        if path.endswith(("/batch/v1", "/batch.volcano.sh/v1alpha1")):
+            return {"resources": [{"kind": "Job", "name": "jobs", "namespaced": True}]}
+        if "/jobs/" in path:
+            workload = self.now().workload
+            kind = {"apiVersion": workload.api_version, "kind": workload.kind}
+            return {**kind, "metadata": {"name": workload.name, "uid": "u1"}, "spec": {}}
+        return super().answer(method, path, query, body)
+
+
+@pytest.mark.parametrize("record", [RECORD, BY_COMMAND])
+@pytest.mark.parametrize("before", ["", "other"])
+def test_refused_suspension_leaves_no_note(record: Any, before: str) -> None:
+    """`status` and `up` called a run suspended by this stack that somebody else suspended later."""
+    server = Refused(record, "")
+    if before:
+        server.record["metadata"]["annotations"]["disttrain.dev/suspended-by"] = before
+    api = api_of(server)
+    with pytest.raises(ApiError, match="may not"):
+        suspend_run(api, record.namespace, server.now(), "dev")
+    assert server.now().suspended_by == before
