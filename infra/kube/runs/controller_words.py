@@ -71,8 +71,8 @@ def _uids_of_makers(api: Api, namespace: str, item: Json) -> list[str]:
     A JobSet that was made for a TrainJob has the name of the TrainJob. The pod of a
     LeaderWorkerSet's leader owns the StatefulSet of the workers, so these have a label.
     """
-    kind, name = str(item.get("kind")), str(item["metadata"]["name"])
-    found = list[Json]()
+    kind, found = str(item.get("kind")), list[Json]()
+    name = part(item, "metadata").get("name")
     if kind == GROUP_SET:
         sets = objects_at(api, STATEFUL_SETS.format(namespace)) or []
         found = [each for each in sets if label(each, GROUP_SET_LABEL) == name]
