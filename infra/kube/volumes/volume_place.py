@@ -57,7 +57,7 @@ def places_of(
         namespace: the namespace of the pod.
         spec: the spec of the pod.
         class_name: the storage class of a claim of the pod that does not exist yet; empty: none.
-        found: each claim or volume that these credentials may not read is noted in it.
+        found: each claim, volume or class that these credentials may not read is noted in it.
     """
     places: list[VolumePlace] = []
     for volume in parts(spec, "volumes"):
@@ -68,7 +68,7 @@ def places_of(
         if item == "unseen":
             found.unseen(f"on which nodes the volume of the claim {claim} can be used")
             continue
-        place = _of_claim(api, claim, item, found) if item else _of_class(api, class_name)
+        place = _of_claim(api, claim, item, found) if item else _of_class(api, class_name, found)
         places += [place] if place else []
     return places
 
@@ -80,7 +80,7 @@ def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace 
     """
     spec = part(item, "spec")
     if not spec.get("volumeName"):
-        return _of_class(api, str(spec.get("storageClassName") or ""))
+        return _of_class(api, str(spec.get("storageClassName") or ""), found)
     volume = object_at(api, f"{VOLUMES}/{spec['volumeName']}")
     if volume == "unseen":
         found.unseen(f"on which nodes the volume of the claim {claim} can be used")
@@ -91,8 +91,11 @@ def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace 
     return VolumePlace(what, terms) if terms else None
 
 
-def _of_class(api: Api, name: str) -> VolumePlace | None:
+def _of_class(api: Api, name: str, found: Findings) -> VolumePlace | None:
+    """Where a volume of the storage class can be used; None: everywhere, or it is not known."""
     item = object_at(api, f"{CLASSES}/{name}") if name else None
+    if item == "unseen":
+        found.unseen(f"on which nodes a volume of the storage class {name} can be used")
     if not isinstance(item, dict):
         return None
     terms = [

@@ -94,6 +94,17 @@ def test_place_is_that_of_the_volume_or_of_the_class() -> None:
         assert "on which nodes the volume of the claim data can be used" in places(hidden)[1][0]
 
 
+def test_class_that_may_not_be_read() -> None:
+    """Its volumes counted as usable on every node, and nothing said that this was not checked."""
+    classes = "/apis/storage.k8s.io/v1/storageclasses/disks"
+    unseen = "on which nodes a volume of the storage class disks can be used"
+    for claim in ({}, {CLAIM: {"spec": {"storageClassName": "disks"}}}):
+        known, notes = places({**claim, classes: None}, "disks")
+        assert known == []
+        assert len(notes) == 1
+        assert unseen in notes[0]
+
+
 def test_pods_and_their_volume_need_one_place() -> None:
     """Room is counted where the volume is, too."""
     place = VolumePlace("the volume pv-1 of the claim data", [IN_A])
