@@ -16,11 +16,11 @@ from infra.kube import names
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.quick_look import quick_look
-from infra.kube.errors import ApiError
 from infra.kube.objects import Json, label
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.record import parse_record, record_path
+from infra.kube.runs.workload_now import workload_now
 from infra.kube.workload import failed_condition
 
 SECONDS = 3.0
@@ -51,14 +51,7 @@ def _request(api: Api, namespace: str, owner: str) -> str:
         return f"no record in namespace {uid}"
     record = parse_record(item)
     new = f"record {record.version}"
-    workload = record.workload
-    try:
-        path = api.path(workload.api_version, workload.kind, namespace, workload.name)
-        found = api.get(path)
-    except ApiError as error:
-        if error.status != 404:
-            raise
-        found = None
+    found = workload_now(api, namespace, record.workload)
     if found is None and record.had_finished:
         return record.request  # A finished run would end at once, so it needs no place.
     if found is None or label(found, names.OWNER_LABEL) != owner:

@@ -12,9 +12,8 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.objects import Json
 from infra.kube.queues.kueue import is_stopped
+from infra.kube.runs.workload_now import workload_now
 from infra.kube.workload import Workload
-
-NO_SUCH_KIND = 404
 
 
 def say_refused_now(
@@ -56,10 +55,7 @@ def say_refused_now(
 def _stands(api: Api, namespace: str, workload: Workload, suspend: Json) -> bool:
     """Whether the workload exists and nobody has stopped it; True also if this cannot be known."""
     try:
-        path = api.path(workload.api_version, workload.kind, namespace, workload.name)
-        item = api.get(path)
+        item = workload_now(api, namespace, workload)
         return item is not None and not is_stopped(api, namespace, item, suspend)
-    except ApiError as error:
-        return error.status != NO_SUCH_KIND
-    except TaskError:  # The cluster's Kueue serves only versions that this program cannot read.
+    except (ApiError, TaskError):  # TaskError: this program cannot read the cluster's Kueue.
         return True
