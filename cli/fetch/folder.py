@@ -100,11 +100,14 @@ class Folder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder while the block runs, and remove it afterwards if it is empty.
+        """Lock the folder while the block runs.
+
+        If the folder was made for this fetch and is empty afterwards, it is removed.
 
         Raises:
             ValueError: another fetch is writing into this folder now.
         """
+        was_there = self.root.exists()
         self.root.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.root, os.O_RDONLY)
         try:
@@ -116,8 +119,9 @@ class Folder:
         try:
             yield
         finally:
-            with suppress(OSError):  # the folder is not empty: the fetch has copied something
-                self.root.rmdir()
+            if not was_there:
+                with suppress(OSError):  # the folder is not empty: the fetch has copied something
+                    self.root.rmdir()
             os.close(descriptor)
 
     def _read_record(self) -> dict[str, list[str]]:

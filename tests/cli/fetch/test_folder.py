@@ -110,3 +110,14 @@ def test_fetch_of_nothing_leaves_no_empty_folder(tmp_path: Path) -> None:
         with suppress(ValueError), Folder(root, "demo").alone():
             raise ValueError("there is no such run")
         assert root.exists() == bool(content)
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_empty_folder_of_user_stays(was_there: bool, tmp_path: Path) -> None:
+    """A fetch that copied nothing, as of a run that does not exist, removed it."""
+    root = tmp_path / "mine"
+    if was_there:
+        root.mkdir()
+    with Folder(root, "any").alone():
+        assert root.is_dir()
+    assert root.exists() is was_there
