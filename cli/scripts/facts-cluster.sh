@@ -67,7 +67,11 @@ kubeconfig() {
     return
   fi
   fact kubeconfig readable
-  fact kubeconfig_mode "$(stat -L -c %a "$file")"
+  if mode=$(stat -L -c %a "$file" 2>&1); then
+    fact kubeconfig_mode "$mode"
+  else
+    unseen kubeconfig_mode "$(reason "$mode")"
+  fi
   # Only the context in use matters, with the content of the files that it names. If kubectl cannot
   # read one of these files, the text of the kubeconfig is examined instead.
   used=$(kubectl_ config view --raw --minify --flatten -o yaml 2>/dev/null) || used=$(cat "$file")

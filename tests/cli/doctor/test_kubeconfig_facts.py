@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from cli.ask_host import SCRIPTS
-from cli.facts import Facts, parse_facts
+from cli.doctor.cluster_checks import kubeconfig
+from cli.facts import Facts, NotSeenError, parse_facts
+from infra.node.expectations import Expectations
 from sandbox.toolchain import bin_dir
 
 SERVER = "https://127.0.0.1:1"
@@ -106,3 +108,15 @@ def test_kubeconfig_that_kubectl_refuses(tmp_path: Path, named: str) -> None:
     found = facts_of(tmp_path, {"used": {**PLAIN, "certificate-authority": "gone.crt"}}, users)
     assert found.one("kubeconfig_ca") == "yes"
     assert found.get("client_certificate_until") == (until if named == "data" else "")
+
+
+def test_mode_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with the `stat` of another system, which knows other options. The check ended with a
+    traceback of `int`."""
+    other = tmp_path / "stat"
+    other.write_text("#!/bin/sh\necho 'stat: illegal option -- c' >&2\nexit 1\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = facts_of(tmp_path, {"used": PLAIN}, {"used": {}})
+    with pytest.raises(NotSeenError, match="illegal option -- c"):
+        kubeconfig(found, Expectations())
