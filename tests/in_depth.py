@@ -97,6 +97,7 @@ FILES = {
         "e2e/test_without_queue.py",
         "kube/test_alerts_in_depth.py",
         "kube/test_fetch_large.py",
+        "kube/test_rules_of_owner.py",
         "node/test_changed_roles.py",
         "node/test_destroy_matrix.py",
         "node/test_killed_with_machines.py",

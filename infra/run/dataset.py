@@ -64,7 +64,7 @@ class DatasetJob(pulumi.ComponentResource):
                         "claim": parts.claim,
                         "image": parts.image,
                         "uid": TRAINER_UID,
-                        "placement": {**args.job.nodes, **of_commands(parts)},
+                        "placement": {**args.job.placement.of_tasks, **of_commands(parts)},
                         "files": [asdict(upload) for upload in args.uploads],
                     },
                     pulumi.ResourceOptions(parent=self, depends_on=[*after]),

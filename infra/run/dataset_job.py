@@ -10,6 +10,7 @@ from infra.labels import OWNER_LABEL, REVISION_LABEL, content_hash, labels, meta
 from infra.names import DATASET
 from infra.objects import Manifest
 from infra.workloads.pod import PodParts, pod_spec
+from infra.workloads.run import Placement
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class DatasetJobArgs:
         stack: the name of the stack.
         owner: the identity of the stack's state.
         parts: image, mounts and variables of the pod.
-        nodes: the fields of the pod's spec that decide on which nodes it may run. They are those of
+        placement: on which nodes the pod may run, and its labels and annotations. They are those of
             the training pods.
         platform_identity: the facts of the platform that make the Job run again when they change.
         timeout_seconds: the longest time until the data set is ready.
@@ -33,7 +34,7 @@ class DatasetJobArgs:
     stack: str
     owner: pulumi.Output[str]
     parts: PodParts
-    nodes: Manifest
+    placement: Placement
     platform_identity: Mapping[str, Any]
     timeout_seconds: int
 
@@ -44,8 +45,21 @@ def dataset_job(args: DatasetJobArgs) -> Manifest:
     If the Job has failed, the next `up` makes it again. The Job itself does not try again, because
     `prepare` already tries each download several times.
     """
-    pod = {**pod_spec(args.parts, ["prepare"]), **args.nodes, "restartPolicy": "Never"}
+    spec = {
+        **pod_spec(args.parts, ["prepare"]),
+        **args.placement.nodes,
+        "restartPolicy": "Never",
+    }
+    annotations = args.placement.pod_annotations
+    pod: Manifest = {
+        "metadata": {
+            "labels": {**args.placement.pod_labels, **labels(DATASET)},
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": spec,
+    }
     revision = content_hash({"pod": pod, "platform": dict(args.platform_identity)})
+    marks = {REVISION_LABEL: revision, OWNER_LABEL: args.owner}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -65,14 +79,8 @@ def dataset_job(args: DatasetJobArgs) -> Manifest:
             "backoffLimit": 0,
             "activeDeadlineSeconds": args.timeout_seconds,
             "template": {
-                "metadata": {
-                    "labels": {
-                        **labels(DATASET),
-                        REVISION_LABEL: revision,
-                        OWNER_LABEL: args.owner,
-                    }
-                },
-                "spec": pod,
+                "metadata": {**pod["metadata"], "labels": {**pod["metadata"]["labels"], **marks}},
+                "spec": spec,
             },
         },
     }

@@ -163,7 +163,7 @@ class _Parts:
             stack=settings.stack,
             owner=self.connection.owner,
             parts=pod_parts(settings, self.facts, self.names.dataset_config),
-            nodes=self.run.placement.nodes,
+            placement=self.run.placement,
             platform_identity=self.facts.identity,
             timeout_seconds=settings.limits.dataset_timeout_seconds,
         )

@@ -176,12 +176,12 @@ def training_pod(run: Run) -> Manifest:
     if run.program_image:
         pod = in_own_image(pod, run.program_image, least_resources(run.parts))
     scraped = scrape_annotations(run.metrics_port)
-    annotations = {**scraped, **network.annotations, **asked, **placement.annotations}
+    annotations = {**scraped, **network.annotations, **asked, **placement.pod_annotations}
     if network.host_network:
         annotations[HOST_NETWORK_ANNOTATION] = network.name
     return {
         "metadata": {
-            "labels": {**placement.labels, **labels(TRAINING), **run.selector},
+            "labels": {**placement.pod_labels, **labels(TRAINING), **run.selector},
             **({"annotations": annotations} if annotations else {}),
         },
         "spec": pod,

@@ -22,6 +22,7 @@ from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
 from infra.workloads.kind import WorkloadKind
+from infra.workloads.marks import pod_annotations, pod_labels
 from infra.workloads.pod import PodParts, of_commands, training_pod
 from infra.world import World
 
@@ -34,8 +35,8 @@ class Placement:
         node_selector: the labels that a node must have.
         tolerations: tolerations as in a pod's spec.
         priority_class: the name of a PriorityClass; empty for the cluster's default.
-        annotations: the user's own annotations of the pods.
-        labels: the user's own labels of the pods.
+        annotations: the user's own annotations of the pods (`podAnnotations`).
+        labels: the user's own labels of the pods (`podLabels`).
         neighbours: whether the pods are to be near each other or apart.
         runtime_class: the name of a RuntimeClass; empty for the default one.
         queue_levels: the levels of the topology of the run's queue, if the platform has made one.
@@ -59,6 +60,26 @@ class Placement:
     def one_place(self) -> str:
         """The node label of which all pods must share one value; empty if that is not required."""
         return self.neighbours.label if self.neighbours.placement == "one-place" else ""
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """The labels of the run's pods, without those by which disttrain finds them."""
+        return pod_labels(self.labels)
+
+    @property
+    def pod_annotations(self) -> dict[str, str]:
+        """The annotations of the run's pods for other programs, and the user's own."""
+        return pod_annotations(self.annotations, self.node_selector)
+
+    @property
+    def of_tasks(self) -> Manifest:
+        """Fields of the description of pods that commands start: where they run, and their marks.
+
+        `infra.kube.files.task_pod` builds the pod from these fields.
+        """
+        marks = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
+        given = {name: value for name, value in marks.items() if value}
+        return {**self.nodes, **({"metadata": given} if given else {})}
 
     @property
     def nodes(self) -> Manifest:
@@ -153,11 +174,12 @@ class Run:
 
     @property
     def task_placement(self) -> Manifest:
-        """Fields of the spec of pods that commands start on the run's data.
+        """What the pods that commands start on the run's data have in common with the run's pods.
 
-        These pods may run on the same nodes as the training pods.
+        These pods may run on the same nodes as the training pods, and have the user's own labels
+        and annotations.
         """
-        return {**self.placement.nodes, **of_commands(self.parts)}
+        return {**self.placement.of_tasks, **of_commands(self.parts)}
 
     @property
     def workload_name(self) -> str:

@@ -17,7 +17,7 @@ from infra.kube.paths import PODS
 from infra.kube.pods.report import report_pod
 from infra.kube.say import say
 from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
-from infra.names import GPU_RESOURCE, GPU_TOLERATION
+from infra.names import GPU_RESOURCE, GPU_TOLERATION, NO_MESH_ANNOTATIONS, NO_MESH_LABELS
 
 DATA_MOUNT = "/data"
 START_SECONDS = 600  # an image may have to be pulled first
@@ -53,7 +53,7 @@ class TaskPod:
     placement: dict[str, Any] = field(default_factory=lambda: {})
     """Further fields of the pod's spec, such as nodeSelector, tolerations and imagePullSecrets. The
     field `securityContext` is added to that of the pod. The limits in `resources` are for the
-    container."""
+    container. The labels and annotations in `metadata` are those of the pod."""
     gpus: int = 0
     """How many whole GPUs the pod asks for."""
 
@@ -61,6 +61,7 @@ class TaskPod:
 def pod_manifest(pod: TaskPod, name: str) -> Json:
     """The manifest of the pod. This function is pure."""
     placement = dict(pod.placement)
+    marks = part({"metadata": placement.pop("metadata", {})}, "metadata")
     limits = part({"resources": placement.pop("resources", {})}, "resources", "limits")
     limits = {**limits, **({GPU_RESOURCE: str(pod.gpus)} if pod.gpus else {})}
     container = {
@@ -99,14 +100,22 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
     }
     security = {**spec["securityContext"], **placement.get("securityContext", {})}
     labels = {
+        **NO_MESH_LABELS,
+        **part(marks, "labels"),
         names.PART_OF_LABEL: names.PROJECT,
         names.TASK_LABEL: pod.task,
         names.OWNER_LABEL: pod.owner,
     }
+    metadata: Json = {
+        "name": name,
+        "namespace": pod.namespace,
+        "labels": labels,
+        "annotations": {**NO_MESH_ANNOTATIONS, **part(marks, "annotations")},
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": pod.namespace, "labels": labels},
+        "metadata": metadata,
         "spec": {**spec, **placement, "securityContext": security},
     }
 
