@@ -290,7 +290,9 @@ def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
 
 
 def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> None:
-    run = lab.config(train__max_restarts=1, train__max_steps=100_000, log__interval=50)
+    # Only the kills may end a start: on a busy machine it can take longer than the usual limits.
+    limits = {"train__timeout_seconds": 600, "train__start_timeout_seconds": 600}
+    run = lab.config(train__max_restarts=1, train__max_steps=100_000, log__interval=50, **limits)
     node = lab.start_entrypoint(run, 0, 1, 2, free_port())
     ready = lab.ready_dir(0) / "ready"
 
@@ -301,19 +303,21 @@ def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> Non
             return None
 
     for start in (1, 2):
-        wait_for(f"both ranks of start {start} to step", ready.exists, 60, lab)
+        wait_for(f"both ranks of start {start} to step", ready.exists, 300, lab)
         made = made_at()
         os.kill(ranks_below(node.pid)[-1], signal.SIGKILL)
         # Where the next start is fast, the file is there again before this looks.
-        wait_for("no readiness after the loss", lambda made=made: made_at() != made, 60, lab)
-    assert node.wait(timeout=LIMIT_SECONDS) == ExitCode.RETRYABLE
+        wait_for("no readiness after the loss", lambda made=made: made_at() != made, 300, lab)
+    assert node.wait(timeout=300) == ExitCode.RETRYABLE
     assert "2 starts in a row failed without a newer checkpoint" in lab.logs()
     counted = "starting again at once (restart 1 of 1 without a newer checkpoint)"
     assert lab.logs().count(counted) == 1
     assert len(re.findall(r"\[node 0\] rank [01] was killed by SIGKILL", lab.logs())) == 2
-    kept = log_path(run.run_dir, 0).read_text().splitlines()
-    assert [line.split(" ", 3)[3] for line in kept] == lab.node_log(0).read_text().splitlines()
-    assert {line.split(" ", 3)[2] for line in kept} >= {"-", "0"}
+    kept = [line.split(" ", 3) for line in log_path(run.run_dir, 0).read_text().splitlines()]
+    # At its end the entrypoint waits only briefly for the disk, so the last lines may be missing.
+    shown = lab.node_log(0).read_text().splitlines()
+    assert [line[3] for line in kept] == shown[: len(kept)]
+    assert {line[2] for line in kept} >= {"-", "0"}
 
 
 def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> None:
