@@ -168,10 +168,13 @@ class Save:
         """
         if self._job is None:
             return
-        results = [
-            dict(json.loads(text))
-            for text in self._world.gather_text(json.dumps(self._background.result()))
-        ]
+        try:
+            mine = self._background.result()
+        except BaseException:
+            # `drain` must not put in place what was written only in part.
+            self._job = None
+            raise
+        results = [dict(json.loads(text)) for text in self._world.gather_text(json.dumps(mine))]
         if failures := [result for result in results if "error" in result]:
             self._give_up(self._job, failures)
         elif self._job.is_committing:
