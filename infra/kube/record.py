@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from infra.kube import names
 from infra.kube.objects import Json, annotation, label, part
@@ -166,26 +166,48 @@ def parse_record(item: Json) -> Record:
         return Record(
             owner=owner,
             stack=annotation(item, names.STACK_ANNOTATION) or owner,
-            workload=Workload.from_json(json.loads(data["workload"])),
+            workload=Workload.from_json(_object(data, "workload")),
             revision=data["revision"],
             gpus=int(data["gpus"]),
             gpus_total=int(data["gpusTotal"]),
-            suspend=json.loads(data["suspend"]),
-            resume=json.loads(data["resume"]),
-            over=tuple(json.loads(data["over"])),
+            suspend=_object(data, "suspend"),
+            resume=_object(data, "resume"),
+            over=_texts(data, "over"),
             grace_seconds=int(data["graceSeconds"]),
             request=data["request"],
-            since=datetime.fromisoformat(data["since"]),
+            since=_time(data, "since"),
             version=str(metadata.get("resourceVersion") or ""),
             namespace=str(metadata.get("namespace") or ""),
             suspended_by=annotation(item, names.SUSPENDED_BY_ANNOTATION),
             saved_step=annotation(item, names.SAVED_STEP_ANNOTATION),
-            ttl=Ttl.from_json(json.loads(data.get("ttl") or "{}")),
+            ttl=Ttl.from_json(_object(data, "ttl") if data.get("ttl") else {}),
             how_ended=annotation(item, names.HOW_ENDED_ANNOTATION),
         )
     except (KeyError, TypeError, ValueError) as error:
-        name = f"ConfigMap {metadata.get('name')} in namespace {metadata.get('namespace')}"
+        name, namespace = metadata.get("name"), metadata.get("namespace")
         raise ValueError(
-            f"{name} is the record of a run and cannot be read ({error!r}). Delete it if that run "
-            "no longer exists: kubectl delete configmap"
+            f"ConfigMap {name} in namespace {namespace} is the record of a run and cannot be read "
+            f"({error!r}). Delete it if that run no longer exists: kubectl -n {namespace} delete "
+            f"configmap {name}"
         ) from None
+
+
+def _object(data: Json, field: str) -> Json:
+    found: object = json.loads(data[field])
+    if not isinstance(found, dict):
+        raise ValueError(f"its field {field} is no object")
+    return cast(Json, found)
+
+
+def _texts(data: Json, field: str) -> tuple[str, ...]:
+    found: object = json.loads(data[field])
+    if not isinstance(found, list):
+        raise ValueError(f"its field {field} is no list")
+    return tuple(str(each) for each in cast(list[object], found))
+
+
+def _time(data: Json, field: str) -> datetime:
+    found = datetime.fromisoformat(data[field])
+    if found.tzinfo is None:
+        raise ValueError(f"its field {field} has no time zone")
+    return found

@@ -8,6 +8,7 @@ from infra.kube.errors import KubeconfigError
 from infra.kube.objects import Json, part, parts
 
 PLUGIN_NEEDS = ("apiVersion", "command")
+SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 
 def place(error: object) -> str:
@@ -38,8 +39,9 @@ class Access:
         """The parsed kubeconfig.
 
         Raises:
-            KubeconfigError: the kubeconfig cannot be read, is not a kubeconfig, lacks the context,
-                or lacks a field of the credential plugin of the context's user.
+            KubeconfigError: the kubeconfig cannot be read, is not a kubeconfig, has a part of a
+                wrong form, lacks the context, or lacks a field of the credential plugin of the
+                context's user.
         """
         import yaml  # It is imported here, because `./disttrain doctor` runs without it.
 
@@ -61,6 +63,10 @@ class Access:
         if not isinstance(parsed, dict) or "clusters" not in parsed:
             raise KubeconfigError(f"{where} is not a kubeconfig: it names no clusters")
         content = cast(dict[str, Any], parsed)
+        if wrong := _wrong_form(content):
+            raise KubeconfigError(
+                f"{where} cannot be used: {wrong}. Correct it, or have the kubeconfig written anew"
+            )
         names = [str(each.get("name")) for each in parts(content, "contexts")]
         if self.context and self.context not in names:
             raise KubeconfigError(
@@ -71,6 +77,32 @@ class Access:
         if lacks := _missing_of_plugin(content, self.context):
             raise KubeconfigError(f"{where} cannot be used: {lacks}")
         return content
+
+
+def _wrong_form(content: Json) -> str:
+    """Which part of the kubeconfig has a wrong form, in words; empty: none. This function is pure.
+
+    Values are not shown, because they can be secrets.
+    """
+    for section, inner in SECTIONS.items():
+        entries: object = content.get(section) or []
+        if not isinstance(entries, list):
+            return f"`{section}` is no list"
+        for number, entry in enumerate(cast(list[object], entries), 1):
+            if not isinstance(entry, dict):
+                return f"entry {number} of `{section}` is no object"
+            known = cast(Json, entry)
+            name, inside = known.get("name"), known.get(inner)
+            if isinstance(name, list | dict):
+                return f"`name` of entry {number} of `{section}` is no text"
+            if inside is not None and not isinstance(inside, dict):
+                return f"`{inner}` of {name!r} in `{section}` is no object"
+    for context in parts(content, "contexts"):
+        for key in ("cluster", "user"):
+            if isinstance(part(context, "context").get(key), list | dict):
+                return f"`{key}` of context {context.get('name')!r} is no text"
+    is_text = not isinstance(content.get("current-context"), list | dict)
+    return "" if is_text else "`current-context` is no text"
 
 
 def user_of(content: Json, context: str) -> tuple[str, Json]:

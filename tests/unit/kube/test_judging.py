@@ -205,9 +205,27 @@ def test_record_survives_the_way_to_the_cluster_and_back() -> None:
     before = record("dev", 3)
     item = before.to_object("ns")
     assert parse_record(item) == Record(**{**vars(before), "namespace": "ns"})
-    item["data"]["gpus"] = "many"
-    with pytest.raises(ValueError, match="ConfigMap disttrain-run-dev in namespace ns"):
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("gpus", "many", "invalid literal"),
+        ("workload", "[]", "its field workload is no object"),
+        ("suspend", "null", "its field suspend is no object"),
+        ("ttl", '"soon"', "its field ttl is no object"),
+        ("over", "1", "its field over is no list"),
+        ("since", "2026-01-02T03:04:05", "its field since has no time zone"),
+    ],
+)
+def test_edited_record_is_named_with_its_field(field: str, value: str, words: str) -> None:
+    """Some of these were a traceback, at the reading or much later."""
+    item = record("dev", 3).to_object("ns")
+    item["data"][field] = value
+    with pytest.raises(ValueError, match=words) as refused:
         parse_record(item)
+    assert str(refused.value).startswith("ConfigMap disttrain-run-dev in namespace ns is the rec")
+    assert str(refused.value).endswith("kubectl -n ns delete configmap disttrain-run-dev")
 
 
 def test_lease_expires_by_the_clock_of_the_server() -> None:
