@@ -64,7 +64,7 @@ join() {
   await_answer || fail "the k3s of the server does not answer"
   [ -s "$token_file" ] || fail "$token_file is missing: k3s has not started here"
   refuse_node_of_others
-  if is_server && { [ "${NEW_MACHINE:-}" = yes ] || ! is_member; }; then refuse_join_beside_lost; fi
+  if is_server; then refuse_join_beside_lost; fi
   if [ "${NEW_MACHINE:-}" = yes ]; then delete_node >&2; fi
   # shellcheck disable=SC2016 # each $ belongs to the template
   pods=$(k3s_kubectl get pods --all-namespaces \

@@ -13,6 +13,7 @@ echo "$*" >>"$(dirname "$0")/asked"
 case "$*" in
   *"get --raw /readyz"*) [ -e "$(dirname "$0")/answers" ] || exit 1 ;;
   *"EtcdIsVoter"*)
+    [ ! -e "$(dirname "$0")/fails-once" ] || { rm "$(dirname "$0")/fails-once"; exit 1; }
     cat "$(dirname "$0")/members" || exit 1
     [ ! -e "$(dirname "$0")/once" ] || rm "$(dirname "$0")/members"
     ;;
@@ -31,12 +32,14 @@ def ask(
     members: Mapping[str, str] | None,
     *,
     answers: bool = True,
+    settle_seconds: int = 0,
     **more: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run the script for the server `two`.
 
     With None for `members`, or when the folder has a file `once` and k3s has listed them once, k3s
-    does not list its members. With `answers` false it answers nothing at all.
+    does not list its members. With a file `fails-once` it does not list them the first time. With
+    `answers` false it answers nothing at all.
     """
     programs = {"k3s": K3S, "systemctl": "#!/bin/sh\necho active\n", "sleep": "#!/bin/sh\n"}
     for name, text in programs.items():
@@ -50,7 +53,7 @@ def ask(
     text = script_text("k3s-member.sh")
     for before, after in (
         ("BINARY=/usr/local/bin/k3s", f"BINARY={folder}/k3s"),
-        ("SETTLE_SECONDS=20", "SETTLE_SECONDS=0"),
+        ("SETTLE_SECONDS=20", f"SETTLE_SECONDS={settle_seconds}"),
         ("ANSWER_SECONDS=30", "ANSWER_SECONDS=0"),
         ("/run/disttrain-", f"{folder}/"),
         ("TOKEN=/var/lib/rancher/k3s/server/token", f"TOKEN={folder}/secret"),

@@ -107,6 +107,15 @@ def test_server_joins_where_all_others_answer(
         assert asked(tmp_path, "kubectl", "delete", "node") == (new == "yes")
 
 
+def test_repair_is_no_join_while_members_are_unknown(tmp_path: Path) -> None:
+    """One request that failed made a repair a new join, which was refused with "cannot join: etcd
+    takes no new member" beside a lost server. The repair may be what brings the majority back."""
+    (tmp_path / "fails-once").touch()
+    done = ask(tmp_path, "join", {**WELL, "three": "Unknown False"}, settle_seconds=20)
+    assert done.returncode == 0, done.stderr
+    assert "token=the-secret" in done.stdout
+
+
 def test_server_is_up_when_its_member_votes(tmp_path: Path) -> None:
     """A node that is Ready, and whose etcd only learns, would not bear the loss of another one."""
     text = script_text("k3s-member.sh")

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Lets etcd get or lose a member without losing the majority of its members. Needs lib/k3s.sh,
-# lib/k3s-etcd.sh, NODE and the function `await_answer` of k3s-member.sh.
+# lib/k3s-etcd.sh, NODE, NEW_MACHINE and the function `await_answer` of k3s-member.sh.
 readonly SERVER_TOKEN=/var/lib/rancher/k3s/server/token # k3s' own, by which servers join
 readonly LEAVE_SECONDS=120 # how long etcd may take to let a member go
 readonly SETTLE_SECONDS=20 # k3s looks every 15 s at how its members are
@@ -18,9 +18,9 @@ docs/node.md, Several servers"
 }
 
 # Refuses to let a server join while a member does not answer. etcd accepts no new member then, and k3s
-# would try again forever.
+# would try again forever. A server that is a member already is only repaired, which is never refused.
 refuse_join_beside_lost() {
-  if within_settling all_others_answer; then return; fi
+  if within_settling may_join; then return; fi
   refuse_unknown_members
   fail "the server $NODE cannot join: etcd takes no new member while one does not \
 answer, and that is so of: $away. Bring it back, or, if it is lost for good, set \`gone: true\` at its \
@@ -40,7 +40,11 @@ refuse_unknown_members() {
 to the server $NODE: see journalctl -u k3s on the first machine, and run pulumi up again"
 }
 
-all_others_answer() { ask_members && [ -z "$away" ]; }
+may_join() {
+  ask_members || return 1
+  if has_asked_member && [ "${NEW_MACHINE:-}" != yes ]; then return 0; fi
+  [ -z "$away" ]
+}
 
 has_asked_member() { echo "$members" | grep -q "^$NODE "; } # in the lines of ask_members
 
@@ -85,5 +89,3 @@ see journalctl -u k3s on the first one, and run pulumi up again"
   done
   echo "the server $NODE has left etcd"
 }
-
-is_member() { etcd_members 2>/dev/null | grep -q "^$NODE "; }
