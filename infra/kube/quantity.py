@@ -4,6 +4,8 @@
 _UNITS = {
     "": 1.0,
     "m": 1e-3,
+    "u": 1e-6,
+    "n": 1e-9,
     **{unit: 1000.0**power for power, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)},
 }
@@ -18,7 +20,7 @@ def amount(quantity: str) -> float:
     try:
         return float(quantity)
     except ValueError:
-        number = quantity.rstrip("mkKMGTPEi")
+        number = quantity.rstrip("munkKMGTPEi")
         unit = quantity[len(number) :]
         if unit not in _UNITS:
             raise
