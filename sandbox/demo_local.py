@@ -24,7 +24,7 @@ class Options:
 
     Args:
         preset: name of a file in trainer/presets, without its ending.
-        processes: how many ranks train; 0: one if `device` is cuda, else two.
+        processes: how many ranks train; 0: one for each GPU, or two on the CPU.
         device: auto, cpu or cuda; empty: the device that the preset names.
         steps: length of the run; 0: 300 for the default preset, else the preset's length.
 
@@ -49,9 +49,9 @@ class Options:
                 raise ValueError(f"{name}: {value} cannot be used: it is below 0. Set 1 or more.")
 
     @property
-    def ranks(self) -> int:
-        """How many processes train, each as one rank."""
-        return self.processes or (1 if self.device == "cuda" else 2)
+    def may_use_gpus(self) -> bool:
+        """Whether the ranks train on GPUs if there are some."""
+        return (self.device or device_of(self.preset)) != "cpu"
 
     @property
     def run_name(self) -> str:
@@ -64,6 +64,37 @@ def warm_up_steps(preset: str) -> int:
     text = (PRESETS / f"{preset}.yaml").read_text()
     found = re.search(r"^ *warmup_steps: *(\d+)", text, re.MULTILINE)
     return int(found[1]) if found else DEFAULT_WARM_UP
+
+
+def device_of(preset: str) -> str:
+    """The device that the preset names; `auto` if it names none."""
+    found = re.search(r"^ *device: *(\w+)", (PRESETS / f"{preset}.yaml").read_text(), re.MULTILINE)
+    return found[1] if found else "auto"
+
+
+def ranks_of(options: Options, gpus: int) -> int:
+    """How many processes train, each as one rank.
+
+    Args:
+        options: what is trained, and how.
+        gpus: how many GPUs the trainer sees and may use.
+
+    Raises:
+        ValueError: there are fewer GPUs than processes. NCCL takes no two ranks on one GPU.
+    """
+    if gpus and options.processes > gpus:
+        raise ValueError(
+            f"PROCESSES: {options.processes} cannot be used: each process needs a GPU of its own, "
+            f"and {gpus} can be seen. Set {gpus} or less, or DEVICE=cpu."
+        )
+    return options.processes or gpus or (1 if options.device == "cuda" else 2)
+
+
+def visible_gpus(python: Path) -> int:
+    """How many GPUs the torch of this Python sees."""
+    program = "import torch; print(torch.cuda.device_count())"
+    done = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    return int(done.stdout)
 
 
 def trainer_settings(options: Options, text: Path | None, sha256: str) -> list[str]:
@@ -100,10 +131,12 @@ def run(options: Options) -> None:
     """Prepare the text, train, and print a sample.
 
     Raises:
+        ValueError: there are fewer GPUs than processes.
         subprocess.CalledProcessError: a command failed; its output says why.
     """
     ensure_venv_module()
     python = ensure_venv(".venv-trainer") / "bin" / "python"
+    ranks = ranks_of(options, visible_gpus(python) if options.may_use_gpus else 0)
     path, sha256 = None, ""
     if options.preset.startswith("shakespeare"):
         text = training_text()
@@ -112,7 +145,7 @@ def run(options: Options) -> None:
     settings = trainer_settings(options, path, sha256)
     topology = {
         "PET_NNODES": "1",
-        "PET_NPROC_PER_NODE": str(options.ranks),
+        "PET_NPROC_PER_NODE": str(ranks),
         "DISTTRAIN_READY_DIR": str(DATA_ROOT / "ready"),
     }
     _trainer(python, ["prepare", *settings], {})

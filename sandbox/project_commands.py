@@ -30,7 +30,7 @@ def _demo_local_arguments(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=int,
         default=0,
-        help="number of ranks (default: 2, or 1 with --device cuda)",
+        help="number of ranks (default: one for each GPU, or 2 on the CPU)",
     )
     add("--device", choices=("auto", "cpu", "cuda"), default="", help="default: the preset's")
     add("--steps", type=int, default=0, help="number of steps (default: the preset's, or 300)")

@@ -1,10 +1,19 @@
 """`make demo-local` gives the trainer settings that it takes, for every preset."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
-from sandbox.demo_local import PRESETS, SHORT, Options, trainer_settings, warm_up_steps
+from sandbox.demo_local import (
+    PRESETS,
+    SHORT,
+    Options,
+    ranks_of,
+    trainer_settings,
+    visible_gpus,
+    warm_up_steps,
+)
 from trainer.config import load_config
 
 # gpt2-124m has no data set of its own: the trainer refuses it and says which key is missing.
@@ -46,8 +55,25 @@ def test_default_run_is_short_and_others_are_as_long_as_the_preset() -> None:
     assert not [word for word in others if "max_steps" in word]
 
 
-def test_ranks_are_one_on_a_gpu_and_two_on_the_cpu() -> None:
-    assert [Options().ranks, Options(device="cuda").ranks, Options(processes=3).ranks] == [2, 1, 3]
+def test_each_rank_has_its_own_gpu() -> None:
+    """On a machine with one GPU, two ranks began, and NCCL refused the second one. With eight GPUs
+    and DEVICE=cuda, one was used."""
+    on_cpu, any_device = Options(), Options("shakespeare-char")
+    assert [on_cpu.may_use_gpus, any_device.may_use_gpus] == [False, True]
+    assert Options("shakespeare-char", device="cpu").may_use_gpus is False
+    assert [ranks_of(on_cpu, 0), ranks_of(any_device, 0), ranks_of(any_device, 1)] == [2, 2, 1]
+    cuda = Options(device="cuda")
+    assert [cuda.may_use_gpus, ranks_of(cuda, 0), ranks_of(cuda, 8)] == [True, 1, 8]
+    assert ranks_of(Options(processes=3), 0) == 3
+    with pytest.raises(ValueError, match=r"^PROCESSES: 2 cannot be used: .* 1 can be seen. Set 1 "):
+        ranks_of(Options(processes=2), 1)
+
+
+def test_gpus_are_counted_by_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "class cuda:\n    @staticmethod\n    def device_count(): return 3\n"
+    (tmp_path / "torch.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert visible_gpus(Path(sys.executable)) == 3
 
 
 @pytest.mark.parametrize(
