@@ -98,7 +98,7 @@ def install_release(release: Release, bin_dir: Path, default_name: str) -> None:
         return
     with tarfile.open(fileobj=BytesIO(body)) as archive:
         for member, program in release.members.items():
-            content = archive.extractfile(member)
+            content = archive.extractfile(member) if member in archive.getnames() else None
             if content is None:
                 raise Unavailable(f"{file_name} has no file {member}")
             _write_program(bin_dir / program, content.read())

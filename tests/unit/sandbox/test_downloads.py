@@ -55,6 +55,16 @@ def test_verified_release_is_installed_executable(
     assert (tmp_path / "tool").stat().st_mode & 0o111
 
 
+def test_archive_without_the_program_is_unavailable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It ended with a traceback (`KeyError`), although the caller has another way."""
+    body = archive(b"program")
+    release = serve(monkeypatch, body, hashlib.sha256(body).hexdigest())
+    with pytest.raises(Unavailable, match=r"tool\.tar\.gz has no file tool-2/tool"):
+        install_release(Release(release.url, SUMS_URL, {"tool-2/tool": "tool"}), tmp_path, "unused")
+
+
 def test_release_with_another_checksum_is_refused_and_nothing_is_installed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
