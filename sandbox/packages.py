@@ -8,11 +8,12 @@ from pathlib import Path
 
 from sandbox.say import phase
 
-# Program or file: its package. Nothing is installed for a program that is already there.
+# Program or file: its package. Nothing is installed for a program that is already there. A `:` is
+# between the places where a file may be.
 CLUSTER_PACKAGES: Mapping[str, str] = {
     "containerd": "containerd",
     "runc": "runc",
-    "/usr/lib/cni/bridge": "containernetworking-plugins",
+    "/usr/lib/cni/bridge:/opt/cni/bin/bridge": "containernetworking-plugins",
     "iptables": "iptables",
     "conntrack": "conntrack",
     "ip": "iproute2",
@@ -51,7 +52,7 @@ def missing_packages(wanted: Mapping[str, str]) -> list[str]:
 
     def present(program: str) -> bool:
         if program.startswith("/"):
-            return Path(program).exists()
+            return any(Path(place).exists() for place in program.split(":"))
         return shutil.which(program, path=path) is not None
 
     return sorted({package for program, package in wanted.items() if not present(program)})

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.packages import unpack_packages
+from sandbox.components import CNI_FOLDERS
+from sandbox.packages import CLUSTER_PACKAGES, missing_packages, unpack_packages
 
 
 def put_program(folder: Path, name: str, text: str) -> None:
@@ -39,3 +40,13 @@ def test_package_that_is_not_there_is_named_with_apts_words(programs: Path, tmp_
     folder.mkdir()
     with pytest.raises(RuntimeError, match="Unable to locate package one"):
         unpack_packages(folder, ["one"])
+
+
+def test_file_may_be_in_several_places(tmp_path: Path) -> None:
+    """The sandbox takes the CNI plugins from either folder, but `setup` wanted Debian's package."""
+    wanted = {f"{tmp_path / 'one'}:{tmp_path / 'two'}": "plugins"}
+    assert missing_packages(wanted) == ["plugins"]
+    (tmp_path / "two").touch()
+    assert missing_packages(wanted) == []
+    places = ":".join(str(folder / "bridge") for folder in CNI_FOLDERS)
+    assert CLUSTER_PACKAGES[places] == "containernetworking-plugins"
