@@ -10,6 +10,8 @@ from sandbox.commands import Command
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
 
+LOST_AND_FOUND = "lost+found"
+
 
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stack", choices=demo.STACKS, default=demo.STACKS[0], help="topology")
@@ -47,10 +49,20 @@ def _env(_: argparse.Namespace) -> None:
 
 
 def _clean_cache(_: argparse.Namespace) -> None:
-    """Empty the cache, and the image stores of the clusters that are down."""
+    """Empty the cache, and the image stores of the clusters that are down.
+
+    Either folder may be a disk of its own, with the file system's folder `lost+found` in it.
+    """
     say(f"emptying {cache_dir()}")
-    remove_tree(cache_dir())
+    for path in cache_dir().iterdir():
+        if path.is_dir() and not path.is_symlink():
+            if path.name != LOST_AND_FOUND:
+                remove_tree(path)
+        else:
+            path.unlink()
     for root in sorted(STATE_ROOT.glob("*")):
+        if root.name == LOST_AND_FOUND:
+            continue
         cluster = Cluster(root.name, None)
         if cluster.status().state == "down":
             for layout in (cluster.layout, *cluster.layout.further_nodes()):
