@@ -146,14 +146,17 @@ class Cluster:
         start = time.monotonic()
         with self._exclusive():
             status = self.status()
-            wanted = self._wanted(nodes or len(self._further()) + 1)
-            if status.state == "up" and len(wanted) == len(self._further()):
+            there = [node.layout.number for node in self._further()]
+            wanted = self._wanted(nodes or max(there, default=1))
+            numbers = [node.layout.number for node in wanted]
+            if status.state == "up" and there == numbers:
                 say(f"cluster {self.name} is up already")
                 return
             if found := problems(self.layout, self.bin_dir):
                 raise RuntimeError("the sandbox cannot start here:\n- " + "\n- ".join(found))
             if not self._first_problems():
-                self._take_away(self._further()[len(wanted) :])
+                further = self._further()
+                self._take_away([node for node in further if node.layout.number not in numbers])
                 self._add([node for node in wanted if self._node_problems(node)])
             else:
                 if status.state == "broken":
