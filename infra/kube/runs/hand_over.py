@@ -32,6 +32,7 @@ from infra.kube.runs.making_place import (
     lock_limit_seconds,
     longest_grace_seconds,
     suspend_run,
+    workload_to_suspend,
 )
 from infra.kube.runs.moved_run import end_in_former_namespace
 from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
@@ -169,6 +170,8 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
     coming_up = [run for run in going if run.coming_up]
     if going and (plan.when_busy == "wait" or coming_up):
         return coming_up if plan.when_busy == "replace" else _holders(others, plan)
+    for run in going:  # None is suspended if one of them cannot be.
+        workload_to_suspend(api, job.namespace, run.record)
     for run in going:
         lock.check()
         say(f"{run} is asked to save, and is suspended")

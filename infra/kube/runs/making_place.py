@@ -28,9 +28,7 @@ def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None
         TaskError: the run cannot be suspended. Nothing is noted then.
         ApiError: the API server refuses it. Nothing is noted then.
     """
-    item = workload_now(api, namespace, record.workload)
-    if item is not None:
-        refuse_to_suspend(api, namespace, item, record.suspend)
+    item = workload_to_suspend(api, namespace, record)
     _note_suspension(api, namespace, record, by_stack)
     if item is None:
         return
@@ -39,6 +37,18 @@ def suspend_run(api: Api, namespace: str, record: Record, by_stack: str) -> None
     except (ApiError, TaskError):
         _note_suspension(api, namespace, record, record.suspended_by)
         raise
+
+
+def workload_to_suspend(api: Api, namespace: str, record: Record) -> Json | None:
+    """The workload of a run that has to be suspended; None: it is not there.
+
+    Raises:
+        TaskError, ApiError: the run cannot be suspended, as far as this is known in advance.
+    """
+    item = workload_now(api, namespace, record.workload)
+    if item is not None:
+        refuse_to_suspend(api, namespace, item, record.suspend)
+    return item
 
 
 def _note_suspension(api: Api, namespace: str, record: Record, by_stack: str) -> None:
