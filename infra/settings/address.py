@@ -9,19 +9,20 @@ ADDRESS = r"[A-Za-z0-9._:-]+"
 ADDRESS_FORM = "the name or address of a host"
 
 
-def check_address(reader: Reader, key: str, text: str, port_key: str) -> None:
+def check_address(reader: Reader, key: str, text: str, port_key: str = "") -> None:
     """Note a problem if a text has only characters of an address, but is no address or name.
 
     Args:
         reader: collects the problems that are found.
         key: the setting that holds the text.
         text: a text that matches ADDRESS, or an empty one, which is no problem here.
-        port_key: the setting that holds the port.
+        port_key: the setting that holds the port; empty if no port belongs to the address.
     """
     if not text or _is_address(text):
         return
     if found := re.fullmatch(r"([^:]+):(\d+)", text):
         hint = f"Set {port_key}: {found[2]} beside the address {found[1]}"
+        hint = hint if port_key else f"Set {found[1]}"
         reader.problem(key, text, "a port stands with it", hint)
     elif ":" in text:
         reason = "it is neither an IPv6 address nor a name"

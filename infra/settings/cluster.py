@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
+from infra.settings.address import check_address
 from infra.settings.cluster_k3s import K3sSettings, read_k3s
 from infra.settings.cluster_networks import read_networks
 from infra.settings.kubeconfig import api_server_host, current_context
@@ -56,6 +57,7 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     given_address = reader.text(
         "nodeAddress", pattern=r"[A-Za-z0-9.:-]*", form="a host or address", example="10.1.2.3"
     )
+    check_address(reader, "nodeAddress", given_address)
     interface = _read_interface(reader, kind, k3s)
     named_context = reader.text("kubeContext")
     kubeconfig, context, server = _read_kubeconfig(reader, kind, named_context)

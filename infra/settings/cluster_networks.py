@@ -6,6 +6,9 @@ from typing import TypeAlias
 from infra.settings.reader import Reader
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+# The longest prefixes that k3s can use, by the version of IP. Each machine gets a part of podCidr,
+# of this size. The DNS server of the cluster gets the tenth address of serviceCidr.
+_LONGEST_PREFIX = {"podCidr": {4: 24, 6: 64}, "serviceCidr": {4: 28, 6: 124}}
 
 
 def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
@@ -16,6 +19,11 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
         is_k3s: whether the cluster is a k3s. k3s does not take one network of IPv4 and one of IPv6.
     """
     pods, services = _read(reader, "podCidr"), _read(reader, "serviceCidr")
+    for key, network in (("podCidr", pods), ("serviceCidr", services)):
+        if is_k3s and network and network.prefixlen > _LONGEST_PREFIX[key][network.version]:
+            longest = _LONGEST_PREFIX[key][network.version]
+            hint = f"Set a network with a prefix of at most /{longest}, such as 10.42.0.0/16"
+            reader.problem(key, str(network), "it is too small for a k3s", hint)
     if pods is None or services is None:
         return str(pods or ""), str(services or "")
     if pods.version == services.version and pods.overlaps(services):
@@ -39,7 +47,15 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
 def _read(reader: Reader, key: str) -> Network | None:
     text = reader.text(key)
     try:
-        return ipaddress.ip_network(text)
+        network = ipaddress.ip_network(text, strict=False)
     except ValueError:
         reader.problem(key, text, "it is not a network", "Write it like 10.42.0.0/16")
         return None
+    if "/" not in text:
+        hint = "Write the length of its prefix behind it, like 10.42.0.0/16"
+        reader.problem(key, text, "it is a single address and not a network", hint)
+        return None
+    if ipaddress.ip_interface(text).ip != network.network_address:
+        reader.problem(key, text, f"it is an address of the network {network}", f"Set {network}")
+        return None
+    return network

@@ -94,7 +94,7 @@ def read_host(reader: Reader) -> HostSettings:
         _read_jump(reader),
     )
     check_address(reader, "sshHost", ssh.host, "sshPort")
-    if kind == "ssh" and not ssh.host:
+    if kind == "ssh" and not ssh.host and reader.are_right("sshHost"):
         reader.problem(
             "sshHost",
             ssh.host,
@@ -108,7 +108,7 @@ def read_host(reader: Reader) -> HostSettings:
             "with host: local everything is done on this machine, and never there",
             "Set host to ssh, or remove it (`pulumi config rm sshHost`)",
         )
-    if kind == "ssh" and not ssh.host_key:
+    if kind == "ssh" and not ssh.host_key and reader.are_right("sshHostKey"):
         reader.problem(
             "sshHostKey",
             "",
@@ -173,7 +173,7 @@ def _read_jump(reader: Reader) -> JumpSettings | None:
         _read_host_key(reader, "sshJumpHostKey"),
     )
     check_address(reader, "sshJumpHost", jump.host, "sshJumpPort")
-    if jump.host and not jump.host_key:
+    if jump.host and not jump.host_key and reader.are_right("sshJumpHostKey"):
         reader.problem(
             "sshJumpHostKey",
             "",

@@ -1,0 +1,65 @@
+"""Values that a user may well type, each with the one message that it gets."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.form import FORM
+from tests.unit.settings.reading import SSH, read, refusal
+
+ADDRESSES: list[tuple[dict[str, Any], str]] = [
+    (
+        {"nodeAddress": "10.1.2.3:6443"},
+        "'10.1.2.3:6443' cannot be used: a port stands with it. Set 10",
+    ),
+    (
+        {"nodeAddress": "10.1.2.300"},
+        "'10.1.2.300' cannot be used: it is neither an IPv4 address nor",
+    ),
+    (
+        {"nodeAddress": "fd00:::4"},
+        "'fd00:::4' cannot be used: it is neither an IPv6 address nor a name",
+    ),
+    ({"podCidr": "10.42.0.0"}, "'10.42.0.0' cannot be used: it is a single address and not a netw"),
+    ({"podCidr": "10.42.0.1/16"}, "an address of the network 10.42.0.0/16. Set 10.42.0.0/16."),
+    (
+        {"podCidr": "10.42.0.0/25"},
+        "it is too small for a k3s. Set a network with a prefix of at mo",
+    ),
+    ({"serviceCidr": "10.43.0.0/30"}, "it is too small for a k3s. Set a network with a prefix of"),
+    ({**SSH, "sshHost": "root@node"}, "sshHost: 'root@node' cannot be used: it is not the name or"),
+    ({**SSH, "sshHostKey": "SHA256:abc"}, "sshHostKey: 'SHA256:abc' cannot be used: it is not a h"),
+    (
+        {**SSH, "sshJumpHost": "gate", "sshJumpHostKey": "SHA256:abc"},
+        "sshJumpHostKey: 'SHA256:abc' cannot be used: it is not a host's public key",
+    ),
+]
+
+
+def only_line(text: str) -> str:
+    (line,) = [line for line in text.splitlines() if line.startswith("  - ")]
+    assert FORM.match(line)
+    return line
+
+
+@pytest.mark.parametrize(("changes", "words"), ADDRESSES)
+def test_wrong_addresses_get_one_message(changes: dict[str, Any], words: str) -> None:
+    """Those of nodeAddress and of the networks were accepted, and k3s or NO_PROXY failed later. A
+    wrong sshHost or key was also said to be missing."""
+    assert words in only_line(refusal(changes))
+
+
+def test_small_networks_of_others_count(tmp_path: Path) -> None:
+    """On an existing cluster they are only entries of NO_PROXY."""
+    file = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "https://10.1.2.3:6443"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "me"}}
+    content = {"clusters": [cluster], "contexts": [context], "current-context": "c"}
+    file.write_text(json.dumps(content))
+    others = {"cluster": "existing", "kubeconfig": str(file), "storage": "storage-class"}
+    others |= {"storage": "storage-class", "storageOptions": {"className": "ssd"}}
+    others |= {"imageDelivery": "registry", "imageRepository": "registry.example.org/trainer"}
+    networks = {"podCidr": "10.42.0.0/28", "serviceCidr": "10.43.0.0/30"}
+    assert read({**others, **networks}).own_platform.cluster.pod_cidr == "10.42.0.0/28"
