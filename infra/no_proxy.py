@@ -1,6 +1,7 @@
 """Computes NO_PROXY: the hosts that must be reached without a proxy. All functions are pure."""
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 
 CLUSTER_NAMES = (".svc", ".cluster.local", "127.0.0.1", "localhost")
@@ -43,6 +44,19 @@ def bypasses_proxy(host: str, entries: Iterable[str]) -> bool:
         names = [entry.lstrip(".") for entry in entries]
         return any(host == name or host.endswith(f".{name}") for name in names)
     return any(address in network for network in map(_network, entries) if network)
+
+
+def is_entry(text: str) -> bool:
+    """Whether an entry is one of a kind that programs know: a name, an address, a network or `*`.
+
+    A name may begin with `.` or `*.`. A port may follow a name, and an IPv6 address in brackets.
+    """
+    name = r"(\*?\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?(:\d{1,5})?"
+    return (
+        text == "*"
+        or _network(re.sub(r"^\[(.*)\](:\d{1,5})?$", r"\1", text)) is not None
+        or re.fullmatch(name, text, re.ASCII) is not None
+    )
 
 
 def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:

@@ -2,11 +2,18 @@
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
-from infra.settings.reader import Reader
-from infra.settings.secret import Secret
+from infra.settings.reader import Reader, did_you_mean
+from infra.settings.secret import Secret, is_url
+
+_REGISTRIES_PARTS = ("mirrors", "configs", "auths")
+_REGISTRIES_HINT = (
+    "Write it as k3s' registries.yaml: {mirrors: {docker.io: {endpoint: [https://host]}}, configs: "
+    "{host: {auth: {username: me, password: ...}}}}"
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,9 @@ def read_k3s(reader: Reader) -> K3sSettings:
             "a download by http could be changed on its way",
             "Set an https address, or both k3sSha256 and k3sInstallerSha256",
         )
+    elif mirror and not is_url(mirror):
+        hint = "Write it like https://mirror.example.com/k3s"
+        reader.problem("k3sMirror", mirror, "it has no host, or a port that is none", hint)
     return K3sSettings(
         version=reader.text(
             "k3sVersion",
@@ -59,9 +69,37 @@ def read_k3s(reader: Reader) -> K3sSettings:
 
 def _read_registries(reader: Reader) -> Secret | None:
     """Read `k3sRegistries` as YAML. JSON is valid YAML, so the text is written as JSON."""
-    reader.hide("k3sRegistries")
-    content = reader.mapping("k3sRegistries")
+    key = "k3sRegistries"
+    reader.hide(key)
+    content = reader.mapping(key)
+    for place, fault in registries_faults(content):
+        reader.problem(f"{key}{place}", "...", fault, _REGISTRIES_HINT)
     text = json.dumps(content, indent=2, sort_keys=True)
     if re.search(r'"(password|auth|identity_token)": "', text):
-        reader.require_encrypted("k3sRegistries")
+        reader.require_encrypted(key)
     return Secret(text) if content else None
+
+
+def registries_faults(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what k3s would refuse in registries.yaml: the place in it, and the reason.
+
+    This function is pure. k3s does not start with a part of another form, and ignores a part of
+    another name.
+    """
+    for part, hosts in content.items():
+        if part not in _REGISTRIES_PARTS:
+            yield f".{part}", f"there is no such part{did_you_mean(part, _REGISTRIES_PARTS)}"
+        elif not isinstance(hosts or {}, dict):
+            yield f".{part}", "it is not an object"
+        else:
+            for host, about in cast(dict[str, object], hosts or {}).items():
+                if not isinstance(about or {}, dict):
+                    yield f".{part}[{host!r}]", "it is not an object"
+                    continue
+                endpoint = cast(dict[str, object], about or {}).get("endpoint") or []
+                if part == "mirrors" and not _is_list_of_texts(endpoint):
+                    yield f".{part}[{host!r}].endpoint", "it is not a list of addresses"
+
+
+def _is_list_of_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(e, str) for e in cast(list[object], value))

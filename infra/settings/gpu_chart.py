@@ -11,6 +11,7 @@ import yaml
 
 from infra.settings.local_path import local_path
 from infra.settings.reader import Reader
+from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
 
 CHART = "gpu-operator"
@@ -73,6 +74,8 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
     elif digest and re.fullmatch(r"@sha256:[0-9a-f]{64}", digest) is None:
         reason = "its digest is not sha256: and 64 hexadecimal digits"
         reader.problem(_KEY, text, reason, "Write it as the registry names it")
+    elif re.search(r"\s", text) or not is_url(address):
+        reader.problem(_KEY, text, "it is not an address: it has no host, or a space in it", _HINT)
     elif scheme[1] == "oci":
         return ChartSource(text, "")
     elif scheme[1] in ("http", "https"):

@@ -7,6 +7,7 @@ from typing import Literal, cast
 from infra.image.authorities import trust
 from infra.no_proxy import (
     bypasses_proxy,
+    is_entry,
     missing_entries,
     no_proxy,
     required_entries,
@@ -49,8 +50,7 @@ def read_proxy(
 ) -> ProxySettings:
     """Read the proxies and compute NO_PROXY from the addresses of the cluster."""
     http, https = reader.proxy_url("httpProxy"), reader.proxy_url("httpsProxy")
-    more = split_no_proxy(reader.text("noProxy"))
-    override = split_no_proxy(reader.text("noProxyOverride"))
+    more, override = _exceptions(reader, "noProxy"), _exceptions(reader, "noProxyOverride")
     scope = cast(Literal["all", "containerd"], reader.choice("proxyScope", ("all", "containerd")))
     ca_bundle = read_ca_bundle(reader)
     if http is None and https is None:
@@ -75,6 +75,16 @@ def read_proxy(
             "Add these, or use noProxy, which adds to the computed list",
         )
     return ProxySettings(http, https, ",".join(exceptions), scope, ca_bundle, machines)
+
+
+def _exceptions(reader: Reader, key: str) -> tuple[str, ...]:
+    """Read a list of NO_PROXY. An entry that no program understands would count for nothing."""
+    entries = split_no_proxy(reader.text(key))
+    for entry in entries:
+        if not is_entry(entry):
+            hint = "Separate names, addresses and networks by commas: corp.example,10.1.0.0/16"
+            reader.problem(key, entry, "it is neither a name nor an address nor a network", hint)
+    return entries
 
 
 def read_ca_bundle(reader: Reader) -> str:

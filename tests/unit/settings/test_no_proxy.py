@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from infra.no_proxy import (
     CLUSTER_NAMES,
     bypasses_proxy,
+    is_entry,
     missing_entries,
     no_proxy,
     required_entries,
@@ -79,3 +80,21 @@ def test_hosts_past_the_proxy_are_those_that_curl_takes_for_it(
     host: str, entries: list[str], past: bool
 ) -> None:
     assert bypasses_proxy(host, entries) is past
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("*", "localhost", ".corp.example", "*.corp.example", "git.corp:8443", "my_host."),
+        *("10.1.2.3", "10.1.2.3:80", "10.1.0.0/16", "fd00::4", "fd00::/8", "[::1]", "[::1]:80"),
+    ],
+)
+def test_known_kinds_of_entries_are_taken(entry: str) -> None:
+    assert is_entry(entry)
+
+
+@pytest.mark.parametrize(
+    "entry", ["http://x", "a b", "a;b", "10.0.0.0/33", "corp.example/", "10.1.*", "'corp'", "a..b"]
+)
+def test_entries_that_nobody_understands_are_none(entry: str) -> None:
+    assert not is_entry(entry)

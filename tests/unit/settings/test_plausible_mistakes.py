@@ -37,6 +37,31 @@ ADDRESSES: list[tuple[dict[str, Any], str]] = [
     ),
 ]
 
+DOWNLOADS: list[tuple[dict[str, Any], str]] = [
+    ({"k3sMirror": "https:///k3s"}, "k3sMirror: 'https:///k3s' cannot be used: it has no host, or"),
+    ({"k3sMirror": "https://[::1/k3s"}, "k3sMirror: 'https://[::1/k3s' cannot be used: it has no"),
+    ({"gpuOperatorChart": "https://"}, "gpuOperatorChart: 'https://' cannot be used: it is not an"),
+    ({"gpuOperatorChart": "oci://host/chart "}, "it is not an address: it has no host, or a space"),
+    ({"noProxy": "corp.example git.example"}, "noProxy: 'corp.example git.example' cannot be used"),
+    ({"noProxy": "corp.example,http://git"}, "noProxy: 'http://git' cannot be used: it is neither"),
+    (
+        {"k3sRegistries": {"mirror": {}}},
+        "k3sRegistries.mirror: [secret] cannot be used: there is no",
+    ),
+    (
+        {"k3sRegistries": {"mirrors": {"a": "b"}}},
+        "mirrors['a']: [secret] cannot be used: it is not",
+    ),
+    (
+        {"k3sRegistries": {"mirrors": {"a": {"endpoint": "https://b"}}}},
+        "k3sRegistries.mirrors['a'].endpoint: [secret] cannot be used: it is not a list of",
+    ),
+    (
+        {"k3sRegistries": {"configs": ["a"]}},
+        "k3sRegistries.configs: [secret] cannot be used: it is",
+    ),
+]
+
 
 def only_line(text: str) -> str:
     (line,) = [line for line in text.splitlines() if line.startswith("  - ")]
@@ -51,6 +76,17 @@ def test_wrong_addresses_get_one_message(changes: dict[str, Any], words: str) ->
     assert words in only_line(refusal(changes))
 
 
+@pytest.mark.parametrize(("changes", "words"), DOWNLOADS)
+def test_wrong_sources_get_one_message(changes: dict[str, Any], words: str) -> None:
+    """They were accepted. k3s did not start, or the value counted for nothing."""
+    assert words in only_line(refusal(changes))
+
+
+def test_right_registries_are_taken() -> None:
+    mirrors = {"docker.io": {"endpoint": ["https://mirror.example"]}, "a": {}, "b": None}
+    read({"k3sRegistries": {"mirrors": mirrors, "configs": {"mirror.example": {"tls": {}}}}})
+
+
 def test_small_networks_of_others_count(tmp_path: Path) -> None:
     """On an existing cluster they are only entries of NO_PROXY."""
     file = tmp_path / "kubeconfig"
@@ -58,7 +94,7 @@ def test_small_networks_of_others_count(tmp_path: Path) -> None:
     context = {"name": "c", "context": {"cluster": "c", "user": "me"}}
     content = {"clusters": [cluster], "contexts": [context], "current-context": "c"}
     file.write_text(json.dumps(content))
-    others = {"cluster": "existing", "kubeconfig": str(file), "storage": "storage-class"}
+    others: dict[str, Any] = {"cluster": "existing", "kubeconfig": str(file)}
     others |= {"storage": "storage-class", "storageOptions": {"className": "ssd"}}
     others |= {"imageDelivery": "registry", "imageRepository": "registry.example.org/trainer"}
     networks = {"podCidr": "10.42.0.0/28", "serviceCidr": "10.43.0.0/30"}
