@@ -16,6 +16,7 @@ from infra.kube.controllers.served import serves, unserved
 from infra.kube.errors import FORBIDDEN, ApiError
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.paths import NODES, PODS
+from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.quantity import amount
@@ -137,6 +138,7 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)
     _try(api, run, found)
+    found.add(network_findings(api, run.namespace, run.pod, run.pods))
     itself = (run.namespace, run.itself, run.suspend)
     say_refused_now(api, *itself, found, installs=bool(run.groups_come))
     return found
