@@ -68,7 +68,7 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         kubeconfig=kubeconfig,
         context=context,
         named_context=named_context,
-        kubectl=reader.text("kubectl", pattern=r"[^\r\n]+", form="a command", example="kubectl"),
+        kubectl=_read_kubectl(reader),
         k3s=k3s,
         tunnel=_read_tunnel(reader, kind, host),
         pod_cidr=pod_cidr,
@@ -78,6 +78,13 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
         interface_address=_normal(given_address) if interface else "",
         grows=_read_grows(reader, kind),
     )
+
+
+def _read_kubectl(reader: Reader) -> str:
+    command = reader.command("kubectl")
+    if not command and reader.are_right("kubectl"):
+        reader.problem("kubectl", command, "it is not a command", "Write it like kubectl")
+    return command
 
 
 def _read_kubeconfig(reader: Reader, kind: str, context: str) -> tuple[str, str, str]:

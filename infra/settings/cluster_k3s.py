@@ -96,10 +96,13 @@ def registries_faults(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 if not isinstance(about or {}, dict):
                     yield f".{part}[{host!r}]", "it is not an object"
                     continue
-                endpoint = cast(dict[str, object], about or {}).get("endpoint") or []
+                endpoint = cast(dict[str, object], about or {}).get("endpoint")
                 if part == "mirrors" and not _is_list_of_texts(endpoint):
                     yield f".{part}[{host!r}].endpoint", "it is not a list of addresses"
 
 
 def _is_list_of_texts(value: object) -> bool:
+    """Whether it is a list of texts, or not set."""
+    if value is None:
+        return True
     return isinstance(value, list) and all(isinstance(e, str) for e in cast(list[object], value))

@@ -1,7 +1,6 @@
 """Reads the settings of the trainer's image: its names, and how it is built and imported."""
 
 import re
-import shlex
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -13,6 +12,8 @@ from infra.settings.project import PROJECT_ROOT
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.torch_index import refuse_index
+
+_IMAGE = r"(?!.*//)[A-Za-z0-9][A-Za-z0-9._/:-]*(@sha256:[0-9a-f]{64})?"
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,6 @@ def read_builder(reader: Reader) -> str:
     return reader.choice("imageBuilder", ("auto", "docker", "podman", "buildah"))
 
 
-def _read_ctr(reader: Reader) -> str:
-    """Read the command that runs ctr; empty if it is not set, or if no shell could parse it."""
-    text = reader.text("ctr")
-    try:
-        shlex.split(text)
-    except ValueError:
-        hint = "Close each quotation mark, as in a shell"
-        reader.problem("ctr", text, "a quotation mark in it has no end", hint)
-        return ""
-    return text
-
-
 def read_image(
     reader: Reader, host: HostSettings, cluster: ClusterSettings, devices: Devices
 ) -> ImageSettings | None:
@@ -72,14 +61,14 @@ def read_image(
             "Set here",
         )
     # The ctr that k3s brings knows the socket of k3s' containerd.
-    ctr = _read_ctr(reader) or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
+    ctr = reader.command("ctr") or ("k3s ctr" if cluster.kind == "k3s" else "ctr")
     address = reader.text(
         "containerdAddress",
         pattern=r"(/\S+)?",
         form="an absolute path",
         example="/run/containerd/containerd.sock",
     )
-    if not re.fullmatch(r"\S+", base):
+    if not re.fullmatch(_IMAGE, base):
         reader.problem(
             "imageBase",
             base,

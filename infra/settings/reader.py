@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
@@ -119,6 +120,21 @@ class Reader:
             self.problem(key, value, reason, hint)
             return ""
         return value
+
+    def command(self, key: str) -> str:
+        """Read the words of a command, which a shell divides; empty if it could not."""
+        text = self.text(key).strip()
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            hint = "Close each quotation mark, as in a shell"
+            self.problem(key, text, "a quotation mark in it has no end", hint)
+            return ""
+        if len(words) == 1 and " " in words[0] and "/" not in words[0]:
+            reason = "in quotation marks it is one word, which would be the name of the program"
+            self.problem(key, text, reason, f"Set {words[0]}")
+            return ""
+        return text
 
     def choice(
         self, key: str, choices: Iterable[str], also_called: Mapping[str, str] | None = None

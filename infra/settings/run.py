@@ -218,7 +218,7 @@ def _read_dataset(
     sha256, files = reader.checksum("datasetSha256"), dataset_files(reader)
     _check_sources(reader, file_text, url, sha256, several=bool(files))
     file = _local_file(reader, "datasetFile", file_text) if file_text else None
-    tokenizer, tokenizer_file = reader.text("datasetTokenizer"), None
+    tokenizer, tokenizer_file = _tokenizer(reader), None
     if tokenizer.endswith(".json"):
         tokenizer_file = _local_file(reader, "datasetTokenizer", tokenizer)
     choice = DatasetChoice(
@@ -264,6 +264,13 @@ def _dataset_url(reader: Reader) -> str:
             "user, password and token",
         )
     return url.url_without_password
+
+
+def _tokenizer(reader: Reader) -> str:
+    form = "char, gpt2 or the path of a tokenizer.json"
+    return reader.text(
+        "datasetTokenizer", pattern=r"(char|gpt2|.+\.json)?", form=form, example="gpt2"
+    )
 
 
 def _name(reader: Reader, key: str, pattern: str) -> str:

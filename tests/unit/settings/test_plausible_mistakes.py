@@ -62,10 +62,34 @@ DOWNLOADS: list[tuple[dict[str, Any], str]] = [
     ),
 ]
 
+FILE = {"url": "https://host/a.parquet"}
+WORDS: list[tuple[dict[str, Any], str]] = [
+    ({"imageBase": "'python:3.11'"}, "it is not the name of an image. Write it like docker.io/li"),
+    ({"imageBase": "https://docker.io/python"}, "it is not the name of an image. Write it like do"),
+    (
+        {"imageBase": "python@sha256:12ab"},
+        "it is not the name of an image. Write it like docker.io",
+    ),
+    ({"kubectl": "'kubectl"}, 'kubectl: "\'kubectl" cannot be used: a quotation mark in it has no'),
+    ({"kubectl": " "}, "kubectl: '' cannot be used: it is not a command. Write it like kubectl."),
+    (
+        {"kubectl": '"k3s kubectl"'},
+        "it is one word, which would be the name of the program. Set k3",
+    ),
+    (
+        {"datasetTokenizer": "gpt-2"},
+        "it is not char, gpt2 or the path of a tokenizer.json. Write it",
+    ),
+    (
+        {"datasetFiles": [{**FILE, "sha256": "sha256:" + "a" * 64}]},
+        "it is not a sha256 checksum of 64 hexadecimal digits. Write it like e3b0c442...b855",
+    ),
+]
+
 
 def only_line(text: str) -> str:
     (line,) = [line for line in text.splitlines() if line.startswith("  - ")]
-    assert FORM.match(line)
+    assert FORM.match(line.replace('"', "'"))
     return line
 
 
@@ -80,6 +104,22 @@ def test_wrong_addresses_get_one_message(changes: dict[str, Any], words: str) ->
 def test_wrong_sources_get_one_message(changes: dict[str, Any], words: str) -> None:
     """They were accepted. k3s did not start, or the value counted for nothing."""
     assert words in only_line(refusal(changes))
+
+
+@pytest.mark.parametrize(("changes", "words"), WORDS)
+def test_wrong_words_get_one_message(changes: dict[str, Any], words: str) -> None:
+    """Names and commands were accepted, and the build or a script failed later. The other messages
+    showed a regular expression."""
+    assert words in only_line(refusal(changes))
+
+
+def test_blank_command_of_ctr_is_none() -> None:
+    """It would have been a command without a word."""
+    assert read({"ctr": " "}).own_platform.image.ctr == read().own_platform.image.ctr
+
+
+def test_path_with_space_is_a_command() -> None:
+    assert read({"kubectl": "'/opt/my tools/kubectl'"}).own_platform.cluster.kubectl[-1] == "'"
 
 
 def test_right_registries_are_taken() -> None:
