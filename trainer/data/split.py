@@ -78,7 +78,7 @@ def find_cut(
     if dataset.val_tokens is not None or not is_one_text(dataset, sources):
         validation = dataset.val_tokens or progress.tokens * dataset.val_share
         target = max(0, int(progress.tokens - validation))
-        if progress.entries == 1:
+        if progress.entries == 1 and progress.tokens:
             return _inside_entry(target, directory, result, progress, tokenizer)
         return cut_at(_inside(first_that_reaches(target, "tokens"), progress))
     target = int(progress.characters * (1 - dataset.val_share))

@@ -179,6 +179,15 @@ def test_one_big_document_is_divided(tmp_path: Path, kind: str) -> None:
     assert dataset.val_bytes == len(val.removesuffix(END).encode())
 
 
+def test_document_without_tokens_is_too_short(tmp_path: Path) -> None:
+    """A tokenizer may leave out all of a text, and then there is nothing to divide."""
+    words = tmp_path / "words.json"
+    Tokenizer(models.BPE({"a": 0, "</s>": 1}, [])).save(str(words))
+    (tmp_path / "text").write_text("b")
+    with pytest.raises(FatalError, match="the data is too short: train has 0 tokens"):
+        made(tmp_path, tmp_path / "text", tokenizer=str(words), val_tokens=5)
+
+
 def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
     for split, words in (("train", ["one", "two"]), ("validation", ["three"])):
         folder = tmp_path / "dict" / split
