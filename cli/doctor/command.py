@@ -128,7 +128,9 @@ def _examine_machines(plan: Plan) -> Report:
         if plan.only in ("", each.name):
             own = judge(each.plan, each.facts) if each.facts else []
             results += [replace(result, place=each.name) for result in own]
-            results += [each.fault] if each.fault else []
+        # Without the first machine nothing can be said, so its fault is the reason.
+        is_asked = plan.only in ("", each.name) or each is looked[0]
+        results += [each.fault] if each.fault and is_asked else []
     pairs = look_at_pairs(looked, plan.expect.node_address)
     # The sum of the GPUs is known only if all machines are examined and all have answered.
     # Otherwise 0 expected GPUs switch that check off.

@@ -11,6 +11,7 @@ from infra.node.expectations import Expectations
 # The oldest driver for each major version of CUDA. It also runs programs that are built for a later
 # minor version (minor version compatibility): https://docs.nvidia.com/deploy/cuda-compatibility/
 OLDEST_DRIVER = {11: (450, 80), 12: (525, 60), 13: (580, 0)}
+OLDEST_BUILD = 11  # the oldest CUDA for which torch is built: cu118
 # Blackwell has PCI device ids from 0x2900 on (B200 is 0x2901), and no earlier GPU has. Its first
 # driver is 570, and torch has code for it only in builds for CUDA 12.8 and later (docs/image.md).
 BLACKWELL_FIRST_ID = 0x2900
@@ -65,10 +66,12 @@ def gpu_driver_version(facts: Facts, expect: Expectations) -> Fault | str:
         floors["a Blackwell GPU"] = BLACKWELL_DRIVER
     needed_by, floor = max(floors.items(), key=lambda entry: entry[1])
     if version_tuple(version)[:2] < floor:
+        # A Blackwell GPU has no build for CUDA 11.8 (see gpu_generation).
+        older = major > OLDEST_BUILD and not _has_blackwell(facts)
+        is_enough = older and version_tuple(version)[:2] >= OLDEST_DRIVER[OLDEST_BUILD]
         return error(
             f"driver {version} is older than {floor[0]}.{floor[1]}, which {needed_by} needs",
-            "update the driver"
-            + ("" if needed_by == "a Blackwell GPU" else ", or set torchIndexUrl to .../cu118"),
+            "update the driver" + (", or set torchIndexUrl to .../cu118" if is_enough else ""),
         )
     return f"{version}, for CUDA {expect.cuda}"
 

@@ -25,7 +25,7 @@ def same_machine(machines: list[Machine], _: Expectations) -> Found:
 
 
 def machine_id(machines: list[Machine], _: Expectations) -> Found:
-    """Every machine has its own machine-id; a copied disk has that of another machine."""
+    """Each machine has its own /etc/machine-id; a copied disk brings that of another machine."""
     for one, two in identified(machines):
         if same(one, two, "machine_id") and not same(one, two, "node_ip"):
             yield (
@@ -62,7 +62,7 @@ def same_driver(machines: list[Machine], _: Expectations) -> Found:
 
 
 def gpus_of_all(machines: list[Machine], expect: Expectations) -> Found:
-    """The machines together have GPUs for every pod, each pod's on one machine."""
+    """The machines have enough GPUs for all pods; the GPUs of one pod are on one machine."""
     if not expect.gpus:
         return
     per_pod = max(expect.gpus // expect.pods, 1)
@@ -103,7 +103,7 @@ def data_is_shared(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def same_address(machines: list[Machine], _: Expectations) -> Found:
-    """No two machines have the same address, such as that of a bridge on each of them."""
+    """Each machine has its own address for k3s; a bridge may have the same one on several."""
     for one, two in combinations(machines, 2):
         address = one.facts.get("node_ip")
         if address and same(one, two, "node_ip") and not one_machine(one, two):
@@ -119,7 +119,7 @@ def same_address(machines: list[Machine], _: Expectations) -> Found:
 
 
 def same_name(machines: list[Machine], expect: Expectations) -> Found:
-    """No two machines have the same host name; that of the first is also its node's name."""
+    """Host names differ, and no name in nodes is the host name of the first machine."""
     for one, two in combinations(machines, 2):
         name = one.facts.get("hostname")
         if not name or one_machine(one, two):

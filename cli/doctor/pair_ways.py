@@ -50,7 +50,7 @@ def api_port(machines: list[Machine], expect: Expectations) -> Found:
 
 
 def kubelet_port(machines: list[Machine], expect: Expectations) -> Found:
-    """The server reaches every kubelet; logs, exec and port forwarding go that way."""
+    """Each server reaches port 10250 of all machines, by which it gets logs and runs exec."""
     yield from _reaching(machines, expect, KUBELET_PORT)
 
 

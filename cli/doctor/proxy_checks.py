@@ -93,16 +93,31 @@ def no_proxy(facts: Facts, expect: Expectations) -> Fault | str:
 
 def proxy_of_k3s(facts: Facts, expect: Expectations) -> Fault | str:
     """If k3s uses a proxy, it is that of these settings, so that pods use the same one."""
-    prefixes = ("", "CONTAINERD_")
-    names = [f"k3s_env.{p}{n}" for p in prefixes for n in ("HTTP_PROXY", "HTTPS_PROXY")]
-    found = [facts.get(name) for name in names if facts.get(name)]
+    settings = {"http": expect.http_proxy, "https": expect.https_proxy}
+    found = [
+        (url, kind)
+        for prefix in ("", "CONTAINERD_")
+        for kind in settings
+        if (url := facts.get(f"k3s_env.{prefix}{kind.upper()}_PROXY").rstrip("/"))
+    ]
     skip_unless(found, "k3s has no proxy")
+    first = found[0][0]
     if not expect.has_proxy:
         return warning(
-            f"k3s runs with the proxy {found[0]} and the settings name none, so that pods get none",
-            f"pulumi config set httpsProxy {found[0]} (with --secret if it holds a password)",
+            f"k3s runs with the proxy {first} and the settings name none, so that pods get none",
+            f"pulumi config set httpsProxy {first} (with --secret if it holds a password)",
         )
-    return found[0]
+    for url, kind in found:
+        # The facts contain no passwords.
+        wanted = _shown(settings[kind]).rstrip("/")
+        if url != wanted and expect.provision:
+            return f"{url}; `pulumi up` replaces it with that of the settings"
+        if url != wanted:
+            return warning(
+                f"k3s runs with the proxy {url}, and pods get {wanted or 'none'} for {kind}",
+                f"set {kind}Proxy to that of k3s, or correct k3s' environment file and restart k3s",
+            )
+    return first
 
 
 def way_out(facts: Facts, expect: Expectations) -> Fault | str:

@@ -202,6 +202,20 @@ OTHER_FAULTS = {
             {"ranks": 6, "gpus": 3, "pods": 3},
         ),
     ],
+    "proxy-of-k3s": [
+        Seeded(
+            "k3s runs with the proxy http://old.example:3128, and pods get http://proxy.example:",
+            {"k3s_env.HTTPS_PROXY": "http://old.example:3128/"},
+            {"provision": False},
+            "warning",
+        ),
+        Seeded(
+            "k3s runs with the proxy http://old.example:3128, and pods get none for http",
+            {"k3s_env.CONTAINERD_HTTP_PROXY": "http://old.example:3128"},
+            {"provision": False, "http_proxy": ""},
+            "warning",
+        ),
+    ],
     "gpu-driver-version": [
         Seeded(
             "older than 570.0, which a Blackwell GPU needs",
@@ -280,6 +294,28 @@ def test_other_faults_of_a_check_are_told_apart(check_id: str, seeded: Seeded) -
     assert list(found) == [check_id], {k: v.evidence for k, v in found.items()}
     assert seeded.words in found[check_id].evidence
     assert found[check_id].status == seeded.severity
+
+
+def test_driver_older_than_every_build_needs_another_driver() -> None:
+    """The advice was `set torchIndexUrl to .../cu118` where that was set, and where the driver is
+    too old for it, too."""
+    known = "gpu-driver-version"
+    facts: Changes = {"driver": "440.33.01"}
+    for cuda in ("11.8", "12.6"):
+        assert findings(results_of(Seeded("", facts, {"cuda": cuda})))[known].fix == (
+            "update the driver"
+        )
+    newer = findings(results_of(Seeded("", {"driver": "470.82.01"}, {"cuda": "12.6"})))[known]
+    assert newer.fix == "update the driver, or set torchIndexUrl to .../cu118"
+
+
+def test_proxy_that_up_replaces_is_no_finding() -> None:
+    """`up` writes that of the settings, and examines the host before."""
+    changes: Changes = {"k3s_env.HTTPS_PROXY": "http://old.example:3128"}
+    results = results_of(Seeded("", changes, {"provision": True}))
+    (found,) = (result for result in results if result.id == "proxy-of-k3s")
+    assert found.status == "ok"
+    assert "`pulumi up` replaces it" in found.evidence
 
 
 SHARED_CLUSTER: dict[str, tuple[Changes, dict[str, object]]] = {

@@ -308,6 +308,18 @@ def test_machines_that_do_not_answer_are_each_named(server: Sshd) -> None:
     assert report.exit_code() == COULD_NOT_CHECK
 
 
+def test_further_machine_names_a_silent_first_one(server: Sshd) -> None:
+    """The doctor of a further machine ended with 2 and "0 checks", without a reason."""
+    plan = ssh_plan(server)
+    assert plan.ssh
+    closed = replace(plan.ssh, port=free_port())
+    report = examine(replace(plan, ssh=closed, machines=(Machine("two", plan.ssh),), only="two"))
+    assert report.exit_code() == COULD_NOT_CHECK
+    (fault,) = (result for result in report.results if result.id == "connection")
+    assert (fault.place, fault.status) == ("127.0.0.1", "error")
+    assert "Connection refused" in fault.evidence
+
+
 def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
