@@ -121,7 +121,7 @@ def _refuse_unknown_keys(reader: Reader, given: Mapping[str, Any]) -> None:
 
 def _check_command(reader: Reader, command: object) -> None:
     key = "program.command"
-    if not command:
+    if not command or _is_blank(command):
         hint = "Set what runs in each rank, such as [python, train.py]"
         reader.problem(key, command, "it names no program", hint)
     elif isinstance(command, str):
@@ -137,6 +137,12 @@ def _check_command(reader: Reader, command: object) -> None:
         for place, word in enumerate(cast(list[object], command)):
             if isinstance(word, bool):
                 _refuse_boolean(reader, f"{key}[{place}]", word)
+
+
+def _is_blank(command: object) -> bool:
+    """Whether a text, or the first word of a list, has no sign in it but spaces."""
+    first = cast(list[object], command)[0] if isinstance(command, list) else command
+    return isinstance(first, str) and not first.strip()
 
 
 def _refuse_boolean(reader: Reader, key: str, word: bool) -> None:

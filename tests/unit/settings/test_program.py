@@ -180,6 +180,9 @@ def test_folder_to_build_has_a_dockerfile_and_no_rival(tmp_path: Path) -> None:
 TRAINERS = "program is set, and only disttrain's own trainer reads this setting"
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"program": {"per": "rank"}}, "program.command: '' cannot be used: it names no program"),
+    ({"program": {"command": " "}}, "program.command: ' ' cannot be used: it names no program"),
+    ({"program": {"command": ["", "a"]}}, "program.command: ['', 'a'] cannot be used: it names no"),
+    ({"program": {**COMMAND, "progress_file": 1}}, "it is not a text. Set a text of one line. The"),
     ({"program": {"command": "python"}}, "program.command: 'python' cannot be used: it is one "),
     ({"program": {"command": [["a"]]}}, "program.command[0]: ['a'] cannot be used: it is not a "),
     ({"program": {**COMMAND, "per": "pod"}}, "program.per: 'pod' cannot be used"),
