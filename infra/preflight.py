@@ -47,6 +47,7 @@ from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
+from infra.workloads.pod import TRAINER_UID
 from infra.workloads.run import Run
 
 SECONDS = 5.0
@@ -89,6 +90,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
     if run and (note := idle_machines(settings.devices.machines, run)):
         pulumi.log.info(note)
     if cluster.kind != "existing":
+        _refuse_other_user(run)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
@@ -195,6 +197,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
     if not facts.kubeconfig_is_path:
+        _refuse_other_user(settings)
         return
     value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
@@ -209,6 +212,15 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
     await _refuse(access, volume, needs, _pods(settings, value, facts.cluster_grows))
+
+
+def _refuse_other_user(run: RunSettings | None) -> None:
+    """Refuse the setting podUser on a k3s of disttrain's own, whose data folder has one user."""
+    if run and run.pods.user != TRAINER_UID:
+        raise pulumi.RunError(
+            f"podUser: {run.pods.user} cannot be used: on a k3s that disttrain installs, the data "
+            f"folder belongs to user {TRAINER_UID}. Remove the setting: pulumi config rm podUser"
+        )
 
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:

@@ -8,7 +8,7 @@ from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.objects import kubernetes_object
 from infra.run.dataset_job import DatasetJobArgs, dataset_job
-from infra.workloads.pod import TRAINER_UID, of_commands
+from infra.workloads.pod import of_commands
 
 LOWEST_UPLOAD_BYTES_PER_SECOND = 200_000
 
@@ -63,7 +63,7 @@ class DatasetJob(pulumi.ComponentResource):
                     {
                         "claim": parts.claim,
                         "image": parts.image,
-                        "uid": TRAINER_UID,
+                        "uid": parts.user,
                         "placement": {**args.job.placement.of_tasks, **of_commands(parts)},
                         "files": [asdict(upload) for upload in args.uploads],
                     },

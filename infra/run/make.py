@@ -120,6 +120,7 @@ def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> P
         bpe_file=settings.bpe_file.path_in_pods if settings.bpe_file else "",
         limits={resource: times(limit, ranks) for resource, limit in of_rank.items()},
         command_limits=of_rank,
+        user=pods.user,
     )
 
 

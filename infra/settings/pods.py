@@ -43,6 +43,7 @@ class PodSettings:
     neighbours: NeighbourSettings
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
+    user: int
 
 
 def read_pods(reader: Reader, accelerator: str) -> PodSettings:
@@ -70,6 +71,7 @@ def read_pods(reader: Reader, accelerator: str) -> PodSettings:
         neighbours=read_neighbours(reader),
         annotations=_annotations(reader),
         labels=_labels(reader),
+        user=reader.integer("podUser", at_least=1, at_most=2**31 - 1),
     )
 
 

@@ -23,7 +23,7 @@ from infra.names import (
 )
 from infra.settings.pods import LEAST_REQUESTS
 from infra.workloads.neighbours import neighbours
-from infra.workloads.own_image import in_own_image
+from infra.workloads.own_image import USER_NAME, in_own_image
 from infra.workloads.queue_place import place_request
 from infra.workloads.trust import trust
 
@@ -56,6 +56,7 @@ class PodParts:
         limits: the limits of CPU and memory of each of these pods. A namespace's quota may require
             limits.
         command_limits: the same limits for the pods that commands start.
+        user: the user and the group that all of these pods run as.
     """
 
     image: str
@@ -68,6 +69,7 @@ class PodParts:
     bpe_file: str = ""
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
     command_limits: Mapping[str, str] = field(default_factory=dict[str, str])
+    user: int = TRAINER_UID
 
 
 def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
@@ -76,6 +78,9 @@ def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
     The container runs `python -m trainer <arguments> --config <path>`.
     """
     variables = {"HOME": "/tmp"}
+    if parts.user != TRAINER_UID:
+        # The image has no name for this user, and torch.compile asks for it.
+        variables["LOGNAME"] = USER_NAME
     if parts.bpe_file:
         variables[BPE_VARIABLE] = parts.bpe_file
     pod: Manifest = {
@@ -83,8 +88,8 @@ def pod_spec(parts: PodParts, arguments: Sequence[str]) -> Manifest:
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": TRAINER_UID,
-            "runAsGroup": TRAINER_UID,
+            "runAsUser": parts.user,
+            "runAsGroup": parts.user,
             "seccompProfile": {"type": "RuntimeDefault"},
             **volume_group(parts),
         },
@@ -199,18 +204,21 @@ def volume_group(parts: PodParts) -> Manifest:
     if not parts.group_writes:
         return {}
     # Without the policy, the kubelet would change the group of all files at each start of a pod.
-    return {"fsGroup": TRAINER_UID, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {"fsGroup": parts.user, "fsGroupChangePolicy": "OnRootMismatch"}
 
 
 def of_commands(parts: PodParts) -> Manifest:
-    """Fields of the spec of a pod that a command starts: pull secrets, volume group and limits.
+    """Fields of the spec of a pod that a command starts: pull secrets, user and group, and limits.
 
-    `infra.kube.files.task_pod` builds the pod from these fields.
+    `infra.kube.files.task_pod` builds the pod from these fields. Without others, its user and its
+    group are TRAINER_UID.
     """
-    group, limits = volume_group(parts), dict(parts.command_limits)
+    limits, security = dict(parts.command_limits), volume_group(parts)
+    if parts.user != TRAINER_UID:
+        security |= {"runAsUser": parts.user, "runAsGroup": parts.user}
     return {
         **pull_secrets(parts),
-        **({"securityContext": group} if group else {}),
+        **({"securityContext": security} if security else {}),
         **({"resources": {"limits": limits}} if limits else {}),
     }
 

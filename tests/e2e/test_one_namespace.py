@@ -21,11 +21,14 @@ from tests.e2e.lab import Lab, run_settings, wait_for
 TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc-class", "ann"
 GIVEN = "given"  # a claim that somebody has given to the team, and its volume
 FIRST, SECOND = 20, 40
-UID = 1000
+# A number from the range of the namespace, as OpenShift gives one to each; the image knows no such
+# user.
+UID = 1000680000
 COMMON = {
     "namespace": TEAM,
     "namespaceExisting": "use",
     "processesPerPod": "1",
+    "podUser": str(UID),
     "run.checkpoint.interval": "10",
 }
 
@@ -46,6 +49,33 @@ def volume(name: str, folder: Path, class_name: str) -> dict[str, Any]:
             "hostPath": {"path": str(folder), "type": "Directory"},
         },
     }
+
+
+def only_users_from(first: int) -> list[dict[str, Any]]:
+    """A policy that stands in for OpenShift's `restricted-v2`.
+
+    It refuses pods of the team whose user or group of the volume is not in the range of the
+    namespace.
+    """
+    security = "object.spec.?securityContext"
+    asked = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    api = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": TEAM}}
+    rules = {
+        "matchConstraints": {"resourceRules": [{**asked, "resources": ["pods"]}]},
+        "validations": [
+            {
+                "expression": f"{security}.?{field}.orValue({first}) >= {first}",
+                "message": f"{field}: Invalid value: must be in the ranges of the namespace",
+            }
+            for field in ("runAsUser", "fsGroup")
+        ],
+    }
+    here = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": TEAM}}}
+    bound = {"policyName": TEAM, "validationActions": ["Deny"], "matchResources": here}
+    return [
+        {**api, "kind": "ValidatingAdmissionPolicy", "spec": rules},
+        {**api, "kind": "ValidatingAdmissionPolicyBinding", "spec": bound},
+    ]
 
 
 def of_the_team(kind: str, name: str, **fields: Any) -> dict[str, Any]:
@@ -81,6 +111,7 @@ def folders(lab: Lab) -> Iterator[Path]:
         volume(CLASS, place / CLASS, CLASS),
         volume(GIVEN, place / GIVEN, ""),
         of_the_team("PersistentVolumeClaim", GIVEN, spec=claim),
+        *only_users_from(UID),
     ]
     apply(lab, lab.scratch / "team.yaml", yaml.safe_dump_all(objects))
     bound = "--for=jsonpath={.status.phase}=Bound"
@@ -89,6 +120,8 @@ def folders(lab: Lab) -> Iterator[Path]:
     lab.kubectl("delete", "namespace", TEAM)
     lab.kubectl("delete", "persistentvolume", CLASS, GIVEN, "--ignore-not-found")
     lab.kubectl("delete", "storageclass", CLASS)
+    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+        lab.kubectl("delete", kind, TEAM)
     shutil.rmtree(place)
 
 
@@ -174,6 +207,16 @@ def test_missing_rights_come_as_a_role_that_is_enough(stack: Stack, role: dict[s
     """What `preview` has printed was applied as it stands."""
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", TEAM)
     stack.preview()
+
+
+def test_user_outside_of_the_range_is_refused(stack: Stack, role: dict[str, Any]) -> None:
+    """Before anything is made, with the setting that helps."""
+    assert role
+    stack.set_all({"podUser": "1000"})
+    said = "podUser: the cluster would refuse the training's pods in namespace team-a: .*runAsUser"
+    with pytest.raises(PulumiFailedError, match=said):
+        stack.preview()
+    stack.set_all({"podUser": str(UID)})
 
 
 def test_claim_of_a_class_outlives_its_stack_and_is_taken_up_again(

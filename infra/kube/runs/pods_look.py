@@ -33,6 +33,7 @@ REFUSALS = (400, FORBIDDEN, 422)
 # Words in the API server's refusals, and the setting that the user has to change for each.
 WORDS = (
     ("PriorityClass", "priorityClass"),
+    ("runAsUser: Invalid", "podUser"),
     ("RuntimeClass", "accelerator"),
     ("PodSecurity", "network"),
     ("memory", "memoryPerRank"),

@@ -318,6 +318,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"podEnvironment": {"PET_X": "1"}}, "podEnvironment.PET_X: '1' cannot be used: the program"),
     ({"podEnvironment": {"https_proxy": "x"}}, "Use httpProxy, httpsProxy and noProxy instead"),
+    ({"podUser": "0"}, "podUser: '0' cannot be used: it is too small. Set a whole number"),
     ({"podLabels": {"disttrain.dev/a": "b"}}, "podLabels.disttrain.dev/a: 'b' cannot be used"),
     (
         {"podLabels": {"kueue.x-k8s.io/queue-name": "gpus"}},

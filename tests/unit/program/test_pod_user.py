@@ -1,0 +1,49 @@
+"""The user as which the pods of a run run, where a namespace demands one of its own (podUser)."""
+
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from infra.kube.files.task_pod import TaskPod, pod_manifest
+from tests.unit.program.parts import templates, training_template, variables
+from tests.unit.stacks import Deployment, deploy
+
+USER = 1000680000
+OF_CLASS = {"storage": "storage-class", "storageOptions": {"className": "disks"}}
+
+
+def of_commands(made: Deployment) -> dict[str, Any]:
+    placement = yaml.safe_load(str(made.outputs["podPlacement"]))
+    pod = TaskPod("look", "me", "ml", "image:1", ("true",), "claim", 60, placement=placement)
+    return pod_manifest(pod, "p")["spec"]["securityContext"]
+
+
+def test_all_pods_have_the_user(tmp_path: Path) -> None:
+    """Training, data set and commands; and a name for that user, which the image does not know."""
+    made = deploy("sandbox", tmp_path, {"podUser": USER, **OF_CLASS})
+    assert len(templates(made)) == 2
+    for template in templates(made):
+        security = template["spec"]["securityContext"]
+        assert (security["runAsUser"], security["runAsGroup"]) == (USER, USER)
+        assert security["fsGroup"] == USER
+        assert security["runAsNonRoot"] is True
+        assert variables(template)["LOGNAME"] == "trainer"
+    security = of_commands(made)
+    assert (security["runAsUser"], security["runAsGroup"]) == (USER, USER)
+    assert security["fsGroup"] == USER
+
+
+def test_usual_user_changes_no_pod(tmp_path: Path) -> None:
+    """A name would change the pods of runs that are up."""
+    made = deploy("sandbox", tmp_path)
+    assert training_template(made)["spec"]["securityContext"]["runAsUser"] == 1000
+    assert "LOGNAME" not in variables(training_template(made))
+    assert of_commands(made)["runAsUser"] == 1000
+
+
+def test_own_cluster_takes_no_other_user(tmp_path: Path) -> None:
+    with pytest.raises(pulumi.RunError, match="podUser: 5000 cannot be used: on a k3s that"):
+        deploy("dev", tmp_path, {"podUser": 5000})
