@@ -15,7 +15,7 @@ from infra.kube.controllers.apply_definitions import packed
 from infra.kube.controllers.controller import Controller as KnownController
 from infra.kube_command import Connection, kube_command
 from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
-from infra.objects import NO_AWAIT, Manifest, helm_release, kubernetes_object
+from infra.objects import NO_AWAIT, Manifest, helm_release, kubernetes_object, uid_of
 from infra.settings.controllers import ControllerSettings
 from infra.settings.monitoring import NumbersClaim
 
@@ -179,7 +179,9 @@ class Controller(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
         )
         installed, identity = self._install(name, args, remains, *looked[1:])
-        # The job names what is installed, so that the command waits again for another version.
+        # The job names what is installed, so that the command waits again for another version, and
+        # for one in a namespace that was made again.
+        identity = {**identity, "namespace_uid": uid_of(namespace)}
         answers = kube_command(
             f"{name}-open",
             "open-controller",

@@ -87,6 +87,32 @@ def test_definitions_are_made_with_their_owner_and_changed_by_the_next_version(
     assert api.get(PATH) is None
 
 
+def test_controller_without_its_namespace_stays_ours(installed: Installed) -> None:
+    """Somebody has deleted it by hand. The definitions note the owner too, so the controller can be
+    installed again, and removed with all that is left of it."""
+    api, job, wanted = installed.api, installed.job(), [known(KIND)]
+    open_controller.mark_definitions(api, wanted[0], job)
+    api.delete(wanted[0].path, {})
+    wait_for("the end of the namespace", lambda: api.get(wanted[0].path) is None)
+    found = controllers_findings(api, wanted, "dev")
+    assert found.problems == []
+    assert "Run `pulumi refresh`, and then `pulumi up`" in found.notes[0]
+    claim_controller.create(job, api)
+    others = installed.job("somebody")
+    with pytest.raises(TaskError, match="JobSet is in the cluster already"):
+        claim_controller.create(others, api)
+    (problem,) = controllers_findings(api, wanted, "other").problems
+    assert "stack dev has installed it" in problem
+    installed.cut_off()
+    for task in (open_controller, controller_remains):
+        task.delete(others, api)
+    assert api.get(PATH)
+    for task in (destroy_guard, open_controller, controller_remains):
+        task.delete(job, api)
+    assert api.get(PATH) is None
+    assert api.get(WEBHOOK) is None
+
+
 def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed) -> None:
     """The engine would take them over without a word; those of ours are of an `up` that ended."""
     api, roles = installed.api, "/apis/rbac.authorization.k8s.io/v1/clusterroles"

@@ -6,11 +6,12 @@ from infra.kube.controllers.controller import (
     Controller,
     definitions_there,
     foreign_parts,
+    marked,
     parse_controller,
 )
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
-from infra.kube.objects import Json, is_ending, label, name_of
+from infra.kube.objects import Json, is_ending, name_of
 from infra.kube.paths import DEFINITIONS
 from infra.kube.waiting import wait_for
 
@@ -61,8 +62,7 @@ def refusal(
         definitions: those of the controller's definitions that exist.
         owner: the owner id of this stack.
     """
-    whose = label(namespace, names.OWNER_LABEL) if namespace else ""
-    if whose == owner:
+    if marked(namespace, definitions, names.OWNER_LABEL) == owner:
         return ""
     return refusal_of_foreign(controller, namespace, definitions)
 
@@ -73,7 +73,7 @@ def refusal_of_foreign(
     """The text of `refusal` for a namespace that is known not to be ours. This function is pure."""
     if namespace is None and not definitions:
         return ""
-    stack = label(namespace, names.STACK_LABEL) if namespace else ""
+    stack = marked(namespace, definitions, names.STACK_LABEL)
     seen = ", ".join(
         [
             *([f"namespace {controller.namespace}"] if namespace else []),

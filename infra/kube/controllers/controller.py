@@ -1,13 +1,13 @@
 """Finds the objects of a controller that a platform installs, and to whom they belong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.namespaces.own_namespace import OwnNamespace
-from infra.kube.namespaces.owners import first_owner, has_made, is_of_release
+from infra.kube.namespaces.owners import first_owner, is_of_release
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.paths import API_SERVICES, DEFINITIONS, NAMESPACES, WEBHOOKS
 from infra.kube.say import say
@@ -83,8 +83,30 @@ def parse_controller(given: Mapping[str, Any]) -> Controller:
 
 
 def is_ours(api: Api, controller: Controller, owner: str) -> bool:
-    """Whether this stack has installed the controller, by the label of the namespace."""
-    return has_made(api, owner, controller.namespace)
+    """Whether this stack has installed the controller, by the label of the namespace.
+
+    If somebody has deleted the namespace by hand, the labels of the definitions tell.
+    """
+    namespace = api.get(controller.path)
+    definitions = [] if namespace else definitions_there(api, controller)
+    return marked(namespace, definitions, names.OWNER_LABEL) == owner
+
+
+def marked(namespace: Json | None, definitions: Sequence[Json], key: str) -> str:
+    """The label of a controller by which it belongs to a stack; empty: it has none.
+
+    This function is pure.
+
+    Args:
+        namespace: the controller's namespace; None: it does not exist.
+        definitions: those of the controller's definitions that exist. They count only without a
+            namespace, and only if all of them have the same label.
+        key: the label, such as OWNER_LABEL.
+    """
+    if namespace is not None:
+        return label(namespace, key)
+    found = {label(item, key) for item in definitions}
+    return found.pop() if len(found) == 1 else ""
 
 
 def definitions_there(api: Api, controller: Controller) -> list[Json]:

@@ -6,8 +6,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.controllers.claim_controller import refusal_of_foreign, refusal_without
-from infra.kube.controllers.controller import Controller
-from infra.kube.objects import label
+from infra.kube.controllers.controller import Controller, marked
 from infra.kube.paths import DEFINITIONS
 
 
@@ -34,9 +33,21 @@ def controllers_findings(api: Api, wanted: Sequence[Controller], stack: str) -> 
         if namespace == "unseen" or "unseen" in seen:
             found.unseen(f"whether {controller.title} is there already")
             continue
-        if namespace and label(namespace, names.STACK_LABEL) == stack:
-            continue
         definitions = [item for item in seen if isinstance(item, dict)]
+        if marked(namespace, definitions, names.STACK_LABEL) == stack:
+            if namespace is None:
+                found.notes.append(without_namespace(controller))
+            continue
         if problem := refusal_of_foreign(controller, namespace, definitions):
             found.problems.append(problem)
     return found
+
+
+def without_namespace(controller: Controller) -> str:
+    """What to do if this stack has installed the controller, and its namespace is gone."""
+    return (
+        f"{controller.setting}: namespace {controller.namespace}, in which this stack has "
+        f"installed {controller.title}, is not there any more. Run `pulumi refresh`, and then "
+        "`pulumi up` or `pulumi destroy`: the one installs it again, the other removes what is "
+        "left of it"
+    )

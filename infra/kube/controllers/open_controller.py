@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.controllers.controller import (
     Controller,
+    definitions_there,
     does_not_answer,
     free_of_webhooks,
     is_made_by_itself,
@@ -14,10 +16,12 @@ from infra.kube.controllers.controller import (
     take_finalizers_off,
     used_by_others,
 )
+from infra.kube.controllers.controllers_look import without_namespace
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.namespaces.strangers import refuse_strangers
 from infra.kube.objects import Json, is_ending, is_true, name_of, part
+from infra.kube.paths import DEFINITIONS
 from infra.kube.pods.report import describe_pods
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -50,6 +54,17 @@ def create(job: Job, api: Api) -> None:
 
     limit = job.number("limit_seconds")
     wait_for(f"{controller.title} in namespace {controller.namespace} to answer", ask, limit)
+    mark_definitions(api, controller, job)
+
+
+def mark_definitions(api: Api, controller: Controller, job: Job) -> None:
+    """Note on the definitions who has installed the controller (see `is_ours`).
+
+    Only the namespace would tell otherwise, and somebody may delete that by hand.
+    """
+    labels = {names.OWNER_LABEL: job.owner, names.STACK_LABEL: job.stack}
+    for item in definitions_there(api, controller):
+        api.patch(f"{DEFINITIONS}/{name_of(item)}", {"metadata": {"labels": labels}})
 
 
 def delete(job: Job, api: Api) -> None:
@@ -64,6 +79,8 @@ def delete(job: Job, api: Api) -> None:
     controller = parse_controller(job.mapping("controller"))
     if not is_ours(api, controller, job.owner):
         return
+    if api.get(controller.path) is None:
+        say(without_namespace(controller))
     refuse_use(api, controller, job.owner)
     refuse_strangers(api, controller.own_namespace, job.owner)
     dead = does_not_answer(api, controller)
