@@ -1,18 +1,24 @@
 """Makes a run on several nodes, and lets one of the nodes be lost."""
 
+from cli.status.judge import RunStatus
+from cli.status.look import look
+from infra.kube.api_server.access import Access
+from infra.kube.api_server.api import Api
 from sandbox.namespaces import find_holder
 from sandbox.stack import Stack
-from tests.e2e.lab import ENDLESS, SPARES, Lab, run_settings, wait_for
+from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_for
 
 STEPS = 20
 SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPolicy": "deny"}
 
 
-def spread(lab: Lab, ranks: int = 1, topology: str = "indexed-job") -> dict[str, str]:
-    """Settings of two pods with `ranks` ranks each. A node has room for only one of them."""
+def spread(
+    lab: Lab, ranks: int = 1, topology: str = "indexed-job", pods: int = 2
+) -> dict[str, str]:
+    """Settings of pods with `ranks` ranks each. A node has room for only one of them."""
     return {
         "topology": topology,
-        "pods": "2",
+        "pods": str(pods),
         "processesPerPod": str(ranks),
         "cpuPerRank": lab.more_than_half_a_node(ranks),
     }
@@ -24,9 +30,18 @@ def places(lab: Lab) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
 
 
-def start(lab: Lab, stack: Stack, run_name: str, topology: str = "indexed-job") -> None:
+def seen(lab: Lab) -> RunStatus:
+    """What `./disttrain status` says of the only run in the cluster."""
+    api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
+    (run,) = look(api, NAMESPACE).runs
+    return run
+
+
+def start(
+    lab: Lab, stack: Stack, run_name: str, topology: str = "indexed-job", pods: int = 2
+) -> None:
     """Start the run, and wait until it has made more than 20 steps."""
-    placed = {**spread(lab, topology=topology), "run.checkpoint.interval": "10"}
+    placed = {**spread(lab, topology=topology, pods=pods), "run.checkpoint.interval": "10"}
     stack.set_all({**run_settings(run_name, ENDLESS, **SPARES), **placed})
     stack.up()
     wait_for("a checkpoint", lambda: max(lab.losses(run_name), default=0) > 20, 300)
@@ -40,9 +55,14 @@ def after_the_first(lab: Lab) -> tuple[str, str]:
 
 def lose_a_node(lab: Lab) -> tuple[str, str]:
     """End a node after the first one; return the names of its training pod and of the node."""
-    first = f"sandbox-{lab.cluster.name}"
     pod, node = after_the_first(lab)
-    holder = find_holder(lab.cluster.layout.node(int(node.removeprefix(f"{first}-"))))
+    end_node(lab, node)
+    return pod, node
+
+
+def end_node(lab: Lab, node: str) -> None:
+    """End a node after the first one, as if its machine was switched off."""
+    number = node.removeprefix(f"sandbox-{lab.cluster.name}-")
+    holder = find_holder(lab.cluster.layout.node(int(number)))
     assert holder is not None
     holder.end()
-    return pod, node

@@ -1,8 +1,12 @@
 """A machine is lost under each kind of workload, and the run goes on without anybody's help.
 
+Under `lws` it is the machine of each of its two roles, with `lostNodes: wait` too: the workers of a
+LeaderWorkerSet belong to the leader's pod.
+
 `tests/e2e/test_several_nodes.py` has the same for `indexed-job`, and what a person can do.
 """
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -11,9 +15,9 @@ from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running
 from sandbox.stack import Stack
 from tests.e2e.asking import changes
-from tests.e2e.engines import ENGINES
+from tests.e2e.engines import ENGINES, LWS
 from tests.e2e.lab import Lab, run_settings, wait_for
-from tests.e2e.lost_node import SETTINGS, STEPS, lose_a_node, places, start
+from tests.e2e.lost_node import SETTINGS, STEPS, end_node, lose_a_node, places, seen, start
 
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano", "lws")
 NODES = 3
@@ -62,3 +66,62 @@ def test_lost_node_is_replaced_under_each_kind(served: Lab, stack: Stack, topolo
         assert set(changes(stack.up())) == {"unchanged"}
     finally:
         served.cluster.up(NODES)
+
+
+@pytest.fixture
+def off_the_first(served: Lab) -> Iterator[Lab]:
+    """The lab while its first node takes no new pod, so that the run's pods are on the others."""
+    first = f"sandbox-{served.cluster.name}"
+    served.kubectl("cordon", first)
+    try:
+        yield served
+    finally:
+        served.kubectl("uncordon", first)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("lost_nodes", ["replace", "wait"])
+@pytest.mark.parametrize("index", [0, 1], ids=["leader", "worker"])
+def test_lost_node_of_either_lws_role(
+    off_the_first: Lab, stack: Stack, index: int, lost_nodes: str
+) -> None:
+    """M7: a lost pod of either role is made anew on the spare node.
+
+    With `wait` the run stands still, and status names the node, the pod and the command with which
+    the run goes on.
+    """
+    lab, run_name = off_the_first, f"e2e-lost-lws-{index}-{lost_nodes}"
+    stack.set("lostNodes", lost_nodes)
+    start(lab, stack, run_name, "lws")
+    pod, node = next(each for each in places(lab).items() if LWS.is_pod(each[0], index))
+    lab.kubectl("uncordon", f"sandbox-{lab.cluster.name}")
+    taint = ""
+    try:
+        end_node(lab, node)
+        made = max(lab.losses(run_name))
+        if lost_nodes == "wait":
+
+            def told() -> str:
+                run = seen(lab)
+                return run.detail if run.state == "stalled" and "`kubectl" in run.detail else ""
+
+            detail = wait_for("status to name the node", told, 300)
+            assert detail.startswith(f"pod {pod} is on node {node}, which does not answer")
+            assert places(lab)[pod] == node
+            command = re.search(r"`kubectl (taint node .*)`", detail)
+            assert command is not None
+            taint = command[1].split()[-1]
+            made = max(lab.losses(run_name))
+            lab.kubectl(*command[1].split())
+        wait_for("steps after the last one", lambda: max(lab.losses(run_name)) > made, 300)
+        there = places(lab)
+        assert sorted(there) == [LWS.pods(0), LWS.pods(1)]
+        assert node not in there.values()
+        assert len(set(there.values())) == 2
+        losses = lab.losses(run_name)
+        assert sorted(losses) == list(range(1, max(losses) + 1))
+        assert set(changes(stack.up())) == {"unchanged"}
+    finally:
+        if taint:
+            lab.kubectl("taint", "node", node, f"{taint}-")
+        lab.cluster.up(NODES)
