@@ -26,6 +26,7 @@ TASKS = {
     "await": "runs.await_ready",
     "apply-definitions": "controllers.apply_definitions",
     "claim-controller": "controllers.claim_controller",
+    "claim-names": "namespaces.claim_names",
     "claim-namespace": "namespaces.claim_namespace",
     "claim-queues": "queues.claim_queues",
     "copies": "files.kubeconfig_copies",

@@ -18,6 +18,7 @@ from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
+from infra.platform.fixed_names import fixed_names
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.host import has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_way
@@ -182,7 +183,11 @@ async def make_platform(
     # `pulumi destroy`, and so does its namespace.
     keeps = storage.data_go_with_claim and not settings.storage.purge
     namespace_args = NamespaceArgs(
-        base.connection, settings.stack, exists=settings.namespace_settings.exists, kept=keeps
+        base.connection,
+        settings.stack,
+        exists=settings.namespace_settings.exists,
+        kept=keeps,
+        fixed_names=fixed_names(settings, image_args.pull),
     )
     namespace = Namespace("namespace", namespace_args, base.inside(cluster))
     # The image comes after the namespace. If the namespace is refused, because another platform

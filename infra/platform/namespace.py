@@ -1,5 +1,6 @@
 """The namespace of the platform. A namespace that somebody else has made is refused."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +22,15 @@ class NamespaceArgs:
         stack: name of the stack.
         exists: whether the settings say to use a namespace that exists already. It stays as it is.
         kept: whether `pulumi destroy` leaves the namespace, because the claim in it holds the data.
+        fixed_names: the API server's paths of objects of the platform with names that objects of
+            others may have too.
     """
 
     connection: Connection
     stack: str
     exists: bool = False
     kept: bool = False
+    fixed_names: Sequence[str] = ()
 
 
 def namespace_manifest(args: NamespaceArgs) -> dict[str, Any]:
@@ -50,6 +54,7 @@ class Namespace(pulumi.ComponentResource):
     `pulumi destroy` deletes it with everything in it, unless it is kept. So if a namespace exists
     and does not carry the label of this stack's owner, it is refused before anything is made. With
     `namespaceExisting: use` no object is registered, so nothing changes or deletes the namespace.
+    Objects of others with the names of the platform's objects are refused, too.
     """
 
     uid: pulumi.Output[str]
@@ -68,11 +73,14 @@ class Namespace(pulumi.ComponentResource):
             _job(args),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
+        after_look = pulumi.ResourceOptions(parent=self, depends_on=[self.look])
+        paths = {"paths": [*args.fixed_names]}
+        names = kube_command(f"{name}-names", "claim-names", connection, paths, after_look)
         if args.exists:
             self.uid = self.look.stdout
         else:
             retained = pulumi.ResourceOptions(retain_on_delete=args.kept or None)
-            after = pulumi.ResourceOptions(parent=self, depends_on=[self.look])
+            after = pulumi.ResourceOptions(parent=self, depends_on=[names])
             made = kubernetes_object(
                 f"{name}-namespace",
                 namespace_manifest(args),

@@ -16,7 +16,7 @@ from infra.kube.controllers import open_controller
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.names import COMPONENT_LABEL, MAY_GO_ANNOTATION, OWNER_LABEL, TASK_LABEL
-from infra.kube.namespaces import claim_namespace, namespace_guard, use_namespace
+from infra.kube.namespaces import claim_names, claim_namespace, namespace_guard, use_namespace
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube.objects import Json, part
 from infra.kube.paths import DEFINITIONS
@@ -197,3 +197,20 @@ def test_namespace_with_others_objects_is_not_left(lab: Lab) -> None:
         use_namespace.create(job, lab.api)
     lab.api.patch(secret, {"metadata": {"annotations": {MAY_GO_ANNOTATION: "true"}}})
     claim_namespace.create(job, lab.api)
+
+
+def test_objects_of_others_are_not_taken_over(lab: Lab) -> None:
+    """The engine would apply its own object over theirs, and delete it in the end."""
+    namespace, owner = lab.namespace(), str(uuid.uuid4())
+    ours = make(lab.api, namespace, "ConfigMap", "proxy-config", labels={OWNER_LABEL: owner})
+    theirs = make(lab.api, namespace, "Secret", "proxy-config")
+    nobodys = f"/api/v1/namespaces/{namespace}/secrets/missing"
+    claim_names.create(job_of(lab, namespace, owner, paths=[ours, nobodys]), lab.api)
+    use_namespace.create(job_of(lab, namespace, owner), lab.api)
+    with pytest.raises(TaskError, match=r"secrets/proxy-config exists .* was made by others"):
+        claim_names.create(job_of(lab, namespace, owner, paths=[ours, theirs]), lab.api)
+    job = job_of(lab, namespace, str(uuid.uuid4()), paths=[ours])
+    with pytest.raises(TaskError, match=r"configmaps/proxy-config exists .* was made by others"):
+        claim_names.create(job, lab.api)
+    with pytest.raises(TaskError, match="it holds the platform of stack"):
+        use_namespace.create(job, lab.api)

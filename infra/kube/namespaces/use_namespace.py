@@ -51,14 +51,15 @@ def delete(job: Job, api: Api) -> None:
 def refuse_second_platform(job: Job, api: Api) -> None:
     """Raise TaskError if the platform of another stack is in the namespace.
 
-    The objects of a platform have fixed names, so a namespace can hold only one platform.
+    The objects of a platform have fixed names, so a namespace can hold only one platform. The task
+    `claim-names` looks for objects that are of no platform.
     """
     found = api.get(f"{NAMESPACES}/{job.namespace}/configmaps/{PROXY_CONFIG}")
     owner = label(found, names.OWNER_LABEL) if found else ""
-    if found and owner != job.owner:
-        stack = label(found, names.STACK_LABEL) or "of unknown name"
+    if found and owner and owner != job.owner:
+        stack = label(found, names.STACK_LABEL)
         raise TaskError(
             f"namespace: {job.namespace!r} cannot be used: it holds the platform of stack {stack} "
-            f"(owner {owner or 'unknown'}), and the objects of both would have the same names. "
+            f"(owner {owner}), and the objects of both would have the same names. "
             f"Set another namespace, or platform: {stack} for a run on that platform"
         )

@@ -37,6 +37,7 @@ COMMON = {
 PLATFORM = COMMON | {
     "command:local:Command image-ensure",
     "command:local:Command namespace-look",
+    "command:local:Command namespace-names",
     "kubernetes:core/v1:Namespace namespace-namespace",
     "command:local:Command data-root-folder",
     "command:local:Command data-look",

@@ -1,0 +1,66 @@
+"""Objects of others that have the names of a platform's are looked for before these are made."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.program.parts import everything_before
+from tests.unit.stacks import Deployment, deploy
+
+OF_THE_CLUSTER = {
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+IN_THE_NAMESPACE = {"ConfigMap": "configmaps", "Secret": "secrets"}
+USED = {"namespace": "team-a", "namespaceExisting": "use"}
+
+
+def looked_for(result: Deployment) -> set[str]:
+    """The kinds and names of what the task looks for, such as `secrets/proxy-config`."""
+    paths = json.loads(result.one("namespace-names").program)["paths"]
+    return {"/".join(path.split("/")[-2:]) for path in paths}
+
+
+def made(result: Deployment, kinds: dict[str, str]) -> dict[str, str]:
+    """The resources of these kinds, by kind and name as in a path."""
+    found: dict[str, str] = {}
+    for resource in result.resources:
+        kind = resource.type.rpartition(":")[2]
+        if resource.type.startswith("kubernetes:") and kind in kinds:
+            found[f"{kinds[kind]}/{resource.inputs['metadata']['name']}"] = resource.name
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stack", "changes"),
+    [
+        ("dev", {"nodeHealth": "report"}),
+        ("dev", {"nodeHealth": "cordon", "podPolicy": "warn"}),
+        ("sandbox", {"lostNodes": "replace", "podPolicy": "deny"}),
+        ("sandbox", {"lostNodes": "replace", "storageOptions": {"shared": True}, **USED}),
+    ],
+)
+def test_every_object_of_the_cluster_is_looked_for(
+    tmp_path: Path, stack: str, changes: dict[str, Any]
+) -> None:
+    """And nothing else, and each one is made after that."""
+    result = deploy(stack, tmp_path, changes)
+    objects = made(result, OF_THE_CLUSTER)
+    assert {name for name in looked_for(result) if name.startswith(("cl", "va"))} == {*objects}
+    for resource in objects.values():
+        assert "namespace-names" in everything_before(result, result.one(resource))
+
+
+def test_namespace_of_others_is_looked_into(tmp_path: Path) -> None:
+    """All objects there that have no hash in their names."""
+    result = deploy("sandbox", tmp_path, USED)
+    objects = made(result, IN_THE_NAMESPACE)
+    fixed = {name for name in objects if not re.search(r"-[0-9a-f]{10}$", name)}
+    assert fixed == looked_for(result) == {"configmaps/proxy-config", "secrets/proxy-config"}
+    for name in fixed:
+        assert "namespace-names" in everything_before(result, result.one(objects[name]))
