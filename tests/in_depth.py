@@ -79,6 +79,7 @@ FILES = {
         "e2e/test_hand_over_in_depth.py",
         "e2e/test_held_in_queue.py",
         "e2e/test_kubeflow_library.py",
+        "e2e/test_lost_node_in_topology.py",
         "e2e/test_lost_node_of_each_kind.py",
         "e2e/test_lost_volume.py",
         "e2e/test_monitoring_installed.py",
