@@ -25,6 +25,21 @@ class ComponentEndedError(RuntimeError):
     """A component is not running; the text ends with the last lines of its log."""
 
 
+def advice(tail: str) -> str:
+    """What to do if a component has ended for a reason that its log only hints at; else empty.
+
+    Args:
+        tail: the last lines of the component's log.
+    """
+    if "inotify" in tail and "too many open files" in tail:
+        return (
+            "\nThe programs of this user watch files at more places than the kernel allows (many "
+            "systems allow 128 inotify instances, and a cluster of one node takes 13). End others, "
+            "such as other clusters, or allow more: sysctl -w fs.inotify.max_user_instances=1024"
+        )
+    return ""
+
+
 class Processes:
     """The components of one cluster.
 
@@ -92,8 +107,9 @@ class Processes:
         """Raise ComponentEndedError for the first of `names` that has ended."""
         for name in names:
             if not self.is_running(name):
+                tail = self.tail(name)
                 raise ComponentEndedError(
-                    f"{name} has ended; the last lines of {self.log(name)}:\n{self.tail(name)}"
+                    f"{name} has ended; the last lines of {self.log(name)}:\n{tail}{advice(tail)}"
                 )
 
     def log(self, name: str) -> Path:
