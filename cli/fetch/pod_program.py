@@ -45,7 +45,8 @@ def steps(root: Path) -> list[str]:
         names = [entry.name for entry in root.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted((name for name in names if re.fullmatch(r"step-\d{8}", name)), reverse=True)
+    found = [name for name in names if re.fullmatch(r"step-\d{8,}", name)]
+    return sorted(found, key=lambda name: int(name.removeprefix("step-")), reverse=True)
 
 
 def checkpoint(directory: Path) -> dict[str, object]:

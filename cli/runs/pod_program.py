@@ -101,7 +101,8 @@ def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
         names = [entry.name for entry in root.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return None, None
-    for name in sorted((n for n in names if re.fullmatch(r"step-\d{8}", n)), reverse=True):
+    found = [name for name in names if re.fullmatch(r"step-\d{8,}", name)]
+    for name in sorted(found, key=lambda name: int(name.removeprefix("step-")), reverse=True):
         manifest = root / name / "manifest.json"
         try:
             entries = json.loads(manifest.read_text())["files"]

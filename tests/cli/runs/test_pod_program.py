@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from cli.fetch import pod_program as fetch_program
+from cli.push.local_run import read_run
 from cli.runs import pod_program
 from infra.kube.api_server.exec_stream import SILENCE_SECONDS
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
@@ -42,6 +44,15 @@ def test_newest_checkpoint_is_one_that_is_whole(tmp_path: Path) -> None:
     assert found["checkpoint_step"] == 100
     assert found["bytes"] == sum(p.stat().st_size for p in run.rglob("*") if p.is_file())
     assert pod_program.newest_checkpoint(tmp_path / "none") == (None, None)
+
+
+def test_newest_checkpoint_may_have_nine_digits(tmp_path: Path) -> None:
+    """Its step was unknown then, and `fetch` took an older checkpoint for the newest one."""
+    run = make_run(tmp_path / "demo", steps=(99_999_999, 100_000_000))
+    assert pod_program.one_run(run)["checkpoint_step"] == 100_000_000
+    of_fetch = ["step-100000000", "step-99999999"]
+    assert fetch_program.steps(run / "checkpoints") == of_fetch
+    assert "checkpoints/step-100000000/manifest.json" in [each.name for each in read_run(run)]
 
 
 def test_only_the_runs_that_were_named_are_read(tmp_path: Path) -> None:
