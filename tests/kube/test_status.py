@@ -290,5 +290,6 @@ def test_what_a_stopped_run_has_saved_is_known_until_it_is_stopped_again(lab: La
     assert stop(lab.api, record) == "Job train-dev is stopped already"
     assert told() == ("stopped", f"it has saved step 120; {goes_on}")
     assert resume(lab.api, record, "refuse", 300) == ""
-    assert stop(lab.api, record) == ""
+    again = find_record(lab.api, run.namespace, run.owner)
+    assert stop(lab.api, again) == ""
     assert told() == ("stopped", goes_on)
