@@ -22,6 +22,7 @@ from pathlib import Path
 
 GONE = 44
 CHECKPOINTS = "checkpoints"
+STEP = r"step-\d{8,}"  # the name of a checkpoint's folder
 PROGRAM = "program"  # the folder of a user's own program, which may use any names in it
 LEFT_OUT = ("run.lock", "mirror.json")  # files for the training process and for the mirror's
 NEEDED = ("state.json", "layout.json")
@@ -45,7 +46,7 @@ def steps(root: Path) -> list[str]:
         names = [entry.name for entry in root.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    found = [name for name in names if re.fullmatch(r"step-\d{8,}", name)]
+    found = [name for name in names if re.fullmatch(STEP, name)]
     return sorted(found, key=lambda name: int(name.removeprefix("step-")), reverse=True)
 
 

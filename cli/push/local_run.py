@@ -13,7 +13,7 @@ from cli.fetch.partial import MARK
 from cli.printable import is_text, printable
 
 CONFIG = "run.yaml"
-_CHECKPOINT = re.compile(r"checkpoints/step-\d{8,}")
+_CHECKPOINT = re.compile(rf"{pod_program.CHECKPOINTS}/{pod_program.STEP}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _names(folder: Path) -> Iterator[str]:
         inside = Path(where).relative_to(folder)
         folders[:] = [name for name in folders if not name.startswith(".")]
         if inside == Path("checkpoints"):
-            folders[:] = [name for name in folders if re.fullmatch(r"step-\d{8,}", name)]
+            folders[:] = [name for name in folders if re.fullmatch(pod_program.STEP, name)]
             names = []
         if inside == Path():
             names = [name for name in names if name not in pod_program.LEFT_OUT]

@@ -61,18 +61,16 @@ def run_on_host(
 def main() -> int:
     """Run the job on standard input, and return the exit status of its program."""
     job = json.load(sys.stdin)
-    if not job["ssh"]:
-        done = run_on_host(None, job["program"], sys.argv[1])
-        has_begun, stderr = True, done.stderr
-    else:
+    ssh, program = job["ssh"], job["program"]
+    if ssh:
         # The shell on the host runs the lines as it reads them, so this line is printed first.
-        done = run_on_host(job["ssh"], f"echo {BEGUN} >&2\n{job['program']}", sys.argv[1])
-        before, begun, after = done.stderr.partition(f"{BEGUN}\n")
-        has_begun, stderr = bool(begun), before + after
+        program = f"echo {BEGUN} >&2\n{program}"
+    done = run_on_host(ssh, program, sys.argv[1])
+    before, begun, after = done.stderr.partition(f"{BEGUN}\n")
     sys.stdout.write(done.stdout)
-    sys.stderr.write(stderr)
-    if job["ssh"] and done.returncode == CUT_OFF:
-        print(_cut_off(job["ssh"]["host"], has_begun=has_begun), file=sys.stderr)
+    sys.stderr.write(before + after)
+    if ssh and done.returncode == CUT_OFF:
+        print(_cut_off(ssh["host"], has_begun=bool(begun)), file=sys.stderr)
     return done.returncode
 
 

@@ -61,7 +61,13 @@ class Runner(ABC):
 
     The script and its variables go to the shell by standard input. So nothing of them is on a
     command line, and a change of either runs the script again.
+
+    Args:
+        host_is_lost: whether the user has marked the host as lost. Then nothing runs there.
     """
+
+    def __init__(self, *, host_is_lost: bool = False) -> None:
+        self.host_is_lost = host_is_lost
 
     @abstractmethod
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
@@ -84,8 +90,8 @@ class LocalRunner(Runner):
     """Runs scripts on this machine."""
 
     def __init__(self, sudo_password: Secret | None = None, *, host_is_lost: bool = False) -> None:
+        super().__init__(host_is_lost=host_is_lost)
         self._sudo_password = sudo_password
-        self._host_is_lost = host_is_lost
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
         """Register the command; see Runner."""
@@ -98,7 +104,7 @@ class LocalRunner(Runner):
             triggers=_triggers(script, "localhost"),
             logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, script, self._host_is_lost),
+            opts=_options(opts, script, self.host_is_lost),
         )
 
 
@@ -108,8 +114,8 @@ class SshRunner(Runner):
     def __init__(
         self, ssh: SshSettings, sudo_password: Secret | None, *, host_is_lost: bool = False
     ) -> None:
+        super().__init__(host_is_lost=host_is_lost)
         self._sudo_password = sudo_password
-        self._host_is_lost = host_is_lost
         self._host = ssh.host
         self._connection = remote.ConnectionArgs(
             host=ssh.host,
@@ -135,7 +141,7 @@ class SshRunner(Runner):
             triggers=_triggers(script, self._host),
             logging=logging.NONE if script.secret_output else logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, script, self._host_is_lost),
+            opts=_options(opts, script, self.host_is_lost),
         )
 
 
@@ -148,6 +154,7 @@ class EitherWayRunner(Runner):
     """
 
     def __init__(self, host: HostSettings) -> None:
+        super().__init__(host_is_lost=host.gone)
         self._host = host
 
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
@@ -161,7 +168,7 @@ class EitherWayRunner(Runner):
             triggers=_triggers(script, self._host.address),
             logging=local.Logging.NONE if script.secret_output else local.Logging.STDOUT_AND_STDERR,
             add_previous_output_in_env=False,
-            opts=_options(opts, script, self._host.gone),
+            opts=_options(opts, script, self.host_is_lost),
         )
 
 

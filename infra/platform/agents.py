@@ -404,8 +404,6 @@ def _prepare(
         made.append(HostTrust(f"{name}-trust", trust, opts("-trust")))
     if settings.bundle:
         way, address = host_variable(host_text(node.host)), node.ssh.host
-        sent = SentBundleArgs(
-            settings.bundle, way, address, runner, by_us, node.name, repair, is_lost=node.host.gone
-        )
+        sent = SentBundleArgs(settings.bundle, way, address, runner, by_us, node.name, repair)
         made.append(SentBundle(f"{name}-bundle", sent, opts("-bundle")))
     return made

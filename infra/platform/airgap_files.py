@@ -66,7 +66,6 @@ class SentBundleArgs:
         whose: variables that name the stack. Files of another stack stay as they are.
         node: the node name of a further machine; empty for the first machine.
         repair: whether the machine has lost the files.
-        is_lost: whether the user has marked the machine as lost. Then nothing is sent to it.
     """
 
     bundle: BundleSettings
@@ -76,7 +75,6 @@ class SentBundleArgs:
     whose: Mapping[str, pulumi.Input[str]]
     node: str = ""
     repair: Repair = NO_REPAIR
-    is_lost: bool = False
 
 
 class SentBundle(pulumi.ComponentResource):
@@ -107,7 +105,7 @@ class SentBundle(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
         names = [word for entry in k3s_files(args.bundle) for word in ("--file", entry.name)]
-        ignored = ALL_INPUTS if args.is_lost else args.repair.ignored("triggers")
+        ignored = ALL_INPUTS if args.runner.host_is_lost else args.repair.ignored("triggers")
         local.Command(
             f"{name}-send",
             create=_bundle_program("send", args.bundle, "--to", STAGE, *names),
@@ -148,9 +146,7 @@ def send_bundle(
     if not (bundle and ssh and cluster.kind == "k3s") or cluster.k3s.existing == "adopt":
         return []
     way = node_environment(settings)
-    args = SentBundleArgs(
-        bundle, way, ssh.host, runner, whose, repair=repair, is_lost=settings.host.gone
-    )
+    args = SentBundleArgs(bundle, way, ssh.host, runner, whose, repair=repair)
     return [SentBundle("bundle-on-host", args, opts)]
 
 

@@ -5,7 +5,9 @@ in their names, or are in a namespace that the stack makes itself, or other task
 """
 
 from infra.deliveries.kind import Pull
-from infra.names import LOST_NODES, NODE_HEALTH, PROXY_CONFIG
+from infra.names import PROXY_CONFIG
+from infra.platform.lost_nodes import LOST_NODES
+from infra.platform.node_health import HEALTH
 from infra.platform.pod_policy import policy_name
 from infra.platform.viewers import viewer_role_name
 from infra.settings import PlatformSettings
@@ -33,12 +35,9 @@ def fixed_names(settings: PlatformSettings, pull: Pull) -> list[str]:
     if settings.pod_policy != "none":
         for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
             paths.append(f"{_RULES}/{kind}/{policy_name(namespace)}")
-    watching = {
-        LOST_NODES: settings.replaces_lost_nodes,
-        NODE_HEALTH: settings.node_health == "cordon",
-    }
-    for component, has_rights in watching.items():
-        if has_rights:
-            for kind in ("clusterroles", "clusterrolebindings"):
-                paths.append(f"{_RBAC}/{kind}/{namespace}-{component}")
+    watching = [LOST_NODES] if settings.replaces_lost_nodes else []
+    watching += [HEALTH] if settings.node_health == "cordon" else []
+    for program in watching:
+        for kind in ("clusterroles", "clusterrolebindings"):
+            paths.append(f"{_RBAC}/{kind}/{program.name_in_cluster(namespace)}")
     return paths

@@ -164,13 +164,17 @@ class InCluster:
         """Name of its objects in the namespace."""
         return f"disttrain-{self.component}"
 
+    def name_in_cluster(self, namespace: str) -> str:
+        """Name of its objects that are in no namespace. Each platform has its own."""
+        return f"{namespace}-{self.component}"
+
     def metadata(self, args: ProgramArgs, **more: Any) -> Manifest:
         """Metadata of its objects in the namespace."""
         return {**self._metadata(args, self.name, args.namespace), **more}
 
     def account(self, args: ProgramArgs, annotations: Manifest | None = None) -> Account:
         """The program's account. The ClusterRole with its rights gets the `annotations`."""
-        of_cluster = self._metadata(args, f"{args.namespace}-{self.component}", None)
+        of_cluster = self._metadata(args, self.name_in_cluster(args.namespace), None)
         more = {"annotations": dict(annotations)} if annotations else {}
         return Account(self.metadata(args), {**of_cluster, **more})
 

@@ -12,10 +12,10 @@ from typing import cast
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings, object_at, objects_at
 from infra.kube.objects import Json, name_of, part, parts
+from infra.kube.paths import NAMESPACES
 from infra.names import MASTER_PORT
 
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies"
-NAMESPACE = "/api/v1/namespaces/{}"
 PAGE = "docs/clusters.md#network-policies"
 # Ranks listen at MASTER_PORT, and at ports that Linux chooses. This is the last of these.
 LAST_PORT = 60999
@@ -64,7 +64,7 @@ def network_findings(api: Api, namespace: str, pod: Json, pods: int) -> Findings
     policies = objects_at(api, POLICIES.format(namespace))
     if not policies:  # There is none, or these credentials may not list them.
         return found
-    there = object_at(api, NAMESPACE.format(namespace))
+    there = object_at(api, f"{NAMESPACES}/{namespace}")
     of_namespace = part(there, "metadata", "labels") if isinstance(there, dict) else None
     closed = closed_ways(policies, part(pod, "metadata", "labels"), of_namespace)
     if closed:
