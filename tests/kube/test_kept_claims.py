@@ -63,6 +63,7 @@ def test_namespace_that_cannot_be_used_is_named_with_the_way_out(lab: Lab) -> No
     status, output = lab.run("use-namespace", "create", taken.job())
     assert status == 1
     assert "it holds the platform of stack of unknown name (owner somebody)" in output
+    assert output.endswith("Set another namespace\n")
 
 
 def test_kept_claim_is_left_and_taken_up_by_its_stack_alone(lab: Lab) -> None:
