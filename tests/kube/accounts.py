@@ -10,7 +10,7 @@ from tests.kube.lab import Lab, wait_for
 
 
 def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -> Api:
-    """The API as a user with the rights of a ClusterRole.
+    """Return the API as a user with the rights of a ClusterRole.
 
     `binding` is rolebinding for rights in one namespace, or clusterrolebinding for all namespaces.
     """
@@ -29,7 +29,7 @@ def viewer_of(lab: Lab, namespace: str, folder: Path, role: str, binding: str) -
 
 
 def user_of(lab: Lab, namespace: str, folder: Path, role: str) -> Api:
-    """The API as a user with a role in one namespace, once the API server grants the role."""
+    """Return the API as a user with a role in one namespace, once the API server grants it."""
     somebody = viewer_of(lab, namespace, folder, role, "rolebinding")
     right = Need("", "pods", "get", namespace)
     wait_for(f"the role {role} to hold", lambda: is_allowed(somebody, right))

@@ -1,6 +1,7 @@
 """The resource definitions of several versions of controllers, which users' clusters may have.
 
-They come from the projects' modules, as those of the pinned versions do. Nothing is built.
+They come from the modules that the controllers' projects publish, as the definitions of the pinned
+versions do. No controller is built.
 """
 
 import json
@@ -76,12 +77,14 @@ QUEUE_LEVELS: dict[str, tuple[Tool, str]] = {
 
 
 def definitions(topology: str, version: str) -> list[Json]:
-    """The definitions of this version of the topology's controller."""
+    """Return the definitions of this version of the topology's controller."""
     return _read(*LEVELS[topology, version])
 
 
 def schemas_of_kueue(version: str, api_version: str) -> dict[str, tuple[str, Json]]:
-    """The kind and schema of each kind of object in this version of Kueue, by its plural name."""
+    """Return the kind and schema of each kind of object in this version of Kueue, by its plural
+    name.
+    """
     found = dict[str, tuple[str, Json]]()
     for item in _read(*QUEUE_LEVELS[version]):
         names = item["spec"]["names"]
@@ -92,7 +95,9 @@ def schemas_of_kueue(version: str, api_version: str) -> dict[str, tuple[str, Jso
 
 
 def unknown_fields(value: object, schema: Json, path: str = "") -> list[str]:
-    """The fields of an object that its schema lacks, at any depth."""
+    """Return the fields of an object that its schema lacks, at any depth, such as
+    `.spec.queueName`.
+    """
     if isinstance(value, list):
         items = cast(list[object], value)
         return [each for one in items for each in unknown_fields(one, schema["items"], path)]
@@ -136,7 +141,7 @@ def served(lab: Lab, items: list[Json]) -> Iterator[None]:
 
 
 def rendered(topology: str, folder: Path) -> list[Json]:
-    """Those objects of a run, as `up` makes them, that are in the API group of its kind."""
+    """Return those objects of a run, as `up` makes them, that are in the API group of its kind."""
     kind = WORKLOADS[topology]
     group, changes = kind.api_version, {"topology": topology}
     if not kind.no_ttl_because:

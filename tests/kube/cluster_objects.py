@@ -22,7 +22,7 @@ def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
     """Make a cluster-wide object for the block, and delete it, so that no other test sees it."""
     lab.api.create(collection, item)
     path = f"{collection}/{item['metadata']['name']}"
-    if collection == VOLUMES:  # an earlier claim is checked again only after 15 s
+    if collection == VOLUMES:  # Otherwise its claim may be tried again only after 15 s.
         wait_for("the volume to be free", lambda: phase_of(lab, path) == "Available")
     try:
         yield item
@@ -31,7 +31,7 @@ def made(lab: Lab, collection: str, item: Json) -> Iterator[Json]:
 
 
 def volume(class_name: str, mode: str, **source: object) -> Json:
-    """The manifest of a volume with the label by which this program's claims select it."""
+    """Return the manifest of a volume with the label by which this program's claims select it."""
     name = unique("volume")
     return {
         "apiVersion": "v1",

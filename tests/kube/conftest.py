@@ -21,7 +21,10 @@ NAME = "kube-test"
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A new cluster with the image of tests/sandbox/probe, and one with Python."""
+    """Yield a new cluster that has the image of `tests/sandbox/probe` and one with Python.
+
+    The cluster and all its data are removed afterwards.
+    """
     program = tmp_path_factory.mktemp("probe") / "probe"
     subprocess.run(
         [go_program(), "build", "-trimpath", "-ldflags=-s -w", "-o", str(program), "."],
@@ -43,13 +46,16 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="package")
 def kueue(lab: Lab) -> Lab:
-    """The lab's cluster with Kueue's kinds, but without its controller."""
+    """Return the lab's cluster once it serves Kueue's kinds. Kueue's controller does not run."""
     make_kueue_kinds(lab)
     return lab
 
 
 @pytest.fixture
 def gate(lab: Lab) -> Iterator[Gate]:
+    """Yield a gate in front of the API server, which a test can close and open. It is closed
+    afterwards.
+    """
     assert lab.cluster.node_ip
     made = Gate((lab.cluster.node_ip, 6443))
     yield made
@@ -58,12 +64,12 @@ def gate(lab: Lab) -> Iterator[Gate]:
 
 @pytest.fixture
 def claim(lab: Lab) -> Run:
-    """A run whose namespace has a claim on a folder of the node."""
+    """Return a run whose namespace has a claim on a folder of the node."""
     return run_with_claim(lab)
 
 
 @pytest.fixture
 def installed(lab: Lab) -> Iterator[Installed]:
-    """JobSet's definition and its namespace, as a platform's stack would leave them."""
+    """Yield JobSet's definition and its namespace, as a platform's stack would leave them."""
     with install(lab) as made:
         yield made

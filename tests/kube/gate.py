@@ -1,4 +1,4 @@
-"""Leads to the API server through a gate, which a test can close and open (tests/gate.py)."""
+"""Connects tests to the API server through a gate that tests can close and open (tests/gate.py)."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.kube.lab import Lab
 
 
 def through(lab: Lab, gate: Gate, folder: Path) -> Path:
-    """A kubeconfig that leads through the gate."""
+    """Write a kubeconfig that leads through the gate, and return its path."""
     content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
     cluster = content["clusters"][0]["cluster"]
     cluster["server"] = f"https://127.0.0.1:{gate.port}"

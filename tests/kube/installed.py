@@ -1,6 +1,6 @@
-"""What a platform's JobSet leaves in a cluster, for tests of its removal.
+"""Makes what a platform's JobSet leaves in a cluster, for tests of its removal.
 
-It is only JobSet's definition; its controller does not run.
+That is only JobSet's definition and its namespace; its controller does not run.
 """
 
 import uuid
@@ -42,6 +42,7 @@ class Installed:
         self.api = Api(self.lab.access())
 
     def job(self, owner: str = "", **fields: Any) -> Job:
+        """Return the job of a task about JobSet, by default for the stack that has installed it."""
         given = {"controller": as_job(KIND), "controllers": [as_job(KIND)], **fields}
         return Job(self.lab.access(), self.namespace, owner or self.owner, "dev", given)
 
@@ -84,7 +85,7 @@ class Installed:
 
 
 def _jobsets(lab: Lab) -> list[Json] | None:
-    """All JobSets; None if the API server does not know the kind, or no longer knows it."""
+    """Return all JobSets, or None if the API server does not know the kind (any more)."""
     try:
         return lab.api.list(JOBSETS)
     except ApiError:
@@ -92,9 +93,10 @@ def _jobsets(lab: Lab) -> list[Json] | None:
 
 
 def _is_gone(lab: Lab, path: str) -> bool:
-    """Whether the object at a path is gone.
+    """Return whether the object at a path is gone.
 
-    It removes the finalizers of all JobSets, which would block the end of namespace and definition.
+    The function also removes the finalizers of all JobSets. These finalizers would keep the
+    namespace and the definition from being deleted.
     """
     for item in _jobsets(lab) or []:
         about = item["metadata"]

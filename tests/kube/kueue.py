@@ -1,4 +1,4 @@
-"""Kueue's kinds on a real API server without Kueue's controller: tests write its conditions."""
+"""Kueue's kinds on a real API server without Kueue's controller; the tests write its conditions."""
 
 import yaml
 
@@ -21,7 +21,11 @@ PLURALS = (
 
 
 def definition(plural: str) -> Json:
-    """Kueue's own definition with one version, because only its controller converts versions."""
+    """Return Kueue's own definition of a kind with only the version `VERSION`.
+
+    An API server with several versions would ask Kueue's controller to convert them, and that does
+    not run here.
+    """
     folder = tool_folder(KUEUE.tool) / "config" / "components" / "crd" / "bases"
     (item,) = yaml.safe_load_all((folder / f"kueue.x-k8s.io_{plural}.yaml").read_text())
     item["spec"].pop("conversion", None)

@@ -52,6 +52,7 @@ class Task:
         wait_for(f"{words!r} in the output", seen)
 
     def end(self) -> tuple[int, str]:
+        """Wait until the task has ended, and return its exit status and all its output."""
         status = self.process.wait(LIMIT_SECONDS)
         self._reader.join(LIMIT_SECONDS)
         assert self.process.stdout
@@ -76,6 +77,7 @@ class Lab:
         ).stdout
 
     def namespace(self, owner: str = "") -> str:
+        """Make a namespace, with a label of its owner if one is given, and return its name."""
         name = f"t-{uuid.uuid4().hex[:8]}"
         labels = {names.OWNER_LABEL: owner} if owner else {}
         body = {"metadata": {"name": name, "labels": labels}}
@@ -85,6 +87,7 @@ class Lab:
     def start(
         self, task: str, action: str, job: Mapping[str, object], wrapper: Sequence[str] = ()
     ) -> Task:
+        """Start a task of `infra.kube` with a job as its standard input, as `pulumi up` does."""
         process = subprocess.Popen(
             [*wrapper, sys.executable, "-m", "infra.kube", task, action],
             cwd=PROJECT,
@@ -110,7 +113,7 @@ class Lab:
 
 
 class Run:
-    """One stack's run in a namespace, with a Job or a StatefulSet of pods that wait."""
+    """The run of one stack in a namespace, with a Job or a StatefulSet of pods that only wait."""
 
     def __init__(self, lab: Lab, namespace: str, stack: str, kind: str = "Job", **more: object):
         self.lab, self.namespace, self.stack, self.kind = lab, namespace, stack, kind
@@ -125,6 +128,7 @@ class Run:
         return self.lab.api.path(self.api_version, self.kind, self.namespace, self.name)
 
     def job(self, revision: str = "r1", **more: object) -> Json:
+        """Return the input of a task about this run. `more` adds or replaces fields."""
         return {
             "namespace": self.namespace,
             "owner": self.owner,
@@ -157,7 +161,9 @@ class Run:
         return self.job(revision, pods=pods, timeout_seconds=300, **more)
 
     def up(self, revision: str = "r1", **more: object) -> Json:
-        """Do what `pulumi up` does: hand over, make the workload, and wait for its pods."""
+        """Do what `pulumi up` does (hand over, make the workload, wait for its pods). Return the
+        workload.
+        """
         status, output = self.hand_over(revision, **more)
         assert status == 0, output
         item = self.make(revision)
@@ -167,6 +173,11 @@ class Run:
         return item
 
     def make(self, revision: str = "r1", **container: object) -> Json:
+        """Make the workload, and return it. `container` adds or replaces fields of its one
+        container.
+
+        The pods only wait, unless `container` says otherwise.
+        """
         collection = self.lab.api.path(self.api_version, self.kind, self.namespace)
         labels = {
             names.OWNER_LABEL: self.owner,
@@ -202,7 +213,9 @@ class Run:
         return self.lab.api.get(self.path)
 
     def live_pods(self) -> list[Json]:
-        """The run's pods that have not ended. They hold GPUs, and may still write checkpoints."""
+        """Return the run's pods that have not ended. They hold GPUs, and may still write
+        checkpoints.
+        """
         return [pod for pod in self.pods() if pod["status"]["phase"] not in ("Succeeded", "Failed")]
 
     def pods(self) -> list[Json]:
@@ -215,7 +228,10 @@ class Run:
 
 
 def wait_for(what: str, ask: Callable[[], T], limit_seconds: float = LIMIT_SECONDS) -> T:
-    """The first true answer of `ask`; the test fails and names `what` if there is none in time."""
+    """Return the first true answer of `ask`.
+
+    The test fails and names `what` if there is no such answer in time.
+    """
     deadline = time.monotonic() + limit_seconds
     while True:
         answer = ask()

@@ -11,7 +11,7 @@ BINDINGS = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindi
 
 
 def refusal(lab: Lab, namespace: str, pod: dict[str, Any]) -> str:
-    """Why the API server refuses this pod; empty if it accepts it. It is a dry run."""
+    """Return why the API server refuses this pod; empty if it accepts the pod. Nothing is made."""
     metadata = {**pod["metadata"], "name": f"p-{uuid.uuid4().hex[:8]}"}
     body = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata}
     try:

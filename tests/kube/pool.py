@@ -1,4 +1,4 @@
-"""Manifests of nodes in a pool of one test, and of pods that ask for these nodes."""
+"""Manifests of nodes in a pool that belongs to one test, and of pods that ask for these nodes."""
 
 import uuid
 from typing import Any
@@ -15,6 +15,7 @@ PASSING = [{"key": f"node.kubernetes.io/{key}", "operator": "Exists"} for key in
 
 
 def node(pool: str, offers: dict[str, str], *taints: Json, cordoned: bool = False) -> Json:
+    """Return the manifest of a node in a pool. `offers` has its allocatable resources."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -27,6 +28,7 @@ def node(pool: str, offers: dict[str, str], *taints: Json, cordoned: bool = Fals
 def pod(
     requests: dict[str, str], selector: dict[str, str], *tolerations: Json, **more: Any
 ) -> Json:
+    """Return the manifest of a pod. `more` has further fields of its spec."""
     gpus = {name: text for name, text in requests.items() if "/" in name}
     rest = {name: text for name, text in requests.items() if "/" not in name}
     container = {

@@ -25,14 +25,14 @@ TOOLS: dict[str, Tool] = {
 
 
 def pinned_files(name: str) -> tuple[PinnedFile, ...]:
-    """The files of a controller that is installed by manifests."""
+    """Return the files of a controller that is installed by manifests."""
     source = CONTROLLERS[name].source
     assert isinstance(source, PinnedManifests)
     return source.files
 
 
 def published_file(name: str, file: PinnedFile) -> Path:
-    """The path, in the module's folder, of the file with this address."""
+    """Return the path, in the module's folder, of the file with this address."""
     folder = tool_folder(TOOLS[name])
     for base in ("/manifests/base/", "/config/"):
         if base in file.address:
@@ -41,12 +41,12 @@ def published_file(name: str, file: PinnedFile) -> Path:
 
 
 def published_texts(name: str) -> list[str]:
-    """The texts of the controller's files, in their order."""
+    """Return the texts of the controller's files, in their order."""
     return [published_file(name, file).read_text() for file in pinned_files(name)]
 
 
 def published_images(name: str) -> set[str]:
-    """The images that a node pulls for the controller."""
+    """Return the images that a node pulls for the controller."""
     objects = objects_of(CONTROLLERS[name], published_texts(name))
     pods = [containers_of(each) for each in objects if each["kind"] in WORKLOADS]
     return {container["image"] for containers in pods for container in containers}

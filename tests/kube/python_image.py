@@ -1,7 +1,7 @@
 """Makes an image with this machine's own Python, for the pods of uploads and of `sample`.
 
-It stands in for the trainer image, which contains gigabytes of torch. Its module `trainer` is
-TRAINER.
+The image stands in for the trainer image, which contains gigabytes of torch. Its module `trainer`
+is the short program TRAINER.
 """
 
 import io
@@ -30,7 +30,7 @@ for number in range(int(sys.argv[-1])):
 
 
 def python_image(image: str = PYTHON_IMAGE, programs: Sequence[str] = ()) -> bytes:
-    """An OCI archive of the image, which also has the `programs` (paths on this machine)."""
+    """Return an OCI archive of the image, which also has the `programs` (paths on this machine)."""
     ask = "import json, os, sys; print(json.dumps([os.path.realpath(sys.executable), os.__file__]))"
     done = subprocess.run([HOST_PYTHON, "-c", ask], capture_output=True, text=True, check=True)
     program, os_module = (Path(path) for path in json.loads(done.stdout))
@@ -70,7 +70,7 @@ def import_image(cluster: Cluster, archive: bytes) -> None:
 
 
 def libraries_of(file: Path) -> set[Path]:
-    """The shared libraries that a program or a library needs."""
+    """Return the paths of the shared libraries that a program or a library needs."""
     done = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=True)
     return {Path(path) for path in re.findall(r"(/\S+) \(0x", done.stdout)}
 

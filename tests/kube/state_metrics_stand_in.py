@@ -30,7 +30,7 @@ Pod = Mapping[str, Any]
 
 
 def page(pods: Sequence[Pod]) -> str:
-    """The metrics of these pods in Prometheus' text format. This function is pure."""
+    """Return the metrics of these pods in Prometheus' text format. This function is pure."""
     families = {
         "kube_pod_info": _info,
         "kube_pod_status_phase": _phase,
@@ -81,7 +81,10 @@ class StateMetricsStandIn(LoopbackServer):
     """Serves `/metrics` at a port of the loopback."""
 
     def __init__(self, api: Api) -> None:
-        """`api` must be allowed to list all pods, and no other thread may use it meanwhile."""
+        """Serve the pods that `api` lists. It must be allowed to list all pods of the cluster.
+
+        No other thread may use `api` as long as this server runs.
+        """
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:

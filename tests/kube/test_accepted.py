@@ -1,6 +1,7 @@
-"""The wait for a controller that refuses a workload at first, on a real API server.
+"""The wait of `up` for a controller that refuses a workload at first, on a real API server.
 
-A policy of the API server refuses a Job as the webhook of Kubeflow Trainer refuses a TrainJob.
+A policy of the API server stands in for the controller: it refuses a Job with the words with which
+the webhook of Kubeflow Trainer refuses a TrainJob.
 """
 
 import pytest
@@ -13,7 +14,11 @@ WORDS = "its runtime must be created before the Job is created"
 
 @pytest.mark.slow
 def test_workload_is_waited_for_until_it_is_not_refused(lab: Lab) -> None:
-    """And it is not made by that: the engine does so."""
+    """`up` waits as long as the cluster refuses the workload, and ends when the cluster would
+    accept it.
+
+    The wait itself does not make the workload. Pulumi's engine makes it afterwards.
+    """
     run = Run(lab, lab.namespace(), "late")
     pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}
     about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": run.name}}

@@ -1,9 +1,9 @@
-"""Faults that a cluster's own parts tell of, each until a webhook is told of it, and of its end.
+"""Faults of a cluster raise an alert at a webhook, and the end of a fault is told there too.
 
-A real API server with its scheduler and kubelet, Kueue's own controller with its own metrics, a
-real Prometheus with our rules, and a real Alertmanager. A stand-in of kube-state-metrics asks the
-API server (state_metrics_stand_in.py). The rules' minutes are seconds here
-(tests/monitoring/hurried.py), and nothing else of them is changed.
+The cluster is real (API server, scheduler, kubelet), and so are Kueue's controller with its
+metrics, Prometheus with our rules, and Alertmanager. A stand-in of kube-state-metrics asks the API
+server for the pods (state_metrics_stand_in.py). The minutes of the rules are seconds here
+(tests/monitoring/hurried.py); nothing else of the rules is changed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tests.trainer.monitoring.told import Told
 from tests.unit.in_cluster.kernel_lines import CLEAN, LOST
 
 NAME = "alerts-test"
-PLATFORM = "disttrain"  # the namespace whose webhook is told of queues
-SAMPLES = 20  # readings, one in each second, for which nothing has to be told
+PLATFORM = "disttrain"  # the namespace that alerts about queues name
+SAMPLES = 20  # readings, one each second, during which no alert may come
 SLEEPS: Json = {
     "image": PYTHON_IMAGE,
     "command": ["python", "-c", "import time; time.sleep(100_000)"],
@@ -46,7 +46,10 @@ KUEUE_API = "kueue.x-k8s.io/v1beta2"
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """A cluster of this file's own, with Kueue, which others have in another form (conftest.py)."""
+    """Yield a cluster of this file's own in which Kueue's controller runs.
+
+    The cluster that the other tests share has Kueue's kinds without its controller (conftest.py).
+    """
     with locked(f"{NAME}-cluster"):
         cluster = Cluster(NAME, programs())
         cluster.down(purge=True)
@@ -61,7 +64,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def token(lab: Lab) -> str:
-    """Of an account that may do what Prometheus needs for Kueue's metrics, and nothing else."""
+    """Return the token of an account that may only read `/metrics`, as Prometheus does of Kueue."""
     namespace = lab.namespace()
     rbac = "rbac.authorization.k8s.io"
     account: Json = {"kind": "ServiceAccount", "name": READER, "namespace": namespace}
@@ -95,7 +98,10 @@ def webhook() -> Iterator[Webhook]:
 def prometheus(
     lab: Lab, token: str, webhook: Webhook, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
-    """It reads the stand-in and Kueue, as their own ServiceMonitors have it."""
+    """Yield a Prometheus with our rules, which reads the stand-in of kube-state-metrics and Kueue.
+
+    Prometheus, its Alertmanager and the stand-in are closed afterwards.
+    """
     folder = tmp_path_factory.mktemp("monitoring")
     stand_in = StateMetricsStandIn(Api(lab.access()))
     alertmanager = Alertmanager(folder / "alertmanager", webhook)
@@ -111,7 +117,7 @@ def prometheus(
 
 
 def jobs_of(state_metrics_port: int, kueue: str, token: str) -> list[Mapping[str, Any]]:
-    """Jobs of Prometheus, with the labels that its discovery gives to each target."""
+    """Return the jobs of Prometheus, with the labels that its discovery gives to each target."""
     itself = {"namespace": "monitoring", "pod": "kube-state-metrics-0"}
     return [
         {
@@ -130,7 +136,7 @@ def jobs_of(state_metrics_port: int, kueue: str, token: str) -> list[Mapping[str
 
 
 def make(lab: Lab, manifest: Json) -> str:
-    """The path of the new object."""
+    """Make an object, and return its path."""
     about = manifest["metadata"]
     place = (manifest["apiVersion"], manifest["kind"], about.get("namespace", ""))
     lab.api.create(lab.api.path(*place), manifest)
@@ -138,7 +144,9 @@ def make(lab: Lab, manifest: Json) -> str:
 
 
 def steady(prometheus: Prometheus, expression: str) -> None:
-    """Wait until so many readings after each other had this; longer than any alert waits."""
+    """Wait until `expression` held in SAMPLES readings, one each second; no alert waits for so
+    long.
+    """
     enough = f"count_over_time(({expression})[{SAMPLES + 5}s:1s]) >= {SAMPLES}"
     assert prometheus.wait_for(enough, 300), f"it is not so for {SAMPLES} readings: {expression}"
 
@@ -146,7 +154,12 @@ def steady(prometheus: Prometheus, expression: str) -> None:
 def test_pod_that_no_node_has_a_place_for(
     lab: Lab, prometheus: Prometheus, webhook: Webhook
 ) -> None:
-    """The second pod of a run asks for a label that no node has, until one has it."""
+    """DisttrainPodPending tells of a pod that no node can take, and resolves when the pod has a
+    place.
+
+    The alert is silent while the pods of a run are placed. Here the pod of a second run asks for a
+    label that no node has at first.
+    """
     namespace = lab.namespace()
     healthy, waiting = Run(lab, namespace, "placed"), Run(lab, namespace, "waits")
     (node,) = [item["metadata"]["name"] for item in lab.api.list("/api/v1/nodes")]
@@ -171,6 +184,7 @@ def test_pod_that_no_node_has_a_place_for(
 
 @pytest.fixture
 def watched(lab: Lab) -> Iterator[Watched]:
+    """Yield a namespace whose pods watch the node. They end afterwards."""
     made = Watched(lab)
     try:
         yield made
@@ -181,8 +195,12 @@ def watched(lab: Lab) -> Iterator[Watched]:
 def test_machine_whose_gpu_is_lost(
     watched: Watched, prometheus: Prometheus, webhook: Webhook
 ) -> None:
-    """The kernel's log, a file here, says that a GPU fell off the bus. The watch tells it in its
-    pod's condition, and the pod is not Ready. A reboot ends it: the log and the pod are new."""
+    """DisttrainNodeUnhealthy names the machine whose kernel log says that a GPU fell off the bus.
+
+    The log is a file here. The pod that watches the machine writes the fault into its condition,
+    and is no longer ready. A reboot, for which a new pod with an empty log stands in, resolves the
+    alert.
+    """
     told = Told(prometheus, webhook, {"namespace": watched.namespace})
     watched.start(cordons=False, stand_ins={})
     wait_for("the first words of the watch", watched.told)
@@ -202,7 +220,9 @@ def test_machine_whose_gpu_is_lost(
 
 
 def queue(lab: Lab, namespace: str, quota: str) -> str:
-    """A queue of Kueue with so much processor, in all namespaces; the path of its ClusterQueue."""
+    """Make a Kueue queue with this much processor for all namespaces; return its ClusterQueue's
+    path.
+    """
     flavor = {"apiVersion": KUEUE_API, "kind": "ResourceFlavor", "metadata": {"name": namespace}}
     local = {
         "apiVersion": KUEUE_API,
@@ -223,13 +243,13 @@ def queue(lab: Lab, namespace: str, quota: str) -> str:
 
 
 def groups(flavor: str, quota: str) -> list[Json]:
-    """What a ClusterQueue offers."""
+    """Return the resource groups of a ClusterQueue that offers this much processor."""
     offered = {"name": flavor, "resources": [{"name": "cpu", "nominalQuota": quota}]}
     return [{"coveredResources": ["cpu"], "flavors": [offered]}]
 
 
 def start(lab: Lab, namespace: str, name: str, cpu: str) -> str:
-    """The path of a run's Job that stands in the queue, and that Kueue starts."""
+    """Make the Job of a run that stands in the queue, and return its path. Kueue starts the Job."""
     container = {"name": "trainer", "imagePullPolicy": "Never", **SLEEPS}
     container |= {"resources": {"requests": {"cpu": cpu}}}
     job = {
@@ -247,8 +267,11 @@ def is_suspended(lab: Lab, path: str) -> bool:
 
 
 def test_queue_that_admits_nothing(lab: Lab, prometheus: Prometheus, webhook: Webhook) -> None:
-    """First a run waits that asks for more than the queue has, and then the queue is stopped. That
-    one waits behind another run that has the place is as it should be."""
+    """DisttrainQueueStuck tells of a queue that starts nothing, though nothing runs in it.
+
+    A run that asks for more than the queue has, and then a queue that somebody has stopped, each
+    raise the alert. A run that waits behind a running one raises none, because that is normal.
+    """
     namespace = lab.namespace()
     path = queue(lab, namespace, "100m")
     told = Told(prometheus, webhook, {"cluster_queue": namespace, "namespace": PLATFORM})

@@ -1,7 +1,8 @@
-"""Each version of a controller that users may have takes what this program makes (goal E8).
+"""Each supported version of a controller accepts the objects that this program makes.
 
-The definitions are the projects' own, on a real API server. No controller runs. Those of Kueue are
-read alone, because other tests have them on that server in another version.
+The definitions are the projects' own. Those of the workloads are put on a real API server without
+their controllers. Those of Kueue are only read, because other tests have put another version of
+them on that server.
 """
 
 from pathlib import Path
@@ -32,7 +33,10 @@ STRICTLY = {"dryRun": "All", "fieldValidation": "Strict"}
 def test_version_of_a_controller_knows_every_field(
     lab: Lab, tmp_path: Path, topology: str, version: str
 ) -> None:
-    """A field that a definition lacks would be dropped without a word."""
+    """The API server refuses no field of a run's objects with the definitions of this version.
+
+    Outside this test, a field that a definition lacks would be dropped without a message.
+    """
     namespace, items = lab.namespace(), rendered(topology, tmp_path)
     assert items
 
@@ -53,7 +57,7 @@ def test_version_of_a_controller_knows_every_field(
 
 
 def known(lab: Lab, item: Json) -> bool:
-    """Whether the API server lists the kind already."""
+    """Return whether the API server lists the kind already."""
     found = lab.api.get(f"/apis/{item['apiVersion']}") or {}
     return any(each["kind"] == item["kind"] for each in found.get("resources", []))
 
@@ -73,7 +77,9 @@ KINDS = {"ResourceFlavor", "Topology", "ClusterQueue", "LocalQueue", "WorkloadPr
     ("version", "api_version"), [("0.14.8", "v1beta1"), (KUEUE, "v1beta1"), (KUEUE, "v1beta2")]
 )
 def test_version_of_kueue_knows_every_field(tmp_path: Path, version: str, api_version: str) -> None:
-    """Of the objects of a platform's queue, and all that is read of others."""
+    """This version of Kueue has all fields that `up` writes for a queue, and all that are read of
+    it.
+    """
     seen = QueuesSeen(api_version, {"cpu": "16", "memory": "64Gi"})
     with patch("tests.unit.stacks.KUEUE", lambda: seen):
         made = deploy("sandbox", tmp_path, QUEUES)
@@ -91,7 +97,7 @@ def test_version_of_kueue_knows_every_field(tmp_path: Path, version: str, api_ve
 
 
 def nested(path: str) -> Json:
-    """An object with this field, such as `spec.queueName`."""
+    """Return an object with this field, such as `spec.queueName`."""
     found: Json = {}
     for name in reversed(path.split(".")):
         found = {name: found}

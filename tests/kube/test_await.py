@@ -1,4 +1,8 @@
-"""The wait for a training, the claim of a namespace and left pods, on a real cluster."""
+"""The wait of `up` for a training, and the tasks that claim namespaces, free volumes and remove
+pods.
+
+All run against a real cluster.
+"""
 
 from pathlib import Path
 
@@ -14,7 +18,7 @@ from tests.kube.lab import PROBE_IMAGE, Lab, Run, wait_for
 def test_wait_fails_with_the_pods_words_when_they_never_come_up(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
     run.make(resources={"requests": {"cpu": "10000"}})
-    # the three seconds are for the wait that is tested, not for the scheduler of a busy machine
+    # The three seconds limit the tested wait; the scheduler of a busy machine may need longer.
     wait_for("the scheduler's words", lambda: is_unschedulable(run))
     status, output = lab.run("await", "create", run.await_job() | {"timeout_seconds": 3})
     assert status == 1
@@ -33,7 +37,7 @@ def is_unschedulable(run: Run) -> bool:
 @pytest.mark.slow
 def test_wait_reports_a_failed_job_with_its_last_lines(lab: Lab) -> None:
     run = Run(lab, lab.namespace(), "dev")
-    # Without a probe it would be ready for the moment that it runs.
+    # Without a probe, the pod would be ready for the moment that it runs.
     run.make(args=["nonsense"], readinessProbe=NEVER_READY)
     status, output = lab.run("await", "create", run.await_job())
     assert status == 1
@@ -50,7 +54,7 @@ def test_wait_ends_when_the_job_has_finished(lab: Lab) -> None:
 
 
 def test_wait_ends_when_enough_pods_stay_ready(lab: Lab) -> None:
-    """With run.train.nodes_min a machine that is away does not make `pulumi up` fail."""
+    """With `run.train.nodes_min`, `up` succeeds although a machine is away."""
     run = Run(lab, lab.namespace(), "dev")
     run.make()
     status, output = lab.run("await", "create", run.await_job(pods=2, pods_min=1))
@@ -98,7 +102,11 @@ def test_wait_goes_on_after_the_api_server_was_away(lab: Lab, gate: Gate, tmp_pa
 
 
 def test_namespace_that_is_not_ours_is_refused(lab: Lab) -> None:
-    """Fault 8 of the review: a namespace that existed was taken over, and deleted by destroy."""
+    """`up` refuses a namespace that exists and that this stack has not made.
+
+    Otherwise `up` would take it over, and `destroy` would delete it with all that others have in
+    it.
+    """
     run = Run(lab, "disttrain", "dev")
     ours, nobodys = lab.namespace(run.owner), lab.namespace()
     job = run.job() | {"names": [ours, "not-there"]}

@@ -1,4 +1,7 @@
-"""The wait of `up` for a run in a queue, on a real API server; the test is the controller."""
+"""The wait of `up` for a run in a queue of Kueue, on a real API server.
+
+Kueue's controller does not run; the tests write what it would write.
+"""
 
 import pytest
 
@@ -12,14 +15,17 @@ NEVER = "insufficient quota for cpu in flavor any, request (4) > maximum capacit
 
 @pytest.fixture
 def run(kueue: Lab) -> Run:
-    """A run whose `up` has come to its training."""
+    """Return a run for which `up` has handed over and comes to its training."""
     made = Run(kueue, kueue.namespace(), "dev")
     assert made.hand_over(queue="gpus")[0] == 0
     return made
 
 
 def test_wait_for_the_place_ends_when_the_pods_are_ready(run: Run) -> None:
-    """`whenBusy: wait`: the time in the queue is no part of the time that the pods may take."""
+    """With `whenBusy: wait`, `up` waits for the run's place in the queue, and then for its pods.
+
+    The limits of these two waits are separate: the time in the queue does not count for the pods.
+    """
     workload = put_into_queue(run, FULL)
     task = run.lab.start("await", "create", run.await_job(queue_seconds=300))
     task.wait_for_words(f"Job train-dev to get its place in the queue; in queue gpus: {FULL}")
@@ -64,7 +70,11 @@ def test_wait_ends_when_somebody_stops_the_run(run: Run) -> None:
 
 
 def test_run_that_kueue_does_not_look_at_is_told_so(run: Run) -> None:
-    """Kueue's own configuration leaves out PyTorchJobs: such a run would pass by the queue."""
+    """`up` says so when a run trains although Kueue has given it no place in its queue.
+
+    Kueue's default configuration leaves out PyTorchJobs, for example. Such a run passes by the
+    queue.
+    """
     run.make()
     run.lab.api.patch(run.path, {"metadata": {"labels": {QUEUE_LABEL: "gpus"}}})
     status, output = run.lab.run("await", "create", run.await_job())
@@ -74,8 +84,11 @@ def test_run_that_kueue_does_not_look_at_is_told_so(run: Run) -> None:
 
 
 def test_run_that_kueue_holds_without_a_queue_says_so(run: Run) -> None:
-    """As with `manageJobsWithoutQueueName`. It was said that `pulumi up` resumes it, which Kueue
-    would undo each time."""
+    """`up` fails with the reason when Kueue holds a run that is in no queue.
+
+    Kueue does so with `manageJobsWithoutQueueName`. The message must not say that `pulumi up`
+    resumes the run, because Kueue would suspend it again each time.
+    """
     put_into_queue(run, "LocalQueue  doesn't exist")
     run.lab.api.patch(run.path, {"metadata": {"labels": {QUEUE_LABEL: None}}})
     status, output = run.lab.run("await", "create", run.await_job())

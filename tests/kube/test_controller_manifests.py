@@ -1,4 +1,6 @@
-"""Controllers that come by manifests, with the files of their projects' own modules."""
+"""Controllers that are installed by manifests, checked with the files of their projects' own
+modules.
+"""
 
 import hashlib
 import json
@@ -44,7 +46,11 @@ def test_every_controller_by_manifests_is_looked_at() -> None:
 
 @EVERY
 def test_pinned_checksums_are_those_of_the_module(name: str) -> None:
-    """Go's checksum database vouches for the module, so nobody has put in another file."""
+    """The pinned checksum of each manifest is that of the file in the project's Go module.
+
+    Go's checksum database vouches for the module, so the manifest is the one that the project
+    published.
+    """
     for file in pinned_files(name):
         content = published_file(name, file).read_bytes()
         assert hashlib.sha256(content).hexdigest() == file.sha256, file.address
@@ -52,7 +58,11 @@ def test_pinned_checksums_are_those_of_the_module(name: str) -> None:
 
 @EVERY
 def test_objects_lie_in_the_controllers_own_namespace(name: str) -> None:
-    """So all of them go, and what others have made in other namespaces stays."""
+    """Every object of a controller is cluster-wide or in the controller's own namespace.
+
+    So removing the controller removes all of them, and nothing that others have in other
+    namespaces. The definitions and images of the manifests are those that this program expects.
+    """
     kind = CONTROLLERS[name]
     made = objects_of(kind, published_texts(name))
     for item in made:
@@ -72,7 +82,7 @@ def test_objects_lie_in_the_controllers_own_namespace(name: str) -> None:
 
 
 def kustomized(overlay: Path) -> dict[tuple[str, str], Json]:
-    """What kubectl makes of an overlay, by kinds and names."""
+    """Return what `kubectl kustomize` makes of an overlay, by kinds and names."""
     done = subprocess.run(
         [bin_dir() / "kubectl", "kustomize", str(overlay)],
         capture_output=True,
@@ -83,11 +93,15 @@ def kustomized(overlay: Path) -> dict[tuple[str, str], Json]:
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str], Json]:
+    """Return the objects by their kinds and names."""
     return {(item["kind"], item["metadata"]["name"]): item for item in objects}
 
 
 def of_trainer(overlay: Path) -> dict[tuple[str, str], Json]:
-    """JobSet is a controller of its own here; the file names the line that has to go then."""
+    """Return the overlay of Kubeflow Trainer without JobSet, which is a controller of its own here.
+
+    The overlay's file itself names the line that has to go in that case.
+    """
     file = overlay / "kustomization.yaml"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(line for line in lines if "third-party/jobset" not in line))
@@ -95,7 +109,7 @@ def of_trainer(overlay: Path) -> dict[tuple[str, str], Json]:
 
 
 def of_training_operator(overlay: Path) -> dict[tuple[str, str], Json]:
-    """PyTorchJobs alone, in a namespace of its own."""
+    """Return the overlay of the training operator for PyTorchJobs alone, in its own namespace."""
     file = overlay / "kustomization.yaml"
     file.write_text(file.read_text().replace("namespace: kubeflow", "namespace: training-operator"))
     found = kustomized(overlay)
@@ -112,7 +126,7 @@ def of_training_operator(overlay: Path) -> dict[tuple[str, str], Json]:
 
 
 def of_lws(overlay: Path) -> dict[tuple[str, str], Json]:
-    """One pod that asks for less, with the image of the release."""
+    """Return the overlay of LWS with one pod, smaller requests, and the image of the release."""
     found = kustomized(overlay)
     spec = found["Deployment", "lws-controller-manager"]["spec"]
     (container,) = spec["template"]["spec"]["containers"]
@@ -136,7 +150,10 @@ def test_objects_are_those_that_kustomize_makes_of_the_overlay(
     expect: Callable[[Path], dict[tuple[str, str], Json]],
     tmp_path: Path,
 ) -> None:
-    """But for the differences that the controller's file names."""
+    """This program installs the objects of the project's overlay, but for a few wanted differences.
+
+    The file of the controller in `infra/controllers` names these differences.
+    """
     (tool,) = TOOLS[name].programs  # a folder
     shutil.copytree(tool_folder(TOOLS[name]) / tool, tmp_path / tool)
     expected = expect(tmp_path / overlay)
@@ -153,9 +170,10 @@ def test_objects_are_those_that_kustomize_makes_of_the_overlay(
 
 
 def plain(item: Json) -> Json:
-    """The configuration in a ConfigMap as an object: its text may be YAML or JSON.
+    """Return an object in a form in which equal objects are equal.
 
-    An empty Secret of kustomize names its data, which are none.
+    The configuration in a ConfigMap becomes an object, because its text may be YAML or JSON. A
+    Secret loses its empty fields, because kustomize writes out the data of an empty one.
     """
     if item["kind"] == "Secret":
         return {key: value for key, value in item.items() if value}

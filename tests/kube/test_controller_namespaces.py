@@ -1,6 +1,7 @@
-"""What others have in the namespace of a controller that goes, on a real API server.
+"""What others have in the namespace of a controller that is removed, on a real API server.
 
-The namespace is deleted with all that is in it, so the controller stays where they have anything.
+Kubernetes deletes a namespace with all that is in it. So the controller stays where others have
+anything in its namespace.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ RELEASE = {
 
 
 def make(api: Api, kind: str, name: str, **about: object) -> str:
-    """A core object with nothing in it, in JobSet's namespace; returns its path."""
+    """Make a core object with nothing in it in JobSet's namespace, and return its path."""
     path = api.path("v1", kind, KIND.namespace)
     body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, **about}}
     api.create(path, body)
@@ -39,7 +40,10 @@ def make(api: Api, kind: str, name: str, **about: object) -> str:
 
 
 def make_release(installed: Installed) -> None:
-    """A controller that runs, with what Kubernetes makes of it and all that it has itself."""
+    """Make all objects that a running controller has in its namespace.
+
+    These are the objects of its Helm release, its own objects, and those that Kubernetes adds.
+    """
     api = installed.api
     make(api, "Secret", "certificate", annotations=RELEASE)
     make(api, "Secret", "sh.helm.release.v1.jobset.v1", labels={"owner": "helm", "name": KIND.name})
@@ -61,7 +65,10 @@ def make_release(installed: Installed) -> None:
 
 
 def make_kind_of_others(api: Api) -> tuple[str, Json]:
-    """A kind that nobody here knows; returns the path of its definition, and an object of it."""
+    """Make a kind that this program does not know.
+
+    Return the path of its definition, and the manifest of an object of the kind.
+    """
     group = f"g{uuid.uuid4().hex[:8]}.example.org"
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
@@ -83,7 +90,11 @@ def make_kind_of_others(api: Api) -> tuple[str, Json]:
 
 
 def test_objects_of_others_in_its_namespace_keep_a_controller(installed: Installed) -> None:
-    """Of every kind, and each by what was made by hand. What is its own keeps nothing."""
+    """A controller is not removed while others have objects of any kind in its namespace.
+
+    The message names each object that somebody has made, and not what Kubernetes made from it. The
+    objects of the controller itself do not keep it.
+    """
     api = installed.api
     make_release(installed)
     destroy_guard.delete(installed.job(), api)
@@ -108,7 +119,10 @@ def test_objects_of_others_in_its_namespace_keep_a_controller(installed: Install
 
 
 def test_what_people_mark_goes_with_the_controller(installed: Installed) -> None:
-    """The way out for what another program makes in every namespace again and again."""
+    """An object of others with the annotation that it may go does not keep a controller.
+
+    This is the way out where another program makes an object in every namespace again and again.
+    """
     api = installed.api
     path = make(api, "ConfigMap", "of-a-policy")
     with pytest.raises(TaskError, match=f"annotate KIND NAME {MAY_GO_ANNOTATION}=true"):
@@ -122,7 +136,11 @@ def test_what_people_mark_goes_with_the_controller(installed: Installed) -> None
 def test_kinds_that_may_not_be_listed_are_named(
     lab: Lab, installed: Installed, tmp_path: Path
 ) -> None:
-    """The role `view` may not list Secrets; what may be seen is looked at all the same."""
+    """The search for objects of others names the kinds that the user may not list, and reads the
+    rest.
+
+    The user here has the role `view`, which may not list Secrets.
+    """
     somebody = user_of(lab, KIND.namespace, tmp_path, "view")
     make(installed.api, "ConfigMap", "theirs")
     seen = look(somebody, known(KIND).own_namespace, installed.owner)
@@ -135,9 +153,11 @@ def test_kinds_that_may_not_be_listed_are_named(
 def test_api_that_does_not_answer_is_named_unless_it_is_of_the_stack(
     lab: Lab, installed: Installed
 ) -> None:
-    """Kubernetes itself could not end a namespace while an API gives no list of its kinds.
+    """The search for objects of others names an API that does not answer and is not of this stack.
 
-    An API of this stack goes with it, also where it is another controller's.
+    Kubernetes itself cannot end a namespace while an API does not list its kinds. An API of this
+    stack is removed with the stack, also where it belongs to another controller, so it is not
+    named.
     """
     api = installed.api
     group = f"g{uuid.uuid4().hex[:8]}.example.org"

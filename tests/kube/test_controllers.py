@@ -1,8 +1,7 @@
-"""A controller that a platform has installed, when it goes: on a real API server, with JobSet's own
-definition.
+"""The removal of a controller that a platform has installed, on a real API server.
 
-No controller runs here. So everything is asked of a controller that has ended, whose webhooks lead
-nowhere and whose finalizers nobody takes off.
+The API server has JobSet's own definition, but no controller runs. So all tests show a controller
+that has ended: its webhooks do not answer, and nobody removes its finalizers.
 """
 
 import uuid
@@ -30,6 +29,7 @@ FINALIZER = "jobset.x-k8s.io/held"
 
 
 def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: Installed) -> None:
+    """Only the stack that has installed a controller may claim it; others are told whose it is."""
     claim_controller.create(installed.job(), installed.api)
     with pytest.raises(
         TaskError, match=r"JobSet is in the cluster already .*stack dev has installed"
@@ -44,7 +44,11 @@ def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: I
 
 
 def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) -> None:
-    """What is a part of something of ours is ours; what has lost its owner is nobody's."""
+    """A controller is not removed while others have objects of its kinds. The message names them.
+
+    An object that is a part of an object of this stack counts as this stack's. An object whose
+    owner is gone counts as nobody's.
+    """
     lab, namespace = installed.lab, installed.namespace
     about = {"name": "of-a-map", "labels": {OWNER_LABEL: installed.owner}}
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -71,7 +75,10 @@ def test_what_others_have_of_its_kinds_keeps_a_controller(installed: Installed) 
 def test_definitions_are_made_with_their_owner_and_changed_by_the_next_version(
     installed: Installed,
 ) -> None:
-    """Which may lack what the one before had; they are taken away by the task that was before."""
+    """`up` makes a controller's definitions with labels of the stack, and changes them later.
+
+    The task `controller-remains` deletes them when the controller is removed.
+    """
     api = installed.api
     definition = api.get(PATH) or {}
     given = {key: definition[key] for key in ("apiVersion", "kind", "spec")}
@@ -88,8 +95,12 @@ def test_definitions_are_made_with_their_owner_and_changed_by_the_next_version(
 
 
 def test_controller_without_its_namespace_stays_ours(installed: Installed) -> None:
-    """Somebody has deleted it by hand. The definitions note the owner too, so the controller can be
-    installed again, and removed with all that is left of it."""
+    """A controller whose namespace somebody has deleted still belongs to the stack that installed
+    it.
+
+    Its definitions carry the owner too. So this stack can install the controller again, and can
+    remove what is left of it, and other stacks cannot.
+    """
     api, job, wanted = installed.api, installed.job(), [known(KIND)]
     open_controller.mark_definitions(api, wanted[0], job)
     api.delete(wanted[0].path, {})
@@ -114,7 +125,12 @@ def test_controller_without_its_namespace_stays_ours(installed: Installed) -> No
 
 
 def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed) -> None:
-    """The engine would take them over without a word; those of ours are of an `up` that ended."""
+    """A controller is not installed where a cluster-wide part of its name exists and is somebody
+    else's.
+
+    Otherwise Pulumi's engine would take such a part over without a message. A part with the owner
+    of this stack is accepted, because an earlier `up` may have ended after making it.
+    """
     api, roles = installed.api, "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     name = f"controller-part-{uuid.uuid4().hex[:8]}"
     part_of_it = ("rbac.authorization.k8s.io/v1", "ClusterRole", name)
@@ -136,7 +152,11 @@ def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed
 def test_what_a_controller_makes_by_itself_is_used_by_nobody(
     installed: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Volcano's queue `default`, which its webhook keeps: it goes with the definition."""
+    """An object that a controller makes by itself does not count as used by others.
+
+    Volcano's queue `default` is such an object. It goes with the definition of its kind, not
+    before.
+    """
     path = installed.make("main")
     made = {**as_job(KIND), "made_by_itself": ["JobSet main"]}
     job = replace(installed.job(), fields={"controller": made, "controllers": [made]})
@@ -154,7 +174,10 @@ def test_what_a_controller_makes_by_itself_is_used_by_nobody(
 
 
 def test_controller_without_the_one_that_it_needs_is_refused(installed: Installed) -> None:
-    """In the preview and in `up`; one that the same stack installs before it is not missed."""
+    """The preview and `up` refuse a controller when another controller that it needs is missing.
+
+    A needed controller that the same stack installs before does not count as missing.
+    """
     trainer = known(CONTROLLERS["trainer"])
     assert controllers_findings(installed.api, [trainer], "dev").problems == []
     lost = replace(trainer, needs=("jobset", "nothings.jobset.x-k8s.io"))
@@ -167,7 +190,11 @@ def test_controller_without_the_one_that_it_needs_is_refused(installed: Installe
 
 
 def test_what_the_chart_has_made_is_of_the_controller(installed: Installed) -> None:
-    """As Prometheus is, which its own operator's chart makes; another release is somebody's."""
+    """An object of the controller's Helm release belongs to the controller, and is deleted with it.
+
+    Prometheus, which the chart of its operator makes, is such an object. An object of a release in
+    another namespace is somebody else's, and keeps the controller.
+    """
     release = {
         "meta.helm.sh/release-name": KIND.name,
         "meta.helm.sh/release-namespace": KIND.namespace,
@@ -184,7 +211,10 @@ def test_what_the_chart_has_made_is_of_the_controller(installed: Installed) -> N
 
 
 def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> None:
-    """Its Deployment is available long before the pods that it makes itself."""
+    """`up` waits until the objects for which a controller makes pods are available.
+
+    The controller's own Deployment is available long before these pods.
+    """
     api = installed.api
     given = {**as_job(KIND), "awaited": ["JobSet"], "namespace": installed.namespace}
     job = replace(
@@ -202,13 +232,16 @@ def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> Non
 
 
 def config_map() -> Json:
-    """What the API server takes at once."""
+    """Return an object that the API server accepts at once."""
     about = {"name": "tried", "namespace": "default"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about}
 
 
 def test_controller_that_was_killed_goes_with_all_that_waits_for_it(installed: Installed) -> None:
-    """Goal E10: nobody takes off its finalizers, and its webhooks refuse every change."""
+    """A controller that does not run any more is removed with its webhooks and objects.
+
+    Its webhooks refuse every change then, and nobody removes its finalizers, so the tasks do both.
+    """
     path = installed.make("held", installed.owner, finalizers=[FINALIZER])
     installed.cut_off()
     wait_for("the webhook to refuse", lambda: _is_refused(installed, path))
@@ -231,7 +264,7 @@ def _is_refused(installed: Installed, path: str) -> bool:
 
 
 def test_object_without_others_finalizers_is_not_freed(installed: Installed) -> None:
-    """A finalizer of another program is that program's to take off."""
+    """The removal of a controller leaves finalizers of other programs, and fails if they stay."""
     path = installed.make("held", installed.owner, finalizers=[FINALIZER, "example.org/theirs"])
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(open_controller, "END_SECONDS", 3)

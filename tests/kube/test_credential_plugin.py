@@ -1,5 +1,6 @@
-"""A kubeconfig that calls a program for its credentials, as those of EKS, GKE and AKS do, and one
-whose user asks as another."""
+"""Kubeconfigs that call a program for credentials, as those of EKS, GKE and AKS do, and kubeconfigs
+whose user acts as another user.
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +18,7 @@ VERSION = "client.authentication.k8s.io/v1"
 
 
 def plugin_of(lab: Lab, folder: Path) -> Path:
-    """The user's kubeconfig again, with a program in place of the token."""
+    """Write the user's kubeconfig with a program in place of the token, and return its path."""
     content = yaml.safe_load((folder / "kubeconfig").read_text())
     (user,) = content["users"]
     status = {"token": user["user"]["token"]}
@@ -44,7 +45,10 @@ def plugin_of(lab: Lab, folder: Path) -> Path:
 
 
 def test_credentials_of_a_program_are_used_by_both_clients(lab: Lab, tmp_path: Path) -> None:
-    """By that of commands and by that of the Pulumi program; they have the user's rights."""
+    """The client of the commands and that of the Pulumi program both use a program's credentials.
+
+    Both have exactly the rights of the user for whom the program gives a token.
+    """
     namespace = lab.namespace()
     user_of(lab, namespace, tmp_path, "view")
     access = lab.access(plugin_of(lab, tmp_path))
@@ -57,7 +61,11 @@ def test_credentials_of_a_program_are_used_by_both_clients(lab: Lab, tmp_path: P
 
 
 def test_user_who_asks_as_another_has_his_rights(lab: Lab, tmp_path: Path) -> None:
-    """The administrator's login did what the user of `as` may not do."""
+    """A kubeconfig with `as` has the rights of that other user, with both clients and over
+    websockets.
+
+    Otherwise an administrator's login would do what the user of `as` may not do.
+    """
     namespace = lab.namespace()
     user_of(lab, namespace, tmp_path, "view")
     content = yaml.safe_load(lab.cluster.kubeconfig.read_text())

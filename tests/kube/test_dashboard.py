@@ -1,4 +1,4 @@
-"""`./disttrain dashboard` on a real cluster: one pod for all looks, and none when it has ended."""
+"""`./disttrain dashboard` on a real cluster: one pod serves the page, and goes with the command."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ from tests.kube.volume import cli, give_to_pods, no_pods, runs_folder
 
 
 class Page:
-    """The command, and what its page would ask."""
+    """A running `./disttrain dashboard`, and the requests that its page would send to it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
@@ -32,6 +32,7 @@ class Page:
         self.port = int(line.split(";")[0].rstrip("/").rpartition(":")[2])
 
     def ask(self, part: str, run: str = "") -> Any:
+        """Return the JSON answer for a part of the page, such as `curves`."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.request("GET", f"/api/{part}?run={run}", headers={PAGE_HEADER: "1"})
@@ -40,11 +41,13 @@ class Page:
             connection.close()
 
     def runs(self) -> dict[str, Any]:
+        """Return the runs of the overview, by their names."""
         return {run["name"]: run for run in self.ask("overview")["runs"]}
 
 
 @contextmanager
 def shown(lab: Lab, run: Run, tmp_path: Path, kubeconfig: Path | None = None) -> Iterator[Page]:
+    """Yield the page of a new `./disttrain dashboard`. The command is killed afterwards."""
     with cli(lab, run, tmp_path, "dashboard", "--port", "0", kubeconfig=kubeconfig) as process:
         try:
             yield Page(process)
@@ -97,7 +100,11 @@ def test_signal_while_the_pod_starts_leaves_none(
 def test_cluster_that_is_away_is_said_and_seen_again(
     lab: Lab, claim: Run, tmp_path: Path, gate: Gate
 ) -> None:
-    """What was seen stays on the page; the pod goes with the command all the same."""
+    """The page says when the cluster does not answer, keeps the runs that were seen, and goes on
+    later.
+
+    The pod is removed all the same when the command ends.
+    """
     make_run(runs_folder(claim) / "first")
     give_to_pods(runs_folder(claim))
     kubeconfig = through(lab, gate, tmp_path)

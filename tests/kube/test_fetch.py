@@ -18,6 +18,7 @@ LIMIT_SECONDS = 300
 
 
 def finished(process: subprocess.Popen[bytes]) -> str:
+    """Wait until the command has ended with success, and return its output."""
     output = process.communicate(timeout=LIMIT_SECONDS)[0].decode()
     assert process.returncode == 0, output
     return output
@@ -41,7 +42,9 @@ def test_run_comes_home_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path) -
 def test_fetch_goes_on_after_cut_connections(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path, by: str
 ) -> None:
-    """The API server's connections break twice while many megabytes are on their way."""
+    """A fetch goes on from what has arrived when its connections break twice, and sends nothing
+    twice.
+    """
     run = make_run(runs_folder(claim) / "first", model_bytes=60_000_000)
     give_to_pods(runs_folder(claim))
     here = tmp_path / "here"
@@ -56,7 +59,7 @@ def test_fetch_goes_on_after_cut_connections(
     size = sum(len(content) for content in contents(run).values())
     found = re.search(r"([\d,]+) bytes sent", output)
     assert found
-    assert int(found[1].replace(",", "")) <= size  # what did not count was lost with its block
+    assert int(found[1].replace(",", "")) <= size  # A cut block is not counted.
     wait_for("the pod to be gone", lambda: no_pods(lab, claim))
 
 

@@ -1,7 +1,7 @@
-"""Two gigabytes come home over connections that are cut three times, with the same sha256 (O7).
+"""`fetch` brings two gigabytes over connections that are cut three times, with the same sha256.
 
-Over a real API server: by its proxy to pods, by exec streams, and through the SSH tunnel of a
-cluster that is reached by port 22 alone, where each cut ends the tunnel itself.
+A real API server serves them: by its proxy to pods, by exec streams, and through the SSH tunnel of
+a cluster that is reached by port 22 alone, where each cut ends the tunnel itself.
 """
 
 import hashlib
@@ -32,7 +32,10 @@ LIMIT_SECONDS = 900
 
 
 def write_file(path: Path, size: int) -> str:
-    """Bytes of which each block differs from all others, so that none can take another's place."""
+    """Write a file of this size and return its sha256.
+
+    Each block differs from all others, so that a block in another's place changes the sha256.
+    """
     digest, block = hashlib.sha256(), hashlib.shake_256(path.name.encode()).digest(BLOCK_BYTES)
     with path.open("wb") as file:
         for number in range(-(-size // BLOCK_BYTES)):
@@ -43,7 +46,7 @@ def write_file(path: Path, size: int) -> str:
 
 
 def make_large_run(run: Path) -> dict[str, str]:
-    """A run with one checkpoint; returns the sha256 of its large files."""
+    """Make a run with one checkpoint, and return the sha256 of its large files by their names."""
     directory = run / "checkpoints" / "step-00000100"
     directory.mkdir(parents=True)
     (run / "run.yaml").write_text("run_name: first\n")
@@ -67,7 +70,10 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def sshd_on_the_node(lab: Lab, folder: Path) -> Iterator[str]:
-    """In the network of the cluster's node, with all that it starts; yields its host key."""
+    """Run sshd in the network of the cluster's node, and yield its public host key.
+
+    The server ends afterwards, with all that it has started.
+    """
     Path("/run/sshd").mkdir(exist_ok=True)
     holder = find_holder(lab.cluster.layout)
     assert holder
@@ -94,7 +100,7 @@ def sshd_on_the_node(lab: Lab, folder: Path) -> Iterator[str]:
 
 
 def through_ssh(lab: Lab, gate: Gate, folder: Path, host_key: str) -> Path:
-    """A kubeconfig whose credential plugin opens the tunnel, through the gate before sshd."""
+    """Return the path of a kubeconfig whose credential plugin opens an SSH tunnel by the gate."""
     content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
     spec = {
         "host": "127.0.0.1",
@@ -113,7 +119,9 @@ def through_ssh(lab: Lab, gate: Gate, folder: Path, host_key: str) -> Path:
 
 
 def fetch_it(lab: Lab, claim: Run, gate: Gate, folder: Path, kubeconfig: Path, by: str) -> None:
-    """Fetch the run while the gate cuts; what arrives is what was sent."""
+    """Fetch the run while the gate cuts the connections, and check that what arrives is what was
+    sent.
+    """
     hashes = make_large_run(runs_folder(claim) / "first")
     give_to_pods(runs_folder(claim))
     gate.cuts_down, here = list(CUTS), folder / "here"
@@ -139,7 +147,7 @@ def test_two_gigabytes_survive_three_cuts(
 
 
 def test_two_gigabytes_survive_three_cuts_of_ssh(lab: Lab, claim: Run, tmp_path: Path) -> None:
-    """The tunnel ends with each cut, and the kubeconfig's plugin opens the next one."""
+    """A fetch over SSH goes on after each cut: the kubeconfig's plugin opens the next tunnel."""
     assert lab.cluster.node_ip
     with sshd_on_the_node(lab, tmp_path) as host_key:
         gate = Gate((lab.cluster.node_ip, SSH_PORT))

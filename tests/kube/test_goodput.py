@@ -17,7 +17,7 @@ from trainer.events.event import event_file, parse_events
 
 @pytest.fixture
 def volume(lab: Lab, claim: Run) -> tuple[RunPlace, Path]:
-    """A run's place on a claim of its own, and the folder of the node that the claim is."""
+    """Return a run's place on a claim of its own, and the claim's folder on this machine."""
     run_dir, claim_name = "/data/runs/dev", str(claim.more["claim"])
     where = (lab.access(), claim.namespace, "o-1")
     place = RunPlace(*where, PYTHON_IMAGE, run_dir, "train-singlepod", claim_name)
@@ -32,7 +32,7 @@ def test_events_come_from_the_volume_by_a_pod_that_goes(
         fetch_events(lab.api, place)
     told = Story()
     told.starts(1000, 100, 100, 100)
-    for _ in range(3000):  # more than one message of the connection
+    for _ in range(3000):  # more than one message of the connection can hold
         told.trains(10, 200)
     told.saves(100)
     told.finishes()

@@ -17,7 +17,7 @@ def pod_path(pod: Json) -> str:
 
 
 def hold(lab: Lab, pod: Json) -> None:
-    """Keep a pod from going, so that a hand-over waits for it with the lock held."""
+    """Add a finalizer to a pod, so that a hand-over waits for the pod's end with the lock held."""
     finalizers = [*(pod["metadata"].get("finalizers") or []), "example.org/never"]
     assert lab.api.patch(pod_path(pod), {"metadata": {"finalizers": finalizers}})
 
@@ -35,7 +35,7 @@ def test_replaced_run_is_suspended_and_its_next_up_resumes_it(lab: Lab, kind: st
     assert status == 0, output
     assert f"{kind} train-dev of stack dev, which trains is asked to save" in output
     assert first.is_suspended()
-    assert first.live_pods() == []  # they have ended when the next run may begin
+    assert first.live_pods() == []  # They have ended before the next run may begin.
     second.make()
     status, output = first.hand_over(request="again")
     assert status == 0, output
@@ -45,7 +45,11 @@ def test_replaced_run_is_suspended_and_its_next_up_resumes_it(lab: Lab, kind: st
 
 
 def test_run_in_the_former_namespace_saves_first(lab: Lab) -> None:
-    """With the GPUs of the only machine both waited for each other: the old pods go last."""
+    """When a stack's namespace changes, its run in the former namespace saves and ends first.
+
+    Otherwise the old run would hold the GPUs of the only machine while the new one waits for them.
+    Runs of other stacks go on.
+    """
     former = Run(lab, lab.namespace(), "dev", gpus=2, gpus_total=8)
     former.up()
     stranger = Run(lab, former.namespace, "other", gpus=6, gpus_total=8)
@@ -64,8 +68,11 @@ def test_run_in_the_former_namespace_saves_first(lab: Lab) -> None:
 
 
 def test_user_of_two_namespaces_ends_the_run_too(lab: Lab, tmp_path: Path) -> None:
-    """Who may not list all records finds it by the namespaces that the stack's outputs name; one
-    where these credentials may do nothing is said."""
+    """A user who may not list the runs of all namespaces can still move a stack's run.
+
+    Its former namespace is found in the list from the stack's outputs. A namespace in which these
+    credentials may do nothing is named in the output.
+    """
     former = Run(lab, lab.namespace(), "dev")
     former.up()
     moved, closed = Run(lab, lab.namespace(), "dev"), lab.namespace()
@@ -86,7 +93,11 @@ def test_user_of_two_namespaces_ends_the_run_too(lab: Lab, tmp_path: Path) -> No
 
 
 def test_workload_of_the_name_that_goes_is_waited_for(lab: Lab) -> None:
-    """It was said to belong to another stack, of the same name: `destroy` makes another owner."""
+    """`up` waits for a workload of the run's name that is just being deleted.
+
+    `destroy` and the next `up` use different owners. Otherwise `up` would say that the workload
+    belongs to another stack.
+    """
     namespace = lab.namespace()
     before, again = Run(lab, namespace, "dev"), Run(lab, namespace, "dev")
     before.make()
@@ -127,7 +138,10 @@ def test_wait_lasts_until_the_other_run_is_suspended(lab: Lab) -> None:
 
 
 def test_wait_is_over_when_any_run_has_left_enough_room(lab: Lab) -> None:
-    """It waited for the first one alone, while the GPUs of the other one stood idle."""
+    """With `whenBusy: wait`, `up` starts as soon as any of the other runs has left enough GPUs.
+
+    Otherwise it would wait for the first run alone, while the GPUs of another one stand idle.
+    """
     namespace = lab.namespace()
     first = Run(lab, namespace, "dev", gpus=4, gpus_total=8)
     second = Run(lab, namespace, "other", gpus=4, gpus_total=8)
@@ -164,7 +178,10 @@ def test_runs_that_fit_beside_each_other_are_left_alone(lab: Lab) -> None:
 
 
 def test_workload_of_another_owner_is_refused_and_kept(lab: Lab) -> None:
-    """Fault 23 of the review: two people's stacks of the same name were one owner."""
+    """`up` refuses to replace the workload of somebody else's stack of the same name.
+
+    The message says how to give this stack a name of its own (`instance`).
+    """
     namespace = lab.namespace()
     mine, theirs = Run(lab, namespace, "dev"), Run(lab, namespace, "dev")
     theirs.make()
@@ -191,7 +208,9 @@ def test_own_workload_of_another_revision_or_kind_is_ended_with_its_pods(lab: La
 
 
 def test_second_hand_over_waits_for_the_first_and_says_for_whom(lab: Lab) -> None:
-    """Fault 23 of the review: two `pulumi up` at the same time were not excluded."""
+    """Two hand-overs in a namespace at the same time exclude each other; the second names the
+    first.
+    """
     namespace = lab.namespace()
     run = Run(lab, namespace, "dev")
     with held(lab.api, namespace, "stack other (somebody@elsewhere)", 10):
@@ -240,7 +259,11 @@ def test_task_that_is_told_to_end_gives_the_lock_back(lab: Lab) -> None:
 
 
 def test_record_goes_with_destroy_and_guard_names_others_until_then(lab: Lab) -> None:
-    """Fault 2 of the review: destroy took the cluster from under another stack's run."""
+    """`destroy` of a platform is refused while another stack has a run there; its message names the
+    stack.
+
+    Otherwise `destroy` would remove the cluster under a run that trains.
+    """
     namespace = lab.namespace()
     mine, theirs = Run(lab, namespace, "dev"), Run(lab, namespace, "multipod")
     assert theirs.hand_over()[0] == 0
@@ -254,9 +277,10 @@ def test_record_goes_with_destroy_and_guard_names_others_until_then(lab: Lab) ->
 
 
 def test_run_whose_up_is_under_way_is_waited_for(lab: Lab) -> None:
+    """`up` waits for another run that has its place and is about to make its workload."""
     namespace = lab.namespace()
     first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
-    assert first.hand_over()[0] == 0  # it has its place and no workload yet
+    assert first.hand_over()[0] == 0  # The first run has its place and no workload yet.
     task = lab.start("hand-over", "create", second.job())
     task.wait_for_words("which is not there: either its `pulumi up` is just about to make it")
     first.make()

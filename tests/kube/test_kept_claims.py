@@ -1,4 +1,4 @@
-"""Namespaces and claims that this program must not take over, asked of a real API server."""
+"""Namespaces and claims that this program must not take over, on a real API server."""
 
 import uuid
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ CLASS = {"claim": CLAIM, "class_name": "efs", "access_mode": "ReadWriteMany"}
 
 @pytest.fixture(autouse=True)
 def storage_class(lab: Lab) -> Iterator[None]:
-    """The class of these claims, which nothing makes volumes for."""
+    """Let the cluster have the class of these claims. Nothing makes volumes for it."""
     classes = "/apis/storage.k8s.io/v1/storageclasses"
     head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
     about = {"metadata": {"name": "efs"}, "provisioner": "example.com/disks"}
@@ -28,7 +28,7 @@ def storage_class(lab: Lab) -> Iterator[None]:
 
 
 def own_claim(lab: Lab, namespace: str, owner: str) -> Json:
-    """A claim of a storage class, as a stack makes it."""
+    """Make a claim of a storage class, as a stack makes it, and return it."""
     claim = claim_manifest(namespace, "ReadWriteMany", "1Mi", class_name="efs")
     labels = {names.OWNER_LABEL: owner, names.STACK_LABEL: "dev"}
     claim["metadata"]["labels"] = labels if owner else {}
@@ -36,6 +36,7 @@ def own_claim(lab: Lab, namespace: str, owner: str) -> Json:
 
 
 def labels_and_notes(item: Json | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the labels and the annotations of an object."""
     assert item
     return item["metadata"].get("labels") or {}, item["metadata"].get("annotations") or {}
 
@@ -67,7 +68,10 @@ def test_namespace_that_cannot_be_used_is_named_with_the_way_out(lab: Lab) -> No
 
 
 def test_kept_claim_is_left_and_taken_up_by_its_stack_alone(lab: Lab) -> None:
-    """The next stack has another owner, so what `destroy` leaves carries the stack's name."""
+    """A claim that `destroy` keeps can be used again by a stack of the same name, and by no other.
+
+    The next `up` has another owner id, so the kept claim is marked with the stack's name instead.
+    """
     run = Run(lab, lab.namespace(), "dev")
     own_claim(lab, run.namespace, run.owner)
     job = run.job() | CLASS
@@ -107,7 +111,10 @@ def test_claim_of_somebody_else_is_refused_and_stays_as_it_is(lab: Lab) -> None:
 
 
 def test_claim_that_runs_of_others_mount_is_not_left(lab: Lab) -> None:
-    """With another storage `up` deleted it, and waited for their pods until its limit."""
+    """`up` refuses to change to another claim while runs of other stacks use the present one.
+
+    Otherwise `up` would delete that claim, and wait for the pods of the others until its limit.
+    """
     run = Run(lab, lab.namespace(), "dev")
     claim = claim_manifest(run.namespace, "ReadWriteMany", "1Mi", class_name="efs")
     claim["metadata"]["labels"] = {
@@ -134,7 +141,12 @@ def test_claim_that_runs_of_others_mount_is_not_left(lab: Lab) -> None:
 
 
 def test_claim_whose_data_would_be_purged_is_not_left(lab: Lab) -> None:
-    """`up` deleted it at its end by the settings of before, also where those of now say `keep`."""
+    """`up` refuses to change to another claim if the last `up` was told to purge the data of this
+    one.
+
+    Otherwise it would delete the claim with its data at its end, by the settings of the last `up`,
+    even if the present ones say `keep`.
+    """
     run = Run(lab, lab.namespace(), "dev")
     claim = claim_manifest(run.namespace, "ReadWriteMany", "1Mi", class_name="efs")
     about = claim["metadata"]

@@ -1,4 +1,5 @@
-"""`./disttrain logs` on a real cluster: lines of pods that are there, and of pods that are gone.
+"""`./disttrain logs` on a real cluster shows lines of pods that are there, and of pods that are
+gone.
 
 The pods write by the trainer's own code (trainer/launch/node_output.py), on a claim.
 """
@@ -14,7 +15,7 @@ from tests.kube.lab import PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.volume import cli, no_pods
 
-ODD = "\N{REPLACEMENT CHARACTER}"  # for a byte that is no UTF-8
+ODD = "\N{REPLACEMENT CHARACTER}"  # shown in place of a byte that is not UTF-8
 NODE = """
 import os, sys, time
 from pathlib import Path
@@ -56,7 +57,11 @@ while True:
 
 
 def begin(lab: Lab, run: Run, start: str, lost: str = "") -> None:
-    """Two pods that write to the claim, until 20 lines of each rank and a tick are there."""
+    """Start two pods that write to the claim; wait until 20 lines of each rank and a tick are
+    there.
+
+    With `lost`, both pods also write errors, of which the first is on rank 2.
+    """
     folder = Path(str(run.more["folder"]))
     if not (folder / "code").exists():
         ignore = shutil.ignore_patterns("__pycache__")
@@ -83,33 +88,39 @@ def _has(path: Path, text: bytes) -> bool:
 
 
 def newest_lines_are_ticks(lab: Lab, run: Run) -> bool:
-    """What a pod prints, and that it runs, reach the API server some time after the volume."""
+    """Return whether the API server, too, has the ticks of both pods.
+
+    What a pod prints reaches the API server some time after it is on the volume.
+    """
     logs = [f"{pod['metadata']['name']}/log" for pod in run.pods()]
     pods = f"/api/v1/namespaces/{run.namespace}/pods"
     try:
         newest = [lab.api.text(f"{pods}/{log}", {"tailLines": "1"}) for log in logs]
-    except ApiError:  # a container is still waiting to start, for all that the server knows
+    except ApiError:  # The API server may not know yet that a container has started.
         return False
     return len(newest) == 2 and all(" tick " in line for line in newest)
 
 
 def end(lab: Lab, run: Run) -> None:
-    """The workload and its pods are gone, and with them their logs at the API server."""
+    """Delete the workload, and wait until its pods and their logs at the API server are gone."""
     lab.api.delete(run.path, {"propagationPolicy": "Foreground"})
     wait_for("the pods to be gone", lambda: run.get() is None and run.pods() == [])
 
 
 def logs(lab: Lab, run: Run, folder: Path, *options: str) -> tuple[int, list[str]]:
+    """Run `./disttrain logs` to its end, and return its exit status and the lines of its output."""
     with cli(lab, run, folder, "logs", *options) as process:
         output = process.communicate(timeout=120)[0].decode()
     return process.returncode, output.splitlines()
 
 
 def lines_of(output: list[str], start: str) -> list[str]:
+    """Return the numbered lines that the ranks of this start have written."""
     return [line for line in output if re.search(rf"\] start {start} rank \d line", line)]
 
 
 def assert_each_once(output: list[str], start: str) -> None:
+    """Check that the output has each of the 20 lines of all four ranks exactly once."""
     expected = {
         f"[node {rank // 2} rank {rank}] start {start} rank {rank} line {number} {ODD}"
         for rank in range(4)
@@ -133,7 +144,7 @@ def test_lines_of_deleted_pods_are_shown_in_order_with_ranks(
     assert_each_once(output, "two")
     first, second = lines_of(output, "one"), lines_of(output, "two")
     assert output.index(first[-1]) < output.index(second[0])
-    # printed before there was a log: only the living pods' are at the API server
+    # These lines were printed before the log began. The API server has them of living pods only.
     assert "[node 0] before the log two 0" in output
     assert "[node 0] before the log one 0" not in output
     ticks = [line for line in output if " tick " in line]

@@ -1,4 +1,4 @@
-"""Pods that cannot end, because their machine does not answer: what `destroy` and `up` say."""
+"""Pods that cannot end because their machine does not answer: what `destroy` and `up` say."""
 
 import uuid
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ STATUS_PATCH = "application/strategic-merge-patch+json"
 
 @pytest.fixture
 def lost(lab: Lab) -> Iterator[str]:
-    """The name of a machine without a kubelet, whose Node says that Kubernetes has missed it."""
+    """Yield the name of a machine without a kubelet, whose Node says that it does not answer."""
     name = f"lost-{uuid.uuid4().hex[:8]}"
     lab.api.create(
         "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
@@ -39,7 +39,7 @@ def lost(lab: Lab) -> Iterator[str]:
 
 
 def stranded(lab: Lab, run: Run, machine: str) -> str:
-    """A run whose one pod is on that machine; the run is deleted, and the pod is left."""
+    """Delete a run whose one pod is on that machine; return the name of the pod that is left."""
     run.pod = {"nodeName": machine, "tolerations": [{"operator": "Exists"}]}
     run.make()
     pod = str(wait_for("the pod", run.pods)[0]["metadata"]["name"])
@@ -49,12 +49,18 @@ def stranded(lab: Lab, run: Run, machine: str) -> str:
 
 
 def remove_by_force(api: Api, run: Run, pod: str) -> None:
-    """As the message says, and as `lostNodes` does it."""
+    """Delete the pod without waiting for its machine, as the message advises and as `lostNodes`
+    does.
+    """
     api.delete(f"/api/v1/namespaces/{run.namespace}/pods/{pod}", {"gracePeriodSeconds": 0})
 
 
 def test_destroy_names_the_machine_that_keeps_a_pod(lab: Lab, lost: str) -> None:
-    """`pulumi destroy` waited for ten minutes for the claim, and said nothing of a machine."""
+    """`destroy` of a platform names the machine that keeps a pod, and the command that removes the
+    pod.
+
+    Otherwise `pulumi destroy` would wait ten minutes for the claim, and not say why.
+    """
     run = Run(lab, lab.namespace(), "dev")
     pod = stranded(lab, run, lost)
     job = run.job() | {"everyone": True}
@@ -68,7 +74,11 @@ def test_destroy_names_the_machine_that_keeps_a_pod(lab: Lab, lost: str) -> None
 
 
 def test_destroy_of_a_run_alone_names_it_too(lab: Lab, lost: str) -> None:
-    """It ended without a word; the platform's `destroy` then waited ten minutes for the claim."""
+    """`destroy` of a run, too, names the machine that keeps a pod of the run.
+
+    Otherwise it would end as if all were well, and the platform's `destroy` would wait for the
+    claim.
+    """
     run = Run(lab, lab.namespace(), "dev")
     pod = stranded(lab, run, lost)
     for job in (run.job(), run.job() | {"everyone": True, "owner": "platform"}):
@@ -80,7 +90,10 @@ def test_destroy_of_a_run_alone_names_it_too(lab: Lab, lost: str) -> None:
 
 
 def test_destroy_waits_where_lost_pods_are_given_up(lab: Lab, lost: str) -> None:
-    """With `lostNodes: replace` the pod of a lost machine goes in a minute: that is no error."""
+    """With `lostNodes: replace`, `destroy` waits for the pod of a lost machine and does not fail.
+
+    The platform removes such a pod within a minute.
+    """
     run = Run(lab, lab.namespace(), "dev")
     pod = stranded(lab, run, lost)
     job = run.job() | {"everyone": True, "lost_nodes_are_replaced": True}
@@ -92,7 +105,9 @@ def test_destroy_waits_where_lost_pods_are_given_up(lab: Lab, lost: str) -> None
 
 
 def test_a_hand_over_names_the_machine_too(lab: Lab, lost: str) -> None:
-    """`pulumi up` of a changed run waits for the pods of before, and says why one does not end."""
+    """`up` of a changed run waits for the pods of before, and names the machine that keeps one of
+    them.
+    """
     run = Run(lab, lab.namespace(), "dev")
     run.pod = {"nodeName": lost, "tolerations": [{"operator": "Exists"}]}
     assert run.hand_over()[0] == 0

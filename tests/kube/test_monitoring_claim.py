@@ -1,4 +1,4 @@
-"""Whether Prometheus gets a volume for its numbers, asked of a real API server."""
+"""Checks of the volume on which Prometheus keeps its numbers, on a real API server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 
 @pytest.fixture
 def run(lab: Lab) -> Iterator[Run]:
-    """A stack, and a class that nothing makes volumes for."""
+    """Yield a run in a cluster with a storage class that nothing makes volumes for."""
     head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass"}
     about = {"metadata": {"name": "fast"}, "provisioner": "example.com/disks"}
     lab.api.create(CLASSES, {**head, **about})
@@ -23,6 +23,7 @@ def run(lab: Lab) -> Iterator[Run]:
 
 
 def job(run: Run, **more: Any) -> dict[str, Any]:
+    """Return the input of the task `monitoring-claim`, for 20 GiB of the class `fast`."""
     wanted = {"claim": CLAIM, "class_name": "fast", "gib": 20, "class_seconds": 0}
     return {**run.job(), "claim_namespace": run.namespace, **wanted, **more}
 
@@ -41,7 +42,10 @@ def test_class_that_is_not_there_is_named_with_those_that_are(lab: Lab, run: Run
 
 
 def test_claim_that_holds_numbers_is_not_changed(lab: Lab, run: Run) -> None:
-    """The operator would go on with the old one, and say nothing."""
+    """`up` refuses another size or class for a claim that Prometheus has already.
+
+    Otherwise the operator of Prometheus would go on with the old claim, and not say so.
+    """
     path = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims"
     made = claim_manifest(run.namespace, "ReadWriteOnce", "20Gi", class_name="fast")
     lab.api.create(path, {**made, "metadata": {"name": CLAIM, "namespace": run.namespace}})

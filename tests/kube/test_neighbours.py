@@ -1,6 +1,6 @@
 """Pods that shall be near each other or apart: where the real scheduler puts them, on two racks.
 
-The nodes are there by name alone: no kubelet is behind them, and the scheduler does not mind.
+The nodes are only objects. No kubelet is behind them, which does not matter to the scheduler.
 """
 
 import uuid
@@ -23,7 +23,7 @@ WHOLE_NODE, QUARTER = {"cpu": "4"}, {"cpu": "1"}
 
 @pytest.fixture(scope="module")
 def racks(lab: Lab) -> Iterator[dict[str, Json]]:
-    """Nodes by their names, of two racks."""
+    """Yield the nodes of two racks by their names, once the scheduler knows them all."""
     pool = uuid.uuid4().hex[:8]
     made: dict[str, Json] = {}
     try:
@@ -34,7 +34,8 @@ def racks(lab: Lab) -> Iterator[dict[str, Json]]:
             item["metadata"]["labels"] |= {RACK: rack, HOSTNAME_LABEL: name}
             lab.api.create(NODES, item)
             made[name] = item
-        # the scheduler hears of nodes in their order: with the last one it knows them all
+        # The scheduler learns of nodes in the order of their creation, so it knows all if it knows
+        # the last.
         placed(lab, [pod(QUARTER, {HOSTNAME_LABEL: list(made)[-1]})])
         yield made
     finally:
@@ -43,9 +44,10 @@ def racks(lab: Lab) -> Iterator[dict[str, Json]]:
 
 
 def placed(lab: Lab, wanted: list[Json]) -> list[str]:
-    """The node that the scheduler finds for each of the pods, which are taken away again.
+    """Return the node that the scheduler finds for each of the pods, which are then removed.
 
-    The pods of a run have a Service; it is by that that Kubernetes wishes to spread them.
+    Like the pods of a run, they have a Service. Kubernetes spreads the pods of a Service by
+    default, so the wishes of the run have to prevail over that.
     """
     namespace = f"/api/v1/namespaces/{lab.namespace()}"
     path = f"{namespace}/pods"
@@ -83,7 +85,11 @@ def test_pods_of_a_run_are_where_their_placement_wants_them(
     pods: int,
     in_each_place: list[int],
 ) -> None:
-    """M8: in one rack when they fit there; and those that do not are kept from nowhere else."""
+    """`packed` puts the pods of a run into one rack or node if they fit there, and `spread` divides
+    them.
+
+    Pods that do not fit beside the others still get a place elsewhere.
+    """
     run = {"run": uuid.uuid4().hex[:8]}
     wish = neighbours(NeighbourSettings(placement, label), pods, run)
     pool = next(iter(racks.values()))["metadata"]["labels"][POOL]

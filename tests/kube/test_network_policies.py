@@ -1,4 +1,4 @@
-"""NetworkPolicies of a namespace, in a real API server: what is said of a run's pods there."""
+"""What is said of a run's pods in a namespace with NetworkPolicies, on a real API server."""
 
 import re
 from pathlib import Path
@@ -28,20 +28,24 @@ def make(lab: Lab, namespace: str, name: str, spec: dict[str, Any]) -> None:
 
 
 def documented() -> dict[str, Any]:
-    """The policy of docs/clusters.md."""
+    """Return the policy that docs/clusters.md recommends."""
     page = (PROJECT / "docs" / "clusters.md").read_text()
     (block,) = re.findall(r"```yaml\n(.*?kind: NetworkPolicy.*?)```", page, re.DOTALL)
     return yaml.safe_load(block)
 
 
 def notes(lab: Lab, namespace: str, pods: int = 2) -> list[str]:
+    """Return what is said of NetworkPolicies about a run with this many pods."""
     found = pods_findings(lab.api, RunPods(namespace, POD, pods, grows=True))
     assert found.problems == []
     return [note for note in found.notes if "NetworkPolicy" in note]
 
 
 def test_policy_that_denies_is_named(lab: Lab) -> None:
-    """Until the documented policy is there. A run with one pod has nobody to reach."""
+    """A policy that keeps the pods of a run from each other is named with what it blocks.
+
+    Nothing is said once the policy of docs/clusters.md is there, or of a run with a single pod.
+    """
     namespace = lab.namespace()
     assert notes(lab, namespace) == []
     make(lab, namespace, "default-deny", DENY)
@@ -57,7 +61,9 @@ def test_policy_that_denies_is_named(lab: Lab) -> None:
 
 
 def test_nothing_is_said_without_the_right(lab: Lab, tmp_path: Path) -> None:
-    """Nothing is known of the policies then, so nothing could be said that is surely true."""
+    """Nothing is said of NetworkPolicies to users who may not list them, because nothing is known
+    then.
+    """
     namespace = lab.namespace()
     make(lab, namespace, "default-deny", DENY)
     somebody = viewer_of(lab, namespace, tmp_path, "system:basic-user", "rolebinding")

@@ -1,6 +1,7 @@
-"""The pods that watch machines, on a real node, where the rules for pods hold.
+"""The pods that watch machines, on a real node, in a namespace where the rules for pods hold.
 
-Stand-ins: the kernel's log is a file, and `nvidia-smi` a script, in the one test that needs faults.
+In the one test that needs faults, a file stands in for the kernel's log, and a script for
+`nvidia-smi`.
 """
 
 from collections.abc import Iterator
@@ -22,6 +23,9 @@ BROKEN_SMI = '#!/usr/local/bin/python\nraise SystemExit("NVIDIA-SMI has failed")
 
 @pytest.fixture
 def watched(lab: Lab) -> Iterator[Watched]:
+    """Yield a namespace with the rules for pods, in which pods can watch the node. All is removed
+    later.
+    """
     made = Watched(lab)
     args = PodPolicyArgs(made.namespace, "dev", "me", "deny")
     lab.api.create(POLICIES, policy(args))
@@ -36,11 +40,14 @@ def watched(lab: Lab) -> Iterator[Watched]:
 
 
 def test_machine_is_watched_with_the_kernels_own_log(watched: Watched) -> None:
-    """By a pod without a folder or a device of the node; it only tells, and may nothing else."""
+    """A pod that mounts nothing of the node can read the kernel's log, and tells what it says.
+
+    With `cordons` off, its account may write the status of pods, and may not change nodes.
+    """
     watched.start(cordons=False)
     told = wait_for("the first words of the watch", watched.told)
     assert "cannot be read" not in told.get("message", "")
-    is_well = told["status"] == "True"  # what this machine's log has said before is not known
+    is_well = told["status"] == "True"  # It is not known whether this machine's log has faults.
     wait_for("the pod to say so", lambda: watched.is_ready(*watched.pods(NODE_HEALTH)) == is_well)
     account = f"--as=system:serviceaccount:{watched.namespace}:{HEALTH.name}"
     for words, answer in (("patch pods --subresource=status", "yes"), ("patch nodes", "no")):
@@ -48,13 +55,17 @@ def test_machine_is_watched_with_the_kernels_own_log(watched: Watched) -> None:
         asked = f"auth can-i {verb} {' '.join(rest)} {account} -n {watched.namespace} -q=false"
         try:
             said = watched.lab.kubectl(*asked.split())
-        except Exception as refused:  # `can-i` ends with 1 for a no
+        except Exception as refused:  # `can-i` exits with 1 if the answer is no.
             said = str(getattr(refused, "stdout", ""))
         assert said.strip().startswith(answer), words
 
 
 def test_unusable_machine_is_cordoned_and_its_training_saves(watched: Watched) -> None:
-    """For a driver that fails, and again for a GPU that falls off the bus after `uncordon`."""
+    """A machine with a fault is cordoned, and the training on it saves and ends.
+
+    The fault here is a driver that fails. After somebody has uncordoned the machine, it stays
+    uncordoned until there is another fault: a GPU that falls off the bus.
+    """
     lab = watched.lab
     watched.train()
     watched.start(cordons=True, stand_ins={"nvidia-smi": BROKEN_SMI})

@@ -1,6 +1,7 @@
-"""What others have in the namespaces of a platform that goes, on a real API server.
+"""What others have in the namespaces of a platform that is destroyed, on a real API server.
 
-They are deleted with all that is in them, so nothing is deleted where others have anything there.
+Kubernetes deletes a namespace with all that is in it. So nothing is deleted where others have
+anything in such a namespace.
 """
 
 import uuid
@@ -35,7 +36,7 @@ OF_RELEASE = {
 
 
 def make(api: Api, namespace: str, kind: str, name: str, **about: Any) -> str:
-    """A core object with nothing in it; returns its path."""
+    """Make a core object with nothing in it, and return its path."""
     collection = api.path("v1", kind, namespace)
     metadata = {"name": name, **about}
     api.create(collection, {"apiVersion": "v1", "kind": kind, "metadata": metadata})
@@ -54,12 +55,17 @@ def make_pod(api: Api, namespace: str, **labels: str) -> None:
 
 
 def job_of(lab: Lab, namespace: str, owner: str, *places: OwnNamespace, **more: Any) -> Job:
+    """Return the job of a task that deletes these namespaces of the platform."""
     fields = {"own_namespaces": [place.fields() for place in places], **more}
     return Job(lab.access(), namespace, owner, "dev", fields)
 
 
 def test_others_objects_keep_a_platform_from_going(lab: Lab) -> None:
-    """What its run has made, and pods of anybody's commands, are in nobody's way."""
+    """`destroy` is refused while others have objects in the platform's namespace, and names them.
+
+    What the stack's run has made, pods of anybody's commands, and objects that people have marked
+    as free to go do not keep the platform.
+    """
     run = Run(lab, lab.namespace(), "dev")
     about = {"metadata": {"labels": {OWNER_LABEL: run.owner}}}
     lab.api.patch(f"/api/v1/namespaces/{run.namespace}", about)
@@ -84,8 +90,11 @@ def test_others_objects_keep_a_platform_from_going(lab: Lab) -> None:
 
 
 def test_what_another_stack_has_just_deleted_keeps_nothing(lab: Lab) -> None:
-    """`pulumi destroy` of a run does not wait until Kubernetes has deleted the parts of what it has
-    deleted, such as the revisions of a StatefulSet, which have the labels of its pods."""
+    """An object of another stack that is being deleted does not keep a platform, nor do its parts.
+
+    `pulumi destroy` of a run does not wait until Kubernetes has deleted parts such as the revisions
+    of a StatefulSet. These have the labels of the run's pods.
+    """
     namespace, owner = lab.namespace(), str(uuid.uuid4())
     lab.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": {OWNER_LABEL: owner}}})
     job = job_of(lab, namespace, owner, OwnNamespace(namespace, "the platform"))
@@ -102,7 +111,11 @@ def test_what_another_stack_has_just_deleted_keeps_nothing(lab: Lab) -> None:
 
 
 def test_namespace_that_others_made_is_refused(lab: Lab) -> None:
-    """The engine would delete it by its name, as in another cluster than that of the last `up`."""
+    """`destroy` is refused if a namespace of the platform was made by others.
+
+    Otherwise Pulumi's engine would delete it by its name, for example in another cluster than that
+    of the last `up`.
+    """
     namespace = lab.namespace("somebody")
     make(lab.api, namespace, "Secret", "logins")
     job = job_of(lab, namespace, str(uuid.uuid4()), OwnNamespace(namespace, "the platform"))
@@ -113,7 +126,9 @@ def test_namespace_that_others_made_is_refused(lab: Lab) -> None:
 
 @pytest.fixture
 def operator(lab: Lab) -> Iterator[str]:
-    """The GPU Operator's namespace with what its chart and its program have there; the owner."""
+    """Yield the owner of a GPU Operator, whose namespace has what its chart and its program make
+    there.
+    """
     owner, api = str(uuid.uuid4()), lab.api
     definition = yaml.safe_load((CHART / "crds" / "nvidia.com_clusterpolicies.yaml").read_text())
     policies = "/apis/nvidia.com/v1/clusterpolicies"
@@ -152,7 +167,10 @@ def _lists(api: Api, path: str) -> bool:
 
 
 def test_others_objects_keep_the_gpu_operator(lab: Lab, operator: str) -> None:
-    """Its chart's objects and those that it makes itself keep nothing."""
+    """The GPU Operator is not removed while others have objects in its namespace.
+
+    The objects of its chart, and those that it makes itself, do not keep it.
+    """
     job = job_of(lab, "default", operator, OWN_NAMESPACE)
     namespace_guard.delete(job, lab.api)
     make(lab.api, OWN_NAMESPACE.name, "ConfigMap", "theirs")
@@ -163,7 +181,10 @@ def test_others_objects_keep_the_gpu_operator(lab: Lab, operator: str) -> None:
 
 
 def test_what_pods_of_a_controller_leave_keeps_nothing(lab: Lab) -> None:
-    """A Secret that a Job of Volcano's makes by kubectl is its own; another one is not."""
+    """A Secret that a Job of Volcano makes with kubectl belongs to Volcano and does not keep it.
+
+    Any other Secret in Volcano's namespace does.
+    """
     kind, owner = CONTROLLERS["volcano"], str(uuid.uuid4())
     path = f"/api/v1/namespaces/{kind.namespace}"
     place = {"name": kind.namespace, "labels": {OWNER_LABEL: owner}}
@@ -183,7 +204,10 @@ def test_what_pods_of_a_controller_leave_keeps_nothing(lab: Lab) -> None:
 
 
 def test_namespace_with_others_objects_is_not_left(lab: Lab) -> None:
-    """A change of `namespace` deleted it at the end of `up`, with all that others had there."""
+    """`up` refuses to change `namespace` while others have objects in the former one.
+
+    Otherwise `up` would delete the former namespace at its end, with all that others have there.
+    """
     owner = uuid.uuid4().hex
     left, taken = lab.namespace(owner), lab.namespace(owner)
     mine = {"labels": {OWNER_LABEL: owner, COMPONENT_LABEL: "namespace"}}
@@ -200,7 +224,10 @@ def test_namespace_with_others_objects_is_not_left(lab: Lab) -> None:
 
 
 def test_objects_of_others_are_not_taken_over(lab: Lab) -> None:
-    """The engine would apply its own object over theirs, and delete it in the end."""
+    """`up` refuses when an object with one of its names exists and was made by others.
+
+    Otherwise Pulumi's engine would apply its own object over theirs, and delete it with the stack.
+    """
     namespace, owner = lab.namespace(), str(uuid.uuid4())
     ours = make(lab.api, namespace, "ConfigMap", "proxy-config", labels={OWNER_LABEL: owner})
     theirs = make(lab.api, namespace, "Secret", "proxy-config")

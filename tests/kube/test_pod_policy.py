@@ -1,4 +1,4 @@
-"""The rules of pods in a real API server: it answers as Python does."""
+"""The rules for pods on a real API server, which must give the same answers as in Python."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ from tests.unit.pods import BREAKS, broken, good
 
 @pytest.fixture(scope="module")
 def guarded(lab: Lab) -> Iterator[str]:
-    """A namespace in which the rules hold."""
+    """Yield a namespace in which the rules hold."""
     namespace = lab.namespace()
     args = PodPolicyArgs(namespace, "dev", "me", "deny")
     lab.api.create(POLICIES, policy(args))
@@ -31,7 +31,9 @@ def guarded(lab: Lab) -> Iterator[str]:
 
 @pytest.mark.parametrize("case", BREAKS)
 def test_each_fault_is_refused_by_its_rule(lab: Lab, guarded: str, case: str) -> None:
-    """The whole text is there: it says what has to hold, and why."""
+    """A pod that breaks a rule is refused with the rule's text, which says what has to hold and
+    why.
+    """
     id = BREAKS[case][0]
     (rule,) = [rule for rule in RULES if rule.id == id]
     assert f"{id}: {rule.about}" in refusal(lab, guarded, broken(case))
@@ -43,7 +45,7 @@ def test_good_pod_is_taken_and_other_namespaces_are_free(lab: Lab, guarded: str)
 
 
 def test_policy_has_no_expression_with_a_type_error(lab: Lab, guarded: str) -> None:
-    """The API server checks the types of the expressions, and tells in the status."""
+    """The API server, which checks the types of the expressions, reports no warning about them."""
 
     def status() -> dict[str, Any]:
         item = lab.api.get(f"{POLICIES}/{guarded}-pods") or {}

@@ -1,6 +1,6 @@
-"""Pods of a stack in a namespace that enforces Kubernetes' Pod Security level `restricted`.
+"""Pods of a stack fit a namespace that enforces Kubernetes' Pod Security level `restricted`.
 
-The API server is asked whether it would take them; nothing is made.
+The API server is asked whether it would accept them; nothing is made.
 """
 
 import json
@@ -28,7 +28,7 @@ def namespace(lab: Lab) -> str:
 
 
 def pod_specs(within: object) -> Iterator[Json]:
-    """Every pod's spec in an object: what has containers."""
+    """Yield the spec of every pod in an object: each part that has containers."""
     if isinstance(within, dict):
         item = cast(dict[str, Any], within)
         if isinstance(item.get("containers"), list):
@@ -41,12 +41,12 @@ def pod_specs(within: object) -> Iterator[Json]:
 
 
 def take(lab: Lab, namespace: str, spec: Json) -> None:
-    """Raises ApiError where the API server would not take a pod with this spec."""
-    # what comes with other objects of the stack is not looked for here
+    """Raise ApiError if the API server would not accept a pod with this spec."""
+    # The account of the pod would come with other objects of the stack, which are not made here.
     plain = {key: value for key, value in spec.items() if key != "serviceAccountName"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": plain}
     path = f"/api/v1/namespaces/{namespace}/pods"
-    # the engine's protocol knows no whole numbers
+    # The engine's protocol makes floating-point numbers of whole ones.
     whole = json.loads(json.dumps(pod), parse_float=lambda text: int(float(text)))
     lab.api.request("POST", path, whole, query={"dryRun": "All"})
 
@@ -61,7 +61,7 @@ def objects(made: Deployment) -> Iterator[tuple[str, Json]]:
 def test_pods_of_a_stack_keep_to_the_restricted_level(
     lab: Lab, namespace: str, tmp_path: Path, topology: str
 ) -> None:
-    """Those of the training in every topology, of the data set, and of the platform."""
+    """The pods of the training in every topology, of the data set and of the platform fit it."""
     stacks = {"sandbox": {"lostNodes": "replace"}, "sandbox-multipod": {"topology": topology}}
     taken: set[tuple[str, str]] = set()
     for stack, changes in stacks.items():
@@ -80,7 +80,7 @@ def test_pods_of_commands_keep_to_the_restricted_level(lab: Lab, namespace: str)
 
 
 def test_pod_with_more_rights_is_refused_there(lab: Lab, namespace: str) -> None:
-    """So the namespace does enforce it."""
+    """A pod that may run as root is refused, which shows that the namespace enforces the level."""
     pod = TaskPod("sample", "owner", namespace, PROBE_IMAGE, ("true",), "disttrain-pvc", 60)
     spec = pod_manifest(pod, "p")["spec"]
     spec["securityContext"]["runAsNonRoot"] = False

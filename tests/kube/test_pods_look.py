@@ -1,6 +1,6 @@
-"""What is said of a run's pods beforehand is what the real scheduler and API server say of them.
+"""What is said of a run's pods before `up` is what the real scheduler and API server say of them.
 
-The nodes are there by name alone: no kubelet is behind them, and the scheduler does not mind.
+The nodes are only objects. No kubelet is behind them, which does not matter to the scheduler.
 """
 
 import uuid
@@ -22,13 +22,14 @@ from tests.kube.lab import LIMIT_SECONDS, Json, Lab, wait_for
 from tests.kube.pool import NODES, POOL, ZONE, node, pod
 
 SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
-KEPT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}  # for pods with GPUs
+KEPT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}  # a taint for all pods without GPUs
 LARGE = {"cpu": "8", "memory": "32Gi", GPU_RESOURCE: "4", "pods": "110"}
 SMALL = {"cpu": "2", "memory": "4Gi", "pods": "110"}
 
 
 @contextmanager
 def nodes(lab: Lab, items: list[Json]) -> Iterator[None]:
+    """Let the cluster have these nodes for the block."""
     for item in items:
         lab.api.create(NODES, item)
     try:
@@ -39,7 +40,7 @@ def nodes(lab: Lab, items: list[Json]) -> Iterator[None]:
 
 
 def scheduled(lab: Lab, namespace: str, wanted: Json, pods: int) -> bool:
-    """Whether the scheduler finds a node for each of so many pods."""
+    """Return whether the scheduler finds a node for each of so many pods, and remove the pods."""
     path = f"/api/v1/namespaces/{namespace}/pods"
     names = [lab.api.create(path, wanted)["metadata"]["name"] for _ in range(pods)]
 
@@ -90,7 +91,11 @@ def test_nodes_that_cannot_hold_the_pods_are_found_as_the_scheduler_finds_them(
     pods: int,
     said: str,
 ) -> None:
-    """Two sizes of node, spot nodes with taints, GPU counts, cordons; one sentence each."""
+    """`up` refuses pods for which the scheduler finds no node, and accepts those for which it does.
+
+    One sentence names the setting and the reason: the size of the nodes, their GPUs, their taints,
+    or that they are cordoned.
+    """
     namespace, pool = lab.namespace(), uuid.uuid4().hex[:8]
     items: list[Json] = []
     for each in there:
@@ -124,9 +129,9 @@ def test_devices_that_come_with_the_stack_are_not_missed(lab: Lab) -> None:
 
 
 def refusal(lab: Lab, namespace: str, wanted: Json, pods: int = 1) -> str:
-    """The only finding, by the client of commands and by that of the Pulumi program.
+    """Return the only problem that is found, or an empty text.
 
-    Nothing is made by looking.
+    The client of the commands and that of the Pulumi program must find the same, and make nothing.
     """
     run = RunPods(namespace, wanted, pods, grows=False)
     found = pods_findings(lab.api, run)
@@ -137,7 +142,10 @@ def refusal(lab: Lab, namespace: str, wanted: Json, pods: int = 1) -> str:
 
 
 def test_limits_of_the_namespace_are_found_beforehand(lab: Lab) -> None:
-    """By the API server itself, which refuses the same pod later."""
+    """`up` refuses pods that break a LimitRange, because the API server would refuse them later.
+
+    Limits that the LimitRange adds to a pod without limits are named in a note.
+    """
     namespace = lab.namespace()
     limits = [{"type": "Container", "max": {"memory": "1Gi"}, "min": {"cpu": "50m"}}]
     item = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "limits"}}
@@ -150,7 +158,7 @@ def test_limits_of_the_namespace_are_found_beforehand(lab: Lab) -> None:
     problem = refusal(lab, namespace, larger)
     assert problem.startswith("memoryPerRank: the cluster would refuse the training's pods")
     assert namespace in problem
-    # Kubernetes takes the most that a container may have as its limit, where the pod says none.
+    # Kubernetes gives a container without limits the most that it may have.
     run = RunPods(namespace, fits, 1, grows=False)
     (note,) = pods_findings(lab.api, run).notes
     assert note.startswith(f"namespace {namespace} gives each training pod limits")
@@ -158,7 +166,10 @@ def test_limits_of_the_namespace_are_found_beforehand(lab: Lab) -> None:
 
 
 def test_quota_counts_all_pods_of_the_run(lab: Lab) -> None:
-    """And not what others use of it now, which they may give back."""
+    """`up` refuses a run whose pods together ask for more than a quota allows.
+
+    What others use of the quota now does not count, because they may give it back.
+    """
     namespace = lab.namespace()
     hard = {"requests.cpu": "1", "pods": "3", f"requests.{GPU_RESOURCE}": "4"}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
@@ -172,9 +183,10 @@ def test_quota_counts_all_pods_of_the_run(lab: Lab) -> None:
 
 
 def test_quota_that_demands_limits_is_named(lab: Lab) -> None:
-    """With the cluster's words, and the settings that give pods such limits.
+    """Where a quota demands limits, `up` says so, and names the settings that give the pods limits.
 
-    Kubernetes' words name the memory, and `memoryPerRank` was named, which changes nothing.
+    Kubernetes' own words name only the memory. From them alone, `memoryPerRank` would be named,
+    which changes no limit.
     """
     namespace = lab.namespace()
     hard = {"limits.cpu": "8", "limits.memory": "64Gi"}
@@ -205,12 +217,15 @@ def test_namespace_that_is_made_later_refuses_nothing(lab: Lab) -> None:
 
 
 def test_what_may_not_be_seen_is_said(lab: Lab, tmp_path: Path) -> None:
+    """A user who may not list nodes is told that they were not checked; nothing is refused for
+    that.
+    """
     namespace = lab.namespace()
     somebody = viewer_of(lab, namespace, tmp_path, "edit", "rolebinding")
     wanted = pod({"cpu": "100m"}, {POOL: "nowhere"})
     run = RunPods(namespace, wanted, 1, grows=False)
 
-    def is_said() -> bool:  # the binding holds a moment after it was made
+    def is_said() -> bool:  # The binding takes effect a moment after it was made.
         found = pods_findings(somebody, run)
         return (
             found.problems == [] and len(found.notes) == 1 and "nodes have room" in found.notes[0]
@@ -221,7 +236,7 @@ def test_what_may_not_be_seen_is_said(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("zone", ["a", "b"])
 def test_volume_of_another_zone_is_found_as_the_scheduler_finds_it(lab: Lab, zone: str) -> None:
-    """A claim that is bound to a disk of one zone, and nodes of another one."""
+    """`up` refuses a claim whose volume can only be used in a zone where no node is."""
     namespace, pool = lab.namespace(), uuid.uuid4().hex[:8]
     item = node(pool, LARGE)
     item["metadata"]["labels"][ZONE] = "a"

@@ -1,4 +1,4 @@
-"""A port of a pod is reached from this machine, through the API server alone."""
+"""A port of a pod can be reached from this machine through the API server alone."""
 
 import http.client
 import threading
@@ -28,6 +28,7 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
 
 
 def reversed_by(port: int, content: bytes) -> bytes:
+    """Return what the server at a port of this machine answers: the reverse of `content`."""
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"http://127.0.0.1:{port}/", data=content, timeout=30) as answer:
         return answer.read()
@@ -42,7 +43,10 @@ def answers(port: int) -> bool:
 
 @pytest.fixture
 def server(lab: Lab, claim: Run) -> Iterator[int]:
-    """Port of this machine that leads to the server in a pod; nothing listens there afterwards."""
+    """Yield a port of this machine that leads to the server in a pod.
+
+    The fixture checks afterwards that nothing listens there any more.
+    """
     pod = TaskPod(
         task="server",
         owner=claim.owner,
@@ -60,7 +64,9 @@ def server(lab: Lab, claim: Run) -> Iterator[int]:
 
 
 def wrong_answers(port: int, askers: int, times: int) -> list[str]:
-    """What was not the reverse of what was sent, where several ask at once."""
+    """Return a sentence for each answer that was not the reverse of the text, with several asking
+    at once.
+    """
     wrong: list[str] = []
 
     def ask(number: int) -> None:
@@ -81,14 +87,15 @@ def wrong_answers(port: int, askers: int, times: int) -> list[str]:
 
 
 def test_many_bytes_and_connections_go_both_ways(server: int) -> None:
-    content = bytes(range(256)) * 40_000  # ten megabytes, each byte value
+    content = bytes(range(256)) * 40_000  # ten megabytes with every value of a byte
     assert reversed_by(server, content) == content[::-1]
     assert wrong_answers(server, askers=8, times=1) == []
 
 
 def test_no_connection_gets_the_bytes_of_another(server: int) -> None:
-    """One thread closed a connection that another one still read.
+    """No connection through a forwarded port gets bytes of another one, or loses its own.
 
-    The system gave its number to the next one, which then got bytes of the former or lost its own.
+    Otherwise a thread may close a connection that another thread still reads, and the system gives
+    its number to the next connection.
     """
     assert wrong_answers(server, askers=4, times=100) == []

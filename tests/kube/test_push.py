@@ -1,4 +1,4 @@
-"""`disttrain push` on a real cluster: a run's folder arrives whole, or has no name there."""
+"""`disttrain push` on a real cluster: a run is on the volume whole, or not under its name."""
 
 import signal
 import subprocess
@@ -16,12 +16,15 @@ LIMIT_SECONDS = 300
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Wait for the end of a command, and return its exit status and output."""
     output = process.communicate(timeout=LIMIT_SECONDS)[0].decode()
     return process.returncode, output
 
 
 def test_pushed_run_can_be_fetched_again(lab: Lab, claim: Run, tmp_path: Path) -> None:
-    """A second push of the name is refused, and there is no way over a run that exists."""
+    """A pushed run can be fetched unchanged, and a push under the name of an existing run is
+    refused.
+    """
     run = make_run(tmp_path / "demo", model_bytes=3_000_000)
     status, output = ended(cli(lab, claim, tmp_path, "push", str(run), "--run", "again"))
     assert status == 0, output
@@ -43,6 +46,11 @@ def test_pushed_run_can_be_fetched_again(lab: Lab, claim: Run, tmp_path: Path) -
 def test_push_that_was_ended_goes_on_and_has_no_name_before(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path
 ) -> None:
+    """A push that somebody ended leaves no run of its name; the same push goes on from what
+    arrived.
+
+    A changed run is not sent on top of the files that have arrived.
+    """
     run = make_run(tmp_path / "demo", model_bytes=20_000_000)
     kubeconfig = through(lab, gate, tmp_path)
     gate.delay_seconds = 0.02  # after each block: there is time to end it in the middle
@@ -69,4 +77,5 @@ def test_push_that_was_ended_goes_on_and_has_no_name_before(
 
 
 def make_yaml_again(run: Path) -> None:
+    """Write the `run.yaml` that the run had before."""
     (run / "run.yaml").write_text("run_name: demo\ntrain:\n  max_steps: 300\n")

@@ -1,6 +1,6 @@
-"""Whether a run can be put into a queue, asked of a real API server with Kueue's own definitions.
+"""Whether a run can be put into a queue, on a real API server with Kueue's own definitions.
 
-No controller runs here; what it does is in tests/e2e/test_queue.py.
+No controller runs here; what Kueue itself does with a run is in tests/e2e/test_queue.py.
 """
 
 from pathlib import Path
@@ -25,7 +25,11 @@ from tests.kube.queue_fields import FIELDS
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("plural", FIELDS)
 def test_fields_are_the_same_in_each_version(plural: str, version: str) -> None:
-    """By Kueue's own definitions, so that the code need not tell the versions apart."""
+    """Each version of Kueue's definitions has the fields that this program uses, at the same
+    places.
+
+    So the code need not tell the versions apart.
+    """
     folder = tool_folder(KUEUE.tool) / "config" / "components" / "crd" / "bases"
     item: Any = yaml.safe_load((folder / f"kueue.x-k8s.io_{plural}.yaml").read_text())
     (found,) = [each for each in item["spec"]["versions"] if each["name"] == version]
@@ -58,7 +62,7 @@ def test_each_reason_that_keeps_a_run_out_is_told(kueue: Lab) -> None:
     lab.api.patch(cluster, {"spec": {"stopPolicy": "None"}})
     lab.api.patch(local, {"spec": {"stopPolicy": "Hold"}})
     assert "LocalQueue gpus is stopped (stopPolicy: Hold)" in problems()
-    assert "LocalQueue gpus is stopped" in problems("", "localqueues/gpus")  # comes, and is there
+    assert "LocalQueue gpus is stopped" in problems("", "localqueues/gpus")  # exists too
     lab.api.patch(local, {"spec": {"stopPolicy": "None"}})
     assert "no such WorkloadPriorityClass. There is none at all" in problems("urgent")
     urgent = {"kind": "WorkloadPriorityClass", "metadata": {"name": "urgent"}, "value": 1}
@@ -82,7 +86,11 @@ def test_queue_that_may_not_be_seen_is_told_as_such(kueue: Lab, tmp_path: Path) 
 
 
 def test_run_that_comes_into_a_queue_ends_nobodys_run(lab: Lab) -> None:
-    """Kueue decides who goes, and the run may wait for days before it needs the GPUs."""
+    """A run that is put into a queue suspends no other run, because Kueue decides which run has to
+    go.
+
+    Besides, the run may wait for days before it needs the GPUs.
+    """
     namespace = lab.namespace()
     first, second = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
     first.up()
@@ -92,14 +100,17 @@ def test_run_that_comes_into_a_queue_ends_nobodys_run(lab: Lab) -> None:
 
 
 def queued_run(lab: Lab) -> tuple[Run, str]:
-    """A run that waits in a queue, and the path of Kueue's Workload of it."""
+    """Return a run that waits in a queue, and the path of its Workload of Kueue."""
     run = Run(lab, lab.namespace(), "dev")
     assert run.hand_over(queue="gpus")[0] == 0
     return run, put_into_queue(run, "full")
 
 
 def test_stop_and_resume_leave_the_suspending_to_kueue(kueue: Lab) -> None:
-    """Kueue would set `spec.suspend` back; `spec.active` is the field that is for people."""
+    """`stop` and `resume` of a run in a queue change `spec.active`, which Kueue leaves to people.
+
+    Kueue would undo a change of `spec.suspend`.
+    """
     run, workload = queued_run(kueue)
     record = find_record(kueue.api, run.namespace, run.owner)
 
@@ -118,8 +129,11 @@ def test_stop_and_resume_leave_the_suspending_to_kueue(kueue: Lab) -> None:
 
 
 def test_run_that_kueue_does_not_take_back_gets_a_new_workload(kueue: Lab) -> None:
-    """Kueue leaves a Workload out that it has set inactive by itself, also once it is active again:
-    `resume` ended well, and the run stood in its queue for ever."""
+    """`resume` removes the Workload of a run that Kueue has stopped, and Kueue makes a new one.
+
+    Kueue ignores a Workload that it has set inactive by itself, also once it is active again.
+    Otherwise `resume` would report success, and the run would wait in its queue forever.
+    """
     run, workload = queued_run(kueue)
     kueue.api.patch(workload, {"spec": {"active": False}})
     reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
@@ -135,6 +149,7 @@ def test_run_that_kueue_does_not_take_back_gets_a_new_workload(kueue: Lab) -> No
 def test_status_says_what_a_run_waits_for_as_far_as_it_may_be_read(
     kueue: Lab, tmp_path: Path
 ) -> None:
+    """`status` says what a queued run waits for, or that these credentials may not read it."""
     run, workload = queued_run(kueue)
 
     def seen(api: Api) -> tuple[str, str]:

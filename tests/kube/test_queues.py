@@ -1,6 +1,6 @@
-"""A platform's own queue of Kueue, before it is made and when it goes, on a real API server.
+"""A platform's own queue of Kueue, before it is made and when it is removed, on a real API server.
 
-No controller runs here, so what that would do is done by the test.
+Kueue's controller does not run here; the tests write what it would write.
 """
 
 import pytest
@@ -16,7 +16,10 @@ from tests.kube.queue_jobs import job_of
 
 
 def queue_of(lab: Lab, namespace: str, owner: str) -> tuple[Json, str]:
-    """The fields of the tasks, and the path of a ClusterQueue that is held as Kueue holds it."""
+    """Make a ClusterQueue with Kueue's finalizer, and a LocalQueue.
+
+    Return the fields of the tasks about this queue, and the path of the ClusterQueue.
+    """
     fields = {"queue": "gpus", "cluster_queue": f"{namespace}-gpus"}
     about = {"labels": {OWNER_LABEL: owner}}
     whole = {**about, "name": fields["cluster_queue"], "finalizers": ["kueue.x-k8s.io/in-use"]}
@@ -47,7 +50,11 @@ def test_queue_of_somebody_else_is_left_as_it_is(kueue: Lab) -> None:
 def test_queue_with_others_work_keeps_its_platform_from_going(
     kueue: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run of the stack's own goes with it; anything else is named, and nothing is deleted."""
+    """A platform is not removed while its queue holds work of others, and nothing is deleted then.
+
+    A run of the same stack does not keep `destroy`, because it is deleted too; but its queue is
+    only deleted when the run has left it.
+    """
     monkeypatch.setattr(open_queue, "EMPTY_SECONDS", 0)
     lab = kueue
     run = Run(lab, lab.namespace(), "dev")
@@ -65,6 +72,7 @@ def test_queue_with_others_work_keeps_its_platform_from_going(
 
 
 def owner_of(run: Run) -> Json:
+    """Return the run's Job as the owner of another object."""
     made = run.get()
     assert made
     uid = made["metadata"]["uid"]
@@ -72,7 +80,11 @@ def owner_of(run: Run) -> Json:
 
 
 def test_queue_goes_where_kueue_went_before_it(kueue: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else would take the finalizer off; what is in use is not freed."""
+    """A queue can be removed after Kueue itself is gone, whose finalizer nobody else would take
+    off.
+
+    A queue that holds work is still refused.
+    """
     monkeypatch.setattr(queue_removal, "STUCK_SECONDS", 0)
     lab = kueue
     run = Run(lab, lab.namespace(), "dev")
@@ -91,7 +103,10 @@ def test_queue_goes_where_kueue_went_before_it(kueue: Lab, monkeypatch: pytest.M
 def test_work_whose_job_was_deleted_keeps_no_queue(
     kueue: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kueue's finalizer is on it, and Kueue has ended before it could take that off."""
+    """A Workload that is being deleted does not keep its queue.
+
+    Kueue's finalizer may stay on such a Workload forever if Kueue has ended before.
+    """
     monkeypatch.setattr(queue_removal, "STUCK_SECONDS", 0)
     monkeypatch.setattr(open_queue, "EMPTY_SECONDS", 0)
     lab = kueue
@@ -117,7 +132,11 @@ def test_only_objects_of_the_own_stack_are_taken_away(kueue: Lab) -> None:
 def test_up_waits_until_kueue_takes_runs_into_the_queue(
     kueue: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its reason is passed on; a queue that somebody has stopped is not waited for."""
+    """`up` waits until Kueue says that the queue is active, and otherwise fails with Kueue's
+    reason.
+
+    `up` does not wait for a queue that somebody has stopped on purpose.
+    """
     monkeypatch.setattr(open_queue, "OPEN_SECONDS", 0)
     lab, namespace = kueue, kueue.namespace()
     fields, whole = queue_of(lab, namespace, "ours")

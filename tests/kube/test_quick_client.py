@@ -1,4 +1,4 @@
-"""Tasks ask the API server by the standard library alone, as safely as by the official client."""
+"""Tasks reach the API server with the standard library alone, without the official client."""
 
 import subprocess
 import sys
@@ -7,7 +7,10 @@ from tests.kube.lab import PROJECT, Lab
 
 
 def test_requests_import_no_official_client(lab: Lab) -> None:
-    """To import it takes longer than most tasks, and `pulumi up` starts ten of them."""
+    """Requests to the API server do not import Kubernetes' official client.
+
+    Its import takes longer than most tasks, and `pulumi up` starts ten of them.
+    """
     code = f"""
 import sys
 from infra.kube.api_server.access import Access
@@ -25,7 +28,7 @@ print(api.get(path + "/a")["data"], api.delete(path + "/a", {{}}), "kubernetes" 
 
 
 def test_status_looks_without_the_official_client(lab: Lab) -> None:
-    """At a cluster that answers, with everything that one look asks of it."""
+    """`status` of a cluster that answers imports no official client and no other slow package."""
     words = ["status", "--kubeconfig", str(lab.cluster.kubeconfig), "--namespace", lab.namespace()]
     code = f"""
 import sys

@@ -16,7 +16,10 @@ def test_administrator_lacks_nothing(lab: Lab) -> None:
 
 
 def test_user_of_one_namespace_lacks_what_lies_beyond_it(lab: Lab, tmp_path: Path) -> None:
-    """A role for all kinds that is bound in one namespace says nothing of the whole cluster."""
+    """A user with all rights in one namespace is told to lack those of cluster-wide objects.
+
+    A role for all kinds that is bound in one namespace gives no rights outside of it.
+    """
     namespace = lab.namespace()
     somebody = user_of(lab, namespace, tmp_path, "cluster-admin")
     assert missing_rights(somebody, needs_of(KINDS, namespace), namespace) == []
@@ -39,7 +42,7 @@ def test_viewer_lacks_exactly_what_changes_something(lab: Lab, tmp_path: Path) -
 
 
 def test_each_right_that_a_role_lacks_is_found_alone(lab: Lab, tmp_path: Path) -> None:
-    """One verb on one kind is taken away from a role that is otherwise enough."""
+    """If a role lacks one verb on one kind and is enough otherwise, exactly this right is named."""
     namespace = lab.namespace()
     needs = sorted(needs_of(KINDS, namespace))
     lacking = Need("", "secrets", "delete", namespace)

@@ -1,7 +1,8 @@
-"""The rules and meshes that a cluster's owner may have for a namespace, in a real API server.
+"""Pods keep rules that a cluster's owner may have for a namespace, on a real API server.
 
-Kyverno and Gatekeeper check pods by such rules. Here admission policies of Kubernetes stand for
-them, and a webhook with Istio's selectors stands for Istio. Nothing is made: each is a dry run.
+Clusters check such rules with Kyverno or Gatekeeper; admission policies of Kubernetes stand in for
+them here, and a webhook with Istio's selectors stands in for Istio. All requests are dry runs, so
+nothing is made.
 """
 
 import json
@@ -53,7 +54,7 @@ BARE: Json = {
 
 @pytest.fixture(scope="module")
 def strict(lab: Lab) -> Iterator[str]:
-    """A namespace in which all of RULES hold."""
+    """Yield a namespace in which all of RULES hold."""
     name = lab.namespace()
     rules = [{"expression": rule, "message": said} for said, rule in RULES.items()]
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
@@ -74,9 +75,9 @@ def strict(lab: Lab) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def meshed(lab: Lab) -> Iterator[str]:
-    """A namespace with a webhook that has Istio's selectors and answers nothing.
+    """Yield a namespace with a webhook that has Istio's selectors and never answers.
 
-    So a pod that Istio would get is refused, and the others are accepted.
+    So a pod into which Istio would put its sidecar is refused, and other pods are accepted.
     """
     name = lab.namespace()
     lab.api.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": {"mesh-of-test": name}}})
@@ -100,7 +101,7 @@ def meshed(lab: Lab) -> Iterator[str]:
 
 
 def asks_mesh(lab: Lab, namespace: str, pod: Json) -> bool:
-    """Whether the API server asks the webhook, which does not answer, about this pod."""
+    """Return whether the API server asks the webhook, which does not answer, about this pod."""
     metadata = {**pod["metadata"], "name": "p"}
     with quick_look(lab.access(), 20.0) as api:
         try:
@@ -111,19 +112,20 @@ def asks_mesh(lab: Lab, namespace: str, pod: Json) -> bool:
 
 
 def templates(value: object) -> Iterator[Json]:
-    """All pod templates in some manifests, with labels that the API server accepts."""
+    """Yield all pod templates in some manifests, with labels that the API server accepts."""
     if isinstance(value, list):
         for each in cast(list[object], value):
             yield from templates(each)
     elif isinstance(value, dict):
         item = cast(dict[str, Any], value)
         if "containers" in (item.get("spec") or {}):
-            # What comes with other objects of the stack is not looked for here.
+            # The account of the pod would come with other objects of the stack, which are not made
+            # here.
             spec = {k: v for k, v in item["spec"].items() if k != "serviceAccountName"}
             labels = {**item["metadata"]["labels"], "disttrain.dev/owner": "me"}
             metadata = {**item["metadata"], "labels": labels}
             pod = {"kind": "Pod", "metadata": metadata, "spec": spec}
-            # The engine's protocol knows no whole numbers.
+            # The engine's protocol makes floating-point numbers of whole ones.
             yield json.loads(json.dumps(pod), parse_float=lambda text: int(float(text)))
             return
         for each in item.values():
@@ -131,7 +133,7 @@ def templates(value: object) -> Iterator[Json]:
 
 
 def pods_of(made: Deployment) -> list[Json]:
-    """The pods of the training and of the data set, and one as commands start it."""
+    """Return the pods of the training and of the data set, and one as commands start it."""
     inputs = [each.inputs for each in made.resources if each.type.startswith("kubernetes:")]
     placement = yaml.safe_load(str(made.outputs["podPlacement"]))
     command = TaskPod(
@@ -146,7 +148,9 @@ def pods_of(made: Deployment) -> list[Json]:
 def test_pods_keep_rules_and_stay_unmeshed(
     lab: Lab, strict: str, meshed: str, tmp_path: Path, topology: str
 ) -> None:
-    """The pods of a run, of its data set and of commands are accepted, and Istio is not asked."""
+    """The pods of a run, of its data set and of commands keep the rules, and get no sidecar of
+    Istio.
+    """
     pods = pods_of(deploy("sandbox-multipod", tmp_path, {"topology": topology, **SETTINGS}))
     assert len(pods) >= 3
     for pod in pods:
@@ -155,6 +159,9 @@ def test_pods_keep_rules_and_stay_unmeshed(
 
 
 def test_pod_without_marks_is_refused(lab: Lab, strict: str, meshed: str) -> None:
-    """So the rules do hold, and the webhook is asked."""
+    """A pod without the wanted marks is refused. This shows that the rules and the webhook work.
+
+    Without this test, the others would pass with rules that hold nowhere.
+    """
     assert "denied request: a label" in refusal(lab, strict, BARE)
     assert asks_mesh(lab, meshed, BARE)

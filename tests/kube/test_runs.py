@@ -12,6 +12,7 @@ LIMIT_SECONDS = 300
 
 
 def ended(process: subprocess.Popen[bytes], answer: str = "") -> tuple[int, str]:
+    """Answer a command's question, wait for its end, and return its exit status and output."""
     output = process.communicate(answer.encode(), timeout=LIMIT_SECONDS)[0].decode()
     return process.returncode, output
 

@@ -5,7 +5,7 @@ import pytest
 from infra.kube.pods.same_machine import BOOT_ID
 from tests.kube.lab import Lab, Run
 
-# The task sees these changes of its files alone, in a mount namespace of its own.
+# The task runs in a mount namespace of its own, so only the task sees these changes of files.
 ANOTHER_MACHINE = f'echo {"0" * 8} >"$0" && mount --bind "$0" {BOOT_ID}'
 NO_BOOT_ID = f"mount -t tmpfs none {BOOT_ID.parent}"
 
@@ -22,8 +22,11 @@ NO_BOOT_ID = f"mount -t tmpfs none {BOOT_ID.parent}"
 def test_node_is_told_from_another_machine(
     lab: Lab, tmp_path_factory: pytest.TempPathFactory, change: str, status: int, words: str
 ) -> None:
-    """Fault 9 of the review: a kubeconfig that led to another machine was accepted with
-    `host: local`, and its pods found neither the data folder nor the image."""
+    """With `host: local`, a kubeconfig that leads to another machine is refused.
+
+    Otherwise the pods would find neither the data folder nor the image. If this machine does not
+    show its boot id, the output says that this was not checked.
+    """
     file = tmp_path_factory.mktemp("machine") / "boot_id"
     wrapper = ["unshare", "--mount", "sh", "-c", f'{change} && exec "$@"', str(file)]
     ended, output = lab.run("same-machine", "create", Run(lab, "any", "dev").job(), wrapper)

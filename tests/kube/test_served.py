@@ -1,4 +1,4 @@
-"""Whether a cluster serves what a setting needs, asked of a real API server."""
+"""Whether a cluster serves the kinds that a setting needs, asked of a real API server."""
 
 from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.monitoring.objects import GROUP_VERSION
@@ -12,6 +12,9 @@ NAME = "podmonitors.monitoring.coreos.com"
 
 
 def look(lab: Lab, kind: str = "PodMonitor") -> tuple[int, str]:
+    """Run the task `served` for a kind of the Prometheus operator; return its exit status and
+    output.
+    """
     needs = {"group_version": GROUP_VERSION, "served_kind": kind}
     needs |= {"setting": SETTING, "otherwise": OTHERWISE}
     return lab.run("served", "create", {**Run(lab, "any", "dev").job(), **needs})
@@ -25,16 +28,16 @@ def test_setting_is_refused_until_the_operator_is_there(lab: Lab) -> None:
     lab.api.create(DEFINITIONS, definition(NAME, "PodMonitor"))
     try:
         wait_for("the operator's kinds", lambda: look(lab) == (0, ""))
-        status, output = look(lab, "PrometheusRule")  # of the same group, which is served now
+        status, output = look(lab, "PrometheusRule")  # another kind of the group that is served now
         assert (status, OTHERWISE in output) == (1, True), output
     finally:
         lab.api.delete(f"{DEFINITIONS}/{NAME}", {})
 
 
 def test_version_that_nobody_knows_is_named(lab: Lab) -> None:
-    """Goal E8: a controller is there, and speaks another version than this program.
+    """If a cluster serves a kind only in another version than this program's, the version is named.
 
-    To say that it is not there would send people to install it a second time.
+    To say that the kind is missing would make people install its controller a second time.
     """
     group, kind = "engine.example.org", "Gang"
     path = f"{DEFINITIONS}/gangs.{group}"

@@ -22,7 +22,7 @@ from infra.kube.api_server.exec_stream import SILENCE_SECONDS
 from tests.kube.lab import LIMIT_SECONDS, PROJECT, Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 
-# Two ranks, of which the second has started a helper with the same variables.
+# Starts two ranks. The second one starts a helper with the same variables.
 RANKS = """
 import os, subprocess, sys, time
 def start(rank, program):
@@ -42,7 +42,7 @@ while (line := input()) != "end":
     print("seen", line, size.columns, size.lines, "rank", os.environ["RANK"], flush=True)
 raise SystemExit(7)
 """
-# The command as people start it, on a terminal. Only the outputs of the stack are given to it.
+# The command as people start it on a terminal, with the outputs of the stack given to it.
 SHELL = """
 import fcntl, json, sys, termios
 if sys.stdin.isatty():
@@ -58,7 +58,7 @@ sys.exit(main(["shell", *sys.argv[2:]]))
 
 
 def start_run(lab: Lab, name: str) -> RunPlace:
-    """A run of one pod with two ranks."""
+    """Start a run of one pod with two ranks, and return its place."""
     run = Run(lab, lab.namespace(), name)
     status, output = run.hand_over()
     assert status == 0, output
@@ -72,12 +72,12 @@ def start_run(lab: Lab, name: str) -> RunPlace:
 
 @pytest.fixture(scope="module")
 def place(lab: Lab) -> RunPlace:
-    """The run that most tests share."""
+    """Return the place of the run that most tests share."""
     return start_run(lab, "shell")
 
 
 class Terminal:
-    """The command on a terminal, and what a person sees there."""
+    """A `./disttrain shell` on a terminal, with the keys that a person types and the screen."""
 
     def __init__(self, place: RunPlace, *words: str) -> None:
         self.keyboard, there = pty.openpty()
@@ -109,7 +109,10 @@ class Terminal:
             assert time.monotonic() < end, f"waited for {words!r}, and saw {self.seen!r}"
 
     def type_until_size(self, columns: int, lines: int) -> None:
-        """A size goes beside the keys, and may be there some lines later only."""
+        """Type lines until an answer has this size of the terminal.
+
+        A new size does not travel with the keys, and may arrive some lines later.
+        """
         end = time.monotonic() + LIMIT_SECONDS
         while f"seen hello {columns} {lines} rank 1" not in self.seen:
             self.seen = ""
@@ -158,7 +161,10 @@ def test_ctrl_c_goes_to_the_command_in_the_pod(place: RunPlace, terminals: list[
 def test_lost_pod_ends_the_shell_and_leaves_the_terminal(
     lab: Lab, terminals: list[Terminal]
 ) -> None:
-    """Otherwise the terminal would stay raw, and the person would type into nothing."""
+    """A shell whose pod is deleted ends, and gives the terminal back in its former mode.
+
+    Otherwise the terminal would stay in raw mode, and would not show what the person types.
+    """
     place = start_run(lab, "lost")
     terminal = Terminal(place, "--", "python3", "-c", ECHO)
     terminals.append(terminal)
@@ -171,7 +177,7 @@ def test_lost_pod_ends_the_shell_and_leaves_the_terminal(
 def test_shell_that_is_told_to_end_leaves_the_terminal(
     place: RunPlace, terminals: list[Terminal]
 ) -> None:
-    """As by a `kill` from another terminal."""
+    """A shell that gets SIGTERM ends, and gives the terminal back in its former mode."""
     terminal = Terminal(place, "--", "python3", "-c", ECHO)
     terminals.append(terminal)
     terminal.wait_for_words("ready")
@@ -181,7 +187,7 @@ def test_shell_that_is_told_to_end_leaves_the_terminal(
 
 
 def shell(place: RunPlace, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command without a terminal."""
+    """Run `./disttrain shell` without a terminal to its end."""
     return subprocess.run(
         [sys.executable, "-c", SHELL, json.dumps(asdict(place)), *words],
         cwd=PROJECT,
@@ -202,14 +208,14 @@ def test_command_without_a_terminal_gives_its_output_and_status(lab: Lab, place:
 
 
 def test_command_that_reads_its_input_finds_the_end(place: RunPlace) -> None:
-    """Nothing of this machine is passed on; the command must not wait for it."""
+    """A command in `shell` that reads its input finds its end at once, and does not wait."""
     done = shell(place, "--", "python3", "-c", "import sys; print(repr(sys.stdin.read()))")
     assert (done.returncode, done.stdout) == (0, "''\n"), done.stderr
 
 
 @pytest.mark.timeout(LIMIT_SECONDS)
 def test_output_comes_while_the_command_runs(place: RunPlace) -> None:
-    """A little of it, too, and also where a program reads it."""
+    """The output of a command arrives while the command runs, even a short line into a pipe."""
     say = "import time; print('first', flush=True); time.sleep(3600)"
     words = json.dumps(asdict(place)), "--", "python3", "-c", say
     with subprocess.Popen(
@@ -227,7 +233,10 @@ def test_output_comes_while_the_command_runs(place: RunPlace) -> None:
 
 @pytest.mark.in_depth
 def test_command_may_be_silent_for_long(place: RunPlace) -> None:
-    """Longer than a program of ours, which gives signs of life."""
+    """A command in `shell` may print nothing for longer than the connections of other commands may.
+
+    Programs of this project send signs of life; a command of the user does not.
+    """
     wait = f"import time; time.sleep({SILENCE_SECONDS + 10}); print('done')"
     done = shell(place, "--", "python3", "-c", wait)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
@@ -236,7 +245,10 @@ def test_command_may_be_silent_for_long(place: RunPlace) -> None:
 def test_open_shell_beside_a_rank_is_no_rank(
     lab: Lab, place: RunPlace, terminals: list[Terminal]
 ) -> None:
-    """It has the rank's variables, and its parent is not in the pod."""
+    """A shell that is open beside a rank is not taken for a rank.
+
+    The shell has the rank's variables, and its parent process is not in the pod.
+    """
     before = find_ranks(lab.api, place)
     terminal = Terminal(place, "--rank", "1", "--", "python3", "-c", ECHO)
     terminals.append(terminal)
@@ -247,7 +259,7 @@ def test_open_shell_beside_a_rank_is_no_rank(
 
 
 def test_helper_of_a_rank_is_no_rank(place: RunPlace) -> None:
-    """Both have RANK=1; the helper's parent is the rank."""
+    """A process that a rank has started is not taken for the rank, though both have `RANK=1`."""
     ask = "import os; print(open(f\"/proc/{os.environ['RANK_PID']}/cmdline\").read())"
     assert "subprocess.run" in shell(place, "--rank", "1", "--", "python3", "-c", ask).stdout
 

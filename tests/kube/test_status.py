@@ -1,4 +1,4 @@
-"""The look of `disttrain status` at a real cluster, with all rights and with a viewer's."""
+"""What `disttrain status` shows of a real cluster, with all rights and with a viewer's."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,12 +22,12 @@ from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.kube.volume import configure, run_with_claim
 
-VALID_SECONDS = 20  # half of the usual time, so that the test is over sooner
+VALID_SECONDS = 20  # half of the usual time, so that the test ends sooner
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 def role_for_viewers(namespace: str) -> dict[str, Any]:
-    """The object, outside of a program, where there are no outputs."""
+    """Return the platform's role for viewers, made without the Pulumi program around it."""
     return viewer_role(ViewersArgs(namespace, "dev", cast(pulumi.Output[str], "me")))
 
 
@@ -51,7 +51,10 @@ def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(
 
 
 def test_viewer_of_one_namespace_finds_a_run_by_its_name(lab: Lab, tmp_path: Path) -> None:
-    """Its own name stands in its configuration, which the role `view` may read."""
+    """A user with the role `view` can ask for a run by its own name or by its stack.
+
+    The run's own name is in its configuration, which the role may read.
+    """
     namespace = lab.namespace()
     run = Run(lab, namespace, "dev")
     assert run.hand_over()[0] == 0
@@ -88,7 +91,9 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
 def test_folder_of_the_volume_is_shown_to_whoever_may_read_volumes(
     lab: Lab, tmp_path: Path
 ) -> None:
-    """Without that right the volume's name stands there, and the rest of the look is as before."""
+    """`status` shows the folder of the volume; without the right to read volumes, the volume's
+    name.
+    """
     run = run_with_claim(lab)
     name = str(run.more["claim"])
     claim = f"/api/v1/namespaces/{run.namespace}/persistentvolumeclaims/{name}"
@@ -117,7 +122,7 @@ def test_folder_of_the_volume_is_shown_to_whoever_may_read_volumes(
 
 
 class Kubelet:
-    """Makes a node, and reports of it as a kubelet does, by a clock that is a year late."""
+    """A stand-in of a kubelet: makes a node, and reports by a clock that is a year behind."""
 
     def __init__(self, lab: Lab) -> None:
         self.api, self.name = lab.api, "made-by-hand"
@@ -149,7 +154,11 @@ def kubelet(lab: Lab) -> Iterator[Kubelet]:
 def test_node_that_stops_to_report_is_silent_until_it_reports_again(
     lab: Lab, kubelet: Kubelet, tmp_path: Path
 ) -> None:
-    """By the API server's clock. Whoever may not read the leases is told nothing of it."""
+    """`status` tells of a node that has stopped to report, by the clock of the API server.
+
+    The wrong clock of the node itself is told, and does not matter. A user who may not read the
+    leases is told nothing of silent nodes, and sees all else.
+    """
     namespace = lab.namespace()
     role = role_for_viewers(namespace)
     name = role["metadata"]["name"]
@@ -182,7 +191,10 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
 
 
 def test_kubelet_tells_the_age_of_the_last_line(lab: Lab) -> None:
-    """By its own clock, which is that of the API server here; so do the leases of its node."""
+    """How far a node's clock is ahead is found from the age of a log line, a lease or a condition.
+
+    The node has the API server's clock here, so each of the three finds no difference.
+    """
     run = Run(lab, lab.namespace(), "dev")
     program = "import time; print('begun', flush=True); time.sleep(3600)"
     run.make(image=PYTHON_IMAGE, command=["python3", "-c", program], args=[])
@@ -198,7 +210,7 @@ def test_kubelet_tells_the_age_of_the_last_line(lab: Lab) -> None:
     def has_begun() -> bool:
         try:
             return ask(3600).endswith("begun\n")
-        except ApiError:  # its container is not there yet
+        except ApiError:  # The container is not there yet.
             return False
 
     wait_for("its line", has_begun)
@@ -221,7 +233,9 @@ def test_kubelet_tells_the_age_of_the_last_line(lab: Lab) -> None:
 
 
 def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> None:
-    """Where a controller tries it again, and keeps the pod that failed."""
+    """`status` does not show a run as failed once a controller has started a new pod for a failed
+    one.
+    """
     namespace = lab.namespace()
     run = Run(lab, namespace, "dev")
     fatal = {
@@ -249,7 +263,10 @@ def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> No
 
 
 def test_reason_of_missing_pods_is_the_controllers_own(lab: Lab) -> None:
-    """E7: a controller may tell an event alone why it makes no pod, and nothing in its object."""
+    """If a controller cannot make the pods, `status` and `up` show the reason from its event.
+
+    Some controllers write the reason nowhere else.
+    """
     run = Run(lab, lab.namespace(), "dev")
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
     path = f"/api/v1/namespaces/{run.namespace}/resourcequotas"
@@ -269,11 +286,14 @@ def test_reason_of_missing_pods_is_the_controllers_own(lab: Lab) -> None:
     task = lab.start("await", "create", run.await_job())
     task.wait_for_words("exceeded quota: none")
     lab.api.delete(f"{path}/none", {})
-    assert task.end()[0] == 0  # the Job's controller tries it again, and then it trains
+    assert task.end()[0] == 0  # The Job's controller tries again, and then the run trains.
 
 
 def test_what_a_stopped_run_has_saved_is_known_until_it_is_stopped_again(lab: Lab) -> None:
-    """A later stop whose log nobody could read must not show the step of the one before."""
+    """`status` shows the step that a stopped run has saved, until the run is stopped the next time.
+
+    A later stop of which nobody could read the log must not show the step of the stop before.
+    """
     run = Run(lab, lab.namespace(), "dev")
     run.up()
 

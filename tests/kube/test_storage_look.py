@@ -1,4 +1,4 @@
-"""What of a storage cannot work is found on a real API server, before anything is made."""
+"""A storage that cannot work is refused before anything is made, on a real API server."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,21 +29,27 @@ def storage_class(provisioner: str, mode: str = "Immediate") -> Json:
 
 
 def node(name: str) -> Json:
-    """A node that is there by name alone: no kubelet is behind it."""
+    """Return the manifest of a node that is only an object, without a kubelet."""
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
 def wants_class(lab: Lab, class_name: str, mode: str = MANY) -> StorageNeeds:
+    """Return the needs of a stack that makes its claim from a storage class."""
     return StorageNeeds(lab.namespace(), CLAIM, False, class_name, mode, "1Mi", 0)
 
 
 @pytest.fixture
 def has_claim(lab: Lab) -> Iterator[Claiming]:
-    """Makes a claim; one that stayed unbound would take the volume of a later test."""
+    """Yield a function that makes a claim. The claims are deleted afterwards.
+
+    A claim that stayed unbound would be bound to the volume of a later test.
+    """
     paths: list[str] = []
 
     def make(mode: str, class_name: str = "", bound_to: str = "") -> StorageNeeds:
-        """A claim that is there, bound where a volume is named."""
+        """Make a claim, bound to a volume if one is named, and return the needs of a stack that
+        uses it.
+        """
         namespace = lab.namespace()
         claim = claim_manifest(namespace, mode, "1Mi", class_name=class_name, volume=bound_to)
         collection = CLAIMS.format(namespace)
@@ -61,6 +67,7 @@ def has_claim(lab: Lab) -> Iterator[Claiming]:
 
 
 def problem(lab: Lab, needs: StorageNeeds) -> str:
+    """Return the only problem that is found."""
     (found,) = storage_findings(lab.api, needs).problems
     return found
 
@@ -94,7 +101,10 @@ def test_class_without_provisioner_needs_a_free_volume(lab: Lab) -> None:
 
 
 def test_class_that_waits_for_a_pod_is_explained(lab: Lab, has_claim: Claiming) -> None:
-    """Otherwise a claim that stays Pending looks like a fault."""
+    """A note says that a claim of a `WaitForFirstConsumer` class stays Pending until the first pod.
+
+    Otherwise such a claim looks like a fault.
+    """
     with made(lab, CLASSES, storage_class("example.com/disks", "WaitForFirstConsumer")) as there:
         name = there["metadata"]["name"]
         found = storage_findings(lab.api, wants_class(lab, name))
@@ -107,7 +117,10 @@ def test_class_that_waits_for_a_pod_is_explained(lab: Lab, has_claim: Claiming) 
 
 @pytest.mark.slow
 def test_claim_with_data_can_grow_and_not_change_otherwise(lab: Lab, has_claim: Claiming) -> None:
-    """Kubernetes would refuse the change with ten lines of a difference of two objects."""
+    """`up` refuses each change of a claim with data but a larger size, and names the setting.
+
+    Kubernetes itself would refuse the change with a long difference of two objects.
+    """
     with made(lab, CLASSES, storage_class("example.com/disks")) as there:
         name = there["metadata"]["name"]
         with made(lab, VOLUMES, volume(name, MANY)) as item:
@@ -157,7 +170,11 @@ def test_claim_whose_driver_is_missing_is_refused(lab: Lab, has_claim: Claiming)
 
 
 def test_volume_for_one_node_is_refused_for_pods_on_several(lab: Lab) -> None:
-    """With one node several pods share it; with a second one the cluster may spread them."""
+    """A volume that one node can mount is refused for several pods if the cluster has several
+    nodes.
+
+    On a single node several pods can share the volume; with two nodes the cluster may spread them.
+    """
     with made(lab, CLASSES, storage_class("example.com/disks")) as there:
         name = there["metadata"]["name"]
         one_node = replace(wants_class(lab, name, ONE), pods=2)
@@ -174,7 +191,10 @@ def test_volume_for_one_node_is_refused_for_pods_on_several(lab: Lab) -> None:
 
 
 def test_nfs_volume_and_claim_are_bound_by_the_api_server(lab: Lab) -> None:
-    """The API server checks what is rendered; no server is asked before a pod mounts it."""
+    """The cluster accepts the NFS volume and its claim, and binds them to each other.
+
+    No NFS server is needed for that; one is asked only when a pod mounts the volume.
+    """
     namespace = lab.namespace()
     options = NfsOptions("nfs.example.com", "/exports/train")
     storage: Storage = nfs(StorageRequest(namespace, "/data", "1Mi", options))

@@ -1,6 +1,6 @@
 """A queue's topology before it is made, when it changes, and when it goes, on a real API server.
 
-No controller runs here; what Kueue does with it is in tests/e2e/test_queue.py.
+Kueue's controller does not run here; what it does with a topology is in tests/e2e/test_queue.py.
 """
 
 import uuid
@@ -26,7 +26,10 @@ SECONDS = 20.0
 
 
 def queue_with(lab: Lab, namespace: str, owner: str, *levels: str) -> dict[str, str]:
-    """A queue whose flavor has a topology of these levels; the fields of the tasks."""
+    """Make a queue whose flavor has a topology of these levels, or none.
+
+    Return the fields of the tasks about this queue.
+    """
     whole = f"{namespace}-gpus"
     name = f"{whole}-{len(levels)}"
     labels = {"labels": {OWNER_LABEL: owner}}
@@ -47,6 +50,7 @@ def queue_with(lab: Lab, namespace: str, owner: str, *levels: str) -> dict[str, 
 
 
 def problems(lab: Lab, namespace: str, place: str, *comes: str) -> list[str]:
+    """Return the problems of a run that wants its pods in one place of this label."""
     return queue_findings(lab.api, namespace, "gpus", "", comes, place=place).problems
 
 
@@ -67,7 +71,10 @@ def test_queue_that_does_not_know_the_place_is_refused(kueue: Lab, tmp_path: Pat
 
 
 def test_topology_does_not_change_under_a_run_that_has_its_place(kueue: Lab) -> None:
-    """Kueue would forget what the run takes, and give it away a second time."""
+    """`up` refuses another topology for a queue while a run has its place by the present one.
+
+    Otherwise Kueue would forget what the run uses, and give it away a second time.
+    """
     lab = kueue
     run = Run(lab, lab.namespace(), "dev")
     fields = queue_with(lab, run.namespace, run.owner, RACK, HOST)
@@ -99,7 +106,7 @@ def test_topology_goes_with_its_queue_alone(kueue: Lab) -> None:
 
 @pytest.fixture
 def nodes(kueue: Lab) -> Iterator[list[str]]:
-    """Paths of two nodes with a label that no other node has."""
+    """Yield the paths of two nodes with a label that no other node has."""
     pool, made = uuid.uuid4().hex[:8], list[str]()
     try:
         for _ in range(2):
@@ -114,7 +121,10 @@ def nodes(kueue: Lab) -> Iterator[list[str]]:
 
 
 def test_nodes_are_asked_for_the_labels_of_the_levels(kueue: Lab, nodes: list[str]) -> None:
-    """A node without one is named, and is no part of the quota."""
+    """The quota of a queue with a topology counts only nodes that have the labels of all levels.
+
+    Nodes without them are named, and it is an error if no node has them, unless the cluster grows.
+    """
     wanted = QueuesWanted("gpus", ("cpu",), (RACK, HOST))
     seen = look_at_queues(kueue.access(), SECONDS, wanted)
     assert seen.offered == {"cpu": "6"}

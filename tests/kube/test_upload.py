@@ -1,4 +1,4 @@
-"""Files of this machine reach the claim through the API, and pods end with their command."""
+"""Files of this machine reach the claim through the API, and pods of commands end with them."""
 
 import hashlib
 import os
@@ -17,6 +17,7 @@ from tests.kube.volume import PODS, cli, no_pods
 
 
 def job_for(run: Run, source: Path, **more: object) -> Json:
+    """Return the input of the task `upload` for one file."""
     content = source.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     file = {"target": "datasets/it's here/text", "sha256": sha256, "size": len(content)}
@@ -52,7 +53,7 @@ def test_upload_goes_on_after_a_cut_connection(
     status, output = lab.run("upload", "create", job_for(claim, source) | kubeconfig)
     assert status == 0, output
     assert "it continues with what has arrived" in output
-    assert gate.cut_after_bytes == 0  # it was cut
+    assert gate.cut_after_bytes == 0  # The gate has cut the connection.
     assert target_of(claim).read_bytes() == source.read_bytes()
     assert [path.name for path in target_of(claim).parent.iterdir()] == ["text"]
 
@@ -89,6 +90,10 @@ def test_upload_that_is_told_to_end_takes_its_pod_away(
 
 
 def test_look_asks_for_a_hand_over_when_the_run_does_not_stand(lab: Lab, tmp_path: Path) -> None:
+    """The hand-over runs again only when the run is missing, suspended or deleted.
+
+    The preview and the update get the same answer, and nothing fails without a kubeconfig.
+    """
     namespace = lab.namespace()
     run, other = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
 
@@ -99,11 +104,11 @@ def test_look_asks_for_a_hand_over_when_the_run_does_not_stand(lab: Lab, tmp_pat
     assert absent
     assert run.hand_over(request=absent)[0] == 0
     run.make()
-    assert ask() == absent  # it stands: nothing has to be done
+    assert ask() == absent  # The run trains, so nothing has to be done.
     assert other.hand_over()[0] == 0
     suspended = ask()
     assert suspended not in ("", absent)
-    assert ask() == suspended  # the same for preview and update
+    assert ask() == suspended  # The preview and the update get the same answer.
     other_item = other.make()
     assert run.hand_over(request=suspended)[0] == 0
     assert ask() == suspended
@@ -127,10 +132,10 @@ def test_sample_shows_the_text_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["closed pipe", "SIGINT", "SIGTERM"])
 def test_sample_that_is_cut_leaves_no_pod(lab: Lab, claim: Run, tmp_path: Path, how: str) -> None:
-    """Fault 25 of the review: `./disttrain sample | head` left its pod, which held the claim, so
-    that destroy waited for 10 minutes; and its fixed name kept a second sample from starting.
+    """`./disttrain sample` takes its pod away however it ends, for example in `sample | head`.
 
-    It also stayed Pending on a node with a taint that only the training pods tolerated.
+    Otherwise the pod would hold the claim, and `destroy` would wait for it. The pod has the
+    selector and the tolerations of the training pods, so it starts where these can.
     """
     with cli(lab, claim, tmp_path, "sample", "--", "--lines", "3000") as process:
         assert process.stdout
@@ -148,7 +153,7 @@ def test_sample_that_is_cut_leaves_no_pod(lab: Lab, claim: Run, tmp_path: Path, 
 
 
 def test_logs_follow_all_pods_whatever_their_number(lab: Lab, tmp_path: Path) -> None:
-    """Fault 15 of the review: kubectl logs -f fails with more than 5 pods."""
+    """`./disttrain logs` follows 7 pods at once. `kubectl logs -f` fails with more than 5."""
     run = Run(lab, lab.namespace(), "dev", "StatefulSet")
     run.make()
     lab.api.patch(run.path, {"spec": {"replicas": 7}})

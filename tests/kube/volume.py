@@ -20,7 +20,11 @@ UID = 1000
 
 
 def run_with_claim(lab: Lab) -> Run:
-    """A run whose namespace has a claim on a folder of the node."""
+    """Return a run whose namespace has a claim on a folder of the node.
+
+    The run's `more` has the names of the `claim` and of the `image` for its pods, and the path of
+    the `folder` on this machine.
+    """
     run = Run(lab, lab.namespace(), "dev")
     name = f"data-{uuid.uuid4().hex[:8]}"
     folder = lab.cluster.data_root / name
@@ -60,12 +64,14 @@ def _is_bound(lab: Lab, path: str) -> bool:
 
 
 def runs_folder(run: Run) -> Path:
-    """The folder of all runs, by its path on this machine."""
+    """Return the folder of all runs, by its path on this machine."""
     return Path(str(run.more["folder"])) / "runs"
 
 
 def bytes_below(folder: Path) -> int:
-    """How many bytes the files below a folder use on the disk. They may be renamed meanwhile."""
+    """Return how many bytes the files below a folder use on the disk. They may be renamed
+    meanwhile.
+    """
     total = 0
     for where, _, files in os.walk(folder):
         for name in files:
@@ -81,6 +87,7 @@ def give_to_pods(folder: Path) -> None:
 
 
 def no_pods(lab: Lab, run: Run) -> bool:
+    """Return whether no pod of a command, such as `fetch`, is left in the run's namespace."""
     return lab.api.list(PODS.format(run.namespace), names.TASK_LABEL) == []
 
 
@@ -116,7 +123,7 @@ def cli(
 
 
 def configure(lab: Lab, run: Run, run_name: str) -> None:
-    """Make the ConfigMap with a run's configuration, as `pulumi up` does."""
+    """Make the ConfigMap with the configuration of a run, as `pulumi up` does."""
     labels = {names.COMPONENT_LABEL: names.TRAINING, names.OWNER_LABEL: run.owner}
     metadata = {"name": f"run-{run_name}", "namespace": run.namespace, "labels": labels}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}

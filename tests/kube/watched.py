@@ -37,7 +37,7 @@ time.sleep(3600)
 
 
 class Watched:
-    """A namespace whose pods watch the one node."""
+    """A namespace in which the pods of `nodeHealth` watch the cluster's one node."""
 
     def __init__(self, lab: Lab) -> None:
         self.lab, self.namespace = lab, lab.namespace()
@@ -46,10 +46,9 @@ class Watched:
     def start(self, cordons: bool, stand_ins: Mapping[str, str] | None = None) -> None:
         """Start the pods that watch the node.
 
-        Args:
-            cordons: whether they may cordon the node.
-            stand_ins: texts of programs that replace the machine's, by their names; a file then
-                replaces the kernel's log. None: the pods see the machine as it is.
+        Args: cordons: whether they may cordon the node. stand_ins: texts of programs that replace
+        the machine's, by their names; a file then replaces the kernel's log. None: the pods see the
+        machine as it is.
         """
         owner = cast(pulumi.Output[str], "me")
         args = NodeHealthArgs(
@@ -85,7 +84,7 @@ class Watched:
         return self.lab.api.list(f"/api/v1/namespaces/{self.namespace}/pods", selector)
 
     def told(self) -> Json:
-        """The condition that the watch has written to its pod; empty if there is none yet."""
+        """Return the condition that the watch has written to its pod; empty if there is none."""
         for pod in self.pods(NODE_HEALTH):
             for condition in pod.get("status", {}).get("conditions", []):
                 if condition["type"] == CONDITION:
@@ -101,7 +100,10 @@ class Watched:
         self.lab.kubectl("-n", self.namespace, "exec", name, "--", "python", "-c", program)
 
     def train(self) -> None:
-        """Start a training pod. A finalizer keeps its object after its end for the test."""
+        """Start a training pod, and wait until it runs.
+
+        A finalizer keeps the pod's object after its end, so that the test can read its exit code.
+        """
         pod = good()
         pod["metadata"] |= {"name": "trains", "namespace": self.namespace}
         pod["metadata"]["labels"] |= labels(TRAINING)
@@ -120,18 +122,19 @@ class Watched:
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
     def exit_code(self) -> int | None:
-        """The exit code of the training pod's container; None while it runs."""
+        """Return the exit code of the training pod's container; None while it runs."""
         (pod,) = self.pods(TRAINING)
         (status,) = pod["status"]["containerStatuses"]
         return status["state"].get("terminated", {}).get("exitCode")
 
     def see_node(self) -> tuple[bool, Mark]:
-        """Whether the node is cordoned, and the mark in its annotation."""
+        """Return whether the node is cordoned, and the mark in its annotation."""
         node: Any = self.lab.api.get(f"/api/v1/nodes/{self.node}")
         text = node["metadata"].get("annotations", {}).get(ANNOTATION)
         return bool(node["spec"].get("unschedulable")), Mark.from_text(text)
 
     def end(self) -> None:
+        """End the watch and the training, and take every change of the node back."""
         self.lab.kubectl(
             "-n", self.namespace, "delete", "daemonset", HEALTH.name, "--ignore-not-found"
         )
