@@ -11,6 +11,7 @@ IMAGES = "/var/lib/rancher/k3s/agent/images"
 
 
 def settings(lab: Lab) -> dict[str, str]:
+    """Publish a small data set on the mirror, and return the settings of a bundle with it."""
     (lab.mirror.folder / "text.txt").write_bytes(TEXT)
     return {
         "accelerator": "cpu",
@@ -20,6 +21,7 @@ def settings(lab: Lab) -> dict[str, str]:
 
 
 def packed(lab: Lab, output: Path, **changes: str | bool) -> str:
+    """Pack a bundle into the folder `output`, and return what the command has printed."""
     process = lab.pack(output, *WITHOUT, **{**settings(lab), **changes})
     said, _ = process.communicate()
     assert process.returncode == 0, said

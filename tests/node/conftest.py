@@ -38,6 +38,7 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> list[str]:
 
 @pytest.fixture(scope="package")
 def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Yield the lab with its host. All tests of this process share it. It is closed at the end."""
     with locked(f"node-lab-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"):
         lab = Lab(tmp_path_factory.mktemp("node"))
         try:
@@ -48,12 +49,13 @@ def whole_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 @pytest.fixture(scope="package")
 def standing(whole_lab: Lab) -> Standing:
+    """Return the keeper of the platform that tests share."""
     return Standing(whole_lab)
 
 
 @pytest.fixture
 def lab(whole_lab: Lab, standing: Standing) -> Iterator[Lab]:
-    """The lab, whose host is as at first. After the test it must be so again."""
+    """Yield the lab with its host in its first state. The test must leave it in that state."""
     standing.drop()
     yield whole_lab
     whole_lab.clean()
@@ -62,13 +64,14 @@ def lab(whole_lab: Lab, standing: Standing) -> Iterator[Lab]:
 
 @pytest.fixture
 def platform(standing: Standing) -> Iterator[Platform]:
-    """A platform that is up on the host (standing.py)."""
+    """Yield a platform that is up on the host (standing.py)."""
     with standing.use() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def whole_lan(whole_lab: Lab) -> Iterator[Lan]:
+    """Yield the lab's host and two further hosts on one network, which a file's tests share."""
     lan = Lan(whole_lab)
     try:
         yield lan
@@ -78,7 +81,9 @@ def whole_lan(whole_lab: Lab) -> Iterator[Lan]:
 
 @pytest.fixture
 def lan(lab: Lab, whole_lan: Lan) -> Iterator[Lan]:
-    """Two further hosts beside the lab's, all as at first. After the test they must be so again."""
+    """Yield two further hosts beside the lab's. All have their first state, before and after the
+    test.
+    """
     assert whole_lan.lab is lab
     yield whole_lan
     whole_lan.clean()

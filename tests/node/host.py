@@ -83,7 +83,7 @@ class Host:
         with (folder / "boot.log").open("w") as log:
             self._process = subprocess.Popen(
                 [
-                    # It ends with its parent, and then the kernel ends all the host's processes.
+                    # The host ends with its parent, and then the kernel ends all of its processes.
                     *("setpriv", "--pdeathsig", "KILL", "sh", "-c", enter, "sh"),
                     *(*unshare, "--kill-child", "sh", str(BOOT), str(rootfs()), str(folder), name),
                     *map(str, shared),
@@ -121,7 +121,7 @@ class Host:
 
     def _sshd_missing(self) -> str | None:
         state = self.try_shell("systemctl is-active ssh").stdout.strip()
-        if state == "failed":  # it was started before there was a host key
+        if state == "failed":  # sshd was started before there was a host key.
             self.try_shell("systemctl reset-failed ssh; systemctl start --no-block ssh")
         return None if state == "active" else f"ssh.service is {state}"
 
@@ -187,6 +187,7 @@ class Host:
         return done.stdout
 
     def exists(self, inside: str) -> bool:
+        """Return whether the host has this path."""
         return self.try_shell(f"test -e {inside}").returncode == 0
 
     def files(self) -> dict[str, Entry]:
@@ -199,7 +200,7 @@ class Host:
             for name in (*names, *files):
                 path = f"{inside}/{name}"
                 if not self._is_own(path):
-                    with suppress(FileNotFoundError):  # it is gone since the folder was read
+                    with suppress(FileNotFoundError):  # The file is gone by now.
                         found[path] = self._entry(path, f"{folder}/{name}")
         return found
 

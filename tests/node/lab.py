@@ -61,7 +61,7 @@ SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy", "httpsProxy")
 
 
 class Lab:
-    """One host for all tests. Each test restores its first state."""
+    """A host that all tests of a session share. Each test restores its first state."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Lab:
         )
         self.private_key, self.public_key = make_key(scratch)
         self.host.authorize(self.public_key)
-        self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # sudo would make it
+        self.host.shell("su admin -c 'touch ~/.sudo_as_admin_successful'")  # as sudo would
         self.host_key = self.host.host_key
         self._first_host_key = self.host.key_pair()
         self._empty_notes()
@@ -143,7 +143,7 @@ class Lab:
         )
 
     def run_stack(self, platform: str) -> Stack:
-        """A stack of a run on the platform of another stack."""
+        """Return a new stack that trains on the platform of another stack, whose name is given."""
         return self.new_stack({"platform": platform, "preset": "shakespeare-char-cpu"})
 
     def new_stack(self, wanted: Mapping[str, Any]) -> Stack:
@@ -359,6 +359,7 @@ class Lab:
             self.host.shell(f"ln -s {self.api.folder} /lab/cluster")
 
     def close(self) -> None:
+        """End the mirror, the host and the API server."""
         self.mirror.close()
         self.host.close()
         if self.api:
@@ -500,6 +501,11 @@ def output_file(stack: Stack) -> Path:
 
 
 def wait_for(what: str, ask: Any, limit_seconds: float = 300) -> None:
+    """Wait until `ask` gives a true answer. If it gives none in time, the test fails and names
+    `what`.
+
+    `what` is a noun that says what was waited for.
+    """
     deadline = time.monotonic() + limit_seconds
     while not ask():
         assert time.monotonic() < deadline, f"waited {limit_seconds} s for {what}"

@@ -219,7 +219,7 @@ def other_address(host: Host) -> str:
     """Give the machine a second address, by which settings may name it like another machine."""
     address = ".".join(["100", "127", *host.address.split(".")[2:]])
     host.shell(f"ip address replace {address}/32 dev lo")
-    _run("ip", "route", "replace", address, "via", host.address)  # it ends with the link
+    _run("ip", "route", "replace", address, "via", host.address)  # ends with the link
     return address
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 PORT = 8443
 SERVES = b"it serves\n"  # the server prints it when it listens
-HERE, OUTSIDE = "127.0.0.1", "127.0.0.7"  # OUTSIDE is in no NO_PROXY
+HERE, OUTSIDE = "127.0.0.1", "127.0.0.7"  # no NO_PROXY has OUTSIDE
 
 
 class Mirror:
@@ -32,7 +32,7 @@ class Mirror:
         self.folder = folder
         self._fill = fill
         self.url = f"https://{HERE}:{PORT}/k3s"
-        self._enter = enter  # only the network is the host's
+        self._enter = enter  # The server is a process of this machine in the host's network.
         self._make_certificate()
         self._further: list[subprocess.Popen[bytes]] = []
         self.start()
@@ -59,7 +59,7 @@ class Mirror:
     def outside(self) -> Iterator[str]:
         """Serve the folder on this machine's loopback, which the host reaches only by a proxy.
 
-        It gives the URL there.
+        The context gives the URL there.
         """
         with self._serve(OUTSIDE) as server:
             try:

@@ -27,4 +27,5 @@ def lasting(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
 
 
 def installed(host: Host) -> set[str]:
+    """Return the lines of dpkg about all packages that it knows: the state and the name of each."""
     return set(host.shell("dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n'").splitlines())

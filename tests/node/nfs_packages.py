@@ -1,4 +1,4 @@
-"""Debian's NFS packages as a repository on a test host, which has no way to any other one."""
+"""Debian's NFS packages as a repository on a test host, which can reach no other repository."""
 
 import hashlib
 import subprocess
@@ -9,7 +9,7 @@ from sandbox.packages import download_packages
 from sandbox.say import phase
 from tests.node.host import Host
 
-# nfs-kernel-server, and of what it needs all that a small Debian lacks.
+# nfs-kernel-server, and all packages that it needs and a small Debian lacks.
 PACKAGES = (
     *("nfs-kernel-server", "nfs-common", "rpcbind", "keyutils", "ucf", "sensible-utils"),
     *("netbase", "lsb-base", "libevent-core-2.1-7", "libkeyutils1", "libnfsidmap1"),
@@ -19,7 +19,7 @@ PLACE = "/lab/repository"
 
 
 def packages() -> Path:
-    """The folder with the archives and their index."""
+    """Return the folder with the packages and their index."""
 
     def make(folder: Path) -> None:
         with phase("download Debian's NFS packages"):
@@ -42,7 +42,7 @@ def _entry(archive: Path) -> str:
 
 
 def serve_packages(host: Host) -> None:
-    """Let apt of the host know this repository and no other; its lists are empty, as at first."""
+    """Let apt on the host use this repository and no other. Its lists are empty, as at first."""
     host.shell(
         f"mkdir -p {PLACE}; rm -rf /var/lib/apt/lists/* /etc/apt/sources.list.d; "
         f"echo 'deb [trusted=yes] file:{PLACE} ./' >/etc/apt/sources.list"

@@ -20,7 +20,7 @@ TABLES = ("iptables", "ip6tables")
 
 @dataclass(frozen=True)
 class Outbound:
-    """The counters. What they count is also refused, so that a try makes the `up` fail."""
+    """Counters of packets. Each counted packet is also refused, so an `up` that sends one fails."""
 
     host: Host
 
@@ -47,6 +47,7 @@ class Outbound:
 
 
 def as_group() -> list[str]:
+    """Return the first words of a command line that runs in the group GROUP."""
     return ["setpriv", "--regid", str(GROUP), "--clear-groups", "--"]
 
 
@@ -62,6 +63,7 @@ def counted(table: list[str]) -> int:
 
 
 def chain() -> str:
+    """Return the name of the chain of this process."""
     return f"{OUTBOUND_CHAINS}{os.getpid()}"
 
 

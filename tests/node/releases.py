@@ -112,6 +112,7 @@ def stand_in(version: str, folder: Path) -> None:
 
 
 def publish(folder: Path, sums: str, files: dict[str, str]) -> None:
+    """Write files into a folder, and a file `sums` with their sha256 checksums."""
     lines: list[str] = []
     for name, content in files.items():
         (folder / name).write_text(content)

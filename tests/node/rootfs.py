@@ -61,7 +61,7 @@ def mirror() -> str:
 
 
 def run(*command: str) -> str:
-    """Output of a command. Raises RuntimeError with its last lines if it fails."""
+    """Return the output of a command. Raise RuntimeError with its last lines if it fails."""
     done = subprocess.run(
         command, env={**os.environ, **apt_proxy()}, capture_output=True, text=True, check=False
     )

@@ -55,6 +55,7 @@ class SharedImage:
         return self.stack
 
     def plan(self) -> ImagePlan:
+        """Return the plan of the image, from which its name and digest come."""
         return plan_image(self.stack.project, NAME, "scratch", None)
 
     def change_code(self, text: str) -> None:
@@ -85,6 +86,7 @@ class SharedImage:
         return {name: self.digest(name) for name in self.hosts}
 
     def digest(self, name: str) -> str:
+        """Return the digest of a host's complete image of the planned name, or an empty text."""
         check = f"k3s ctr -n k8s.io images check name=={self.plan().reference}"
         rows = self.hosts[name].shell(check).splitlines()[1:]
         return rows[0].split()[2] if rows and rows[0].split()[3] == "complete" else ""
@@ -104,7 +106,7 @@ class SharedImage:
 
 @contextmanager
 def shared_image(lan: Lan, scratch: Path) -> Iterator[SharedImage]:
-    """Give the stand-in of k3s on each host a container runtime during the block."""
+    """Give the stand-in of k3s on each host a real containerd during the block."""
     assert lan.lab.api
     for program in PROGRAMS:
         shutil.copy(host_program(program), lan.lab.api.folder)

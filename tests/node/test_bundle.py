@@ -1,4 +1,4 @@
-"""A bundle packed from a mirror, and a host that gets k3s from it without any way out."""
+"""A bundle that is packed from a mirror, and a host without internet that gets k3s from it."""
 
 import hashlib
 import shutil
@@ -19,7 +19,7 @@ from tests.node.rootfs import PASSWORD
 
 @pytest.fixture(scope="module")
 def bundle(whole_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """To be read only."""
+    """Return a packed bundle, which the tests share and must not change."""
     folder = tmp_path_factory.mktemp("bundle")
     packed(whole_lab, folder)
     return folder
@@ -27,6 +27,7 @@ def bundle(whole_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextmanager
 def mirror_gone(lab: Lab) -> Iterator[None]:
+    """End the mirror for the block."""
     lab.mirror.close()
     try:
         yield
@@ -50,7 +51,7 @@ def test_second_pack_fetches_nothing_and_writes_the_same_manifest(
 def test_pack_that_the_mirror_broke_off_is_finished_by_the_next(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
-    before = len(lab.mirror.requests)  # some are of the fixture `bundle`
+    before = len(lab.mirror.requests)  # The fixture `bundle` has made some of them.
     lab.mirror.slow(True)
     process = lab.pack(tmp_path, *WITHOUT, **settings(lab))
 
@@ -67,7 +68,7 @@ def test_pack_that_the_mirror_broke_off_is_finished_by_the_next(
     lab.mirror.slow(False)
     asked = len(lab.mirror.requests)
     packed(lab, tmp_path)
-    # the lists of checksums came with the first
+    # The first pack has fetched the lists of checksums.
     again = [Path(request).name for request in lab.mirror.requests[asked:]]
     assert sorted(again) == ["install.sh", "k3s", "k3s-airgap-images-amd64.tar.zst", "text.txt"]
     assert (tmp_path / MANIFEST).read_bytes() == (bundle / MANIFEST).read_bytes()
@@ -97,7 +98,7 @@ def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
     stack.up()
     assert rewritten(before, lab.host.files()) == []
     lab.host.shell("echo damage >/usr/local/bin/k3s")
-    stack.set("k3sForce", "true")  # a change that has the script look again
+    stack.set("k3sForce", "true")  # This change lets the script run again.
     assert f"taking k3s {VERSION}" in stack.up()
     assert lab.mirror.requests == asked
     stack.destroy()
@@ -107,7 +108,11 @@ def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
 def test_flipped_bytes_stop_before_anything_is_written(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
-    """One in a file of each kind; tests/unit/airgap has each file alone."""
+    """`up` refuses a bundle with changed files before it writes anything, and names each of these
+    files.
+
+    One file of each kind is changed here. tests/unit/airgap changes each file alone.
+    """
     folder = tmp_path / "bundle"
     shutil.copytree(bundle, folder)
     stack = lab.stack(bundle=str(folder), **settings(lab))
@@ -124,7 +129,7 @@ def test_flipped_bytes_stop_before_anything_is_written(
 
 
 def flip(path: Path) -> str:
-    """Change one bit in the middle of a file; its sha256 now."""
+    """Change one bit in the middle of a file, and return the sha256 that the file has then."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -134,7 +139,10 @@ def flip(path: Path) -> str:
 def test_host_itself_takes_files_and_changes_from_its_bundle(
     lab: Lab, bundle: Path, tmp_path: Path
 ) -> None:
-    """As with `host: local`. The images of a second bundle replace those of the first."""
+    """The script installs k3s from a bundle on the host itself, as with `host: local`.
+
+    The images of a second bundle replace those of the first.
+    """
     folder = f"/lab/{tmp_path.name}"
     send = ["tar", "--create", "--directory", str(bundle), "."]
     archive = subprocess.run(send, check=True, capture_output=True).stdout
@@ -154,7 +162,7 @@ def test_host_itself_takes_files_and_changes_from_its_bundle(
     said = lab.install_by_hand(**variables, K3S_IMAGES=f"{sums[0]} first.tar")
     assert f"taking k3s {VERSION}" in said
     assert lab.host.shell(f"ls {IMAGES}").split() == [f"disttrain-{sums[0][:16]}-first.tar"]
-    # same size, other content: the name tells k3s
+    # Both files have the same size, so k3s sees the change by the name.
     said = lab.install_by_hand(**variables, K3S_IMAGES=f"{sums[1]} second.tar")
     assert "changed: images" in said
     assert lab.host.shell(f"ls {IMAGES}").split() == [f"disttrain-{sums[1][:16]}-second.tar"]

@@ -1,4 +1,4 @@
-"""`pulumi up` where agents become servers, so that the cluster bears a loss, and agents again."""
+"""`pulumi up` where agents become servers, so that the cluster survives a loss, and back."""
 
 import pytest
 
@@ -7,12 +7,12 @@ from tests.node.lan import NAMES, Lan
 from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
-ROLES = {"agent": "k3s-agent", "server": "k3s"}  # and the service of each
+ROLES = {"agent": "k3s-agent", "server": "k3s"}  # each with the service that runs it
 DATA = f"{DATA_ROOT}/runs"
 
 
 def services(lan: Lan) -> set[tuple[str, ...]]:
-    """The services of k3s that run on the further machines; one element where they agree."""
+    """Return the services of k3s that run on the further machines; one element if all agree."""
     asked = "for each in k3s k3s-agent; do systemctl is-active --quiet $each && echo $each; done"
     found = (machine.host.try_shell(asked).stdout for machine in lan.machines.values())
     return {tuple(text.split()) for text in found}
@@ -20,7 +20,10 @@ def services(lan: Lan) -> set[tuple[str, ...]]:
 
 @pytest.mark.timeout(1200)  # six machines leave and join
 def test_agents_become_servers_and_agents_again(lan: Lan) -> None:
-    """Each leaves in the old role and joins in the new one, with its name; its data stay."""
+    """A machine whose `role` changes leaves the cluster and joins again under its name.
+
+    Its data stay, and a second `up` changes nothing.
+    """
     stack = lan.stack(*NAMES)
     stack.up()
     for machine in lan.machines.values():

@@ -1,8 +1,7 @@
-"""`pulumi destroy`, cell by cell: which stack, which cluster, what becomes of the data, and whether
-runs of other stacks stand there.
+"""`pulumi destroy` in each combination of stack, cluster and data, with and without others' runs.
 
-The API server and the engine are real, and k3s is the host's. There is no kubelet: a small stand-in
-says of each Job that it is complete, so that `pulumi up` of a run ends.
+The API server and the engine are real. There is no kubelet: a small stand-in reports each Job as
+complete, so that `pulumi up` of a run ends.
 """
 
 import contextlib
@@ -26,21 +25,20 @@ CLASS = {
     "apiVersion": "storage.k8s.io/v1",
     "kind": "StorageClass",
     "metadata": {"name": "disks"},
-    "provisioner": "example.com/disks",  # nobody's: the claim waits for a volume
+    "provisioner": "example.com/disks",  # does not exist, so the claim gets no volume
 }
 SIZE = {"cpu": "8", "memory": "16Gi", "pods": "110"}
-ROOM = {"capacity": SIZE, "allocatable": SIZE}  # which a kubelet would have written
+ROOM = {"capacity": SIZE, "allocatable": SIZE}  # A kubelet would write this.
 PRESET = {"topology": "single-pod", "preset": "shakespeare-char-cpu"}
 MINE = f"{DATA_ROOT}/runs/checkpoint"
 
 
 @dataclass(frozen=True)
 class Place:
-    """A cluster for a stack, and where its data lie.
+    """A cluster for a stack, and the place of its data.
 
-    Args:
-        kind: `ours`: k3s that `up` installs; `adopted`: one of somebody else's on the host;
-            `existing`: a cluster of which there is nothing but a kubeconfig.
+    Args: kind: `ours`: k3s that `up` installs; `adopted`: somebody else's k3s on the host;
+    `existing`: a cluster of which the stack has only a kubeconfig.
     """
 
     lab: Lab
@@ -48,6 +46,7 @@ class Place:
     is_purged: bool
 
     def prepare(self) -> None:
+        """Make the cluster that the stack finds, with a storage class and room for pods."""
         if self.kind == "ours":
             return
         self.lab.install_by_hand(OWNER="somebody-else", STACK="organization/disttrain/another")
@@ -56,6 +55,7 @@ class Place:
         self.lab.kubectl("patch", *node, "--patch", json.dumps({"status": ROOM}))
 
     def stack(self, **more: str) -> Stack:
+        """Return a new stack for this cluster; `more` has further settings."""
         lab = self.lab
         if self.kind == "existing":
             file = lab.scratch / "existing.kubeconfig"
@@ -77,17 +77,18 @@ class Place:
         return yaml.safe_dump(config)
 
     def write_data(self) -> None:
+        """Put a checkpoint into the data folder, if the stack has one."""
         if self.kind != "existing":
             self.lab.host.shell(f"echo precious >{MINE}")
 
     def has_data(self) -> bool:
-        """Whether the checkpoint is there, or the claim that leads to it."""
+        """Return whether the checkpoint is there, or the claim that leads to it."""
         if self.kind != "existing":
             return self.lab.host.exists(MINE)
         return f"PersistentVolumeClaim/{CLAIM_OF_CLASS}" in self.lab.objects()
 
     def assert_nothing_else_is_left(self) -> None:
-        """Data aside, the cluster and the host are as before the first `up`."""
+        """Check that the cluster and the host, without the data, are as before the first `up`."""
         lab = self.lab
         if self.kind == "ours":
             assert lab.differences() == []
@@ -102,17 +103,18 @@ class Place:
         assert lab.host.shell("systemctl is-active k3s").strip() == "active"
 
     def has_claim(self) -> bool:
+        """Return whether `destroy` has to leave a claim."""
         return self.kind == "existing" and not self.is_purged
 
     def take_away(self) -> None:
-        """What the test itself has made."""
+        """Remove what the test itself has made."""
         if self.kind != "ours":
             self.lab.remove_by_hand()
         (self.lab.scratch / "existing.kubeconfig").unlink(missing_ok=True)
 
 
 def owned(lab: Lab) -> list[str]:
-    """What a stack of ours owns in the cluster, of the kinds that a platform and a run make."""
+    """Return what stacks of this program own in the cluster, of the kinds that a stack can make."""
     kinds = "namespaces,pv,pvc,configmaps,secrets,jobs,services,roles,rolebindings,clusterroles"
     wanted = ("get", kinds, "--all-namespaces", "--output=json", f"--selector={OWNER_LABEL}")
     items = json.loads(lab.kubectl(*wanted))["items"]
@@ -126,7 +128,7 @@ MOMENT = "2026-01-01T00:00:00Z"
 
 @contextlib.contextmanager
 def complete_jobs(lab: Lab) -> Iterator[None]:
-    """In the place of the Jobs' controller and the kubelet: each Job is complete at once."""
+    """Report each Job as complete during the block, like the Jobs' controller and a kubelet."""
     over = threading.Event()
 
     def work() -> None:
@@ -146,6 +148,7 @@ def complete_jobs(lab: Lab) -> Iterator[None]:
 
 
 def complete(lab: Lab, about: dict[str, Any]) -> None:
+    """Write into a Job's status that it is complete."""
     about_time = {"lastTransitionTime": MOMENT, "lastProbeTime": MOMENT}
     conditions = [{"type": kind, "status": "True", **about_time} for kind in COMPLETE]
     times = {"startTime": MOMENT, "completionTime": MOMENT}
@@ -156,6 +159,7 @@ def complete(lab: Lab, about: dict[str, Any]) -> None:
 
 @pytest.fixture
 def place(lab: Lab, cluster: str, data: str) -> Iterator[Place]:
+    """Yield a prepared cluster, and remove it afterwards."""
     place = Place(lab, cluster, is_purged=data == "purged")
     place.prepare()
     yield place
@@ -163,7 +167,9 @@ def place(lab: Lab, cluster: str, data: str) -> Iterator[Place]:
 
 
 def assert_refused(lab: Lab, stack: Stack) -> None:
-    """The command to type is named, and nothing has changed."""
+    """Check that `destroy` is refused, changes nothing, and names the command that has to come
+    first.
+    """
 
     def everything() -> tuple[Any, ...]:
         return lab.resources(stack), lab.objects(), owned(lab), lab.host.files()
@@ -182,7 +188,10 @@ def assert_refused(lab: Lab, stack: Stack) -> None:
 def test_destroy_of_a_platform_in_each_cell(
     lab: Lab, place: Place, which: str, others: str
 ) -> None:
-    """It is refused while runs of others stand; then it takes all but the data that are kept."""
+    """`destroy` of a platform removes everything but data that are to be kept.
+
+    While runs of other stacks use the platform, `destroy` is refused.
+    """
     stack = place.stack(**(PRESET if which == "both" else {}))
     with complete_jobs(lab):
         stack.up()
@@ -201,7 +210,10 @@ def test_destroy_of_a_platform_in_each_cell(
 @pytest.mark.parametrize("data", ["kept", "purged"])
 @pytest.mark.parametrize("cluster", ["ours", "adopted", "existing"])
 def test_destroy_of_a_run_in_each_cell(lab: Lab, place: Place, others: str) -> None:
-    """It takes its own objects alone: the platform, its data and others' runs stay as they are."""
+    """`destroy` of a run removes only the run's own objects.
+
+    The platform, its data and runs of other stacks stay as they are.
+    """
     platform = place.stack()
     platform.up()
     before = owned(lab)
@@ -217,6 +229,6 @@ def test_destroy_of_a_run_in_each_cell(lab: Lab, place: Place, others: str) -> N
     wait_for("the run's objects to be gone", lambda: owned(lab) == before)
     assert place.has_data()
     if others == "others stand":
-        lab.take_run(THEIR_RUN)  # as it is there
+        lab.take_run(THEIR_RUN)  # This fails if the record is gone.
     assert counts(platform.up()).keys() == {"unchanged"}
     platform.destroy()

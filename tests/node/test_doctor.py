@@ -1,4 +1,7 @@
-"""The doctor on a test host over SSH: nothing on a clean one, each fault by exactly its id."""
+"""The doctor on a test host over SSH finds nothing on a clean one, and names each fault by its id.
+
+Each fault must give exactly one finding.
+"""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -16,7 +19,10 @@ NO_PROXY = "10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
 
 @dataclass(frozen=True)
 class Fault:
-    """Shell texts that make it and take it back, on a host with k3s or without; the evidence."""
+    """A fault of a host, with k3s on it or without, and the words by which the doctor names it.
+
+    `make` and `undo` are shell texts that make the fault and remove it.
+    """
 
     check_id: str
     words: str
@@ -27,7 +33,7 @@ class Fault:
 
 
 def mounted(where: str, options: str) -> tuple[str, str]:
-    """A file system in memory over a folder."""
+    """Return shell texts that mount a file system in memory over a folder, and unmount it."""
     make = f"mkdir -p {where}; mount -t tmpfs -o {options} tmpfs {where}"
     return make, f"umount {where}; rmdir --ignore-fail-on-non-empty {where}"
 
@@ -128,6 +134,7 @@ FAULTS = (
 
 @contextlib.contextmanager
 def present(lab: Lab, fault: Fault) -> Iterator[None]:
+    """Let the host have the fault during the block."""
     if fault.with_k3s:
         lab.install_by_hand()
     lab.host.shell(fault.make)

@@ -1,4 +1,4 @@
-"""The doctor on three hosts over SSH: each fault between two of them by its id and its pair."""
+"""The doctor on three hosts over SSH names each fault between two hosts by its id and the pair."""
 
 import contextlib
 import functools
@@ -19,7 +19,7 @@ TWO, THREE = NAMES
 
 @dataclass(frozen=True)
 class Fault:
-    """A rule of a host's firewall about packets from an address, and what is found then."""
+    """A rule of a host's firewall about packets from one address, and the doctor's finding then."""
 
     host: str
     source: str
@@ -29,24 +29,26 @@ class Fault:
 
 
 def address(lan: Lan, name: str) -> str:
-    """By which the others reach it."""
+    """Return the address by which the other hosts reach this one."""
     found = lan.machines[name].host.shell("ip -4 -o address show scope global").split()
     return next(word.split("/")[0] for word in found if word.startswith("192.0.2."))
 
 
 def between(lan: Lan) -> set[tuple[str, str]]:
-    """Ids and places of what is found of several machines."""
+    """Return the ids and places of all findings that are about several machines."""
     results = [result for result in examine(lan.doctor_plan()).results if result.is_finding]
     return {(r.id, r.place) for r in results if is_of_several(r)}
 
 
 def is_of_several(result: Result) -> bool:
+    """Return whether a result is about several machines."""
     words = ("pair-", "same-", "data-is", "gpus-of", "connection")
     return result.id.startswith(words)
 
 
 @contextlib.contextmanager
 def present(lan: Lan, fault: Fault) -> Iterator[None]:
+    """Let the firewall have the rule during the block."""
     change = functools.partial(firewall, host_of(lan, fault.host), fault)
     change("-I")
     try:
@@ -56,18 +58,21 @@ def present(lan: Lan, fault: Fault) -> Iterator[None]:
 
 
 def host_of(lan: Lan, name: str) -> Host:
+    """Return the host of this name, or the first machine for any other text."""
     return lan.machines[name].host if name in lan.machines else lan.lab.host
 
 
 def firewall(host: Host, fault: Fault, action: str) -> None:
-    """From outside, since the hosts have no iptables of their own."""
+    """Insert or delete a rule of a host. This is done from outside, because the hosts lack
+    iptables.
+    """
     network = ("nsenter", "--target", str(host.pid), "--net", "--")
     rule = ("--source", fault.source, *fault.rule.split())
     subprocess.run([*network, "iptables", "--wait", action, "INPUT", *rule], check=True)
 
 
 def faults(lan: Lan) -> dict[str, Fault]:
-    """Firewalls that lose or refuse the packets of one host."""
+    """Return firewall rules by which a host loses or refuses the packets of another one."""
     server = lan.lab.host.address
     lost, refused = "--jump DROP", "--jump REJECT --reject-with icmp-admin-prohibited"
     api, kubelet = "--protocol tcp --dport 6443", "--protocol tcp --dport 10250"
@@ -94,7 +99,7 @@ def faults(lan: Lan) -> dict[str, Fault]:
 
 
 def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
-    """Each is examined by itself too, by the checks of one host."""
+    """Hosts that reach each other give no finding about pairs. Each is examined by itself too."""
     report = examine(lan.doctor_plan())
     assert report.reached
     assert between(lan) == set()
@@ -102,7 +107,7 @@ def test_hosts_that_reach_each_other_have_no_finding(lan: Lan) -> None:
     assert places == {lan.lab.host.address, *NAMES}
     for asked in ("pair-flannel-port", "pair-source", "pair-mtu", "pair-latency"):
         ways = {result.place for result in report.results if result.id == asked}
-        assert len(ways) == 6, asked  # every two, both ways
+        assert len(ways) == 6, asked  # all three pairs, both ways
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,7 @@ def test_fault_between_two_hosts_is_named_by_the_pair(lan: Lan, name: str) -> No
 
 
 def test_etcd_of_two_servers_that_do_not_reach_each_other_is_named(lan: Lan) -> None:
-    """An agent in the same place needs no way to it."""
+    """A blocked etcd port is named if both hosts are to be servers, and not if they are agents."""
     rule = "--protocol tcp --dport 2380 --jump DROP"
     fault = Fault(TWO, address(lan, THREE), rule, "pair-etcd-ports", f"{THREE} -> {TWO}")
     with present(lan, fault):
@@ -128,9 +133,10 @@ def test_etcd_of_two_servers_that_do_not_reach_each_other_is_named(lan: Lan) -> 
 
 
 def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
-    """Large ones alone are lost, so that pods would start and then hang.
+    """The doctor names a host whose large packets get lost on the way to the other hosts.
 
-    A device that takes larger packets than the bridge behind it: the bridge drops them silently.
+    Otherwise pods would start and then hang. Here the host's interface takes larger packets than
+    the bridge behind it, which drops them silently.
     """
     host = lan.machines[TWO].host
     host.shell(f"ip link set {BRIDGE} mtu 9000")
@@ -143,7 +149,7 @@ def test_packets_that_are_too_large_for_the_way_are_named(lan: Lan) -> None:
     assert between(lan) == set()
 
 
-# What is done on gpu-two, what undoes it, the id of what is found then, and where; FIRST stands for
+# What is done on gpu-two, what undoes it, and the id and place of the finding; FIRST stands for
 # the first machine.
 CHANGES = {
     "host name": (
@@ -159,7 +165,7 @@ CHANGES = {
         "pair-source",
         f"{TWO} -> {THREE}",
     ),
-    "clock": (  # as the scripts read it; all hosts have the clock of one kernel
+    "clock": (  # The scripts read the clock with date, and all hosts share the clock of one kernel.
         "printf '#!/bin/sh\\necho $(($(/usr/bin/date +%%s) + 600))\\n' >/usr/local/bin/date; "
         "chmod 755 /usr/local/bin/date",
         "rm /usr/local/bin/date",
@@ -178,12 +184,12 @@ CHANGES = {
 @pytest.mark.in_depth
 @pytest.mark.parametrize("name", list(CHANGES))
 def test_change_of_a_host_is_named_by_the_pair(lan: Lan, name: str) -> None:
-    """What makes two hosts differ, or be alike, seen on real ones."""
+    """A difference between two hosts, or a name that both have, is named with the pair of hosts."""
     do, undo, check_id, place = CHANGES[name]
     place = place.replace("FIRST", lan.lab.host.address)
     host = lan.machines[TWO].host
     other = lan.machines[THREE].host
-    if name == "k3s":  # the other one has been brought to a newer one already
+    if name == "k3s":  # The other host has a newer version already.
         other.shell("mkdir -p /etc/rancher; echo version v1.34.1+k3s1 >/etc/rancher/disttrain")
     host.shell(do)
     try:
@@ -198,7 +204,10 @@ def test_change_of_a_host_is_named_by_the_pair(lan: Lan, name: str) -> None:
 
 @pytest.mark.in_depth
 def test_name_that_one_host_does_not_know_is_named(lan: Lan) -> None:
-    """Of the first machine; another host knows it, and a third one takes it for somebody else."""
+    """The doctor names each host that does not find the first machine by the name in `nodeAddress`.
+
+    A host that finds another machine by that name is named too.
+    """
     name = "first.example.com"
     plan = lan.doctor_plan()
     plan = replace(plan, expect=replace(plan.expect, node_address=name))

@@ -1,4 +1,4 @@
-"""DRY_RUN=1 on a real host: each script says what it would change, and writes nothing."""
+"""With DRY_RUN=1 on a real host, each script says what it would change, and writes nothing."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.cli.servers import make_certificate
 from tests.node.lab import DATA_ROOT, Lab, rewritten
 from tests.node.members import TRUST
 
-# script -> its variables, and what it says for create and delete when it is dry
+# For each script: its variables, and what its dry `create` and `delete` say.
 SHOWN = {
     "ca-certificates.sh": (
         {},
@@ -26,6 +26,7 @@ SHOWN = {
 
 
 def run(lab: Lab, script: str, action: str, variables: dict[str, str]) -> str:
+    """Run a script on the host, and return its output."""
     program = assemble_program(script_text(script), variables)
     return lab.host.shell(f"sh -s -- {action}", program).strip()
 
@@ -44,6 +45,7 @@ def test_dry_scripts_of_the_host_say_what_they_would_and_change_nothing(
         assert rewritten(before, lab.host.files()) == []
         for script in SHOWN:
             run(lab, script, action, all_variables[script])
-        # each would have changed something: otherwise the comparison above were empty
+        # Without DRY_RUN each script does change something, so the comparison above means
+        # something.
         changed = rewritten(before, lab.host.files())
         assert {TRUST, f"{DATA_ROOT}/runs"} <= set(changed)

@@ -1,7 +1,7 @@
-"""Faults, one after the other: the doctor names each, and the next `pulumi up` gets past it.
+"""Faults, one after the other: `up` and the doctor name each, and the next `pulumi up` succeeds.
 
-No step by hand is needed but to end the fault. A wrong checksum is the mirror's fault, and the host
-has none. test_doctor.py has more faults.
+Nothing has to be done by hand except ending the fault. The doctor names no wrong checksum, because
+that is a fault of the mirror and not of the host. test_doctor.py has more faults.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from tests.in_depth import in_depth
 from tests.node.lab import UP, VERSION, Lab, background_up, failure, wait_for
 from tests.node.rootfs import PASSWORD
 
-# How the fault begins and ends; an `up` in between must fail.
+# A context in which the fault is there. An `up` in it must fail.
 Presence = Callable[[Lab, Stack], AbstractContextManager[None]]
 
 
@@ -28,11 +28,9 @@ Presence = Callable[[Lab, Stack], AbstractContextManager[None]]
 class Fault:
     """A fault that stops `up`.
 
-    Args:
-        presence: makes it and takes it away.
-        said: what `up` says then, as a pattern.
-        findings: ids that the doctor names, who is given `password` for sudo.
-        before_install: nothing at all was written to the host then, but the data folder.
+    Args: presence: a context in which the fault is there. said: a pattern of what `up` says then.
+    findings: the ids that the doctor names then. password: the password for sudo that the doctor
+    gets. before_install: whether `up` must have written nothing to the host but the data folder.
     """
 
     presence: Presence
@@ -85,7 +83,7 @@ def wrong_installer(lab: Lab, stack: Stack) -> Iterator[None]:
 
 @contextlib.contextmanager
 def full_disk(lab: Lab, stack: Stack) -> Iterator[None]:
-    """It fills up on the way, and leaves nothing that the next `up` cannot use."""
+    """Let the disk be full when the script writes its first note to it."""
     del stack
     lab.host.shell("mkdir -p /etc/rancher; mount -t tmpfs -o size=8k,mode=755 tmpfs /etc/rancher")
     lab.host.shell("head -c 8192 /dev/zero >/etc/rancher/ballast || true")
@@ -97,7 +95,7 @@ def full_disk(lab: Lab, stack: Stack) -> Iterator[None]:
 def another_host_key(lab: Lab, stack: Stack) -> Iterator[None]:
     lab.host.new_host_key()
     yield
-    lab.host_key = lab.host.host_key  # the host was installed from scratch, and this is it
+    lab.host_key = lab.host.host_key  # as after a new installation of the host
     stack.set("sshHostKey", lab.host_key)
 
 
@@ -116,7 +114,7 @@ FAULTS = {
     "small disk": Fault(
         small_disk,
         r"/var/lib has \d+ MiB free; k3s and its images need 512 MiB",
-        ("disk-data", "disk-containerd"),  # both lie there
+        ("disk-data", "disk-containerd"),  # Both lie on this disk.
     ),
     "disk that fills up": Fault(
         full_disk,
@@ -133,7 +131,7 @@ FAULTS = {
         f"k3s' installer.* not {'0' * 64}; nothing of it was installed",
         before_install=False,
     ),
-    # the last one, as each later `up` counts on the new key
+    # This has to be the last fault, because each later `up` uses the new key.
     "another host key": Fault(
         another_host_key, "host key|host's key", ("connection",), before_install=False
     ),
@@ -142,7 +140,10 @@ FAULTS = {
 
 @pytest.mark.slow
 def test_faults_are_named_before_k3s_is_touched_and_the_next_up_gets_past_them(lab: Lab) -> None:
-    """Each `up` gets past the fault before it, and meets the next one."""
+    """`up` stops at each fault before it touches k3s, and names it; so does the doctor.
+
+    Each `up` gets past the fault before it, and stops at the next one. The last one succeeds.
+    """
     stack = lab.stack("admin", sudoPassword=PASSWORD)
     try:
         for name, fault in FAULTS.items():
@@ -161,14 +162,17 @@ def test_faults_are_named_before_k3s_is_touched_and_the_next_up_gets_past_them(l
 
 
 def cut(lab: Lab) -> None:
-    """End every SSH connection of the host, as a lost line would for its server."""
+    """End every SSH connection of the host, as if its line were cut."""
     lab.host.shell("pkill -KILL -f '^sshd: (root|admin|deploy)'")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [in_depth("cut"), "kill -9"])
 def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -> None:
-    """The script of the first may live on at the host, and end while the second is there."""
+    """An `up` whose connection was cut, or that was killed, is finished by the next `up`.
+
+    The script of the first `up` may still run on the host while the second `up` is there.
+    """
     stack = lab.stack()
     lab.mirror.slow(True)
     with background_up(stack) as process:
@@ -180,7 +184,7 @@ def test_up_that_was_cut_or_killed_is_finished_by_the_next(lab: Lab, way: str) -
         else:
             process.send_signal(signal.SIGKILL)
     lab.mirror.slow(False)
-    assert UP in stack.up()  # what is still at work on the host is waited for
+    assert UP in stack.up()  # `up` waits for the script that still runs on the host.
     stack.destroy()
     assert lab.differences() == []
 
@@ -194,7 +198,10 @@ K3S_RUNS = "systemctl is-active --quiet k3s"
     "begun", ["test -e /etc/rancher/disttrain", in_depth(K3S_IS_THERE), in_depth(K3S_RUNS)]
 )
 def test_destroy_takes_what_a_killed_first_up_has_left(lab: Lab, begun: str) -> None:
-    """The engine does not know of a k3s whose install has not ended, and so does not delete it."""
+    """`destroy` removes a k3s whose installation was killed on the way.
+
+    Pulumi's engine does not know of such a k3s, and so does not delete it by itself.
+    """
     stack = lab.stack()
     with up_that_has(lab, stack, begun) as process:
         process.send_signal(signal.SIGKILL)
@@ -206,7 +213,10 @@ def test_destroy_takes_what_a_killed_first_up_has_left(lab: Lab, begun: str) -> 
 @pytest.mark.in_depth
 @pytest.mark.parametrize("begun", ["test -e /etc/rancher/disttrain", K3S_IS_THERE, K3S_RUNS])
 def test_destroy_takes_what_ctrl_c_has_left(lab: Lab, begun: str) -> None:
-    """The terminal sends the signal to all processes. Pulumi waits for the command that it runs."""
+    """`destroy` removes what a first `up` has left that was ended with Ctrl-C.
+
+    The terminal sends the signal to all processes, and Pulumi waits for the command that it runs.
+    """
     stack = lab.stack()
     with up_that_has(lab, stack, begun) as process:
         os.killpg(process.pid, signal.SIGINT)
@@ -218,7 +228,7 @@ def test_destroy_takes_what_ctrl_c_has_left(lab: Lab, begun: str) -> None:
 
 @contextlib.contextmanager
 def up_that_has(lab: Lab, stack: Stack, begun: str) -> Iterator[subprocess.Popen[str]]:
-    """A first `up`, as soon as this command ends well on the host."""
+    """Run a first `up`, and yield it as soon as the command `begun` succeeds on the host."""
     with background_up(stack) as process:
         wait_for(begun, lambda: lab.host.try_shell(begun).returncode == 0)
         assert process.poll() is None
@@ -228,7 +238,10 @@ def up_that_has(lab: Lab, stack: Stack, begun: str) -> Iterator[subprocess.Popen
 @pytest.mark.slow
 @pytest.mark.stand_in("its switches")
 def test_destroy_takes_a_k3s_that_did_not_start(lab: Lab) -> None:
-    """`up` has failed: its command is not in the state either."""
+    """`destroy` removes a k3s that did not start.
+
+    `up` has failed then, so its command is not in Pulumi's state.
+    """
     stack = lab.stack()
     lab.host.shell("touch /lab/fail-to-start")
     assert "k3s did not start" in failure(stack)
@@ -240,23 +253,26 @@ def test_destroy_takes_a_k3s_that_did_not_start(lab: Lab) -> None:
 @pytest.mark.in_depth
 @pytest.mark.stand_in("its switches")
 def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:
-    """The connection is cut in the middle of the installer; then k3s does not start."""
+    """The next `up` completes a k3s whose installer was cut off, or that did not start.
+
+    The doctor names each of the two states.
+    """
     lab.host.shell("touch /lab/installer-stops")
     stack = lab.stack()
     with background_up(stack) as process:
-        # it notes its call first; when it sleeps it has come half-way
+        # The installer notes its call first. When it sleeps, it is half done.
         sleeps = "pgrep --full --exact 'sleep 1000'"
         wait_for("the installer", lambda: lab.host.try_shell(sleeps).returncode == 0)
         cut(lab)
         process.wait(timeout=300)
         assert process.returncode != 0
     assert not lab.host.exists("/etc/systemd/system/k3s.service")
-    # what still hangs on the host is ended, as by a restart of it
+    # This ends what still hangs on the host, as a restart would.
     lab.host.shell("rm /lab/installer-stops; pkill -KILL -x sleep")
     assert lab.findings() == ["k3s-complete"]
     lab.host.shell("touch /lab/fail-to-start")
     output = failure(stack)
-    assert "the stand-in was told to fail" in output  # k3s' last lines
+    assert "the stand-in was told to fail" in output  # the last lines of k3s' log
     assert "k3s did not start" in output
     assert lab.findings() == ["k3s-running"]
     lab.host.shell("rm /lab/fail-to-start")
@@ -277,7 +293,9 @@ def test_k3s_whose_install_or_start_breaks_off_is_completed(lab: Lab) -> None:
     ],
 )
 def test_half_installed_k3s_is_completed(lab: Lab, damage: str, check_id: str) -> None:
-    """As left by an install that was broken off: by the script itself, which an `up` would run."""
+    """The script that `up` runs completes a k3s that a cut installation has left; the doctor names
+    it.
+    """
     lab.install_by_hand()
     lab.host.shell(f"systemctl stop k3s; {damage}")
     assert lab.findings() == [check_id]

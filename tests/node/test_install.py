@@ -1,4 +1,6 @@
-"""`pulumi up` on a bare host over SSH, as root and by sudo, and the way back."""
+"""`pulumi up` on a bare host over SSH, as root or by sudo, and `destroy`, which leaves it bare
+again.
+"""
 
 import json
 
@@ -50,7 +52,10 @@ def test_dry_mode_tells_what_would_change_and_changes_nothing(lab: Lab) -> None:
 
 
 def test_script_that_runs_again_writes_nothing(lab: Lab) -> None:
-    """With `host: local` root runs the same script on the host itself."""
+    """The install script writes and downloads nothing if k3s is as it should be.
+
+    With `host: local`, root runs the same script on the host itself.
+    """
     assert "downloading" in lab.install_by_hand()
     before, requests = lab.host.files(), len(lab.mirror.requests)
     assert "downloading" not in lab.install_by_hand()

@@ -1,6 +1,6 @@
 """`pulumi up` is killed in each phase in which a machine joins or leaves; the next one finishes it.
 
-What a killed `up` has begun on a machine goes on there for a while, as it does after a cut line.
+What a killed `up` has begun on a machine goes on there for a while, as after a cut line.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from tests.node.members import SERVER, set_nodes
 
 pytestmark = pytest.mark.stand_in("its agents, which need no other machine's container runtime")
 TWO, THREE = NAMES
-CALLS = "/lab/calls"  # of the stand-in of k3s on each host
+CALLS = "/lab/calls"  # the calls of the stand-in of k3s on each host
 
-# The phases in their order, and what shows on the machine (a shell command) or at the server (words
-# of a call of kubectl) that they have begun.
+# The phases in their order, and the sign that each has begun: a shell command that succeeds on
+# the machine, or words of a call of kubectl at the server.
 ON_MACHINE, AT_SERVER = "machine", "server"
 JOINING = {
     "k3s is downloaded": (ON_MACHINE, "test -s /var/lib/rancher/disttrain-scratch/k3s"),
@@ -42,6 +42,7 @@ LEAVING = {
 
 
 def begun(lan: Lan, phase: tuple[str, str]) -> Callable[[], bool]:
+    """Return a function that tells whether the phase has begun."""
     where, sign = phase
     host = lan.lab.host if where == AT_SERVER else lan.machines[TWO].host
     command = f"grep -q -e '{sign}' {CALLS}" if where == AT_SERVER else sign
@@ -58,7 +59,9 @@ def kill_up(lan: Lan, stack: Stack, what: str, phase: tuple[str, str]) -> None:
 
 
 class Story:
-    """Two machines beside the first one: one is in the cluster all the time, and left alone."""
+    """Two machines beside the first one. One is in the cluster all the time and must not be
+    restarted.
+    """
 
     def __init__(self, lan: Lan) -> None:
         self.lan, self.machine, self.other = lan, lan.machines[TWO], lan.machines[THREE]
@@ -67,11 +70,11 @@ class Story:
         self.started = self._started()
 
     def want(self, *names: str) -> None:
-        """In the settings, with a label that shows when a node has got it."""
+        """Write these machines into the settings, with a label that shows that a node is joined."""
         set_nodes(self.stack, self.lan.settings(*names, labels={"rack": "a"}))
 
     def up(self, *names: str) -> None:
-        """What was begun is finished, and a second `up` changes nothing."""
+        """Run `up`: it must finish what was begun, and a second `up` must change nothing."""
         output = self.stack.up()
         assert sorted(self.lan.members()) == sorted([SERVER, *names]), output
         assert self.lan.passwords() == sorted(names), output
@@ -80,7 +83,9 @@ class Story:
         assert self._started() == self.started
 
     def end(self) -> None:
-        """Nothing is left anywhere."""
+        """Run `destroy`, and check that it leaves nothing on the first machine and on the other
+        one.
+        """
         self.stack.destroy()
         assert self.lan.lab.differences() == self.other.differences() == []
 
@@ -88,9 +93,9 @@ class Story:
         return self.other.host.shell("systemctl show --property=MainPID --value k3s-agent")
 
 
-@pytest.mark.timeout(1200)  # some twenty times `up`
+@pytest.mark.timeout(1200)  # about twenty runs of `up`
 def test_killed_up_is_finished_while_a_machine_joins(lan: Lan) -> None:
-    """In each phase, by the next `up`."""
+    """An `up` that was killed in any phase of a machine's joining is finished by the next `up`."""
     story = Story(lan)
     for what, phase in JOINING.items():
         story.want(THREE, TWO)
@@ -106,10 +111,14 @@ def test_killed_up_is_finished_while_a_machine_joins(lan: Lan) -> None:
 
 
 @pytest.mark.parametrize("gone", ["the machine", "the stack"])
-@pytest.mark.timeout(1200)  # in each phase `up` twice
+@pytest.mark.timeout(1200)  # two runs of `up` in each phase
 def test_machine_that_has_joined_in_a_killed_up_can_go(lan: Lan, gone: str) -> None:
-    """The engine does not know that it has joined. It leaves all the same when it is taken out of
-    `nodes`, and by `destroy`, and no node of it stays in the cluster."""
+    """A machine that has joined in a killed `up` leaves when it is removed from `nodes`, or by
+    `destroy`.
+
+    Pulumi's engine does not know that the machine has joined. Nothing may be left on the machine,
+    and no node of it in the cluster.
+    """
     story = Story(lan)
     for what, phase in JOINING.items():
         story.want(THREE, TWO)
@@ -124,9 +133,9 @@ def test_machine_that_has_joined_in_a_killed_up_can_go(lan: Lan, gone: str) -> N
     story.end()
 
 
-@pytest.mark.timeout(1200)  # some fifteen times `up`
+@pytest.mark.timeout(1200)  # about fifteen runs of `up`
 def test_killed_up_is_finished_while_a_machine_leaves(lan: Lan) -> None:
-    """In each phase, by the next `up`."""
+    """An `up` that was killed in any phase of a machine's leaving is finished by the next `up`."""
     story = Story(lan)
     for what, phase in LEAVING.items():
         story.want(THREE, TWO)
@@ -139,10 +148,12 @@ def test_killed_up_is_finished_while_a_machine_leaves(lan: Lan) -> None:
 
 
 @pytest.mark.parametrize("after", ["up", "up without them", "destroy"])
-@pytest.mark.timeout(1200)  # in each phase `up` three times
+@pytest.mark.timeout(1200)  # three runs of `up` in each phase
 def test_killed_up_leaves_etcd_whole(lan: Lan, after: str) -> None:
-    """Two further servers join, and the one whose phase it is becomes a member of etcd, or does not
-    yet. The next command finishes what the killed one has begun, or takes it back."""
+    """After an `up` that was killed while servers join, etcd has exactly the wanted members.
+
+    The next `up` or `destroy` finishes what the killed one has begun, or takes it back.
+    """
     for what, phase in SERVER_JOINING.items():
         stack = lan.stack()
         stack.up()

@@ -1,4 +1,4 @@
-"""Adoption, upgrade, pods with GPUs, access, data, secrets: k3s from the first day to the last."""
+"""k3s over its whole life: adoption, upgrade, pods with GPUs, access, data and secrets."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.node.rootfs import PASSWORD
 @pytest.mark.slow
 def test_k3s_of_somebody_else_is_refused_then_adopted_and_never_touched(lab: Lab) -> None:
     lab.install_by_hand(K3S_VERSION=OLD)
-    lab.host.shell("mv /etc/rancher/disttrain /root/aside")  # now it is somebody else's
+    lab.host.shell("mv /etc/rancher/disttrain /root/aside")  # makes it somebody else's
     before = lab.host.files()
     stack = lab.stack()
     output = failure(stack)
@@ -48,7 +48,9 @@ def test_k3s_of_somebody_else_is_refused_then_adopted_and_never_touched(lab: Lab
 
 @pytest.mark.slow
 def test_objects_in_an_adopted_k3s_are_deleted_by_destroy(lab: Lab) -> None:
-    """Fault 3 of the review: `destroy` forgot them all, and left them in the cluster."""
+    """`destroy` deletes what the stack has made in a k3s of somebody else, and leaves that k3s
+    alone.
+    """
     lab.install_by_hand(OWNER="somebody-else", STACK="organization/disttrain/theirs")
     stack = lab.stack(k3sExisting="adopt")
     stack.up()
@@ -93,7 +95,7 @@ def test_toolkit_and_containerd_of_the_hosts_own_stay(lab: Lab) -> None:
     assert different(before, lab.host.files()) == []
     lab.host.shell("rm -r /usr/local/nvidia /etc/containerd")
     lab.install_by_hand()
-    lab.host.shell(f"{TOOLKIT}; echo theirs >/etc/containerd/config.toml")  # made since, by others
+    lab.host.shell(f"{TOOLKIT}; echo theirs >/etc/containerd/config.toml")  # made later, by others
     lab.remove_by_hand()
     assert lab.differences() == ["/etc/containerd", "/etc/containerd/config.toml"]
     lab.host.shell("rm -r /etc/containerd")
@@ -138,7 +140,7 @@ def test_k3s_is_changed_under_pods_with_gpus_if_forced(lab: Lab) -> None:
 
 
 def put_gpu_pod(lab: Lab) -> None:
-    """A pod that runs with a GPU, as far as the API tells: no scheduler and no kubelet takes it."""
+    """Make a pod that runs with a GPU according to the API. No scheduler or kubelet handles it."""
     account = ("get", "serviceaccounts", "--namespace", NAMESPACE, "-o", "name")
     wait_for("the service account", lambda: "default" in lab.kubectl(*account))
     container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -158,7 +160,10 @@ def put_gpu_pod(lab: Lab) -> None:
 
 @pytest.mark.in_depth
 def test_host_behind_a_jump_host_is_installed(lab: Lab) -> None:
-    """The test host is its own jump host: two connections, the second through the first."""
+    """`up` installs k3s on a host that it reaches through a jump host.
+
+    The test host is its own jump host: there are two connections, the second through the first.
+    """
     stack = lab.stack(
         "deploy",
         sshHost="127.0.0.1",
@@ -211,7 +216,7 @@ def test_secrets_are_in_no_state_log_or_command_line_and_on_the_host_only_for_ro
     left = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert not [text for text in left if "client-key" in text or "PRIVATE KEY" in text]
     output += lab.host.shell("journalctl --no-pager --all --output=cat")
-    assert "127.0.0.1:3128" not in shown  # with a password in it, it is in the Secret
+    assert "127.0.0.1:3128" not in shown  # A URL with a password is in the Secret only.
     for secret in (PASSWORD, "reg-hunter2", "proxy-hunter3", lab.private_key.splitlines()[1]):
         assert secret not in output
         assert secret not in state

@@ -1,7 +1,7 @@
-"""`imageDelivery: mirror`: the image goes to one machine, and from there to the others.
+"""With `imageDelivery: mirror` the image goes to one machine, and from there to the others.
 
-k3s and its embedded registry are stand-ins (stand_in/sharing.py); sshd, the engine, the network
-between the hosts and the three containerds are real, and so are digests and counts of bytes.
+k3s and its embedded registry are stand-ins (stand_in/sharing.py). Real are sshd, the engine, the
+network between the hosts and the three containerds, and so digests and counts of bytes.
 """
 
 import re
@@ -27,12 +27,17 @@ pytestmark = pytest.mark.stand_in("its agents, and its embedded registry that no
 
 @pytest.fixture
 def shared(lan: Lan, tmp_path: Path) -> Iterator[SharedImage]:
+    """Yield a stack with an image, and hosts with a containerd."""
     with shared_image(lan, tmp_path) as made:
         yield made
 
 
 def test_layers_go_to_one_machine_and_on_from_there(shared: SharedImage) -> None:
-    """M5: bytes over SSH are those of one machine; a second `up` sends nothing; nothing is left."""
+    """`up` sends the image over SSH to one machine only; the others pull it from the nodes that
+    have it.
+
+    A second `up` sends nothing, and `destroy` leaves nothing.
+    """
     stack, lan = shared.make_stack(), shared.lan
     before = shared.received()
     output = stack.up()
@@ -42,7 +47,7 @@ def test_layers_go_to_one_machine_and_on_from_there(shared: SharedImage) -> None
     assert len(re.findall(r"MB imported", output)) == 1, output
     assert len(re.findall(r"pulled from the other nodes", output)) == 2, output
 
-    # each one's own runtime has it, complete, by one digest, and keeps it
+    # Each host's own containerd has the complete image with the same digest, and keeps it.
     digests = shared.digests()
     assert len(set(digests.values())) == 1
     assert "" not in digests.values()
@@ -56,7 +61,7 @@ def test_layers_go_to_one_machine_and_on_from_there(shared: SharedImage) -> None
     assert sum(layer in digests for digests in givers.values()) >= 1
     assert layer in givers[FIRST]
 
-    # the server alone has the flag, and every node the registry
+    # Only the server has the flag, and every node has the registry.
     assert "embedded-registry: true" in shared.config(FIRST, "config.yaml")
     for name in NAMES:
         assert "embedded-registry" not in shared.config(name, "config.yaml")

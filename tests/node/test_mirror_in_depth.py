@@ -1,4 +1,7 @@
-"""`imageDelivery: mirror` when something changes, goes, or is in the way; see test_mirror.py."""
+"""`imageDelivery: mirror` when code, nodes or the setting change, or a port is blocked.
+
+test_mirror.py has the usual case.
+"""
 
 import re
 import subprocess
@@ -25,12 +28,17 @@ TWO, THREE = NAMES
 
 @pytest.fixture
 def shared(lan: Lan, tmp_path: Path) -> Iterator[SharedImage]:
+    """Yield a stack with an image, and hosts with a containerd."""
     with shared_image(lan, tmp_path) as made:
         yield made
 
 
 def test_wiped_node_alone_pulls_again_and_new_code_goes_the_same_way(shared: SharedImage) -> None:
-    """Over SSH goes the layer of the code, once; the others get that layer alone, too."""
+    """A node that has lost its image pulls it again from the others, and no other node does.
+
+    After a change of the code, only its layer is sent: over SSH once, and from there to the other
+    nodes.
+    """
     stack = shared.make_stack(imageDeliveryOptions={"keepUnusedMinutes": 0})
     stack.up()
     digest = shared.digest(FIRST)
@@ -56,17 +64,21 @@ def test_wiped_node_alone_pulls_again_and_new_code_goes_the_same_way(shared: Sha
     again = [row for name in shared.hosts for row in shared.given(name)[given[name] :]]
     assert {address for address, _, _ in again} == {address(TWO), address(THREE)}
     assert sum(size for _, _, size in again) < TALK_BYTES
-    for host in shared.hosts.values():  # the older one has gone, by all of its names
+    for host in shared.hosts.values():  # The former image is gone with all of its names.
         assert digest not in host.shell("k3s ctr -n k8s.io images ls")
     stack.destroy()
 
 
 def test_kind_changes_in_both_directions_and_the_image_stays(shared: SharedImage) -> None:
-    """The flag and the entry come and go; no node is without the image, and nothing is sent."""
+    """`imageDelivery` can change from `import` to `mirror` and back, and every node keeps its
+    image.
+
+    The settings of k3s change with it, and the image is not sent again.
+    """
     stack = shared.make_stack(imageDelivery="import")
     before = shared.received()
     stack.up()
-    assert min(shared.sent_since(before).values()) > DEPS_BYTES  # each machine is sent all of it
+    assert min(shared.sent_since(before).values()) > DEPS_BYTES  # Each machine gets all of it.
     digests = shared.digests()
     assert len(set(digests.values())) == 1
     for kind, is_shared in (("mirror", True), ("import", False)):
@@ -80,7 +92,7 @@ def test_kind_changes_in_both_directions_and_the_image_stays(shared: SharedImage
         for name in shared.hosts:
             assert (HOST in shared.config(name, "registries.yaml")) is is_shared
         assert set(counts(stack.up())) == {"unchanged"}
-        if is_shared:  # what was imported before can be had from the first machine now
+        if is_shared:  # A node can now pull from the first machine what was imported there before.
             shared.wipe(TWO)
             stack.up()
             assert shared.digests() == digests
@@ -93,7 +105,10 @@ def test_kind_changes_in_both_directions_and_the_image_stays(shared: SharedImage
 def test_node_that_gets_it_from_nobody_says_so_and_the_next_up_finishes(
     shared: SharedImage,
 ) -> None:
-    """With the node's own words; the other machine has it all the same."""
+    """A node that cannot pull the image from any other makes `up` fail, with the node's own words.
+
+    The other machine gets the image all the same, and the next `up` succeeds when the way is free.
+    """
     stack = shared.make_stack(imageDeliveryOptions={"pullTimeoutSeconds": 60})
     with blocked(shared, TWO):
         said = failure(stack)
@@ -111,7 +126,7 @@ def test_node_that_gets_it_from_nobody_says_so_and_the_next_up_finishes(
 
 
 class blocked:  # noqa: N801 - it is used like a function
-    """While it lasts, a node's packets to port 5001 of the others are lost."""
+    """A context in which a node's packets to port 5001 of the others are lost."""
 
     def __init__(self, shared: SharedImage, name: str) -> None:
         pid = str(shared.hosts[name].pid)
@@ -129,5 +144,5 @@ class blocked:  # noqa: N801 - it is used like a function
 
 
 def address(name: str) -> str:
-    """By which the others know a node."""
+    """Return the address by which the other nodes know a node."""
     return f"{SERVER_ADDRESS.rpartition('.')[0]}.{2 + NAMES.index(name)}"

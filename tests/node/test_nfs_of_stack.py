@@ -1,6 +1,6 @@
-"""`pulumi up` with storage `nfs-first-node` on three hosts: machines come, go, and nothing is left.
+"""`pulumi up` with the storage `nfs-first-node` on three hosts: machines come, go and change names.
 
-The package, apt and systemd are Debian's; k3s and the kernel's NFS server are stand-ins, so no pod
+Debian's package, apt and systemd are real. k3s and the kernel's NFS server are stand-ins, so no pod
 mounts anything. tests/vm/test_nfs_first_node.py has the real server.
 """
 
@@ -25,7 +25,7 @@ ADDRESSES = {TWO: "192.0.2.2", THREE: "192.0.2.3"}
 ASIDE = ("/etc/apt", "/var/lib/apt/lists")
 STORAGE = {"storage": "nfs-first-node", "storageOptions": {}}
 NOTING_EXPORTFS, CALLS = "/usr/local/bin/exportfs", "/run/exportfs-calls"  # found before Debian's
-# Before the real program does it: where the nodes' machines are at this moment.
+# Notes the addresses of the nodes, and then calls the real program.
 NOTING = """#!/bin/sh
 each='{{range .items}}{{.metadata.name}}={{(index .status.addresses 0).address}} {{end}}'
 nodes=$(KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl get nodes -o "go-template=$each")
@@ -36,7 +36,11 @@ exec /usr/sbin/exportfs "$@"
 
 @pytest.fixture(scope="module")
 def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[dict[str, Host]]:
-    """All three with Debian's packages at hand, the first one with a kernel that could serve."""
+    """Yield three hosts that can install Debian's packages, the first with a kernel that seems to
+    serve.
+
+    The hosts are as before afterwards, except for what Debian's packages leave for good.
+    """
     standing.drop()
     first = whole_lab.host
     found = {first.name: first}
@@ -53,20 +57,21 @@ def all_hosts(whole_lab: Lab, whole_lan: Lan, standing: Standing) -> Iterator[di
     first.shell("umount /proc/fs")
     for host in found.values():
         host.shell(f"umount {' '.join(ASIDE)}; rm -rf {PLACE}")
-    # What Debian's packages leave for ever, such as their users, is as at first from now on.
+    # What Debian's packages leave for good, such as their users, counts as the first state from
+    # now.
     assert lasting(whole_lab.before, first.files()) == []
     whole_lab.before = first.files()
 
 
 def served(host: Host) -> set[str]:
-    """To whom a first machine serves its folder."""
+    """Return the addresses to which the first machine serves its folder."""
     lines = [line.split() for line in host.shell("exportfs -s").splitlines()]
     assert {folder for folder, _ in lines} == {DATA_ROOT}
     return {client.partition("(")[0] for _, client in lines}
 
 
 def is_as_before(lan: Lan, hosts: dict[str, Host], before: dict[str, set[str]]) -> None:
-    """Nothing of ours is left on any of the machines, the data of the first one aside."""
+    """Check that nothing of the stack is left on any machine, except for the first one's data."""
     assert {name: installed(host) for name, host in hosts.items()} == before
     for name, machine in lan.machines.items():
         changed = lasting(machine.before, machine.host.files())
@@ -76,7 +81,7 @@ def is_as_before(lan: Lan, hosts: dict[str, Host], before: dict[str, set[str]]) 
 
 @pytest.fixture
 def hosts(whole_lan: Lan, all_hosts: dict[str, Host]) -> Iterator[dict[str, Host]]:
-    """As they were, before and after each test."""
+    """Yield the three hosts by their names, and check after the test that they are as before."""
     before = {name: installed(host) for name, host in all_hosts.items()}
     yield all_hosts
     all_hosts[whole_lan.lab.host.name].shell(f"rm -rf {DATA_ROOT}")
@@ -85,7 +90,10 @@ def hosts(whole_lan: Lan, all_hosts: dict[str, Host]) -> Iterator[dict[str, Host
 
 @contextlib.contextmanager
 def exports_noted(first: Host) -> Iterator[list[str]]:
-    """The calls of exportfs meanwhile, each with the nodes' addresses at its moment."""
+    """Yield a list that has, after the block, each call of exportfs and the nodes' addresses then.
+
+    The calls come from a script that is found before Debian's exportfs, and calls it.
+    """
     calls: list[str] = []
     first.shell(f"cat >{NOTING_EXPORTFS}; chmod 755 {NOTING_EXPORTFS}", NOTING)
     try:
@@ -96,14 +104,17 @@ def exports_noted(first: Host) -> Iterator[list[str]]:
 
 
 def permissions(first: Host) -> dict[str, str]:
-    """`{address: node}`, as the files of exports say for whom each is."""
+    """Return `{address: node}`: for which node each file of exports is."""
     files = first.shell("cd /etc/exports.d; grep -H '^# made by disttrain: node' disttrain-*")
     found = re.findall(r"^disttrain-(\S+)\.exports:.*: node (\S+) by ", files, re.MULTILINE)
     return dict(found)
 
 
 def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[str, Host]) -> None:
-    """A second `up` changes nothing, and a machine that comes or goes changes no other one."""
+    """The first machine serves its folder to exactly the machines of the stack.
+
+    A second `up` changes nothing, and a machine that comes or goes changes no other one.
+    """
     lan, lab = whole_lan, whole_lan.lab
     first, before = hosts[lab.host.name], installed(hosts[THREE])
     stack = lan.stack(TWO, **STORAGE)
@@ -133,7 +144,10 @@ def test_machines_mount_what_the_first_one_serves(whole_lan: Lan, hosts: dict[st
 def test_first_machine_installed_anew_serves_all_again(
     whole_lan: Lan, hosts: dict[str, Host]
 ) -> None:
-    """Its server came back, and no other machine could mount from it."""
+    """`up` lets a first machine that has lost its k3s and its exports serve all machines again.
+
+    Otherwise its NFS server would come back without permissions for the others.
+    """
     first = hosts[whole_lan.lab.host.name]
     stack = whole_lan.stack(TWO, **STORAGE)
     stack.up()
@@ -151,9 +165,9 @@ def test_first_machine_installed_anew_serves_all_again(
 def test_machines_with_other_names_are_never_shut_out(
     whole_lan: Lan, hosts: dict[str, Host], tmp_path: Path
 ) -> None:
-    """One is renamed, then two swap their names, which also keep the authorities of `caBundle`.
+    """No machine loses its access to the data while it gets another name, or two swap their names.
 
-    A machine could be shut out while its pods save; one of two lost its authorities.
+    Otherwise pods could not save meanwhile. The machines also keep the authorities of `caBundle`.
     """
     lan, lab = whole_lan, whole_lan.lab
     first, machines = hosts[lab.host.name], (hosts[TWO], hosts[THREE])
@@ -182,7 +196,10 @@ def test_machines_with_other_names_are_never_shut_out(
 def test_machines_by_other_addresses_are_never_shut_out(
     whole_lan: Lan, hosts: dict[str, Host]
 ) -> None:
-    """To the engine they are others, and what was made by the old address is deleted last."""
+    """No machine loses its access to the data when the settings name it by another address.
+
+    To Pulumi's engine that is another machine, and it deletes last what belongs to the old address.
+    """
     lan, lab = whole_lan, whole_lan.lab
     first, second = hosts[lab.host.name], hosts[TWO]
     stack = lan.stack(TWO, **STORAGE)
@@ -207,7 +224,10 @@ def test_machines_by_other_addresses_are_never_shut_out(
 def test_name_of_a_lost_machine_with_nfs_goes_to_another(
     whole_lan: Lan, hosts: dict[str, Host]
 ) -> None:
-    """The `up` that says that the machine is lost has begun with the other one's NFS client."""
+    """The name of a lost machine can go to another one, once the list says that the first is lost.
+
+    The `up` that was refused before has already begun to install the other machine's NFS client.
+    """
     lan = whole_lan
     stack = lan.stack(TWO, **STORAGE)
     stack.up()
@@ -224,6 +244,6 @@ def test_name_of_a_lost_machine_with_nfs_goes_to_another(
         assert set(counts(again := stack.up())) == {"unchanged"}, again
     finally:
         find_again(hosts[TWO])
-        set_nodes(stack, lan.settings(TWO))  # it still has all that it had
+        set_nodes(stack, lan.settings(TWO))  # The machine still has all that it had.
         stack.up()
         stack.destroy()

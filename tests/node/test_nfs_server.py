@@ -1,6 +1,6 @@
-"""The NFS server of the first machine by Debian's own package, package manager and systemd.
+"""The NFS server of the first machine with Debian's own package, package manager and systemd.
 
-The kernel of a test host has no NFS server. In the first test that is the fault; in the others the
+The kernel of a test host has no NFS server. The first test is about that fault. In the others, the
 unit and /proc/fs/nfsd are stand-ins. The real server is in tests/vm/test_nfs_first_node.py.
 """
 
@@ -20,6 +20,9 @@ SERVER = {"DATA_ROOT": FOLDER, "SERVER_ADDRESS": "192.0.2.1", "OWNER": "one", "S
 
 @pytest.fixture(scope="module")
 def booted() -> Iterator[Host]:
+    """Yield a host with Debian's NFS packages at hand and a data folder, which all tests here
+    share.
+    """
     host = Host("nfs-node")
     try:
         serve_packages(host)
@@ -32,6 +35,7 @@ def booted() -> Iterator[Host]:
 
 @pytest.fixture
 def host(booted: Host) -> Iterator[Host]:
+    """Yield the host, and remove the server, the client and the kernel's stand-in afterwards."""
     yield booted
     run(booted, "nfs-server.sh", "delete", **SERVER)
     run(booted, "nfs-client.sh", "delete", NODE="gpu2", SERVER_ADDRESS="192.0.2.1")
@@ -41,7 +45,7 @@ def host(booted: Host) -> Iterator[Host]:
 
 @pytest.fixture
 def kernel(host: Host) -> Host:
-    """With the stand-in of a kernel that has an NFS server."""
+    """Return the host with the stand-in of a kernel that has an NFS server."""
     host.shell("mount -t tmpfs tmpfs /proc/fs; mkdir /proc/fs/nfsd; echo 0 >/proc/fs/nfsd/threads")
     host.shell("cat >/etc/systemd/system/nfs-server.service; systemctl daemon-reload", UNIT)
     return host
@@ -50,18 +54,22 @@ def kernel(host: Host) -> Host:
 def run(
     host: Host, script: str, action: str = "create", **given: str
 ) -> subprocess.CompletedProcess[str]:
+    """Run a script on the host with these variables."""
     return host.try_shell(
         f"sh -s -- {action}", assemble_program(script_text(script), given, "root")
     )
 
 
 def well(done: subprocess.CompletedProcess[str]) -> str:
+    """Check that a script has succeeded, and return its output."""
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_machine_without_the_kernel_module_is_told_so_and_left_as_it_was(host: Host) -> None:
-    """The package comes, its server does not start, and `destroy` takes all of it away again."""
+    """On a kernel without an NFS server, the script fails and says so, and `destroy` undoes all of
+    it.
+    """
     before, packages = host.files(), installed(host)
     done = run(host, "nfs-server.sh", **SERVER)
     assert done.returncode == 1
@@ -76,7 +84,10 @@ def test_machine_without_the_kernel_module_is_told_so_and_left_as_it_was(host: H
 
 
 def test_server_comes_by_its_package_and_goes_with_it(kernel: Host) -> None:
-    """Nothing of a second run is new, and an /etc/exports of before survives the package."""
+    """The script installs and starts the NFS server, and its `delete` leaves the host as it was.
+
+    A second run changes nothing, and an /etc/exports from before survives the package's removal.
+    """
     host = kernel
     host.shell("echo '# kept for later' >/etc/exports")
     before, packages = host.files(), installed(host)
@@ -123,7 +134,10 @@ def test_package_that_came_before_stays_with_its_service(kernel: Host) -> None:
 
 
 def test_repository_that_does_not_answer_is_named(host: Host) -> None:
-    """What apt says is shown; nothing has come, and the next run goes on."""
+    """If the package repository does not answer, the script fails without installing anything.
+
+    No password in the repository's address is shown.
+    """
     host.shell("mv /etc/apt/sources.list /etc/apt/aside; rm -rf /var/lib/apt/lists/*")
     host.shell("echo 'deb http://user:secret@192.0.2.99 ./' >/etc/apt/sources.list")
     try:

@@ -38,9 +38,11 @@ NOTE = "/etc/rancher/k3s/disttrain-token"
 
 
 def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
-    """All versions are those of the server, and the token is only where root alone can read it.
+    """Machines of `nodes` join with the server's version of k3s, and `destroy` leaves nothing on
+    them.
 
-    k3s' own token is not even there: a machine of the list could make itself a server by it.
+    Only root can read the agents' token there, and it is in no log, state or command line. The
+    servers' token is not on these machines, because a machine could make itself a server with it.
     """
     lab, stack = lan.lab, lan.stack(*NAMES)
     with CommandLines() as watch:
@@ -77,7 +79,10 @@ def test_three_machines_come_up_and_leave_nothing_behind(lan: Lan) -> None:
 
 
 def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
-    """Labels and taints follow the list without a restart of k3s; the others are not touched."""
+    """A machine that is removed from `nodes` leaves the cluster, and can join again under its name.
+
+    Labels and taints follow the list without a restart of k3s, and other machines are not touched.
+    """
     two, three = NAMES
     marks = {"labels": {"rack": "a", "node-role.kubernetes.io/worker": ""}}
     settings = lan.settings(two, **marks, taints=["only=training:NoSchedule"])
@@ -100,7 +105,7 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
     assert sorted(lan.members()) == [SERVER, two]
     assert lan.passwords() == [two]
     assert lan.machines[three].differences() == []
-    # what was removed joins again under its old name; nothing else is in the plan
+    # The removed machine joins again under its old name, and nothing else changes.
     again = lan.settings(two, labels={"rack": "b"}, taints=["only:NoExecute"])
     set_nodes(stack, [*again, *lan.settings(three)])
     output = stack.up()
@@ -113,7 +118,7 @@ def test_machine_taken_out_of_the_list_leaves_the_cluster(lan: Lan) -> None:
 
 
 def test_up_after_a_machine_was_lost_on_the_way_is_finished_by_the_next(lan: Lan) -> None:
-    """The other machine joins all the same."""
+    """If a machine is lost while it joins, `up` fails and names it, and the next `up` finishes."""
     two, three = NAMES
     lost = lan.machines[three].host
     stack = lan.stack(two)
@@ -131,19 +136,22 @@ def test_up_after_a_machine_was_lost_on_the_way_is_finished_by_the_next(lan: Lan
     lan.lab.mirror.slow(False)
     find_again(lost)
     output = stack.up()
-    assert counts(output)["created"] == 2, output  # its files, and that it joins
+    assert counts(output)["created"] == 2, output  # the machine's files, and its joining
     assert sorted(lan.members()) == sorted([SERVER, *NAMES])
     stack.destroy()
 
 
 @pytest.mark.slow
 def test_marks_of_an_older_version_are_the_same(lan: Lan) -> None:
-    """Their names had no address. As other resources they would be deleted, and the delete of a
-    mark takes its machine out of the cluster."""
+    """The marks of machines (resources `*-begun`) that an older version made are taken over.
+
+    Their names had no address. If they counted as other resources, they would be deleted, and the
+    deletion of a mark removes its machine from the cluster.
+    """
     stack = lan.stack(NAMES[0])
     stack.up()
     before, (state, times) = lan.members(), re.subn(r"-begun-[0-9.]+", "-begun", stack.export())
-    assert times >= 4  # the first machine's and the other one's, each in its URN and in another's
+    assert times >= 4  # The marks of both machines, each in its own URN and in another one.
     stack.import_state(state)
     output = stack.up()
     assert set(counts(output)) == {"unchanged"}, output
@@ -154,8 +162,11 @@ def test_marks_of_an_older_version_are_the_same(lan: Lan) -> None:
 
 @pytest.mark.in_depth
 def test_machine_by_another_address_keeps_its_k3s(lan: Lan) -> None:
-    """To the engine it is another machine, and what the one of before has left is cleared last: it
-    took the k3s away that had just come by the new address."""
+    """A machine that the settings name by another address keeps its k3s.
+
+    To Pulumi's engine it is another machine, and the deletion of the former one comes last.
+    Otherwise that deletion would remove the k3s that has just been installed by the new address.
+    """
     two, host = NAMES[0], lan.machines[NAMES[0]].host
     stack = lan.stack(two)
     stack.up()
@@ -172,12 +183,17 @@ def test_machine_by_another_address_keeps_its_k3s(lan: Lan) -> None:
 
 
 def uids(members: dict[str, Any]) -> dict[str, str]:
+    """Return the uid of each Node by its name."""
     return {name: item["metadata"]["uid"] for name, item in members.items()}
 
 
 @pytest.mark.in_depth
 def test_machines_get_k3s_while_the_first_one_is_being_installed(lan: Lan) -> None:
-    """M1: their start alone waits for it. What has never joined goes with `destroy`, too."""
+    """Further machines install k3s at the same time as the first one; only their start waits for
+    it.
+
+    If the first machine fails, `destroy` also removes k3s from machines that have never joined.
+    """
     lab, stack = lan.lab, lan.stack(*NAMES)
     hosts = [machine.host for machine in lan.machines.values()]
     installed = "grep -q '^installed ' /etc/rancher/disttrain"
@@ -217,7 +233,10 @@ def test_machines_get_k3s_while_the_first_one_is_being_installed(lan: Lan) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_deleted_node_comes_back_with_its_labels(lan: Lan, role: str) -> None:
-    """The kubelet makes it only as it starts, and `up` saw a k3s that runs."""
+    """`up` brings back a Node that somebody has deleted, with its labels.
+
+    The kubelet makes its Node only when it starts, so `up` has to restart a k3s that runs.
+    """
     machines = NAMES if role == "server" else NAMES[:1]
     two = machines[0]
     stack = lan.stack(nodes=lan.settings(*machines, role=role, labels={"rack": "a"}))
@@ -234,10 +253,10 @@ def test_deleted_node_comes_back_with_its_labels(lan: Lan, role: str) -> None:
 @pytest.mark.in_depth
 @pytest.mark.timeout(1800)  # ten installations
 def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan, tmp_path: Path) -> None:
-    """k3s refuses a machine whose password is not that of its name, until the server forgets it.
+    """A machine that was installed from scratch joins again under its old name, as a new Node.
 
-    Ten times, each time as another Node, and nothing is left of those before. It gets its further
-    authorities again, too.
+    k3s refuses such a machine until the server has forgotten the password of the old one. Nothing
+    of the old Nodes is left, and the machine gets the authorities of `caBundle` again.
     """
     two = NAMES[0]
     authority = tmp_path / "authority.pem"
@@ -268,7 +287,10 @@ def test_machine_that_is_installed_anew_joins_under_its_old_name(lan: Lan, tmp_p
 
 @pytest.mark.in_depth
 def test_cluster_that_was_wiped_is_joined_anew_by_every_machine(lan: Lan) -> None:
-    """It has another authority and another token."""
+    """After the first machine's k3s was wiped, `up` lets every machine join the new cluster.
+
+    The new cluster has another authority and another token.
+    """
     two = NAMES[0]
     lab, stack = lan.lab, lan.stack(two)
     stack.up()
@@ -283,7 +305,10 @@ def test_cluster_that_was_wiped_is_joined_anew_by_every_machine(lan: Lan) -> Non
 
 @pytest.mark.in_depth
 def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None:
-    """Until the list says that it is gone, `up` says so of it."""
+    """A machine with `gone: true` is removed from the cluster without a connection to it.
+
+    Without that setting, `up` fails for a machine that does not answer, and names the setting.
+    """
     two = NAMES[0]
     stack, host = lan.stack(two), lan.machines[two].host
     stack.up()
@@ -306,7 +331,10 @@ def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None
 
 @pytest.mark.in_depth
 def test_name_of_a_lost_machine_goes_to_another_one(lan: Lan) -> None:
-    """At once it cannot be done, as the lost one would have to be asked; `up` says the way."""
+    """The name of a lost machine can go to another one, once the list says that the first is lost.
+
+    Before, `up` refuses, because it would have to ask the lost machine, and names the steps.
+    """
     two, three = NAMES
     stack, host = lan.stack(two), lan.machines[two].host
     stack.up()
@@ -332,13 +360,16 @@ def test_name_of_a_lost_machine_goes_to_another_one(lan: Lan) -> None:
 
 @pytest.mark.in_depth
 def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) -> None:
-    """One that is not there is refused by its name, by the doctor and before k3s is changed."""
+    """With `nodeInterface` and `interface`, nodes have the addresses of these network interfaces.
+
+    An interface that a machine lacks is named by the doctor and by `up` before k3s is changed.
+    """
     two = NAMES[0]
     host = lan.machines[two].host
     stack = lan.stack(nodes=lan.settings(two, interface=BRIDGE), nodeInterface=BRIDGE)
     stack.up()
     assert own_addresses(lan) == {SERVER: SERVER_ADDRESS, two: f"192.0.2.{2 + NAMES.index(two)}"}
-    stack.set("nodeAddress", lan.lab.host.address)  # of the link to this machine
+    stack.set("nodeAddress", lan.lab.host.address)  # the address of the link to this machine
     assert (
         f"nodeAddress is {lan.lab.host.address}, and the network interface {BRIDGE} (nodeInterface)"
         in failure(stack)
@@ -359,11 +390,12 @@ def test_nodes_are_known_by_the_addresses_of_their_named_interfaces(lan: Lan) ->
 
 @pytest.mark.in_depth
 def test_machine_behind_the_first_one_is_reached_through_it_alone(lan: Lan, tmp_path: Path) -> None:
-    """By its address on the bridge of the hosts, to which this machine has no link.
+    """A machine with `jump_host` is only reached through the jump host.
 
-    Its SSH server tells from where it was asked: for the doctor, the look, the authorities, which
-    Pulumi's command plugin brings there, the files of a bundle, and to join and leave. With a
-    bundle nothing comes from the release host, which both machines could reach.
+    The SSH log of the machine shows where each connection came from: those of the doctor, of the
+    look at k3s, of the authorities that Pulumi's command plugin brings, of the bundle's files, and
+    of joining and leaving. With a bundle nothing comes from the release host, which both machines
+    could reach.
     """
     two = NAMES[0]
     lab, host = lan.lab, lan.machines[two].host
@@ -394,13 +426,13 @@ def test_machine_behind_the_first_one_is_reached_through_it_alone(lan: Lan, tmp_
 
 
 def logins(host: Host) -> list[str]:
-    """From which addresses somebody has logged in by SSH so far, in their order."""
+    """Return the addresses from which somebody has logged in by SSH so far, in their order."""
     log = host.shell("journalctl --unit=ssh --no-pager --output=cat")
     return re.findall(r"^Accepted publickey for \w+ from (\S+)", log, re.MULTILINE)
 
 
 def own_addresses(lan: Lan) -> dict[str, str]:
-    """`{name: address}`, as the nodes' machines have said them."""
+    """Return `{name: address}`, as the machines themselves have told the cluster."""
     return {name: item["status"]["addresses"][0]["address"] for name, item in lan.members().items()}
 
 
@@ -409,5 +441,6 @@ def labels(lan: Lan, name: str) -> dict[str, str]:
 
 
 def taints(lan: Lan, name: str) -> list[str]:
+    """Return the taints of a node as texts `key=value:effect`."""
     found = lan.members()[name]["spec"].get("taints", [])
     return [f"{taint['key']}={taint.get('value', '')}:{taint['effect']}" for taint in found]

@@ -1,7 +1,7 @@
-"""A platform moves from the machine on which Pulumi runs to one behind SSH, and back.
+"""A platform moves from the machine on which Pulumi runs to a machine behind SSH, and back.
 
-By preview, up and destroy, as people type them. Both are test hosts with a k3s of their own, so
-what is left on the one when the other has the cluster can be looked at.
+The tests use preview, up and destroy, as people type them. Both machines are test hosts with a k3s
+of their own, so a test can see what is left on one when the other has the cluster.
 """
 
 import re
@@ -19,6 +19,7 @@ CHECKPOINT = f"{DATA_ROOT}/runs/checkpoint"
 
 @pytest.fixture
 def own(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnMachine]:
+    """Yield a machine on which Pulumi runs. It must be in its first state after the test."""
     machine = OwnMachine(tmp_path_factory.mktemp("own"), lab)
     try:
         yield machine
@@ -28,19 +29,21 @@ def own(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnMachi
 
 
 def has_cluster(lab: Lab) -> bool:
-    """Whether k3s runs there, with all that a platform puts into it."""
+    """Return whether k3s runs there, with all that a platform puts into it."""
     active = lab.host.try_shell("systemctl is-active k3s").stdout.strip() == "active"
     return active and len(lab.objects()) == 5
 
 
 def texts(lab: Lab) -> dict[str, str]:
-    """The files in the data folder that a test has written."""
+    """Return the text of each file in the data folder that a test has written, by its path."""
     found = lab.host.shell(f"grep -r '' {DATA_ROOT}/runs 2>/dev/null || true").splitlines()
     return dict(line.split(":", 1) for line in found)
 
 
 def is_refused_while_others_run(own: OwnMachine, stack: Stack, left: Lab) -> None:
-    """Before anything is changed on either machine; preview cannot know it."""
+    """Check that `up` refuses the move while another stack has a run, before it changes any
+    machine.
+    """
     left.put_run("theirs", THEIRS, "run-theirs")
     hosts = (own.lab.host, own.other.host)
     state, objects = own.lab.resources(stack), left.objects()
@@ -55,9 +58,10 @@ def is_refused_while_others_run(own: OwnMachine, stack: Stack, left: Lab) -> Non
 
 
 def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine) -> None:
-    """Section 2 of issue 9: k3s is removed from the machine of before, and the data stay there.
+    """When `host` or `sshHost` changes, `up` removes k3s from the former machine, and leaves its
+    data.
 
-    That `destroy` is to purge the data, too, is for the machine on which the cluster is by then.
+    `destroy` with `dataOnDestroy: purge` removes only the data of the machine with the cluster.
     """
     here, there = own.lab, own.other
     stack = own.stack(dataOnDestroy="purge", purgeConfirmed=DATA_ROOT)
@@ -101,7 +105,10 @@ def test_cluster_moves_between_local_and_ssh_and_leaves_nothing(own: OwnMachine)
 
 
 def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> None:
-    """By `host: ssh` it was another machine to the engine, which at last took k3s from it."""
+    """`up` and preview refuse `host: ssh` if `sshHost` is the machine on which Pulumi runs.
+
+    Otherwise Pulumi's engine would take it for another machine, and remove k3s from it at the end.
+    """
     here = own.lab
     stack = own.stack()
     stack.up()
@@ -122,7 +129,10 @@ def test_cluster_does_not_move_to_the_machine_that_it_is_on(own: OwnMachine) -> 
 
 
 def test_lost_host_is_forgotten_after_a_move_that_failed(own: OwnMachine) -> None:
-    """That move has begun on the other machine, and waits for nothing of the lost one."""
+    """A stack can forget a lost host (`hostGone`) also after a failed move to another machine.
+
+    The failed move has already begun on that other machine, and nothing of it is left in the end.
+    """
     here, there = own.lab, own.other
     stack = own.stack()
     own.move_to(stack, THERE)

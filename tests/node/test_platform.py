@@ -1,4 +1,4 @@
-"""A platform that is up on a host: its outputs, the ways to its cluster, its end."""
+"""A platform that is up on a host: its outputs, the ways to its cluster, and its end."""
 
 import json
 import re
@@ -29,7 +29,10 @@ THEIRS = "organization/disttrain/multipod"
 
 
 def test_outputs_lead_to_the_cluster_and_to_the_data(platform: Platform) -> None:
-    """By the SSH server alone: the kubeconfig opens the tunnel by itself."""
+    """The outputs of a platform name the claim and the data folder, and its kubeconfig works.
+
+    The kubeconfig needs only the host's SSH server: it opens the tunnel by itself.
+    """
     lab, stack = platform.lab, platform.stack
     owner = stack.output("owner")
     config, namespace = kubeconfig(stack), stack.output("namespace")
@@ -41,14 +44,18 @@ def test_outputs_lead_to_the_cluster_and_to_the_data(platform: Platform) -> None
 
     assert claim()["metadata"]["name"] == stack.output("claim")
     assert claim()["metadata"]["labels"]["disttrain.dev/owner"] == owner
-    # `up` does not wait for it: a claim that stays unbound shows in the pod that waits for it
+    # `up` does not wait for the claim. If it stays unbound, the pod that waits for it shows that.
     wait_for("the claim to be bound", lambda: claim()["status"]["phase"] == "Bound")
     assert stack.output("hostDataPath") == DATA_ROOT
     assert lab.host.exists(f"{DATA_ROOT}/runs")
 
 
 def test_stack_of_a_run_reads_the_platform_of_another(platform: Platform) -> None:
-    """Its provider and its look at the cluster go through the tunnel of the other's kubeconfig."""
+    """A preview of a run reads the platform of another stack, and reaches the cluster by its
+    kubeconfig.
+
+    That kubeconfig opens a tunnel.
+    """
     lab = platform.lab
     run = lab.run_stack(platform.stack.name)
     output = run.preview()
@@ -57,7 +64,10 @@ def test_stack_of_a_run_reads_the_platform_of_another(platform: Platform) -> Non
 
 
 def test_platform_that_is_not_up_is_said_with_both_ways_out(platform: Platform) -> None:
-    """Of a stack that does not exist the engine said "unknown stack", and nothing else."""
+    """A run on a platform that is not up, or does not exist, is told so, with two ways out.
+
+    For a missing stack, Pulumi's engine itself would only say "unknown stack".
+    """
     lab = platform.lab
     for name in ("nobody", lab.stack().name):
         with pytest.raises(PulumiFailedError) as refusal:
@@ -106,16 +116,23 @@ WAYS_AROUND_A_CHECK = (
 
 
 def test_kubeconfig_and_k3s_files_keep_every_check(platform: Platform) -> None:
-    """The sources are searched by tests/cli/test_no_shortcuts.py; these files are made by `up`."""
+    """The kubeconfig and the k3s files that `up` makes turn off no check of certificates or host
+    keys.
+
+    tests/cli/test_no_shortcuts.py searches the sources for the same.
+    """
     files = platform.lab.host.shell("cat /etc/rancher/k3s/*.yaml")
     given = yaml.safe_dump(kubeconfig(platform.stack)) + files
     found = [way for way in WAYS_AROUND_A_CHECK if re.search(way, given, re.IGNORECASE)]
     assert found == []
-    assert "StrictHostKeyChecking" in given  # the tunnel's program is in it, and checks the key
+    assert "StrictHostKeyChecking" in given  # The tunnel's program in it checks the key.
 
 
 def test_destroy_is_refused_while_runs_of_others_stand(platform: Platform) -> None:
-    """Fault 2 of the review: k3s was removed under them."""
+    """`destroy` of a platform is refused and changes nothing while a run of another stack is there.
+
+    Otherwise k3s would be removed under a training.
+    """
     lab, stack = platform.lab, platform.stack
     lab.put_run("theirs", THEIRS, "run-theirs")
     before, objects, files = lab.resources(stack), lab.objects(), lab.host.files()
@@ -130,7 +147,10 @@ def test_destroy_is_refused_while_runs_of_others_stand(platform: Platform) -> No
 
 @pytest.mark.slow
 def test_platform_stays_where_runs_of_others_stand(platform: Platform, tmp_path: Path) -> None:
-    """From `host: ssh` to `local` the old host was looked at last, when the new one was set up."""
+    """`up` refuses to move the platform to another host while a run of another stack is there.
+
+    It must do so before it makes anything on the new host.
+    """
     lab, stack = platform.lab, platform.stack
     lab.put_run("theirs", THEIRS, "run-theirs")
     settings = stack.settings_file.read_text()
@@ -145,16 +165,17 @@ def test_platform_stays_where_runs_of_others_stand(platform: Platform, tmp_path:
     assert not here.exists()
     stack.settings_file.write_text(settings)
     lab.take_run("run-theirs")
-    stack.up()  # the doctor has looked at this machine meanwhile
+    stack.up()  # The failed `up` has let the doctor examine this machine instead.
     assert (lab.resources(stack), lab.host.files()) == (before, files)
     assert lab.objects() == {k: v for k, v in objects.items() if "run-theirs" not in k}
 
 
 @pytest.mark.slow
 def test_own_k3s_cannot_be_adopted(platform: Platform) -> None:
-    """With `k3sExisting: adopt` the k3s that this very stack had installed was removed by `up`.
+    """`k3sExisting: adopt` is refused by preview and `up` if this stack has installed the k3s
+    itself.
 
-    A preview showed all that is in the cluster as replaced, where `up` refuses it.
+    Otherwise `up` would remove that k3s.
     """
     lab, stack = platform.lab, platform.stack
     before, objects, files = lab.resources(stack), lab.objects(), lab.host.files()
@@ -174,7 +195,12 @@ def test_own_k3s_cannot_be_adopted(platform: Platform) -> None:
 
 @pytest.mark.in_depth
 def test_monitoring_needs_the_operator_and_goes_with_its_setting(platform: Platform) -> None:
-    """The operator's kinds are definitions that take anything; its own are not to be had here."""
+    """`monitoring: existing` is refused without the Prometheus operator's kinds, and works with
+    them.
+
+    When the setting is taken back, its objects are removed. The kinds are stand-ins here:
+    definitions that accept anything, because the operator's own are not available.
+    """
     lab, stack = platform.lab, platform.stack
     settings, before = stack.settings_file.read_text(), lab.resources(stack)
     stack.set("monitoring", "existing")
@@ -207,7 +233,7 @@ def test_monitoring_needs_the_operator_and_goes_with_its_setting(platform: Platf
 
 
 def test_each_output_takes_one_line_of_the_screen(platform: Platform) -> None:
-    """`platform`, which other stacks read, took 20 lines of it."""
+    """`pulumi up` shows each output on one line, also `platform`, which other stacks read."""
     screen = platform.stack.up()
     shown = screen.partition("Outputs:\n")[2].partition("\nResources:")[0].splitlines()
     assert len(shown) >= 8
@@ -217,10 +243,12 @@ def test_each_output_takes_one_line_of_the_screen(platform: Platform) -> None:
 
 @pytest.mark.in_depth
 def test_destroy_of_an_unreachable_host_ends_with_an_error(platform: Platform) -> None:
-    """The next `up` makes whole again what that `destroy` has taken."""
+    """`destroy` of a host that does not answer fails, and the next `up` makes the platform whole
+    again.
+    """
     lab, stack = platform.lab, platform.stack
     lab.host.shell("systemctl stop ssh.socket ssh 2>/dev/null; true")
-    lab.host.try_shell("pkill -KILL -x sleep")  # the tunnel goes too
+    lab.host.try_shell("pkill -KILL -x sleep")  # This ends the tunnel.
     try:
         assert "refused" in refused(stack)
         assert lab.findings() == ["connection"]
@@ -235,9 +263,11 @@ def test_destroy_of_an_unreachable_host_ends_with_an_error(platform: Platform) -
 def test_k3s_that_does_not_answer_is_asked_on_its_host_and_may_be_gone(
     platform: Platform,
 ) -> None:
-    """Fault 2 of the review. With other certificates it does not answer to the stack's kubeconfig.
+    """If k3s does not answer the stack's kubeconfig, `destroy` asks on the host for runs of other
+    stacks.
 
-    What lay in a k3s that is gone is gone too: `destroy` does not wait for it.
+    Here k3s has new certificates. When k3s itself is gone, what was in it is gone too, and
+    `destroy` does not wait for it.
     """
     lab, stack = platform.lab, platform.stack
     lab.put_run("theirs", THEIRS, "run-theirs")
@@ -247,7 +277,7 @@ def test_k3s_that_does_not_answer_is_asked_on_its_host_and_may_be_gone(
     assert f"pulumi destroy --stack {THEIRS}" in output
     assert lab.host.shell("systemctl is-active k3s").strip() == "active"
     lab.host.shell("/usr/local/bin/k3s-uninstall.sh")
-    assert lab.findings() == []  # as before an `up`
+    assert lab.findings() == []  # The host is as before an `up`.
     stack.destroy()
     assert lab.resources(stack) == []
     assert lab.differences() == []
@@ -259,19 +289,22 @@ def test_destroy_keeps_the_data_unless_told_and_confirmed(platform: Platform, pu
     if purge:
         stack.set("dataOnDestroy", "purge")
         stack.set("purgeConfirmed", DATA_ROOT)
-        assert counts(stack.up())["updated"] == 2  # the folder, and what the claim says of it
+        assert counts(stack.up())["updated"] == 2  # the folder, and the note about it on the claim
     lab.host.shell(f"echo precious >{DATA_ROOT}/runs/checkpoint; echo mine >{DATA_ROOT}/notes")
     stack.destroy()
     kept = lab.host.shell(f"cd {DATA_ROOT}; find . -type f").split()
-    ours = [] if purge else ["./.disttrain", "./runs/checkpoint"]  # the mark, and the data
+    ours = [] if purge else ["./.disttrain", "./runs/checkpoint"]  # the folder's mark, and the data
     assert sorted(kept) == sorted(["./notes", *ours])
     assert lab.differences() == []
 
 
 @pytest.mark.slow
 def test_data_outlive_a_change_of_storage(platform: Platform) -> None:
-    """The folder's command was deleted then, by the settings of before: it purged the data of a
-    stack that says, in the same change, that they are kept.
+    """A change of `storage` together with `dataOnDestroy: keep` keeps the data of the former
+    storage.
+
+    Otherwise the folder's command would be deleted with the former settings, and would purge the
+    data.
     """
     lab, stack = platform.lab, platform.stack
     stack.set_all({"dataOnDestroy": "purge", "purgeConfirmed": DATA_ROOT})
@@ -279,7 +312,7 @@ def test_data_outlive_a_change_of_storage(platform: Platform) -> None:
     lab.host.shell(f"echo precious >{DATA_ROOT}/runs/checkpoint")
     elsewhere = {
         "storage": "nfs",
-        "storageOptions.server": "192.0.2.9",  # nobody mounts it: no pod is started
+        "storageOptions.server": "192.0.2.9",  # No pod is started, so nothing mounts it.
         "storageOptions.path": "/data",
         "dataOnDestroy": "keep",
         "purgeConfirmed": None,
@@ -293,7 +326,10 @@ def test_data_outlive_a_change_of_storage(platform: Platform) -> None:
 
 @pytest.mark.slow
 def test_host_that_is_lost_is_forgotten(platform: Platform) -> None:
-    """Also if the inputs of its commands have changed, as the scripts of a new version would."""
+    """With `hostGone`, `up` and `destroy` succeed without the host.
+
+    They do so even if the inputs of commands for the host have changed, as with a new version.
+    """
     lab, stack = platform.lab, platform.stack
     lab.host.shell("systemctl stop ssh")
     try:
@@ -308,6 +344,7 @@ def test_host_that_is_lost_is_forgotten(platform: Platform) -> None:
 
 
 def refused(stack: Stack) -> str:
+    """Run a `destroy` that must fail, and return what it says on one line."""
     with pytest.raises(PulumiFailedError) as error:
         stack.destroy()
     return re.sub(r"\s+", " ", str(error.value))

@@ -1,4 +1,4 @@
-"""A host that gets out by a real proxy alone, which demands a password: tinyproxy, over the link.
+"""A host that gets out only by a real proxy with a password: tinyproxy, over the link.
 
 The mirror listens where the host's own network does not reach.
 """
@@ -16,17 +16,18 @@ from tests.node.lab import UP, Lab, failure
 
 
 class Proxied:
-    """The way out, and what belongs to it."""
+    """A host, its mirror, and the proxy between them."""
 
     def __init__(self, lab: Lab, mirror: str, scratch: Path) -> None:
         self.lab, self.mirror, self.scratch = lab, mirror, scratch
         self.port = free_port(lab.host.gateway)
 
     def runs(self) -> Any:
-        """The proxy, as a context."""
+        """Return a context in which the proxy runs."""
         return proxy(self.scratch, address=self.lab.host.gateway, port=self.port)
 
     def url(self, password: str = PASSWORD) -> str:
+        """Return the proxy's URL with a password."""
         return f"http://{USER}:{password}@{self.lab.host.gateway}:{self.port}"
 
     def stack(self, **changes: str) -> Stack:
@@ -40,6 +41,7 @@ class Proxied:
         )
 
     def findings(self, password: str = PASSWORD) -> list[str]:
+        """Return the ids of the doctor's findings with the proxy and this password."""
         required = required_entries(self.lab.host.address, "10.42.0.0/16", "10.43.0.0/16")
         return self.lab.findings(
             https_probe=self.mirror, https_proxy=self.url(password), no_proxy=no_proxy(required, ())
@@ -47,11 +49,13 @@ class Proxied:
 
     @property
     def log(self) -> str:
+        """Return the text of the proxy's log."""
         return (self.scratch / "proxy-True.log").read_text()
 
 
 @pytest.fixture
 def proxied(lab: Lab, tmp_path: Path) -> Iterator[Proxied]:
+    """Yield the way out by a proxy that does not run yet."""
     with lab.mirror.outside() as mirror:
         yield Proxied(lab, mirror, tmp_path)
 
@@ -59,7 +63,11 @@ def proxied(lab: Lab, tmp_path: Path) -> Iterator[Proxied]:
 def test_k3s_comes_through_the_proxy_once_it_is_there_and_its_password_is_right(
     lab: Lab, proxied: Proxied
 ) -> None:
-    """A proxy that is down and a wrong password are named, and the next `up` gets through."""
+    """`up` downloads k3s through the proxy of the settings, and k3s uses the proxy too.
+
+    Before, `up` fails if the proxy is down or its password is wrong, and the doctor names the
+    reason.
+    """
     stack = proxied.stack()
     assert "cannot download https://127.0.0.7:8443/k3s/" in failure(stack)
     assert not lab.host.exists("/usr/local/bin/k3s")

@@ -10,7 +10,12 @@ pytestmark = pytest.mark.stand_in("its agents, which need no other machine's con
 
 
 def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
-    """By itself the engine lets the new one join first, and then the old one takes k3s away."""
+    """A machine that gets another name in `nodes` leaves the cluster and then joins under the new
+    name.
+
+    Pulumi's engine by itself would let the new one join first, and the old one would then remove
+    k3s.
+    """
     two, three = NAMES
     stack, host = lan.stack(*NAMES), lan.machines[two].host
     stack.up()
@@ -19,7 +24,7 @@ def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
     item = {**lan.settings(two)[0], "name": "gpu-new"}
     set_nodes(stack, [item, *lan.settings(three)])
     output = stack.up()
-    assert counts(output)["replaced"] == 3, output  # its mark, its files, and that it joins
+    assert counts(output)["replaced"] == 3, output  # its mark, its files, and its joining
     assert sorted(lan.members()) == sorted([SERVER, "gpu-new", three])
     assert lan.passwords() == sorted(["gpu-new", three])
     assert host.shell("systemctl is-active k3s-agent").strip() == "active"
@@ -30,7 +35,7 @@ def test_machine_with_another_name_leaves_before_it_joins(lan: Lan) -> None:
 
 
 def test_two_machines_can_swap_their_names(lan: Lan) -> None:
-    """Each of them is left under one name and joined under the other at the same time."""
+    """Two machines of `nodes` can swap their names in one `up`."""
     two, three = NAMES
     stack = lan.stack(*NAMES)
     stack.up()
@@ -51,7 +56,11 @@ def test_two_machines_can_swap_their_names(lan: Lan) -> None:
 
 
 def test_machine_of_a_name_before_is_left_to_its_node(lan: Lan) -> None:
-    """Where the machine could not be asked, so that the program took it for a new one."""
+    """A renamed machine keeps its k3s even if it does not say which node it was.
+
+    An older version has not recorded the name. The program then takes the machine for a new one,
+    and the removal of the former node must not remove the k3s of the new one.
+    """
     two = NAMES[0]
     stack, host = lan.stack(two), lan.machines[two].host
     stack.up()
@@ -59,7 +68,7 @@ def test_machine_of_a_name_before_is_left_to_its_node(lan: Lan) -> None:
     set_nodes(stack, [{**settings, "name": "gpu-new"}])
     host.shell(
         "sed -i '/^node /d' /etc/rancher/disttrain"
-    )  # as one that an older version installed
+    )  # as on a host that an older version installed
     output = stack.up()
     assert f"this host is the node gpu-new by now, and not {two}" in output
     assert sorted(lan.members()) == sorted([SERVER, "gpu-new"])
@@ -68,7 +77,10 @@ def test_machine_of_a_name_before_is_left_to_its_node(lan: Lan) -> None:
 
 
 def test_one_machine_is_not_two_nodes(lan: Lan) -> None:
-    """Here by its two addresses; nothing is changed, and no doctor has looked at these two."""
+    """`up` refuses two entries of `nodes` that lead to one machine, before it changes anything.
+
+    The two entries have different addresses. The doctor is off here, so `up` itself has to notice.
+    """
     two = NAMES[0]
     jump = {"jump_host": lan.lab.host.address, "jump_host_key": lan.lab.host_key}
     again = lan.settings(two, address=f"192.0.2.{2 + NAMES.index(two)}", **jump)

@@ -9,6 +9,7 @@ from tests.node.standing import Platform
 
 
 def authority(stack: Stack) -> str:
+    """Return the certificate authority in the stack's kubeconfig."""
     return kubeconfig(stack)["clusters"][0]["cluster"]["certificate-authority-data"]
 
 
@@ -18,7 +19,9 @@ def authority(stack: Stack) -> str:
     [in_depth("systemctl stop k3s"), "systemctl stop k3s; rm /etc/systemd/system/k3s.service"],
 )
 def test_up_repairs_k3s_and_touches_nothing_in_it(platform: Platform, damage: str) -> None:
-    """Fault 5 of the review: the doctor said that `pulumi up` starts it, and it did not."""
+    """`up` starts or completes a k3s that was stopped or damaged, and changes nothing in the
+    cluster.
+    """
     lab, stack = platform.lab, platform.stack
     before = lab.objects()
     assert len(before) == 5, before
@@ -39,9 +42,8 @@ def test_up_repairs_k3s_and_touches_nothing_in_it(platform: Platform, damage: st
     ],
 )
 def test_up_after_a_wipe_makes_everything_anew(platform: Platform, wipe: str) -> None:
-    """Fault 5 of the review. What was in the cluster has gone with it, and is made anew.
-
-    And the folder of the data, where that has gone too.
+    """After somebody has wiped k3s, `up` makes everything in the cluster anew, and a lost data
+    folder too.
     """
     lab, stack = platform.lab, platform.stack
     objects, before = lab.objects(), authority(stack)
@@ -59,7 +61,7 @@ def test_up_after_a_wipe_makes_everything_anew(platform: Platform, wipe: str) ->
 @pytest.mark.stand_in("its certificates, of which one can be made to end")
 @pytest.mark.parametrize("names", [in_depth("client.crt"), "*"])
 def test_up_renews_the_kubeconfig(platform: Platform, names: str) -> None:
-    """Fault 6 of the review: the state kept the kubeconfig of the first `up` for ever."""
+    """`up` brings the kubeconfig in the stack's state up to date when k3s has new certificates."""
     lab, stack = platform.lab, platform.stack
     objects, before, old = lab.objects(), kubeconfig(stack), authority(stack)
     lab.host.shell(f"cd /var/lib/rancher/k3s/server/tls && rm {names} && systemctl restart k3s")
@@ -72,7 +74,7 @@ def test_up_renews_the_kubeconfig(platform: Platform, names: str) -> None:
 
 
 def test_preview_of_a_host_that_does_not_answer_shows_no_change(platform: Platform) -> None:
-    """Fault 24 of the review: a preview without access to the host always showed changes."""
+    """A preview that cannot ask the host says so, and shows no changes for that reason."""
     host = platform.lab.host
     host.shell("systemctl stop ssh.socket ssh 2>/dev/null; true")
     try:
@@ -85,7 +87,10 @@ def test_preview_of_a_host_that_does_not_answer_shows_no_change(platform: Platfo
 
 @pytest.mark.slow
 def test_destroy_works_from_another_checkout(platform: Platform) -> None:
-    """Fault 12 of the review: commands in the state named the Python of one checkout."""
+    """`up` and `destroy` work from another checkout of the project when the first one is gone.
+
+    The state must name no path of a checkout, such as that of its Python.
+    """
     lab, stack = platform.lab, platform.stack
     assert str(stack.project) not in lab.state(stack) + stack.export()
     elsewhere = lab.checkout("elsewhere")

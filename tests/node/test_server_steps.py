@@ -1,6 +1,6 @@
 """Servers join, are lost, are refused and leave, with a real etcd on three hosts.
 
-These are the steps of `up` without its engine; test_servers.py has both.
+These are the steps of `up` without Pulumi's engine; test_servers.py has both.
 """
 
 import contextlib
@@ -24,10 +24,12 @@ DATABASE = "/var/lib/rancher/k3s/server/db"
 
 @pytest.fixture
 def steps(lan: Lan) -> Steps:
+    """Return the steps of `up` on these hosts."""
     return Steps(lan)
 
 
 def refusal_of(step: object, *arguments: object) -> str:
+    """Run a step that must be refused, and return the reason."""
     with pytest.raises(StepError) as refused:
         step(*arguments)  # pyright: ignore[reportCallIssue]
     return str(refused.value)
@@ -35,7 +37,7 @@ def refusal_of(step: object, *arguments: object) -> str:
 
 @contextlib.contextmanager
 def deaf(host: Host) -> Iterator[None]:
-    """Nothing comes to it on the network of k3s; it is still reached by SSH."""
+    """Let no packet reach the host on the network of k3s during the block. SSH still works."""
     network = ("nsenter", "--target", str(host.pid), "--net", "--", "iptables", "--wait")
     rule = ("INPUT", "--in-interface", BRIDGE, "--jump", "DROP")
     subprocess.run([*network, "--insert", *rule], check=True)
@@ -46,7 +48,11 @@ def deaf(host: Host) -> Iterator[None]:
 
 
 def test_one_server_with_sqlite_gets_etcd_and_goes_on_with_it_alone(steps: Steps) -> None:
-    """What is in the cluster stays, and so does the mark of its data; two join, and leave again."""
+    """A single server changes from sqlite to etcd and keeps its content; servers can join and leave
+    then.
+
+    The server goes on with etcd when it is alone again.
+    """
     lan, lab = steps.lan, steps.lan.lab
     steps.install(GENERATION_ID="of-the-beginning")
     lab.put_run("owner", "stack", "a-run")
@@ -57,21 +63,24 @@ def test_one_server_with_sqlite_gets_etcd_and_goes_on_with_it_alone(steps: Steps
     for name in NAMES:
         join(steps.job(name))
     assert lan.etcd() == ALL
-    lab.take_run("a-run")  # it is still there
+    lab.take_run("a-run")  # This fails if the record is gone.
     assert lab.host.shell(f"cat {DATABASE}/disttrain-generation").strip() == "of-the-beginning"
     for name in reversed(NAMES):
         leave(steps.job(name))
         assert lan.machines[name].differences() == []
     assert lan.etcd() == {SERVER: True}
     started = lab.host.shell("systemctl show --property=MainPID --value k3s")
-    steps.install(GENERATION_ID="of-the-beginning")  # no further server is asked for any more
+    steps.install(GENERATION_ID="of-the-beginning")  # No further server is wanted any more.
     assert lab.host.shell("systemctl show --property=MainPID --value k3s") == started
     lab.remove_by_hand()
     assert lab.differences() == []
 
 
 def test_server_that_etcd_needs_stays_with_all_that_it_has(steps: Steps) -> None:
-    """First one of three does not hear the others; then one of two is off."""
+    """A server cannot leave if too few of the others would answer, and nothing is removed from it.
+
+    First one of three servers does not hear the others; then one of two is off.
+    """
     lan = steps.lan
     steps.three_servers()
     with deaf(lan.machines[THREE].host):
@@ -95,16 +104,19 @@ def test_server_that_etcd_needs_stays_with_all_that_it_has(steps: Steps) -> None
 
 
 def test_lost_server_is_forgotten_and_one_that_is_new_joins_under_its_name(steps: Steps) -> None:
-    """k3s takes no second member of a name; the one of before goes first."""
+    """A lost server is removed from etcd, and a new machine can join under its name.
+
+    k3s accepts no second member of a name, so the former member is removed first.
+    """
     lan = steps.lan
     steps.three_servers()
     switch_off(lan.machines[THREE].host)
-    assert sorted(lan.members()) == sorted(ALL)  # two of three answer
+    assert sorted(lan.members()) == sorted(ALL)  # Two of three servers answer.
     assert "set `gone: true` at its place in nodes" in refusal_of(join, steps.job(THREE))
     join(steps.job(THREE, gone=True))
     assert lan.etcd() == {SERVER: True, TWO: True}
     switch_on(lan.machines[THREE].host)
-    for _ in range(2):  # one that the cluster has forgotten, and one that is still a member
+    for _ in range(2):  # first forgotten by the cluster, then still a member of it
         lan.reinstall(THREE)
         join(steps.job(THREE))
         assert lan.etcd() == ALL
@@ -120,7 +132,9 @@ def test_lost_server_is_forgotten_and_one_that_is_new_joins_under_its_name(steps
 def test_server_with_another_token_is_let_in_by_nobody(
     steps: Steps, change: str, said: str
 ) -> None:
-    """The next `up` puts the token right, and it joins."""
+    """A server with a wrong token, or that of another cluster, is refused by the servers of the
+    cluster.
+    """
     lan = steps.lan
     steps.install(CLUSTER_INIT="1")
     join(steps.job(TWO))

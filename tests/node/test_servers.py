@@ -1,8 +1,8 @@
-"""`pulumi up` with three servers: they keep the cluster together when one of them is lost.
+"""`pulumi up` with three servers: the cluster goes on when one of them is lost.
 
-Each has a real etcd behind the stand-in of k3s: who is a member, who votes and whether more than
-half are there is what etcd says. More of it is in test_server_steps.py, and the loss of the first
-machine in test_servers_in_depth.py.
+Behind the stand-in of k3s, each server has a real etcd. So the members, the votes and the majority
+are those of etcd. test_server_steps.py has more cases, and test_servers_in_depth.py the loss of the
+first machine.
 """
 
 import pytest
@@ -18,7 +18,11 @@ KEPT_BY_K3S = "/var/lib/rancher/k3s/server/token"
 
 
 def test_three_servers_bear_the_loss_of_one_and_the_list_forgets_it(lan: Lan) -> None:
-    """Up says which one is lost and what to do; the token is where root alone reads it."""
+    """With one of three servers lost, the cluster answers, and `up` names it and says what to do.
+
+    With `gone: true` the cluster forgets the lost server. The servers' token is only where root
+    alone can read it.
+    """
     lab = lan.lab
     stack = lan.stack(nodes=lan.settings(*NAMES, role="server"))
     host = lan.machines[THREE].host
@@ -36,7 +40,7 @@ def test_three_servers_bear_the_loss_of_one_and_the_list_forgets_it(lan: Lan) ->
         state = lab.state(stack) + stack.export()
         switch_off(host)
         try:
-            # the cluster answers, and up does not hang
+            # The cluster answers, and `up` does not hang.
             assert sorted(lan.members()) == sorted([SERVER, *NAMES])
             said = failure(stack)
             assert f"{host.address} cannot be reached" in said
@@ -47,7 +51,7 @@ def test_three_servers_bear_the_loss_of_one_and_the_list_forgets_it(lan: Lan) ->
             assert lan.etcd() == {SERVER: True, TWO: True}
             assert sorted(lan.members()) == sorted([SERVER, TWO])
             assert lan.passwords() == [TWO]
-            # back to one: the last further server leaves, and the first machine goes on alone
+            # The last further server leaves, and the first machine goes on alone.
             started = lab.host.shell("systemctl show --property=MainPID --value k3s")
             set_nodes(stack, [])
             output += stack.up()

@@ -1,4 +1,4 @@
-"""The first machine is lost for good, alone or with another: what is refused, and the way out."""
+"""The loss of the first machine, alone or with another: what `up` refuses, and the way out."""
 
 import json
 
@@ -17,14 +17,18 @@ ADDRESS_OF_TWO = "192.0.2.2"
 
 
 def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
-    """The steps are those of the refusal, and of docs/node.md."""
+    """After the loss of the first server, the steps that the refusal names lead to a new platform.
+
+    docs/node.md has the same steps. `up` refuses to take another server as the first machine at
+    once.
+    """
     lab, second = lan.lab, lan.machines[TWO].host
     nodes = lan.settings(*NAMES, role="server")
     stack = lan.stack(nodes=nodes)
     stack.up()
     switch_off(lab.host)
     try:
-        assert nodes_by(second) == sorted([SERVER, *NAMES])  # two of three go on
+        assert nodes_by(second) == sorted([SERVER, *NAMES])  # Two of three servers go on.
         name_as_first(stack, second.address, second.host_key)
         set_nodes(stack, lan.settings(THREE))
         for said in (preview_failure(stack), failure(stack)):
@@ -42,10 +46,10 @@ def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
         stack.set("hostGone", "false")
         set_nodes(stack, lan.settings(THREE))
         stack.up()
-        # the stand-in of k3s calls a first machine so, whatever its host name
+        # The stand-in of k3s gives every first machine this name, whatever its host name.
         assert nodes_by(second) == sorted([SERVER, THREE])
         stack.destroy()
-        assert second.exists(f"{DATA_ROOT}/runs")  # the data stay
+        assert second.exists(f"{DATA_ROOT}/runs")  # The data stay.
     finally:
         come_back(lab)
         second.shell(f"rm -rf {DATA_ROOT}")
@@ -53,7 +57,10 @@ def test_lost_first_server_gives_way_to_a_new_platform(lan: Lan) -> None:
 
 
 def test_first_machine_and_another_one_are_lost_together(lan: Lan) -> None:
-    """`up` asks for the mark of the other one, while it can note it; the third is left clean."""
+    """If another machine is lost with the first one, `up` asks to mark it as gone as well.
+
+    The third machine is left clean.
+    """
     lab, second = lan.lab, lan.machines[TWO].host
     stack = lan.stack(*NAMES)
     stack.up()
@@ -75,7 +82,10 @@ def test_first_machine_and_another_one_are_lost_together(lan: Lan) -> None:
 
 
 def test_machine_is_lost_after_the_first_one(lan: Lan) -> None:
-    """After the `up` that notes the first one as lost, no `up` can note another one."""
+    """A machine that is lost after the first one can be given up in `destroy`.
+
+    No `up` can mark it as gone, because the first machine is marked as lost by then.
+    """
     lab, second = lan.lab, lan.machines[TWO].host
     stack = lan.stack(*NAMES)
     stack.up()
@@ -97,24 +107,26 @@ def test_machine_is_lost_after_the_first_one(lan: Lan) -> None:
 
 
 def name_as_first(stack: Stack, address: str, host_key: str) -> None:
+    """Name a machine as the first one in the settings."""
     stack.set("sshHost", address)
     stack.set("sshHostKey", host_key)
 
 
 def preview_failure(stack: Stack) -> str:
+    """Return the output of a preview that must fail."""
     with pytest.raises(PulumiFailedError) as error:
         stack.preview()
     return str(error.value)
 
 
 def nodes_by(host: Host) -> list[str]:
-    """The names of the cluster's nodes, as the server on this host says them."""
-    cache = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl"  # not in the home of root
+    """Return the names of the cluster's nodes, as the server on this host knows them."""
+    cache = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl"  # keeps the cache out of root's home
     found = json.loads(host.shell(f"{cache} k3s kubectl get nodes --output=json"))
     return sorted(item["metadata"]["name"] for item in found["items"])
 
 
 def come_back(lab: Lab) -> None:
-    """It gets power, and its k3s is removed, as nobody needs it any more."""
+    """Let the first machine's k3s start again from now on, and start its sshd."""
     lab.host.shell("rm -f /lab/fail-to-start")
     find_again(lab.host)

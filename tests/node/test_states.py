@@ -1,4 +1,4 @@
-"""States of k3s on the host, as the script that repairs and removes it finds them.
+"""States of k3s on the host, as the script that repairs and removes k3s finds them.
 
 The look at k3s goes over SSH, as the program takes it. test_repair.py has the same by `pulumi up`.
 """
@@ -19,6 +19,7 @@ SECRET = "/etc/rancher/k3s/disttrain-agent-secret"
 
 
 def look(lab: Lab) -> K3sLook:
+    """Return what the host says about its k3s."""
     found = look_at_k3s(lab.access)
     assert found.problem == ""
     return found
@@ -47,7 +48,10 @@ def test_k3s_that_is_as_it_was_installed_keeps_its_ids(lab: Lab) -> None:
     ],
 )
 def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> None:
-    """Fault 5 of the review: `up` did not see it, as nothing of its own had changed."""
+    """A stopped or damaged k3s gets another repair id, and the script repairs it.
+
+    Otherwise `up` would not see the damage, because none of its own inputs has changed.
+    """
     lab.install_by_hand(**IDS)
     secret = lab.host.path(SECRET).read_text()
     lab.host.shell(damage)
@@ -57,7 +61,7 @@ def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> N
     assert UP in lab.install_by_hand("update", REPAIR_ID=found.repair_id)
     assert look(lab) == found
     assert lab.host.shell("systemctl is-active k3s").strip() == "active"
-    assert lab.host.path(SECRET).read_text() == secret  # the machines that have joined know it
+    assert lab.host.path(SECRET).read_text() == secret  # machines that have joined know it
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,10 @@ def test_stopped_or_damaged_k3s_is_seen_and_repaired(lab: Lab, damage: str) -> N
     ],
 )
 def test_wiped_k3s_is_seen_and_not_only_repaired(lab: Lab, wipe: str) -> None:
-    """Fault 5 of the review: what was in the cluster has to be made anew with it."""
+    """A wiped k3s gets another generation id, and the script refuses to only repair it.
+
+    What was in the cluster has to be made anew together with k3s.
+    """
     lab.install_by_hand(**IDS)
     lab.host.shell(wipe)
     found = look(lab)
@@ -78,7 +85,7 @@ def test_wiped_k3s_is_seen_and_not_only_repaired(lab: Lab, wipe: str) -> None:
     done = lab.try_install("update", REPAIR_ID=found.repair_id)
     assert done.returncode == 1
     assert "the data of k3s on this host were wiped" in done.stderr
-    # the engine replaces the command: first its delete, then its create
+    # Pulumi's engine replaces the command: it runs first `delete`, then `create`.
     lab.remove_by_hand()
     lab.install_by_hand(REPAIR_ID=found.repair_id, GENERATION_ID=found.generation_id)
     assert look(lab) == found
@@ -87,7 +94,10 @@ def test_wiped_k3s_is_seen_and_not_only_repaired(lab: Lab, wipe: str) -> None:
 @pytest.mark.stand_in("its certificates, of which one can be made to end")
 @pytest.mark.parametrize("names", [in_depth("client.crt"), "*"])
 def test_renewed_certificate_is_seen_and_no_new_cluster(lab: Lab, names: str) -> None:
-    """Fault 6 of the review: another client certificate or authority never reached the state."""
+    """New certificates of k3s give another repair id, so that the kubeconfig is fetched again.
+
+    The generation id stays the same, because the cluster still has its data.
+    """
     lab.install_by_hand(**IDS)
     lab.host.shell(f"cd /var/lib/rancher/k3s/server/tls && rm {names} && systemctl restart k3s")
     found = look(lab)
@@ -106,7 +116,11 @@ def test_another_version_keeps_the_ids(lab: Lab) -> None:
 
 @pytest.mark.stand_in("a node whose kubelet does not come back")
 def test_node_that_was_ready_before_the_restart_does_not_count(lab: Lab) -> None:
-    """Fault 25 of the review: the Ready of before a restart was taken for the new one."""
+    """The script waits until the node has become Ready after the restart of k3s.
+
+    A Ready from before the restart does not count. Otherwise a k3s without a working node would
+    pass.
+    """
     lab.install_by_hand(K3S_VERSION=OLD)
     lab.host.shell("touch /lab/stale-node")
     impatient = re.sub(r"READY_SECONDS=\d+", "READY_SECONDS=3", script_text("k3s-install.sh"))
@@ -124,7 +138,7 @@ OTHERS = {"OWNER": "22222222", "STACK": "organization/disttrain/dev"}
 
 
 def test_k3s_of_another_stack_of_the_same_name_is_left_alone(lab: Lab) -> None:
-    """Fault 23 of the review: two people with a stack `dev` were one owner to the host."""
+    """The script does not change or remove the k3s of somebody else's stack of the same name."""
     lab.install_by_hand(**MINE)
     before = lab.host.files()
     done = lab.try_install(**OTHERS)
@@ -140,7 +154,10 @@ def test_k3s_of_another_stack_of_the_same_name_is_left_alone(lab: Lab) -> None:
 
 @pytest.mark.parametrize("first", [in_depth("true"), "systemctl stop k3s"])
 def test_k3s_with_a_run_of_another_stack_is_not_removed(lab: Lab, first: str) -> None:
-    """Fault 2 of the review: it was, under the running training, and its data were purged."""
+    """The script does not remove a k3s with a run of another stack, also if k3s was stopped.
+
+    Otherwise a training would lose its cluster, and perhaps its data.
+    """
     lab.install_by_hand(**MINE)
     lab.put_run("22222222", "organization/disttrain/multipod", "run-multipod")
     lab.put_run("11111111", "organization/disttrain/dev", "run-dev")
@@ -153,7 +170,7 @@ def test_k3s_with_a_run_of_another_stack_is_not_removed(lab: Lab, first: str) ->
     assert "run-dev" not in done.stderr
     if first == "true":
         assert rewritten(before, lab.host.files()) == []
-    # a k3s that was stopped was started to be asked
+    # A stopped k3s has been started to be asked.
     assert lab.host.shell("systemctl is-active k3s").strip() == "active"
     lab.take_run("run-multipod")
     assert "k3s is removed" in lab.install_by_hand("delete", **MINE)
@@ -171,7 +188,12 @@ def test_k3s_with_a_run_of_another_stack_is_not_removed(lab: Lab, first: str) ->
 def test_host_is_left_unless_runs_would_be_lost(
     lab: Lab, namespace: str, existing: str, refused: bool
 ) -> None:
-    """The look that comes first when `sshHost` changes; tests/e2e has it by `pulumi up`."""
+    """A stack whose `sshHost` changes may not leave the former host while others' runs would be
+    lost.
+
+    From an adopted k3s only the stack's own namespace is removed, so runs elsewhere do not matter.
+    tests/e2e has the same by `pulumi up`.
+    """
     lab.install_by_hand(OWNER="ours" if existing == "refuse" else "somebody-else")
     lab.put_run("ours", "organization/disttrain/dev", "mine")
     lab.put_run("theirs", "organization/disttrain/other", "r", namespace)
@@ -195,6 +217,7 @@ def test_host_is_left_unless_runs_would_be_lost(
 def test_setting_that_does_not_fit_the_k3s_is_refused_first(
     lab: Lab, noted_owner: str, existing: str, words: str
 ) -> None:
+    """A value of `k3sExisting` that does not fit the host's k3s is refused before any change."""
     lab.install_by_hand(OWNER=noted_owner)
     before = lab.host.files()
     given = {"NAMESPACE": "disttrain", "OWNER": "ours", "K3S_EXISTING": existing}
@@ -218,7 +241,7 @@ def test_k3s_that_cannot_be_started_any_more_can_be_removed(lab: Lab) -> None:
 
 
 def test_disk_that_is_mounted_among_the_folders_is_not_emptied(lab: Lab) -> None:
-    """Fault 25 of the review: the removal crossed mounts."""
+    """The removal of k3s does not delete files of a disk that is mounted below its folders."""
     lab.install_by_hand()
     disk = "/var/log/pods/disk"
     lab.host.shell(f"mkdir -p {disk}; mount -t tmpfs tmpfs {disk}; echo mine >{disk}/precious")
@@ -231,7 +254,10 @@ def test_disk_that_is_mounted_among_the_folders_is_not_emptied(lab: Lab) -> None
 
 
 def test_environment_of_the_host_does_not_reach_the_install(lab: Lab) -> None:
-    """Fault 7 of the review: a proxy in root's environment went to k3s, with its password."""
+    """Variables in root's environment on the host do not change the installation.
+
+    Otherwise, for example, a proxy with its password would be written into the settings of k3s.
+    """
     noise = "DRY_RUN=1 K3S_EXISTING=adopt HTTPS_PROXY=http://me:secret@corp:3128 K3S_TOKEN=x"
     done = lab.try_install(environment=noise)
     assert f"k3s {VERSION} is up" in done.stdout, done.stderr

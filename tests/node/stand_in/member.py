@@ -154,7 +154,7 @@ def added(config: dict[str, Any], node: str, address: str) -> list[str]:
 
 
 def votes() -> bool:
-    """Whether this member votes, and more than half of the members can be reached."""
+    """Return whether this member votes and can reach more than half of the members."""
     try:
         etcd("127.0.0.1", "kv/range", {"key": "YQ=="}, 2)  # a learner refuses this
     except OSError:

@@ -23,6 +23,7 @@ MERGE = "application/merge-patch+json"
 
 
 def api(folder: Path, method: str, path: str, body: Any = None, kind: str = "") -> Any:
+    """Return the answer of the API server to the administrator's request."""
     return ask(Socket(folder / "api.sock", administrator(folder)), method, path, body, kind)
 
 
@@ -60,6 +61,7 @@ def mark(folder: Path, name: str, address: str) -> None:
 
 
 def look_after_node(folder: Path, node: dict[str, Any], known: list[dict[str, Any]]) -> None:
+    """Do for one Node what k3s' leader does: finalizer, condition, and removal of its member."""
     metadata = node["metadata"]
     notes = metadata.get("annotations", {})
     path = f"/api/v1/nodes/{metadata['name']}"
@@ -89,6 +91,7 @@ def look_after_node(folder: Path, node: dict[str, Any], known: list[dict[str, An
 
 
 def remove(found: list[dict[str, Any]]) -> None:
+    """Remove these members from etcd."""
     for each in found:
         member.etcd("127.0.0.1", "cluster/member/remove", {"ID": each["ID"]}, 20)
 

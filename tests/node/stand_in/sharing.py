@@ -35,13 +35,14 @@ SOURCE = "containerd.io/distribution.source."
 
 
 def ctr(cluster: Path, *words: str) -> list[list[str]]:
-    """The rows of what ctr lists."""
+    """Return the rows of a list of `ctr`, each as its words."""
     command = [cluster / "ctr", "--address", SOCKET, "--namespace", "k8s.io", *words]
     text = run(command, capture_output=True, text=True, check=True).stdout
     return [line.split() for line in text.splitlines()[1:]]
 
 
 def blob(digest: str) -> Path:
+    """Return the path of a blob in containerd's content."""
     return CONTENT / digest.replace(":", "/")
 
 
@@ -152,6 +153,7 @@ def serve(address: str, port: int, cluster: Path, own: str, registries: list[str
 
 
 def main(folder: str, own: str, *registries: str) -> None:
+    """Answer the node's own containerd and the other nodes, for ever."""
     cluster = Path(folder)
     serve("127.0.0.1", LOCAL_PORT, cluster, own, list(registries))
     serve(own, PEER_PORT, cluster, own, list(registries))
