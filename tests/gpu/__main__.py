@@ -25,7 +25,7 @@ LONGEST_CHECK_SECONDS = 180
 
 
 def why_not_here() -> str | None:
-    """Why the checks on a GPU cannot run on this machine; None if they can."""
+    """Return why the checks on a GPU cannot run on this machine; None if they can."""
     try:
         import torch
     except ImportError as error:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def all_checks() -> dict[str, Callable[..., str]]:
-    """Every check by its name. This imports torch."""
+    """Return every check by its name. This imports torch."""
     from tests.gpu import arithmetic, compiled, launched, ranks, saving
 
     parts = (arithmetic, compiled, saving, ranks, launched)

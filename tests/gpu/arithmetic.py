@@ -29,7 +29,9 @@ def one_rank_trains_alike_in_all_kinds(place: Place) -> str:
 
 
 def bfloat16_trains_in_all_kinds(place: Place) -> str:
-    """The loss falls, and the first one is float32's within bfloat16's rounding (C28)."""
+    """With bfloat16 the loss falls, and the first loss is float32's within the rounding of
+    bfloat16.
+    """
     exact = losses(place.train(place.config("float32", train__dtype="float32")))
     worst = 0.0
     for kind in KINDS:
@@ -45,7 +47,7 @@ def bfloat16_trains_in_all_kinds(place: Place) -> str:
 def float16_skips_what_overflows(place: Place) -> str:
     """If the gradient scale begins far too high, the overflowing updates are skipped.
 
-    They change no weight, and then the run trains. This is checked in all kinds, so also with
+    The skipped updates change no weight, and then the run trains. All kinds are checked, so also
     sharded gradients.
     """
     skipped: list[str] = []
@@ -71,7 +73,7 @@ def float16_skips_what_overflows(place: Place) -> str:
 
 
 def float32_uses_tf32(place: Place) -> str:
-    """C33: matrix products of float32 use the tensor cores, with TF32's rounding error."""
+    """Matrix products of float32 use the tensor cores of a GPU, with TF32's rounding error."""
     run = place.config("tf32", train__dtype="float32")
     place.compute(run)
     device = torch.device(place.device)

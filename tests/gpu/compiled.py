@@ -1,4 +1,4 @@
-"""Checks of torch.compile with DDP, FSDP2 and alone, with and without recomputed blocks."""
+"""Checks of torch.compile alone, with DDP and with FSDP2, with and without recomputed blocks."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable
 from tests.gpu.new_pod import TRIAL, start_in_new_pod
 from tests.gpu.place import CompiledGraphs, Place, assert_close, losses
 
-LAYERS = 12  # as in gpt2-124m; TorchDynamo compiles one function at most 8 times
+LAYERS = 12  # as in gpt2-124m, and more than the 8 times that TorchDynamo compiles one function
 KINDS = ("alone", "ddp", "fsdp")
 
 
 def compiled_trains_as_eager(place: Place, kind: str, recomputes: bool) -> str:
-    """C25 and P2: the model compiles and learns the same, and only in the first step.
+    """A compiled model learns the same as one that is not compiled, and is compiled in the first
+    step.
 
     A global batch of 10 in micro-batches of 3 ends with a micro-batch of a single sequence, and the
-    evaluation at the end has batches that are not full.
+    evaluation at the end has batches that are not full. Neither may compile the model again.
     """
     shape = {
         "model__n_layer": LAYERS,

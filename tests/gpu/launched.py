@@ -1,4 +1,7 @@
-"""Checks of runs that the entrypoint starts, as in a pod: a kill -9, a stop, two ranks on a GPU."""
+"""Checks of runs that the entrypoint starts, as in a pod.
+
+They cover a kill -9 of a rank, a stop, and two ranks on one GPU.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +40,23 @@ class _Pod:
     run: RunConfig
 
     def records(self) -> list[dict[str, Any]]:
-        """The records in the complete lines of metrics.jsonl."""
+        """Return the records in the complete lines of metrics.jsonl."""
         file = self.run.run_dir / "metrics.jsonl"
         return [json.loads(line) for line in file.read_text().split("\n")[:-1]]
 
     def last_step(self) -> int:
+        """Return the last recorded step; 0 if there is none yet."""
         file = self.run.run_dir / "metrics.jsonl"
         return max((r["step"] for r in self.records()), default=0) if file.exists() else 0
 
     def has_spare(self) -> bool:
+        """Return whether a spare waits in the pod."""
         return WAITS_NAME in map(name_of, processes_below(self.process.pid))
 
     def wait_for(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait for a condition. The check fails if the pod ends before it, or if it does not come
+        in time.
+        """
         deadline = time.monotonic() + _LONGEST_WAIT_SECONDS
         while not condition():
             text = self.log.read_text()[-3000:]
@@ -57,11 +65,15 @@ class _Pod:
             time.sleep(0.01)
 
     def ended_with(self) -> int:
+        """Wait for the end of the entrypoint, and return its exit code."""
         return self.process.wait(timeout=_LONGEST_WAIT_SECONDS)
 
 
 @contextmanager
 def _pod(place: Place, run: RunConfig, ranks: int = 1) -> Iterator[_Pod]:
+    """Start a run's entrypoint with this many ranks, and yield its pod. The entrypoint ends
+    afterwards.
+    """
     run.run_dir.mkdir(parents=True, exist_ok=True)
     file, log = place.root / f"{run.run_name}.yaml", place.root / f"{run.run_name}.log"
     file.write_text(yaml.safe_dump(run.to_mapping()))
@@ -91,7 +103,7 @@ def _pod(place: Place, run: RunConfig, ranks: int = 1) -> Iterator[_Pod]:
 
 
 def _long(place: Place, run_name: str, **changes: object) -> RunConfig:
-    """The configuration of a run that ends only by a signal, unless `changes` shorten it."""
+    """Return the configuration of a run that ends only by a signal, unless `changes` shorten it."""
     steps = {"train__max_steps": _ENDLESS_STEPS, "train__decay_steps": _ENDLESS_STEPS}
     settings = {**steps, "eval__interval": 0, "checkpoint__interval": 20}
     fixed = {"train__deterministic": True, "train__dtype": "float32"}
@@ -133,7 +145,10 @@ def a_stop_saves_and_frees_the_gpu(place: Place) -> str:
 
 
 def two_ranks_on_one_gpu_are_refused(place: Place) -> str:
-    """Two ranks on one GPU are refused with advice; NCCL would hang or fail without a reason."""
+    """Two ranks on one GPU are refused with advice.
+
+    Otherwise NCCL would hang, or fail without a reason that helps.
+    """
     _require_one_gpu(place)
     with _pod(place, _long(place, "two-by-nccl", train__backend="nccl"), ranks=2) as pod:
         code, text = pod.ended_with(), pod.log.read_text()
@@ -155,7 +170,7 @@ def two_ranks_share_a_gpu_by_gloo(place: Place) -> str:
 
 
 def _free_bytes(place: Place) -> int:
-    """Bytes of the GPU's memory that no process uses; always 0 if the check runs on the CPU."""
+    """Return the bytes of the GPU's memory that no process uses; 0 if the check runs on the CPU."""
     if place.device != "cuda":
         return 0
     return torch.cuda.mem_get_info(0)[0]

@@ -13,7 +13,7 @@ from torch import version
 
 
 def describe_machine() -> str:
-    """The description on one line, where "?" stands for an unknown driver version."""
+    """Return the description on one line, where "?" stands for an unknown driver version."""
     name = torch.cuda.get_device_name(0)
     count = torch.cuda.device_count()
     capability = ".".join(map(str, torch.cuda.get_device_capability(0)))
@@ -26,7 +26,7 @@ def describe_machine() -> str:
 
 
 def driver_version() -> str:
-    """The version of the NVIDIA driver as nvidia-smi reports it; "?" if it does not."""
+    """Return the version of the NVIDIA driver as nvidia-smi reports it; "?" if it does not."""
     try:
         done = subprocess.run(
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],

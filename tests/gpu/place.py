@@ -74,7 +74,7 @@ class Place:
             "log": {"interval": 1},
         }
         if self.device == "cpu" and changes.get("train__dtype") == "float16":
-            mapping["train"]["device"] = "auto"  # see `compute`
+            mapping["train"]["device"] = "auto"  # see the method `compute`
         for name, value in changes.items():
             section, _, key = name.partition("__")
             mapping[section][key] = value
@@ -84,7 +84,8 @@ class Place:
         return config
 
     def compute(self, config: RunConfig) -> Compute:
-        """What the trainer would choose to compute with; torch is set up for it as in a rank.
+        """Return what the trainer would choose to compute with; torch is set up for it as in a
+        rank.
 
         The trainer refuses float16 on a CPU, because it is slow there. The arithmetic exists, so
         checks of it may run without a GPU.
@@ -107,7 +108,7 @@ class Place:
         return [json.loads(line) for line in lines]
 
     def group_of_one(self, kind: str, config: RunConfig) -> AbstractContextManager[World]:
-        """The world of one rank, with a process group unless `kind` is "alone"."""
+        """Return the world of one rank, with a process group unless `kind` is "alone"."""
         if kind == "alone":
             return nullcontext(World())
         return _Group(self, config)
@@ -134,18 +135,18 @@ class _Group(AbstractContextManager[World]):
 
 
 def contexts() -> list[int]:
-    """The GPUs on which this process has a context. The question itself makes no context."""
+    """Return the GPUs on which this process has a context. The question itself makes no context."""
     has_context = torch._C._cuda_hasPrimaryContext  # pyright: ignore
     return [index for index in range(torch.cuda.device_count()) if has_context(index)]
 
 
 def losses(records: list[dict[str, Any]]) -> list[float]:
-    """The loss of every record; a loss that has overflowed counts as infinite."""
+    """Return the loss of every record; a loss that has overflowed counts as infinite."""
     return [float("inf") if r["loss"] is None else float(r["loss"]) for r in records]
 
 
 def assert_close(one: list[float], other: list[float], tolerance: float, what: str) -> float:
-    """The largest relative difference, which must not be more than `tolerance`."""
+    """Return the largest relative difference, which must not be more than `tolerance`."""
     assert len(one) == len(other), f"{what}: {len(one)} and {len(other)} losses"
     worst = max(abs(a - b) / abs(a) for a, b in zip(one, other, strict=True))
     assert worst <= tolerance, f"{what}: losses differ by {worst:.1e}: {one} and {other}"
@@ -164,10 +165,10 @@ class CompiledGraphs:
         counters.clear()
 
     def count(self) -> int:
-        """How many graphs were made so far, by TorchDynamo's own counters."""
+        """Return how many graphs were made so far, by TorchDynamo's own counters."""
         stats: Mapping[str, int] = counters["stats"]
         return stats.get("unique_graphs", 0)
 
     def breaks(self) -> dict[str, int]:
-        """The reasons why graphs were cut or not compiled, and how often each occurred."""
+        """Return the reasons why graphs were cut or not compiled, and how often each occurred."""
         return {str(reason): times for reason, times in counters["graph_break"].items()}

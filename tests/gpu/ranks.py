@@ -1,4 +1,4 @@
-"""Checks that a spare touches no GPU, and of the times that a rank measures on a GPU."""
+"""Checks that a waiting spare touches no GPU, and that a rank measures the times of its GPU."""
 
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
@@ -29,9 +29,9 @@ def a_waiting_spare_touches_no_gpu(place: Place) -> str:
 
 
 def a_laps_time_is_the_devices_own(place: Place) -> str:
-    """The time of a lap is the GPU's, by which slow ranks are found, and not the host's.
+    """A rank measures how long the GPU works on a lap, and not how long the host does.
 
-    The host is done long before the GPU.
+    Slow ranks are found by these times. The host is done long before the GPU.
     """
     device = torch.device(place.device)
     size, repeats = (8192, 20) if device.type == "cuda" else (512, 20)
@@ -59,7 +59,7 @@ def a_laps_time_is_the_devices_own(place: Place) -> str:
         laps.end_step(Part.WAIT)
         wait_for_device()
         worked.append(time.perf_counter() - begin)
-    steps = laps.cut() or laps.cut()  # on a GPU, the times come with the next call
+    steps = laps.cut() or laps.cut()  # On a GPU, the times come with the next call.
     assert len(steps) == _STEPS, f"{_STEPS} steps, and {len(steps)} are told"
     data = statistics.median(step[Part.DATA] for step in steps)
     assert data >= 0.9 * _SLEEP_SECONDS, f"{data} s for the data, which took {_SLEEP_SECONDS} s"

@@ -1,4 +1,4 @@
-"""Checks of saves beside training: the GPUs they touch, whether a copy is whole, its timing."""
+"""Checks of saves beside training: which GPUs they touch, whether copies are whole, timing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STEPS, SAVED_AT = 24, 8
 
 
 def a_cpu_run_makes_no_context(place: Place) -> str:
-    """C1: a run on the CPU of a GPU machine that saves touches no GPU."""
+    """A run on the CPU of a machine with GPUs makes no context on a GPU when it saves."""
     if not torch.cuda.is_available():
         raise NotHereError("there is no GPU that could be touched")
     cpu = Place("cpu", place.root)
@@ -25,7 +25,10 @@ def a_cpu_run_makes_no_context(place: Place) -> str:
 
 
 def a_save_touches_no_other_gpu(place: Place) -> str:
-    """C1: a rank that has saved has a context on its own GPU and on no other."""
+    """A rank that has saved has a context on its own GPU and on no other.
+
+    A context on another GPU would take hundreds of megabytes of its memory.
+    """
     count = torch.cuda.device_count()
     if count < 2:
         raise NotHereError(f"it needs two GPUs, here are {count}")
@@ -35,10 +38,10 @@ def a_save_touches_no_other_gpu(place: Place) -> str:
 
 
 def a_copy_under_load_is_whole(place: Place) -> str:
-    """C10: weights that are saved while training goes on are those of their step.
+    """Weights that are saved while training goes on are all of the same step.
 
-    The copy of this model takes longer than a step. The run is continued from a checkpoint that
-    was copied under load. If it contained a mixture of two steps, the losses would differ.
+    The copy of this model takes longer than a step. The run is continued from a checkpoint that was
+    copied under load. If the checkpoint were a mixture of two steps, the losses would differ.
     """
     wide = {"model__n_embd": 1024 if place.device == "cuda" else 128, "model__n_layer": 4}
     undisturbed = losses(place.train(_deterministic(place, "undisturbed", **wide)))
@@ -49,9 +52,9 @@ def a_copy_under_load_is_whole(place: Place) -> str:
 
 
 def a_resume_is_bitwise(place: Place) -> str:
-    """C11: a run that was stopped and continued has the same losses, bit by bit.
+    """A run that was stopped and continued has the same losses, bit by bit, as one without a stop.
 
-    It has deterministic algorithms, dropout and bfloat16.
+    The run has deterministic algorithms, dropout and bfloat16.
     """
     settings = {"model__dropout": 0.1, "train__dtype": "bfloat16"}
     whole = losses(place.train(_deterministic(place, "whole", **settings)))
@@ -71,7 +74,10 @@ def _deterministic(place: Place, run_name: str, **changes: object) -> RunConfig:
 
 
 def _continue_from(place: Place, saving: RunConfig, step: int) -> list[float]:
-    """Train to the end, remove all checkpoints after `step`, and train to the end again."""
+    """Train to the end, remove all checkpoints after `step`, and train to the end again.
+
+    Return the losses of all steps.
+    """
     place.train(saving)
     folders = sorted((saving.run_dir / "checkpoints").glob("step-*"))
     newer = [folder for folder in folders if int(folder.name.removeprefix("step-")) > step]
@@ -83,7 +89,8 @@ def _continue_from(place: Place, saving: RunConfig, step: int) -> list[float]:
 
 
 def a_copy_runs_beside_the_kernels(place: Place) -> str:
-    """C10: a save's copies to the host are on a stream of their own, beside training's kernels.
+    """The copies of a save to the host run on a stream of their own, beside the kernels of the
+    training.
 
     The time line comes from torch's profiler.
     """
@@ -97,7 +104,7 @@ def a_copy_runs_beside_the_kernels(place: Place) -> str:
 
 
 def profile_saves(place: Place) -> TimeLine:
-    """The time line of a run of 12 steps with saves of 2.4 GB.
+    """Return the time line of a run of 12 steps with saves of 2.4 GB.
 
     A step takes the GPU longer than the host, as in real runs. With less work the GPU would have
     nothing left to do when a copy begins, so that nothing could overlap.

@@ -31,7 +31,7 @@ class TimeLine:
     """
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         rate = self.copied_bytes / self.copy_seconds / 1e9 if self.copy_seconds else 0.0
         ran, launched = self.first_kernel_after_seconds, self.first_kernel_launched_after_seconds
         return (
@@ -88,7 +88,7 @@ def _streams(events: Iterable[dict[str, Any]]) -> set[tuple[int, int]]:
 
 
 def _union(events: Iterable[dict[str, Any]]) -> list[tuple[float, float]]:
-    """The intervals of the events in order; intervals that touch are joined."""
+    """Return the intervals of the events in order; intervals that touch are joined."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted((e["ts"], e["ts"] + e["dur"]) for e in events):
         if found and begin <= found[-1][1]:

@@ -1,8 +1,8 @@
 """Makes our alert rules sixty times as fast: each minute in them becomes a second.
 
 A test that causes a fault cannot wait for the minutes of a rule. So `for`, the windows in brackets
-and the limits that are compared with `time()` are divided by sixty, by the same arithmetic in all
-rules. Nothing else differs. Prometheus then has to scrape and to evaluate each second, where users'
+and the limits that are compared with `time()` are divided by sixty, in the same way in all rules.
+Nothing else is changed. Prometheus then has to scrape and to evaluate each second, while users'
 servers do so about each minute.
 """
 
@@ -20,7 +20,7 @@ _SINCE = re.compile(r"(time\(\) - [^<>]*> )(\d+)")
 
 
 def hurried(rule_file: dict[str, Any]) -> dict[str, Any]:
-    """The content of a rule file, with seconds in place of minutes. This function is pure."""
+    """Return the content of a rule file with seconds in place of minutes. This function is pure."""
     groups = [
         {**group, "rules": [_hurried_rule(rule) for rule in group["rules"]]}
         for group in rule_file["groups"]
@@ -34,7 +34,7 @@ def _hurried_rule(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 def hurried_expression(expression: str) -> str:
-    """A PromQL expression, with seconds in place of minutes. This function is pure."""
+    """Return a PromQL expression with seconds in place of minutes. This function is pure."""
     windows = _WINDOW.sub(lambda found: f"[{_shortened(found[1] + found[2])}]", expression)
     return _SINCE.sub(lambda found: f"{found[1]}{_divided(int(found[2]))}", windows)
 

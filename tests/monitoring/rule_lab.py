@@ -18,7 +18,7 @@ HOUR = 60  # minutes
 
 
 def series(name: str, node: int = 0, **labels: str) -> str:
-    """The name and labels of a series of the run `dev`, as Prometheus writes them."""
+    """Return the name and labels of a series of the run `dev`, as Prometheus writes them."""
     own = {"node_rank": str(node), "instance": f"10.0.0.{node}:9464"}
     pairs = [f'{key}="{value}"' for key, value in {**LABELS, **own, **labels}.items()]
     return f"{name}{{{','.join(pairs)}}}"
@@ -29,18 +29,18 @@ WATCH_NOT_READY = f"kube_pod_status_ready{{{WATCH}}}"
 
 
 def queue(name: str, **labels: str) -> str:
-    """The name and labels of a series of Kueue, as version 0.19 writes them."""
+    """Return the name and labels of a series of Kueue, as version 0.19 writes them."""
     pairs = {"cluster_queue": "gpus", "replica_role": "leader", **labels}
     return f"kueue_{name}{{{','.join(f'{key}={json.dumps(pairs[key])}' for key in pairs)}}}"
 
 
 def clean_hour() -> dict[str, str]:
-    """The series of a run of two pods that trains: 100 steps a minute, a mirrored save every 500.
+    """Return the series of a run of two pods: 100 steps a minute, a mirrored save every 500 steps.
 
     The values are those at each minute. promtool's clock begins at 0.
     """
     saved = [minute * 100 // 500 * 500 for minute in range(HOUR + 1)]
-    mirrored = [0, *saved[:-1]]  # a minute later
+    mirrored = [0, *saved[:-1]]  # Each save is mirrored a minute later.
     pending = 'kube_pod_status_phase{namespace="disttrain",pod="train-multipod-0",phase="Pending"}'
     found = {
         series("disttrain_step"): f"0+100x{HOUR}",
@@ -50,13 +50,13 @@ def clean_hour() -> dict[str, str]:
         series("disttrain_checkpoint_step"): " ".join(map(str, saved)),
         series("disttrain_checkpoint_interval_steps"): f"500x{HOUR}",
         series("disttrain_mirror_step"): " ".join(map(str, mirrored)),
-        series("disttrain_mirror_problem"): f"0 1 0x{HOUR - 2}",  # one try that failed
+        series("disttrain_mirror_problem"): f"0 1 0x{HOUR - 2}",  # one failed try
         series("disttrain_volume_free_bytes"): f"50-0.1x{HOUR}",
         series("disttrain_volume_size_bytes"): f"100x{HOUR}",
         pending: f"1 1 1 0x{HOUR - 3}",
         WATCH_NOT_READY: f"1 1 0x{HOUR - 2}",
         'kube_pod_info{namespace="disttrain",pod="disttrain-node-health-x",node="a"}': f"1x{HOUR}",
-        queue("pending_workloads", status="active"): f"1x{HOUR}",  # behind the run that trains
+        queue("pending_workloads", status="active"): f"1x{HOUR}",  # behind the active run
         queue("admitted_active_workloads"): f"0 0 1x{HOUR - 2}",
     }
     for node in (0, 1):
@@ -76,7 +76,7 @@ def clean_hour() -> dict[str, str]:
 
 
 def fault(name: str, values: str, node: int = 0, **labels: str) -> dict[str, str]:
-    """A series whose values differ from those of a clean hour."""
+    """Return a series whose values differ from those of a clean hour."""
     return {series(name, node, **labels): values}
 
 
@@ -89,7 +89,7 @@ FAULTS: Mapping[str, Mapping[str, str]] = {
     "DisttrainDiverged": fault("disttrain_divergences_total", f"0x50 1x{HOUR - 51}"),
     "DisttrainLossNotANumber": fault("disttrain_loss", " ".join(["3"] * 30 + ["NaN"] * 31)),
     "DisttrainLossSpike": fault("disttrain_loss", f"3x50 9x{HOUR - 51}"),
-    "DisttrainRunFailed": fault("disttrain_failed", "0x55 1 _x4", 1),  # and its pod is gone
+    "DisttrainRunFailed": fault("disttrain_failed", "0x55 1 _x4", 1),  # The pod is gone then.
     "DisttrainCheckpointOld": {
         **fault("disttrain_checkpoint_step", f"500x{HOUR}"),
         **fault("disttrain_mirror_step", f"500x{HOUR}"),
@@ -128,7 +128,7 @@ def run_promtool(folder: Path, hour: Mapping[str, str], firing: Mapping[str, int
             "exp_samples": expected,
         }
     ]
-    if not firing:  # then no alert may fire at any time before, either
+    if not firing:  # Then no alert may fire at any earlier time either.
         questions.append(
             {
                 "expr": f'count_over_time(ALERTS{{alertstate="firing"}}[{HOUR}m])',
@@ -142,7 +142,7 @@ def run_promtool(folder: Path, hour: Mapping[str, str], firing: Mapping[str, int
 def ask_promtool(
     folder: Path, hours: Sequence[tuple[Mapping[str, str], list[dict[str, Any]]]]
 ) -> str:
-    """What promtool complains about in the questions about each hour; empty if nothing."""
+    """Return what promtool complains about in the questions about each hour; empty if nothing."""
     tests = [
         {
             "interval": "1m",
@@ -157,7 +157,7 @@ def ask_promtool(
 
 
 def promtool(folder: Path, *words: str) -> str:
-    """What promtool prints if it fails; empty if it succeeds."""
+    """Return what promtool prints if it fails; empty if it succeeds."""
     program = str(tool_folder(PROMETHEUS_SERVER) / "promtool")
     done = subprocess.run(
         [program, *words], cwd=folder, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The rules by which faults are caused differ from ours in their times alone."""
+"""The rules with which tests cause faults differ from ours only in their times."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The PodMonitor's rules in the real promtool: from what is known of a pod to an address."""
+"""The rules of our PodMonitor in the real promtool, which make an address from a pod's labels."""
 
 import json
 import re
@@ -16,11 +16,12 @@ META = "__meta_kubernetes_pod_"
 
 
 def snake_case(name: str) -> str:
+    """Return a name such as `sourceLabels` as `source_labels`."""
     return re.sub("[A-Z]", lambda capital: f"_{capital[0].lower()}", name)
 
 
 def discovered(address: str, ip: str, container: str, annotations: dict[str, str]) -> Any:
-    """A target as Prometheus' discovery of pods gives it; a container without ports has one."""
+    """Return a target as Prometheus' discovery of pods gives it for a container."""
     marks = {
         f"{META}annotation_{re.sub('[^a-z]', '_', key)}": value
         for key, value in annotations.items()
@@ -30,7 +31,7 @@ def discovered(address: str, ip: str, container: str, annotations: dict[str, str
 
 
 def addresses(folder: Path, targets: list[Any]) -> list[str]:
-    """Where the targets that stay would be read."""
+    """Return the addresses of the targets that the rules keep."""
     (spec,) = pod_monitor({}, CONTAINERS)["spec"]["podMetricsEndpoints"]
     relabelings = [{snake_case(k): v for k, v in rule.items()} for rule in spec["relabelings"]]
     job = {

@@ -1,4 +1,4 @@
-"""The alert rules in the real promtool: each fires for its fault, and none without one."""
+"""The alert rules in the real promtool: each fires for its fault, and none without a fault."""
 
 import json
 import re
@@ -24,7 +24,7 @@ ONE = {"labels": "{}", "value": 1}
 
 
 def test_rules_are_valid_for_prometheus(tmp_path: Path) -> None:
-    """The linter's warnings count as errors."""
+    """The rules are valid for Prometheus, and its linter has no warnings about them."""
     (tmp_path / "rules.json").write_text(json.dumps(rule_file()))
     assert promtool(tmp_path, "check", "rules", "--lint-fatal", "rules.json") == ""
 
@@ -44,7 +44,10 @@ def test_each_alert_fires_for_its_fault_alone(name: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["DisttrainPodPending", "DisttrainNodeUnhealthy"])
 def test_second_exporter_of_pods_is_no_second_alert(name: str, tmp_path: Path) -> None:
-    """As where a cloud brings a kube-state-metrics of its own; both say the same."""
+    """Two exporters of the same pods give one alert, not two.
+
+    Some clouds have a kube-state-metrics of their own beside the user's.
+    """
     hour = {**clean_hour(), **FAULTS[name]}
     twice = {f'{key[:-1]},job="other"}}': hour[key] for key in hour if key.startswith("kube_pod_")}
     assert run_promtool(tmp_path, {**hour, **twice}, {name: 1}) == ""
@@ -52,7 +55,7 @@ def test_second_exporter_of_pods_is_no_second_alert(name: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("topology", WORKLOADS)
 def test_pods_of_each_kind_are_training_pods_to_the_rules(topology: str) -> None:
-    """Their names begin with that of their workload."""
+    """The rule about waiting pods matches the pods of every topology, by their workload's name."""
     (rule,) = [rule for rule in RULES if rule.name == "DisttrainPodPending"]
     pattern = re.search(r'pod=~"([^"]+)"', rule.expression)
     assert pattern is not None
@@ -60,13 +63,18 @@ def test_pods_of_each_kind_are_training_pods_to_the_rules(topology: str) -> None
 
 
 def test_pods_of_others_raise_no_alert(tmp_path: Path) -> None:
-    """They may have names that begin with `train-`, on a Prometheus that several teams share."""
+    """Pods of others raise no alert, also if their names begin with `train-`.
+
+    A Prometheus that several teams share has such pods.
+    """
     pending = 'kube_pod_status_phase{namespace="shop",pod="train-model-7d9f-x2",phase="Pending"}'
     assert run_promtool(tmp_path, {**clean_hour(), pending: f"1x{HOUR}"}, {}) == ""
 
 
 def test_finished_run_raises_no_alert(tmp_path: Path) -> None:
-    """Its pods may hold, without a rank and without a step."""
+    """A finished run raises no alert, although its pods may stay for a while without ranks and
+    steps.
+    """
     hour = {**clean_hour(), **FAULTS["DisttrainRankLost"], **FAULTS["DisttrainNoStep"]}
     finished = {key: "0x20 1x39" for key in hour if key.startswith("disttrain_finished{")}
     assert run_promtool(tmp_path, {**hour, **finished}, {}) == ""
@@ -78,7 +86,11 @@ def test_finished_run_raises_no_alert(tmp_path: Path) -> None:
 def test_steps_that_nobody_knows_are_not_missed(
     state: str, alerts: dict[str, int], tmp_path: Path
 ) -> None:
-    """A program without `progress` trains once it runs; one with it starts until its first step."""
+    """A run of a program that reports no steps raises no alert while it trains.
+
+    A program with `progress` counts as starting until its first step. If that never comes, the
+    alert about missing steps fires.
+    """
     hour = {
         series("disttrain_info"): f"1x{HOUR}",
         series("disttrain_start_timestamp_seconds"): f"0x{HOUR}",
@@ -93,7 +105,10 @@ def test_steps_that_nobody_knows_are_not_missed(
 
 @pytest.mark.parametrize("losses", ["-2x60", "0-0.1x60", "-9+0.1x60"])
 def test_loss_below_zero_is_no_spike(losses: str, tmp_path: Path) -> None:
-    """Such as a program's own, of which half as high again would be lower."""
+    """A loss below zero, as a user's own program may have, raises no alert about a spike.
+
+    Half as much again as a negative number is a lower number.
+    """
     assert run_promtool(tmp_path, {**clean_hour(), series("disttrain_loss"): losses}, {}) == ""
 
 
@@ -101,7 +116,10 @@ def test_loss_below_zero_is_no_spike(losses: str, tmp_path: Path) -> None:
 def test_pod_of_a_finished_run_may_be_silent(
     finished: str, alerts: dict[str, int], tmp_path: Path
 ) -> None:
-    """A Job's pod ends with its run, and a discovery by annotations goes on to find it."""
+    """A pod that ends with its finished run is not reported as silent.
+
+    A discovery by annotations still finds such a pod of a Job.
+    """
     hour = {
         series("disttrain_info"): "1x20 _x39",
         series("disttrain_finished"): f"0x19 {finished} _x39",
@@ -122,6 +140,7 @@ def test_pod_of_a_finished_run_may_be_silent(
 def test_slow_run_is_told_with_its_rank_if_it_is_one(
     cause: Cause, rank: str, name: str, summary: str, tmp_path: Path
 ) -> None:
+    """An alert about a slow run names the cause, and the rank if a single one is the reason."""
     (tmp_path / "rules.json").write_text(json.dumps(rule_file()))
     labels = f'run="gpt",rank="{rank}",cause="{cause}"'
     alert = {"eval_time": "30m", "alertname": name, "exp_alerts": []}
@@ -138,12 +157,15 @@ def test_slow_run_is_told_with_its_rank_if_it_is_one(
         ],
     }
     (tmp_path / "test.json").write_text(json.dumps(content))
-    # it fails, and shows the alert that fires
+    # promtool fails, because no alert is expected, and shows the alert that fires.
     assert f'summary="{summary}' in promtool(tmp_path, "test", "rules", "test.json")
 
 
 def test_each_alert_has_the_namespace_of_its_receiver(tmp_path: Path) -> None:
-    """Alertmanager, as the operator sets it up, tells a webhook of alerts with its namespace."""
+    """Every alert has the label `namespace` of the namespace whose webhook is to be told.
+
+    Alertmanager, as the operator sets it up, tells a webhook only of alerts with its namespace.
+    """
     (tmp_path / "rules.json").write_text(json.dumps(rule_file("disttrain")))
 
     def of(name: str) -> dict[str, object]:
@@ -155,7 +177,10 @@ def test_each_alert_has_the_namespace_of_its_receiver(tmp_path: Path) -> None:
 
 
 def test_each_rule_has_a_runbook_section() -> None:
-    """The anchor is what a browser makes of a headline of the page."""
+    """The runbook link of each rule leads to a section of docs/monitoring.md.
+
+    The anchor is what a browser makes of a headline.
+    """
     page = (PROJECT / "docs" / "monitoring.md").read_text()
     anchors = {headline.lower() for headline in re.findall(r"^#+ (\w+)$", page, re.MULTILINE)}
     for rule in RULES:
@@ -165,7 +190,10 @@ def test_each_rule_has_a_runbook_section() -> None:
 
 
 def test_each_alert_says_what_to_do() -> None:
-    """In its own text, for whoever has no checkout: a link to a page without an address is none."""
+    """Each alert says in its own text what to do, for people who have no checkout.
+
+    A link to a page without an address would be of no use to them.
+    """
     (group,) = rule_file()["groups"]
     for rule, made in zip(RULES, group["rules"], strict=True):
         annotations = made["annotations"]

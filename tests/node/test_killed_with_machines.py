@@ -70,7 +70,7 @@ class Story:
         self.started = self._started()
 
     def want(self, *names: str) -> None:
-        """Write these machines into the settings, with a label that shows that a node is joined."""
+        """Write these machines into the settings, with a label that shows which node has joined."""
         set_nodes(self.stack, self.lan.settings(*names, labels={"rack": "a"}))
 
     def up(self, *names: str) -> None:

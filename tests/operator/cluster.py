@@ -10,7 +10,11 @@ NAMESPACE = "gpu-operator"
 
 
 def traces(lab: Lab) -> dict[str, list[str]]:
-    """What an operator may leave in a cluster: definitions, nodes' labels, namespace, roles."""
+    """Return what an operator may leave in a cluster, by `crd`, `key` and `object`.
+
+    These are the names of definitions, the keys of nodes' labels and annotations, and the names of
+    namespaces and roles.
+    """
     kinds = "crd,node,namespace,clusterrole,clusterrolebinding"
     found: dict[str, list[str]] = {"crd": [], "key": [], "object": []}
     for item in json.loads(lab.kubectl("get", kinds, "-o", "json"))["items"]:
@@ -28,7 +32,7 @@ def traces(lab: Lab) -> dict[str, list[str]]:
 
 
 def offered(lab: Lab) -> int:
-    """How many GPUs the node offers to pods."""
+    """Return how many GPUs the node offers to pods."""
     (node,) = lab.get("node")["items"]
     return int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
 
@@ -49,11 +53,11 @@ def gpu_pod(lab: Lab, name: str, gpus: int, *arguments: str) -> None:
 
 
 def pod_status(lab: Lab, name: str) -> dict[str, Any]:
-    """The status of a pod that `gpu_pod` has made."""
+    """Return the status of a pod that `gpu_pod` has made."""
     return lab.get("pod", name, namespace="default")["status"]
 
 
 def unscheduled(lab: Lab, name: str) -> str:
-    """The scheduler's message about a pod that fits on no node; empty if there is none."""
+    """Return the scheduler's message about a pod that fits on no node; empty if there is none."""
     conditions = pod_status(lab, name).get("conditions", [])
     return next((c["message"] for c in conditions if c.get("reason") == "Unschedulable"), "")

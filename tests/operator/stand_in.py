@@ -25,13 +25,13 @@ PARTS = ("operator", "validator", "devicePlugin")
 
 
 def operator_program() -> Path:
-    """The path of the stand-in's static program, which is built the first time."""
+    """Return the path of the stand-in's static program, which is built the first time."""
     return tool_folder(GPU_STAND_IN) / GPU_STAND_IN.programs[0]
 
 
 @cache
 def operator_image() -> str:
-    """The name of the image, whose tag changes with the program."""
+    """Return the name of the image, whose tag changes with the program."""
     values = yaml.safe_load((HERE / "chart" / "values.yaml").read_text())["operator"]
     # A word stands before the key, because YAML would read a key such as 12e4 as a number.
     return f"{values['repository']}/{values['image']}:build-{content_key(operator_program())}"
@@ -53,14 +53,12 @@ def operator_chart(
     reconcile_error: str = "",
     device_plugin: str = "",
 ) -> Path:
-    """The packed chart, for the setting gpuOperatorChart.
+    """Pack the chart for the setting `gpuOperatorChart`, and return its path.
 
-    Args:
-        folder: the folder for the file.
-        version: the version of the chart, as in the setting gpuOperatorVersion.
-        gpus: how many GPUs each node offers.
-        reconcile_error: the error that the operator reports; empty: it reports none.
-        device_plugin: the tag of the device plugin's image; empty: that of the imported image.
+    Args: folder: the folder for the file. version: the version of the chart, as in the setting
+    gpuOperatorVersion. gpus: how many GPUs each node offers. reconcile_error: the error that the
+    operator reports; empty: it reports none. device_plugin: the tag of the device plugin's image;
+    empty: that of the imported image.
     """
     tag = operator_image().rpartition(":")[2]
     about = _read("Chart.yaml")

@@ -1,6 +1,6 @@
 """A real image registry (distribution) on the loopback, and a project whose image is pushed to it.
 
-`TokenFront` stands in for the service that gives tokens at registries such as GitHub's. The
+`TokenFront` is a stand-in of the service that gives tokens at registries such as GitHub's. The
 registry behind it is real.
 """
 
@@ -40,7 +40,7 @@ SECONDS = 60
 
 
 class Server:
-    """The registry; its blobs are files below `storage`."""
+    """A running registry. Its blobs are files below `storage`."""
 
     def __init__(
         self, folder: Path, *, login: bool = False, tls: bool = False, host: str = "127.0.0.1"
@@ -87,14 +87,17 @@ class Server:
         return f"{self.address[0]}:{self.address[1]}"
 
     def log(self) -> str:
+        """Return the text of the registry's log."""
         return self._log.read_text()
 
     def close(self) -> None:
+        """End the registry."""
         self._process.terminate()
         self._process.wait(SECONDS)
 
 
 def wait_for_server(address: tuple[str, int], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the server answers. The test fails with its log if it ends or is too late."""
     deadline = time.monotonic() + SECONDS
     while True:
         assert process.poll() is None, log.read_text()
@@ -110,6 +113,7 @@ def wait_for_server(address: tuple[str, int], process: subprocess.Popen[bytes], 
 def running(
     folder: Path, *, login: bool = False, tls: bool = False, host: str = "127.0.0.1"
 ) -> Iterator[Server]:
+    """Yield a registry, which ends after the block."""
     server = Server(folder, login=login, tls=tls, host=host)
     try:
         yield server
@@ -127,6 +131,7 @@ class Project:
     said: list[str] = field(default_factory=list[str])
 
     def plan(self, repository: str) -> ImagePlan:
+        """Return the plan of the image for a repository."""
         return plan_image(self.folder, repository, "scratch", None)
 
     @property
@@ -134,6 +139,7 @@ class Project:
         return Sources(self.folder, self.cache, "auto")
 
     def push(self, access: Access, request: str = "", *, compress: bool = True) -> Pushed:
+        """Push the image, and return what was pushed. The messages are added to `said`."""
         return push(
             self.plan(access.repository),
             Repository(access),
@@ -160,7 +166,10 @@ def make_project(folder: Path, deps_bytes: int = DEPS_BYTES) -> Project:
 
 
 class TokenFront:
-    """Passes on only requests with a token of its own, which is valid for `lasts` requests."""
+    """A server before the registry that demands a token, which it gives itself.
+
+    Each token is valid for `lasts` requests.
+    """
 
     def __init__(self, server: Server, lasts: int) -> None:
         front = self
@@ -228,6 +237,7 @@ class TokenFront:
         answer(200, json.dumps({"token": f"token-{self.given}"}).encode(), {})
 
     def close(self) -> None:
+        """End the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(SECONDS)

@@ -1,4 +1,4 @@
-"""The trainer image goes to a real registry: what moves, what is refused, what a cut leaves."""
+"""The push of the trainer image to a real registry: what is sent, what is refused, and cuts."""
 
 import json
 import subprocess
@@ -21,25 +21,26 @@ from tests.sandbox.image_lab import running_containerd
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
+    """Return a new project with small dependencies."""
     return make_project(tmp_path / "project")
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A registry without TLS and without a login."""
+    """Yield a registry without TLS and without a login, which the tests share."""
     with running(tmp_path_factory.mktemp("registry")) as server:
         yield server
 
 
 @pytest.fixture
 def access(server: Server, tmp_path: Path) -> Access:
-    """A repository that no other test uses."""
+    """Return a repository that no other test uses."""
     name = tmp_path.name.lower().replace("_", "-")
     return Access(f"{server.name}/{name}/trainer", plain_http=True)
 
 
 def test_first_push_sends_all_and_a_second_nothing(project: Project, access: Access) -> None:
-    """M5: the bytes are those that the registry lacks."""
+    """A push sends only the bytes that the registry lacks, so a second push sends none."""
     first = project.push(access)
     assert first.pushed_bytes > 0
     again = project.push(access)
@@ -47,7 +48,10 @@ def test_first_push_sends_all_and_a_second_nothing(project: Project, access: Acc
 
 
 def test_changed_code_moves_the_code_alone(project: Project, access: Access) -> None:
-    """From a machine that never built the dependencies, too: they are not built and not sent."""
+    """After a change of the code, a push sends only the layer of the code.
+
+    This also holds on a machine that never built the dependencies: they are neither built nor sent.
+    """
     project.push(access)
     (project.folder / "trainer" / "__main__.py").write_text("print('two')\n")
     elsewhere = replace(project, cache=project.folder / "another-cache", said=[])
@@ -57,7 +61,11 @@ def test_changed_code_moves_the_code_alone(project: Project, access: Access) -> 
 
 
 def test_kubelets_containerd_can_pull_what_was_pushed(project: Project, access: Access) -> None:
-    """containerd unpacks the layers, so it checks every digest; pieces of gzip count as one."""
+    """containerd can pull the pushed image, and gets the digest that the push has told.
+
+    containerd unpacks the layers, so it checks every digest. Layers that consist of several gzip
+    pieces are valid for it.
+    """
     pushed = project.push(access)
     with running_containerd() as containerd:
         address = ["--address", str(containerd.address)]
@@ -68,7 +76,10 @@ def test_kubelets_containerd_can_pull_what_was_pushed(project: Project, access: 
 
 
 def test_layers_without_compression_are_the_same_blobs(project: Project, access: Access) -> None:
-    """A node that has got the image by an import needs none of the large layers again."""
+    """Without compression, the layers in the registry are the same blobs as in an import.
+
+    So a node that has got the image by an import needs none of the large layers again.
+    """
     project.push(access, compress=False)
     image = Repository(access).image(tag_of(project.plan(access.repository)))
     assert image is not None
@@ -78,7 +89,11 @@ def test_layers_without_compression_are_the_same_blobs(project: Project, access:
 def test_image_that_has_gone_is_sent_again_with_the_new_request(
     project: Project, access: Access, server: Server
 ) -> None:
-    """The request is what `pulumi up` knows a lost image by; see infra/image/presence.py."""
+    """An image that was deleted from the registry is pushed again, with the request of the new
+    push.
+
+    `pulumi up` recognizes a lost image by this request; see infra/image/presence.py.
+    """
     project.push(access, "first")
     plan = project.plan(access.repository)
     tags = server.tags(access.repository.partition("/")[2])
@@ -95,7 +110,10 @@ def test_image_that_has_gone_is_sent_again_with_the_new_request(
 def test_cut_connection_goes_on_where_the_registry_stopped(
     server: Server, tmp_path: Path, share: float
 ) -> None:
-    """The registry writes what came before the cut for a while, and may say less meanwhile."""
+    """After a cut connection, the push goes on after the bytes that the registry has.
+
+    For a while after the cut, the registry still writes what came before it, and may report less.
+    """
     project = make_project(tmp_path / "project", deps_bytes=30_000_000)
     gate = Gate(server.address)
     gate.cut_after_bytes = int(30_000_000 * share)
@@ -120,7 +138,7 @@ def test_registry_that_stays_away_ends_the_push(
     access = Access(f"127.0.0.1:{gate.port}/away/trainer", plain_http=True)
     with pytest.raises(RegistryError, match=r"in 4 attempts .*run `pulumi up` again"):
         project.push(access, compress=False)
-    # nothing names what is not whole
+    # There is no tag, because the image is not complete.
     assert not server.tags("away/trainer").exists()
 
 
@@ -151,7 +169,7 @@ def test_plain_registry_and_dead_port_are_told_apart(project: Project, server: S
 def test_token_that_runs_out_on_the_way_is_renewed(
     server: Server, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A push of gigabytes takes longer than a token lasts."""
+    """A push gets a new token when its token expires on the way, as with an image of gigabytes."""
     monkeypatch.setattr("infra.image.registry.repository.PAUSE_SECONDS", 0)
     front = TokenFront(server, lasts=3)
     try:

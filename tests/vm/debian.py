@@ -1,7 +1,7 @@
 """Debian's kernel and the programs of its NFS packages, unpacked into the cache.
 
-They are not installed: a machine whose kernel loads no modules has no use for them, and the package
-of the server would start it.
+The packages are not installed on this machine: its kernel may load no modules, and the package of
+the server would start a server.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from sandbox.cache import cached_folder, content_key
 from sandbox.packages import unpack_packages
 from sandbox.say import phase
 
-KERNEL = "linux-image-amd64"  # depends on the one of the newest version
+KERNEL = "linux-image-amd64"  # This package depends on that of the newest version.
 PACKAGES = (
     "busybox-static",
     "libtirpc-common",
-    # mount.nfs, and the server with the libraries that a Debian without it may lack
+    # mount.nfs, and the server with the libraries that a Debian without the server may lack
     "nfs-common",
     "nfs-kernel-server",
     "libevent-core-2.1-7",
@@ -35,10 +35,9 @@ MODULES = (
 
 
 def debian() -> Path:
-    """The folder with `boot/`, `lib/modules/`, `usr/` and the list `modules.order`.
+    """Return the folder with `boot/`, `lib/modules/`, `usr/` and the list `modules.order`.
 
-    Raises:
-        RuntimeError: the packages cannot be had here.
+    Raises: RuntimeError: the packages are not available here.
     """
 
     def make(folder: Path) -> None:
@@ -55,10 +54,9 @@ def debian() -> Path:
 
 
 def modules_in_order(dependencies: str) -> list[str]:
-    """The files of `MODULES` and of all that they need, each after those that it needs.
+    """Return the files of `MODULES` and of all that they need, each after those that it needs.
 
-    Args:
-        dependencies: the text of modules.dep, a line `file: file ...` for each module.
+    Args: dependencies: the text of modules.dep, a line `file: file ...` for each module.
     """
     needs = dict[str, list[str]]()
     for line in dependencies.splitlines():
@@ -79,7 +77,7 @@ def modules_in_order(dependencies: str) -> list[str]:
 
 
 def _kernel_package() -> str:
-    """The package of the newest kernel, such as linux-image-6.1.0-56-amd64."""
+    """Return the name of the package of the newest kernel, such as linux-image-6.1.0-56-amd64."""
     for line in _run("apt-cache", "depends", KERNEL).splitlines():
         kind, _, name = line.strip().partition(": ")
         if kind == "Depends" and name.startswith("linux-image-"):

@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 MEMORY_MIB = 1024
 DISK_BYTES = 256 << 20
 BOOT_SECONDS = 300
-OVER_SECONDS = 60  # after a call's time, the guest has so long to answer where it was
+OVER_SECONDS = 60  # how long the guest has after a call's time to answer where it was interrupted
 TAIL_LINES = 40
 
 
@@ -77,6 +77,7 @@ class Machine:
         return self._answer(seconds + OVER_SECONDS)
 
     def close(self) -> None:
+        """End the guest."""
         self._port.close()
         self._process.kill()
         self._process.wait()
@@ -105,7 +106,10 @@ class Machine:
 
 
 def initial_files(packages: Path, scratch: Path) -> Path:
-    """Make the archive (initramfs) from which the kernel starts: busybox, modules, `guest/init`."""
+    """Make the archive (initramfs) from which the kernel starts: busybox, modules, `guest/init`.
+
+    Return the path of the archive.
+    """
     root = scratch / "initial"
     for name in ("dev", "etc", "host", "initial", "proc", "sys"):
         (root / name).mkdir(parents=True)

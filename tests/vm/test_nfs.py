@@ -1,9 +1,9 @@
-"""The volume on a real NFS server: the trainer's own code on two clients of it.
+"""The volume on a real NFS server: the trainer's own code runs on two clients of it.
 
-Linux' NFS 4.1 server and client, in a virtual machine with Debian's kernel, since the machine's
-own may have neither. The mounts have the options of the storage `nfs`. What the virtual machine
-cannot show: a server that loses its power, since the clients share its kernel; the speed of
-anything, since QEMU emulates the processor; and torch, whose import takes more than a minute there.
+Server and client are Linux' own, with NFS 4.1, in a virtual machine with Debian's kernel, because
+the kernel of this machine may have neither. The mounts have the options of the storage `nfs`. The
+virtual machine cannot show a server that loses its power (the clients share its kernel), the speed
+of anything (QEMU emulates the processor), or torch (its import takes more than a minute there).
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ from tests.vm.machine import Machine
 pytestmark = pytest.mark.timeout(1800)
 STORIES = "tests.vm.guest.stories"
 DRAWN_KILLS, RESTARTS = 10, 2
-# The client keeps for so long that a name is not there (acdirmax of nfs(5)).
+# How long a client may remember that a name does not exist (acdirmax of nfs(5)).
 MOST_SECONDS_UNSEEN = 60
-CLIENT_SECONDS = 240  # of any part of a story, on a machine with much else to do
+CLIENT_SECONDS = 240  # the limit for any part of a story, on a busy machine
 
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """With the server and the clients `east` and `west`."""
+    """Yield a virtual machine with the server and the clients `east` and `west`, which all tests
+    share.
+    """
     ensure_packages(VIRTUAL_MACHINE_PACKAGES)
     made = Machine(debian(), tmp_path_factory.mktemp("vm"))
     try:
@@ -41,7 +43,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         for line in seen["mounted"]:
             assert " nfs4 " in line
             assert {"vers=4.1", "hard"} <= set(line.split()[3].split(","))
-        # One lease each: were they one client for the server, it would know one name.
+        # Each has a lease of its own. If they were one client, the server would know one name.
         assert [name in "".join(seen["clients"]) for name in ("east", "west")] == [True, True]
         assert len(seen["clients"]) == 2
         yield made
@@ -51,14 +53,18 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 @pytest.fixture
 def machine(booted: Machine) -> Iterator[Machine]:
-    """The same for each test, of which nothing runs on when it has ended."""
+    """Yield the virtual machine, and end all processes that the test has left in it afterwards."""
     yield booted
     booted.call(f"{STORIES}:end", CLIENT_SECONDS)
 
 
 @pytest.mark.parametrize(("writer", "reader"), [("east", "west"), ("west", "east")])
 def test_file_of_one_client_reaches_the_other(machine: Machine, writer: str, reader: str) -> None:
-    """Written, synced and renamed on one machine; the other had looked before it was there."""
+    """A file that one machine writes, syncs and renames appears on the other machine, with its
+    text.
+
+    The other machine has looked for the file before, so that its cache says that there is none.
+    """
     words = {"name": f"from-{writer}", "writer": writer, "reader": reader}
     seen = machine.call(f"{STORIES}:file_seen", CLIENT_SECONDS, **words)
     say(f"written in {seen['write']:.2f} s, seen after {seen['seen_after']:.1f} s")
@@ -68,7 +74,11 @@ def test_file_of_one_client_reaches_the_other(machine: Machine, writer: str, rea
 
 
 def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Machine) -> None:
-    """A kill at every act of a save, and at drawn ones of later saves; writers on both machines."""
+    """No machine ever takes an incomplete checkpoint for a good one, whenever a writer is killed.
+
+    The kills are at every file operation of a save, and at random ones of later saves. The writers
+    are on both machines in turn.
+    """
     events = machine.call(f"{STORIES}:events", CLIENT_SECONDS)
     drawn = random.Random(os.environ["DISTTRAIN_TEST_SEED"])
     moments = [*range(1, len(events) + 1)]
@@ -82,7 +92,7 @@ def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Mac
         start = seen["start"]
         assert start["said"] == [], "a checkpoint stood in its place and could not be used"
         assert all(name.startswith("step-") for name in start["found"]), start
-        if number:  # the one before it may have been killed when its last one was in place
+        if number:  # The writer before may have been killed just after its last save was complete.
             assert start["start"] in (before, before + 1)
             assert len(start["found"]) >= kept
         before = seen["told"][-1] if seen["told"] else start["start"] or 0
@@ -94,7 +104,10 @@ def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Mac
 
 
 def test_restarted_server_costs_time_and_nothing_else(machine: Machine) -> None:
-    """A save that is under way goes on, and the run's lock is still the writer's."""
+    """After a restart of the server, the save that was under way goes on, and no step is lost.
+
+    The lock of the run still belongs to the writer.
+    """
     seen = machine.call(f"{STORIES}:restarts", 2 * CLIENT_SECONDS, times=RESTARTS)
     say(f"until three more are saved: {', '.join(f'{s:.0f} s' for s in seen['seconds'])}")
     begin, saved = seen["begin"], seen["saved"]
@@ -104,7 +117,12 @@ def test_restarted_server_costs_time_and_nothing_else(machine: Machine) -> None:
 
 
 def test_machine_that_was_cut_off_writes_nothing_after_its_successor(machine: Machine) -> None:
-    """Its lock is free when its lease has ended; back again, it finds that the run is taken."""
+    """A machine that was cut off saves nothing any more once another machine has taken over its
+    run.
+
+    The lock becomes free when the lease of the old machine ends. When the old machine is back, it
+    finds that the run is taken, and stops.
+    """
     seen = machine.call(f"{STORIES}:cut_off", 2 * CLIENT_SECONDS)
     say(f"taken over after {seen['seconds']:.0f} s; the old one: {seen['old']}")
     *others, end = seen["old"]
@@ -117,12 +135,14 @@ def test_machine_that_was_cut_off_writes_nothing_after_its_successor(machine: Ma
 
 
 def gone(readers: list[dict[str, Any]]) -> int:
-    """How often a checkpoint was removed under the eyes of a reader, which is no fault."""
+    """Return how often a checkpoint was removed while a reader read it, which is no fault."""
     return sum(len(reader["gone"]) for reader in readers)
 
 
 def saw_only_whole_ones(reader: dict[str, Any]) -> None:
-    """It took nothing for good that was not, saw no half one in place, and never an older one."""
+    """Check that a reader has only ever accepted complete checkpoints, and never went back to an
+    older one.
+    """
     assert reader["wrong"] == []
     assert reader["partial"] == []
     assert reader["seen"] == sorted(reader["seen"])

@@ -1,7 +1,7 @@
-"""The scripts of storage `nfs-first-node` with the real server and clients of Linux.
+"""The scripts of the storage `nfs-first-node` with Linux' own NFS server and clients.
 
-In a virtual machine with Debian's kernel, as in test_nfs.py. Debian's package manager and systemd
-are in tests/node/test_nfs_server.py, where the kernel has no NFS server.
+They run in a virtual machine with Debian's kernel, as in test_nfs.py. Debian's package manager and
+systemd are in tests/node/test_nfs_server.py, where the kernel has no NFS server.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ SECONDS = 240
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """Yield a virtual machine with a server that is off, and with the clients `east` and `west`."""
     ensure_packages(VIRTUAL_MACHINE_PACKAGES)
     made = Machine(debian(), tmp_path_factory.mktemp("vm"))
     try:
@@ -36,23 +37,28 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 def ask(machine: Machine, function: str, **words: Any) -> Any:
+    """Call a function of the guest's module `first_node`, and return its result."""
     return machine.call(f"{GUEST}:{function}", SECONDS, **words)
 
 
 def run(machine: Machine, name: str, action: str = "create", **variables: str) -> str:
+    """Run a script on the server. It must succeed; return its output."""
     done = ask(machine, "script", name=name, action=action, variables=variables)
     assert done["status"] == 0, done["said"]
     return done["said"]
 
 
 def allow(machine: Machine, node: str, client: str, action: str = "create") -> str:
+    """Let a client mount the folder, or take its permission back with the action `delete`."""
     return run(machine, "nfs-export.sh", action, NODE=node, CLIENT=client)
 
 
 def test_server_of_the_first_machine_from_its_start_to_its_end(machine: Machine) -> None:
-    """Each machine mounts from its permission on, until it is taken back, and no other one does.
+    """A machine can use the first machine's folder as long as it has permission, and no other one
+    can.
 
-    The trainer's user of one machine writes what the first machine sees by its own mount.
+    The trainer's user of one machine writes files that the first machine sees through its own
+    mount. The `delete` of the server's script leaves the data, and nothing else.
     """
     first = ask(machine, "seen")
     assert (first["served"], first["files"], first["threads"]) == ([], None, 0)

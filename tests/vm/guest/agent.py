@@ -1,9 +1,9 @@
 """Runs in the virtual machine: calls functions for requests on a serial port, and answers there.
 
-Each request and each answer is a line of JSON. A request is
-`{"call": "module:function", "words": {...}, "seconds": 60}`. The answer is `{"value": ...}`, or
-`{"error": ...}` with the traceback of the function's failure, or of where it was when the seconds
-were over.
+Each request and each answer is a line of JSON. A request is `{"call": "module:function", "words":
+{...}, "seconds": 60}`. The answer is `{"value": ...}`, or `{"error": ...}` with the traceback of
+the failure. A function that takes longer than `seconds` is interrupted, and the traceback shows
+where it was.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 
 def main(port: Path) -> None:
+    """Answer requests at this serial port for ever."""
     with port.open("r+b", buffering=0) as line:
         tty.setraw(line.fileno())
         line.write(b'{"value": "ready"}\n')

@@ -1,8 +1,9 @@
 """Machines that mount from the server: namespaces of the guest, each with a link of its own.
 
 The guest's kernel has an NFS client for each network namespace, with its own name, lease and
-caches. The name is the host name, so each machine has a UTS namespace too. All share the kernel: a
-client cannot crash alone, but its link can be cut, and its processes can be killed.
+caches. The client's name is the host name, so each machine has a UTS namespace too. All machines
+share the kernel: one of them cannot crash alone, but its link can be cut, and its processes can be
+killed.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Client:
         run("ip", "link", "set", self._link, state)
 
     def mounted(self) -> str:
-        """The kernel's line about the mount, with all options."""
+        """Return the kernel's line about the mount, with all options."""
         mounts = Path(f"/proc/{self._holder}/mounts").read_text().splitlines()
         (line,) = [line for line in mounts if line.split()[1] == str(MOUNT_POINT)]
         return line
@@ -127,7 +128,7 @@ class Task:
         RUNNING.add(self.pid)
 
     def told(self) -> Any:
-        """The next value. Raises RuntimeError if the process has ended or failed."""
+        """Return the next value. Raise RuntimeError if the process has ended or failed."""
         line = self._lines.readline()
         if not line:
             raise RuntimeError(f"it has ended with {self.wait()} and told nothing")
@@ -137,7 +138,7 @@ class Task:
         return value
 
     def rest(self) -> list[Any]:
-        """All further values until the end of the process."""
+        """Return all further values until the end of the process."""
         values = list[Any]()
         while line := self._lines.readline():
             values.append(json.loads(line))

@@ -77,7 +77,7 @@ def restart() -> None:
 
 
 def seen() -> dict[str, Any]:
-    """What the server serves, what its files say, and what is in the data folder."""
+    """Return what the server serves, what its files say, and what is in the data folder."""
     exports = Path("/etc/exports.d")
     lines = [line.split() for line in run("exportfs", "-s").splitlines()]
     threads = Path("/proc/fs/nfsd/threads")
@@ -101,11 +101,13 @@ def mount(name: str, folder: str = "") -> str:
 
 
 def mount_itself() -> None:
+    """Let the first machine mount its own folder."""
     SELF.mkdir(parents=True, exist_ok=True)
     run("mount.nfs", f"{ADDRESS}:{server.EXPORTED}", str(SELF), "-o", OPTIONS)
 
 
 def unmount_itself() -> None:
+    """Unmount the first machine's own mount."""
     run("umount", str(SELF))
 
 
@@ -127,14 +129,18 @@ def _write(tell: Any, _should_stop: Any, file: str) -> None:
 
 
 def read_itself(file: str) -> dict[str, Any]:
-    """The text and the owner of a file in the first machine's own mount."""
+    """Return a file's text in the first machine's own mount, and whether the trainer's user owns
+    it.
+
+    The keys are `text` and `is_of_trainer`.
+    """
     path = SELF / file
     owner = path.stat().st_uid
     return {"text": path.read_text(), "is_of_trainer": owner == USER_ID}
 
 
 def names(name: str) -> list[str]:
-    """The names that a machine sees in the folder that it has mounted."""
+    """Return the names that a machine sees in the folder that it has mounted."""
     return CLIENTS[name].start(_names).end()[0]
 
 
@@ -143,4 +149,5 @@ def _names(tell: Any, _should_stop: Any) -> None:
 
 
 def unmount(name: str) -> None:
+    """Let a machine unmount the folder."""
     CLIENTS[name].unmount()

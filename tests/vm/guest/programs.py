@@ -1,4 +1,4 @@
-"""Runs programs of the unpacked packages, and of the machine around the guest."""
+"""Runs programs of the unpacked packages, and those of the machine that runs the guest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LIBRARIES = PACKAGES / "usr/lib/x86_64-linux-gnu"
 
 
 def run(*command: str) -> str:
-    """Output of a command. Raises RuntimeError with its output if it fails."""
+    """Return the output of a command. Raise RuntimeError with its output if it fails."""
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(
@@ -21,7 +21,7 @@ def run(*command: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment in which the packages' programs find each other and their libraries."""
+    """Return the environment in which the packages' programs find each other and libraries."""
     own = [str(PACKAGES / name) for name in ("usr/sbin", "sbin", "usr/bin", "bin")]
     return {
         **os.environ,

@@ -33,11 +33,11 @@ def prepare() -> None:
     Path(STATE).mkdir()
     run(
         "nfsdcld", "--pipefsdir", PIPES, "--storagedir", STATE
-    )  # remembers which clients have a right to their locks after a restart
+    )  # It remembers which clients may take their locks again after a restart.
 
 
 def go_on() -> None:
-    """Serve, also again after `stop`."""
+    """Serve the folder; after `stop`, serve it again."""
     run("exportfs", "-ra")
     times = ("--lease-time", str(LEASE_SECONDS), "--grace-time", str(LEASE_SECONDS))
     run("rpc.nfsd", "--port", "2049", "--no-nfs-version", "3", *times, str(THREADS))
@@ -45,12 +45,15 @@ def go_on() -> None:
 
 
 def stop() -> None:
-    """Stop serving. Opens, locks and connections are lost; clients wait: their mounts are hard."""
+    """Stop serving. Opens, locks and connections are lost.
+
+    The clients wait, because they mount with the option `hard`.
+    """
     run("rpc.nfsd", "0")
     run("killall", "rpc.mountd")
     run("exportfs", "-au")
 
 
 def clients() -> list[str]:
-    """The server's information about each client that has a lease."""
+    """Return the server's information about each client that has a lease."""
     return sorted(path.read_text() for path in Path("/proc/fs/nfsd/clients").glob("*/info"))

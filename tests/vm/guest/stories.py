@@ -1,4 +1,4 @@
-"""The functions that the tests call in the guest. They return what was seen; the tests judge it."""
+"""The functions that the tests call in the guest. They return what they saw; the tests judge it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.vm.guest import server
 from tests.vm.guest.client import Client, Task, end_all
 from tests.vm.guest.training import count_events, look, see_one, train, write_one
 
-NAMES = ("east", "west")  # of the same length, so that the texts of run.lock are too
+NAMES = ("east", "west")  # equally long, and so are the texts of run.lock
 CLIENTS = dict[str, Client]()
 READERS = list[Task]()
 WAIT_SECONDS = 60.0  # the longest wait for the run's lock
@@ -25,7 +25,7 @@ def begin(options: str) -> dict[str, Any]:
 
 
 def end() -> None:
-    """Remove what a failed story has left, for the next one."""
+    """Remove what a failed story has left, so that the next one can begin."""
     end_all()
     READERS.clear()
     for client in CLIENTS.values():
@@ -33,7 +33,11 @@ def end() -> None:
 
 
 def file_seen(name: str, writer: str, reader: str) -> dict[str, Any]:
-    """One client looks for a file, another one makes it, and the first one looks again."""
+    """Let one client look for a file, another one make it, and the first one look again.
+
+    Return whether the file was there before, its text, how many seconds the writing took, and how
+    many seconds later it was seen.
+    """
     seen = CLIENTS[reader].start(see_one, name)
     before = seen.told()
     ((seconds, written),) = CLIENTS[writer].start(write_one, name).end()
@@ -67,7 +71,7 @@ def end_to_look() -> list[Any]:
 
 
 def restarts(times: int) -> dict[str, Any]:
-    """Restart the server several times while a writer goes on."""
+    """Restart the server several times while a writer goes on, and return what was seen."""
     reader = CLIENTS["west"].start(look)
     writer = CLIENTS["east"].start(train, WAIT_SECONDS, 0)
     begin = writer.told()["start"] or 0
@@ -90,7 +94,10 @@ def restarts(times: int) -> dict[str, Any]:
 
 
 def cut_off() -> dict[str, Any]:
-    """Cut off a writer's machine, let another writer take over, and restore the first link."""
+    """Cut off a writer's machine, let another writer take over, and restore the first link.
+
+    Return what the old writer, the new one and a reader have told.
+    """
     reader = CLIENTS["west"].start(look)
     old = CLIENTS["east"].start(train, WAIT_SECONDS, 0)
     old.told()

@@ -35,7 +35,7 @@ ShouldStop = Callable[[], bool]
 
 
 def content(name: str, step: int) -> bytes:
-    """The right content of a file in the checkpoint of `step`."""
+    """Return the right content of a file in the checkpoint of `step`."""
     return hashlib.sha256(f"{name} {step}".encode()).digest() * (FILES[name] // 32)
 
 
@@ -109,7 +109,7 @@ def look(tell: Tell, should_stop: ShouldStop) -> None:
     """
     seen, wrong, partial, gone = list[int](), list[str](), list[str](), list[str]()
     while not should_stop():
-        time.sleep(PAUSE_SECONDS)  # leaves the processor to the process that saves
+        time.sleep(PAUSE_SECONDS)  # This leaves the processor to the process that saves.
         said = list[str]()
         try:
             step = store.latest_verified(ROOT, said.append)
@@ -166,7 +166,7 @@ def count_events(tell: Tell, _should_stop: ShouldStop) -> None:
 
 
 def counts(event: str) -> bool:
-    """Whether an audit event of Python is about files."""
+    """Return whether an audit event of Python is about files."""
     return event.split(".")[0] in ("open", "os", "shutil")
 
 
