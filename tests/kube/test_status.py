@@ -223,7 +223,7 @@ def test_kubelet_tells_the_age_of_the_last_line(lab: Lab) -> None:
     assert 0.0 in found.values()
 
     def ready() -> dict[str, Any]:
-        """The condition of the pod, once it is true."""
+        """Return the condition of the pod, once it is true."""
         (pod,) = run.pods()
         told = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
         return {"pod": pod, **told[0]} if told and told[0]["status"] == "True" else {}

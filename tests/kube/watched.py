@@ -46,9 +46,10 @@ class Watched:
     def start(self, cordons: bool, stand_ins: Mapping[str, str] | None = None) -> None:
         """Start the pods that watch the node.
 
-        Args: cordons: whether they may cordon the node. stand_ins: texts of programs that replace
-        the machine's, by their names; a file then replaces the kernel's log. None: the pods see the
-        machine as it is.
+        Args:
+            cordons: whether they may cordon the node.
+            stand_ins: texts of programs that replace the machine's, by their names; a file then
+                replaces the kernel's log. None: the pods see the machine as it is.
         """
         owner = cast(pulumi.Output[str], "me")
         args = NodeHealthArgs(

@@ -92,7 +92,7 @@ class ApiServer:
         (self.folder / cluster.FIRST_KEYS).write_text(json.dumps(first))
 
     def get(self, path: str) -> object:
-        """The object at a path, read without k3s. Raises OSError if there is none."""
+        """Return the object at a path, read without k3s. Raise OSError if there is none."""
         api = cluster.Socket(self.folder / "api.sock", cluster.administrator(self.folder))
         return cluster.ask(api, "GET", path)
 
@@ -118,7 +118,10 @@ class ApiServer:
 
 
 def script(layout: Layout) -> str:
-    """The shell script of process 1 of the namespaces. All programs end when it is killed."""
+    """Return the shell script of process 1 of the namespaces.
+
+    All programs end when it is killed.
+    """
     bin_dir = programs()
     first = {c.name: c for c in components.first_components(layout, LINK, bin_dir)}
     later = {c.name: c for c in components.later_components(layout, LINK, bin_dir)}
@@ -138,6 +141,6 @@ def script(layout: Layout) -> str:
 
 
 def in_background(layout: Layout, component: Component, *options: str) -> str:
-    """The line of the shell script that starts a program, with its log in a file."""
+    """Return the line of the shell script that starts a program, with its log in a file."""
     words: Sequence[str] = (*component.command, *options)
     return f"{shlex.join(words)} >{layout.log / component.name}.log 2>&1 &"

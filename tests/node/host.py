@@ -138,7 +138,7 @@ class Host:
         wait_until("sshd", self._sshd_missing, timeout_seconds=BOOT_SECONDS)
 
     def key_pair(self) -> tuple[str, str]:
-        """The host's SSH host key: private, public."""
+        """Return the host's SSH host key: private, public."""
         key = self.path("/etc/ssh/ssh_host_ed25519_key")
         return key.read_text(), key.with_suffix(".pub").read_text()
 
@@ -162,11 +162,14 @@ class Host:
             self.shell(f"chown -R {user}: {home}/.ssh; chmod -R go= {home}/.ssh")
 
     def path(self, inside: str) -> Path:
-        """A path of the host, as this machine sees it. No folder in the path may be a link."""
+        """Return a path of the host, as this machine sees it.
+
+        No folder in the path may be a link.
+        """
         return Path(f"/proc/{self.pid}/root{inside}")
 
     def enter(self, *command: str) -> list[str]:
-        """The command line that runs `command` on the host, as root."""
+        """Return the command line that runs `command` on the host, as root."""
         return ["nsenter", "--target", str(self.pid), "--all", "--", *command]
 
     def try_shell(self, text: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -181,7 +184,7 @@ class Host:
         )
 
     def shell(self, text: str, stdin: str = "") -> str:
-        """Output of a shell text, run as root. The test fails if it does not succeed."""
+        """Return the output of a shell text, run as root. The test fails if it does not succeed."""
         done = self.try_shell(text, stdin)
         assert done.returncode == 0, f"{text}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -191,7 +194,7 @@ class Host:
         return self.try_shell(f"test -e {inside}").returncode == 0
 
     def files(self) -> dict[str, Entry]:
-        """Every path of the root file system, except those that a system writes by itself."""
+        """Return every path of the root file system but those that a system writes by itself."""
         root = f"/proc/{self.pid}/root"
         found: dict[str, Entry] = {}
         for folder, names, files in os.walk(root):
@@ -205,7 +208,7 @@ class Host:
         return found
 
     def _is_own(self, path: str) -> bool:
-        """Whether a running system writes to this path by itself, or the path is shared."""
+        """Return whether a running system writes to this path by itself, or the path is shared."""
         return path in self._left_out or "/systemd-private-" in path
 
     def _entry(self, path: str, here: str) -> Entry:
@@ -248,7 +251,7 @@ def remove_cgroups(top: Path) -> None:
 
 
 def cgroup2_root() -> Path:
-    """Where cgroup version 2 is mounted. Beside version 1 it may be without controllers."""
+    """Return where cgroup version 2 is mounted. Beside version 1 it may have no controllers."""
     for line in Path("/proc/mounts").read_text().splitlines():
         _, folder, kind, *_ = line.split()
         if kind == "cgroup2":
@@ -268,6 +271,6 @@ def machine_lock() -> Iterator[None]:
 
 
 def make_key(folder: Path) -> tuple[str, str]:
-    """A new pair of SSH keys: private, public."""
+    """Return a new pair of SSH keys: private, public."""
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "key"))
     return (folder / "key").read_text(), (folder / "key.pub").read_text()

@@ -127,7 +127,7 @@ class Lab:
         shutil.rmtree(self.scratch / name)
 
     def stack(self, user: str = "root", **changes: Any) -> Stack:
-        """A stack of the project's program that makes a platform on this host, over SSH."""
+        """Return a stack of the project's program that makes a platform on this host, over SSH."""
         return self.new_stack(
             {
                 **PLATFORM,
@@ -147,7 +147,7 @@ class Lab:
         return self.new_stack({"platform": platform, "preset": "shakespeare-char-cpu"})
 
     def new_stack(self, wanted: Mapping[str, Any]) -> Stack:
-        """A new stack with these settings, in a checkout of its own."""
+        """Return a new stack with these settings, in a checkout of its own."""
         self._stacks += 1
         name = f"node{self._stacks}"
         project = self.checkout(name)
@@ -187,7 +187,7 @@ class Lab:
         return HostAccess({**hop, "private_key": self.private_key, "jump": None})
 
     def install_by_hand(self, action: str = "create", **variables: str) -> str:
-        """Output of k3s-install.sh, run on the host as `host: local` runs it."""
+        """Return the output of k3s-install.sh, run on the host as `host: local` runs it."""
         done = self.try_install(action, **variables)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -228,7 +228,10 @@ class Lab:
     def doctor(
         self, user: str = "root", sudo_password: str = "", **expected: str | bool
     ) -> dict[str, Result]:
-        """The doctor's findings on the host over SSH, except those of OF_THE_MACHINE, by id."""
+        """Return the doctor's findings on the host over SSH by id, without those of OF_THE_MACHINE.
+
+        The doctor takes the mirror for the release host of k3s.
+        """
         mirror = {"https_probe": self.mirror.url, "k3s_version": VERSION}
         expect = Expectations(gpus=0, **{**mirror, **expected})  # pyright: ignore[reportArgumentType]
         target = SshTarget(
@@ -239,7 +242,7 @@ class Lab:
         return {result.id: result for result in found if result.id not in OF_THE_MACHINE}
 
     def findings(self, **given: Any) -> list[str]:
-        """The ids of the doctor's findings."""
+        """Return the ids of the doctor's findings."""
         return list(self.doctor(**given))
 
     @contextlib.contextmanager
@@ -276,15 +279,18 @@ class Lab:
         )
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """Output of k3s' own kubectl, run on the host as the project's scripts run it."""
+        """Return the output of k3s' own kubectl, run on the host as the project's scripts do."""
         return self.host.shell(f"{KUBECTL} {shlex.join(arguments)}", stdin)
 
     def try_kubectl(self, *arguments: str) -> str:
-        """Output of k3s' own kubectl; empty if it fails, as without k3s."""
+        """Return the output of k3s' own kubectl; empty if it fails, as without k3s."""
         return self.host.try_shell(f"{KUBECTL} {shlex.join(arguments)}").stdout
 
     def objects(self) -> dict[str, str]:
-        """The uids of the objects that the program has made in the cluster, by `kind/name`."""
+        """Return the uids of the objects that the program has made in the cluster.
+
+        The keys are `kind/name`.
+        """
         wanted = ("namespaces,pv,pvc,configmaps,secrets", "--all-namespaces", "--output=json")
         found = json.loads(self.kubectl("get", *wanted, f"--selector={OURS}"))
         return {
@@ -315,21 +321,21 @@ class Lab:
         wait_for("the tunnel to end", lambda: not is_open(port))
 
     def calls(self) -> list[str]:
-        """The command lines of all calls of the stand-ins of k3s and of its installer."""
+        """Return the command lines of all calls of the stand-ins of k3s and of its installer."""
         return self.host.shell("cat /lab/calls 2>/dev/null || true").splitlines()
 
     def differences(self) -> list[str]:
-        """The paths of the host that differ from its first state, except those of the data."""
+        """Return the paths of the host that differ from its first state, except for the data."""
         paths = different(self.before, self.host.files())
         return [path for path in paths if not f"{path}/".startswith(f"{DATA_ROOT}/")]
 
     def state(self, stack: Stack) -> str:
-        """The text of the stack's state file; empty if there is none."""
+        """Return the text of the stack's state file; empty if there is none."""
         files = (self.scratch / "backend").rglob(f"stacks/disttrain/{stack.name}.json")
         return "".join(file.read_text() for file in files)
 
     def resources(self, stack: Stack) -> list[str]:
-        """The URNs of the state's resources, sorted, because an `up` may change their order."""
+        """Return the URNs of the state's resources, sorted, as an `up` may change their order."""
         deployment = json.loads(self.state(stack) or "{}").get("checkpoint", {}).get("latest") or {}
         return sorted(resource["urn"] for resource in deployment.get("resources", ()))
 
@@ -380,7 +386,7 @@ def copy_program(source: Path, target: Path) -> Path:
 
 
 def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
-    """The paths that were made, removed or changed."""
+    """Return the paths that were made, removed or changed."""
     return sorted(
         path
         for path in before.keys() | after.keys()
@@ -389,12 +395,12 @@ def different(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[s
 
 
 def rewritten(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
-    """The paths that were written, even if the content is the same."""
+    """Return the paths that were written, even if the content is the same."""
     return sorted(p for p in before.keys() | after.keys() if before.get(p) != after.get(p))
 
 
 def failure(stack: Stack) -> str:
-    """The output of an `up` that must fail."""
+    """Return the output of an `up` that must fail."""
     try:
         output = stack.up()
     except PulumiFailedError as error:
@@ -403,19 +409,19 @@ def failure(stack: Stack) -> str:
 
 
 def counts(output: str) -> dict[str, int]:
-    """The counts in `pulumi`'s summary, such as {"created": 3}."""
+    """Return the counts in `pulumi`'s summary, such as {"created": 3}."""
     summary = output.rpartition("Resources:")[2]  # the first summary is the preview's
     found = re.findall(r"^\s+[+\-~ ]*(\d+) (\w+)", summary, re.MULTILINE)
     return {what: int(number) for number, what in found}
 
 
 def kubeconfig(stack: Stack) -> dict[str, Any]:
-    """The stack's output `kubeconfig`, decoded."""
+    """Return the stack's output `kubeconfig`, decoded."""
     return yaml.safe_load(stack.output("kubeconfig"))
 
 
 def kubectl(lab: Lab, config: Mapping[str, Any], *arguments: str) -> str:
-    """Output of the sandbox's kubectl, run on this machine with this kubeconfig."""
+    """Return the output of the sandbox's kubectl, run on this machine with this kubeconfig."""
     file = lab.scratch / "kubeconfig"
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(dict(config)))
@@ -433,7 +439,7 @@ def kubectl(lab: Lab, config: Mapping[str, Any], *arguments: str) -> str:
 
 
 def running_version(lab: Lab, config: Mapping[str, Any]) -> str:
-    """The version of k3s that the first Node reports."""
+    """Return the version of k3s that the first Node reports."""
     version = "jsonpath={.items[0].status.nodeInfo.kubeletVersion}"
     return kubectl(lab, config, "get", "nodes", "-o", version)
 
@@ -496,7 +502,7 @@ def end_session(leader_pid: int) -> None:
 
 
 def output_file(stack: Stack) -> Path:
-    """The file with the output of the last `background_up`."""
+    """Return the file with the output of the last `background_up`."""
     return stack.settings_file.with_suffix(".output")
 
 

@@ -36,16 +36,16 @@ class LanMachine:
     before: dict[str, Entry]
 
     def differences(self) -> list[str]:
-        """The paths of the host that differ from its first state."""
+        """Return the paths of the host that differ from its first state."""
         return different(self.before, self.host.files())
 
     def node(self) -> str:
-        """The host's name in the cluster. If it is in no cluster, it is the host name."""
+        """Return the host's name in the cluster. If it is in no cluster, it is the host name."""
         noted = "awk '$1 == \"node\" { print $2 }' /etc/rancher/disttrain 2>/dev/null || true"
         return self.host.shell(noted).strip() or self.host.name
 
     def log(self) -> str:
-        """The log of k3s on the host, as an agent and as a server."""
+        """Return the log of k3s on the host, as an agent and as a server."""
         return self.host.shell("journalctl --unit=k3s-agent --unit=k3s --no-pager --output=cat")
 
 
@@ -100,7 +100,7 @@ class Lan:
         self.machines[name].before = host.files()
 
     def settings(self, *names: str, **more: Any) -> list[dict[str, Any]]:
-        """The setting `nodes` with these machines; each gets the fields `more`."""
+        """Return the setting `nodes` with these machines; each gets the fields `more`."""
         hosts = [self.machines[name].host for name in names]
         return [
             {"name": host.name, "address": host.address, "host_key": host.host_key, **more}
@@ -108,12 +108,15 @@ class Lan:
         ]
 
     def stack(self, *names: str, **changes: Any) -> Stack:
-        """A stack with a platform on the lab's host and these machines."""
+        """Return a stack with a platform on the lab's host and these machines."""
         nodes = {"nodes": self.settings(*names), "nodeAddress": SERVER_ADDRESS}
         return self.lab.stack(**{**nodes, "storageOptions": {"shared": True}, **changes})
 
     def doctor_plan(self, *servers: str) -> Plan:
-        """The doctor's plan for all hosts before k3s is installed; `servers` are servers too."""
+        """Return the doctor's plan for all hosts before k3s is installed.
+
+        `servers` are further machines that are to be servers too.
+        """
         key = self.lab.private_key
         hosts = {name: machine.host for name, machine in self.machines.items()}
         targets = {
@@ -141,12 +144,12 @@ class Lan:
         )
 
     def members(self) -> dict[str, dict[str, Any]]:
-        """The cluster's Node objects, by name."""
+        """Return the cluster's Node objects, by name."""
         found = json.loads(self.lab.kubectl("get", "nodes", "--output=json"))
         return {item["metadata"]["name"]: item for item in found["items"]}
 
     def etcd(self, at: str = "") -> dict[str, bool]:
-        """Whether each member of etcd votes, by the name of its node.
+        """Return whether each member of etcd votes, by the name of its node.
 
         It comes from the etcd of the first machine, or of the further machine `at`.
         """
@@ -157,7 +160,7 @@ class Lan:
         }
 
     def passwords(self) -> list[str]:
-        """The names of the machines whose passwords the server knows."""
+        """Return the names of the machines whose passwords the server knows."""
         wanted = ("get", "secrets", "--namespace", "kube-system", "--output=name")
         names = [line.removeprefix("secret/") for line in self.lab.kubectl(*wanted).split()]
         end = ".node-password.k3s"

@@ -13,7 +13,7 @@ TRUST = "/usr/local/share/ca-certificates/disttrain.crt"  # from the setting caB
 
 
 def holding(host: Host, text: str) -> list[str]:
-    """The files of k3s and of the system's configuration that contain this text."""
+    """Return the files of k3s and of the system's configuration that contain this text."""
     search = "grep --recursive --files-with-matches --fixed-strings --file=-"
     return host.try_shell(f"{search} /etc /var/lib/rancher /run/k3s", text).stdout.split()
 

@@ -22,7 +22,7 @@ WantedBy=multi-user.target
 
 
 def lasting(before: dict[str, Entry], after: dict[str, Entry]) -> list[str]:
-    """The paths that have changed, except those in `LEFT`."""
+    """Return the paths that have changed, except those in `LEFT`."""
     return [path for path in different(before, after) if not path.startswith(LEFT)]
 
 

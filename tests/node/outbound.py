@@ -25,11 +25,12 @@ class Outbound:
     host: Host
 
     def on_host(self) -> int:
-        """How many packets the host sent that do not answer a connection to it."""
+        """Return how many packets the host sent that do not answer a connection to it."""
         return sum(counted([*self._enter, table]) for table in TABLES)
 
     def of_pulumi(self) -> int:
-        """How many packets the engine, its plugins and their children sent to others than the host.
+        """Return how many packets the engine, its plugins and their children sent to others than
+        the host.
 
         Packets to this machine's DNS resolver count too, because it would ask other machines.
         """
@@ -52,7 +53,7 @@ def as_group() -> list[str]:
 
 
 def counted(table: list[str]) -> int:
-    """How many packets the rules of our chain have refused."""
+    """Return how many packets the rules of our chain have refused."""
     lines = subprocess.run(
         [*table, "--list", chain(), "--verbose", "--numeric", "--exact"],
         check=True,

@@ -24,7 +24,7 @@ OF_THE_SYSTEM = ("/usr", "/usr/local")
 
 
 def python() -> list[Path]:
-    """The paths of the Python that has made the virtual environments, which they need."""
+    """Return the paths of the Python that has made the virtual environments, which they need."""
     if sys.base_prefix not in OF_THE_SYSTEM:
         return [Path(sys.base_prefix)]
     library = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
@@ -57,7 +57,7 @@ class OwnMachine:
             _ip(host, "link", "set", LINK, "up")
 
     def stack(self, **changes: str) -> Stack:
-        """A stack with a platform on the machine on which its `pulumi` runs."""
+        """Return a stack with a platform on the machine on which its `pulumi` runs."""
         mirror = {"k3sVersion": VERSION, "k3sMirror": self.lab.mirror.url}
         stack = self.lab.new_stack({**PLATFORM, "host": "local", **mirror, **changes})
         real = shutil.which("pulumi", path=stack.environment["PATH"])

@@ -24,7 +24,7 @@ class Publisher:
     installers: str
 
     def files(self, version: str) -> tuple[Release, ...]:
-        """The k3s binary for this machine, the archive of k3s' images, and the installer."""
+        """Return the k3s binary for this machine, the archive of k3s' images, and the installer."""
         arch = "arm64" if platform.machine() == "aarch64" else "amd64"
         binary = "k3s-arm64" if arch == "arm64" else "k3s"
         tag = version.replace("+", "%2B")
@@ -63,7 +63,7 @@ class Source:
 
 
 def choose(publisher: Publisher) -> Source:
-    """The publisher as the source if it has the checksums, or else the stand-ins.
+    """Return the publisher as the source if it has the checksums, or else the stand-ins.
 
     A host that does not answer is noticed within seconds.
     """
@@ -77,12 +77,12 @@ def choose(publisher: Publisher) -> Source:
 
 @functools.cache
 def session_source() -> Source:
-    """The source for this session; it is chosen only once."""
+    """Return the source for this session; it is chosen only once."""
     return choose(GITHUB)
 
 
 def downloaded(publisher: Publisher, version: str) -> Path:
-    """A folder of the cache with the verified files of a release.
+    """Return a folder of the cache with the verified files of a release.
 
     Raises:
         Unavailable: the publisher no longer has the files.

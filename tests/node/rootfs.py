@@ -38,7 +38,10 @@ rm -f /etc/ssh/ssh_host_*
 
 
 def rootfs() -> Path:
-    """The folder of the root file system. It is the lower layer of an overlay, never written to."""
+    """Return the folder of the root file system.
+
+    It is the lower layer of an overlay, never written to.
+    """
 
     def make(folder: Path) -> None:
         root = folder / "root"
@@ -54,7 +57,7 @@ def rootfs() -> Path:
 
 
 def mirror() -> str:
-    """The mirror from which the packages come."""
+    """Return the mirror from which the packages come."""
     if SYSTEM == "ubuntu":
         return "http://archive.ubuntu.com/ubuntu"
     return debian_mirror(debian_sources())

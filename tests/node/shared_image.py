@@ -38,7 +38,10 @@ class SharedImage:
         self.dependencies: Image = tiny_image(os.urandom(DEPS_BYTES))
 
     def make_stack(self, **changes: Any) -> Stack:
-        """A stack with a platform on all hosts. Its k3s uses the network between the hosts."""
+        """Return a stack with a platform on all hosts.
+
+        Its k3s uses the network between the hosts.
+        """
         self.stack = self.lan.stack(
             **{
                 "nodes": self.lan.settings(*NAMES, interface=BRIDGE),
@@ -68,16 +71,16 @@ class SharedImage:
         (folder / "changed.py").write_text(text)
 
     def received(self) -> dict[str, int]:
-        """Bytes that each host got from this machine, which sends only SSH to it."""
+        """Return bytes that each host got from this machine, which sends only SSH to it."""
         counter = "cat /sys/class/net/node0/statistics/rx_bytes"
         return {name: int(host.shell(counter)) for name, host in self.hosts.items()}
 
     def sent_since(self, before: dict[str, int]) -> dict[str, int]:
-        """Bytes that each host got from this machine since `before`."""
+        """Return bytes that each host got from this machine since `before`."""
         return {name: count - before[name] for name, count in self.received().items()}
 
     def given(self, name: str) -> list[tuple[str, str, int]]:
-        """`(address, digest, bytes)` of each blob that a host's k3s has sent to other hosts."""
+        """Return `(address, digest, bytes)` of each blob that a host's k3s has sent to others."""
         rows = self.hosts[name].shell("cat /lab/sent 2>/dev/null || true").splitlines()
         return [(row.split()[0], row.split()[1], int(row.split()[2])) for row in rows]
 
@@ -100,7 +103,7 @@ class SharedImage:
         assert self.hosts[name].shell("k3s ctr -n k8s.io content ls -q") == ""
 
     def config(self, name: str, file: str) -> str:
-        """The text of a file of k3s' configuration; empty if there is none."""
+        """Return the text of a file of k3s' configuration; empty if there is none."""
         return self.hosts[name].shell(f"cat /etc/rancher/k3s/{file} 2>/dev/null || true")
 
 

@@ -36,7 +36,10 @@ class Standing:
 
     @contextmanager
     def use(self) -> Iterator[Platform]:
-        """A platform that is up and unchanged. It is kept if it still is after the block."""
+        """Yield a platform that is up and unchanged.
+
+        The platform is kept for the next test if it is still unchanged after the block.
+        """
         stack = self._kept or self._up()
         self._kept, self._is_bare = None, False
         yield Platform(self._lab, stack)
@@ -61,7 +64,7 @@ class Standing:
         return stack
 
     def _is_unchanged(self, stack: Stack) -> bool:
-        """Whether settings, state and k3s are as `pulumi up` left them."""
+        """Return whether settings, state and k3s are as `pulumi up` left them."""
         settings = stack.settings_file
         if not settings.exists() or settings.read_text() != self._settings:
             return False

@@ -28,7 +28,10 @@ class Steps:
             join(self.job(name))
 
     def job(self, name: str, *, gone: bool = False, **variables: str) -> Job:
-        """The job of a further machine as a server; `variables` are further ones of its script."""
+        """Return the job of a further machine as a server.
+
+        `variables` are further variables of its script.
+        """
         host = self.lan.machines[name].host
         of_machine = {
             "NODE": name,
@@ -57,11 +60,11 @@ class Steps:
         return {"ssh": {**hop, **key}, "sudo_password": ""}
 
     def votes(self, name: str) -> bool:
-        """Whether the machine's Node says that its member of etcd votes."""
+        """Return whether the machine's Node says that its member of etcd votes."""
         conditions = self.lan.members()[name]["status"]["conditions"]
         return any(c["type"] == "EtcdIsVoter" and c["status"] == "True" for c in conditions)
 
     def answers(self) -> bool:
-        """Whether the API server of the first machine answers."""
+        """Return whether the API server of the first machine answers."""
         asked = "KUBECACHEDIR=/run/k3s k3s kubectl get nodes"
         return self.lan.lab.host.try_shell(asked).returncode == 0

@@ -37,8 +37,11 @@ MINE = f"{DATA_ROOT}/runs/checkpoint"
 class Place:
     """A cluster for a stack, and the place of its data.
 
-    Args: kind: `ours`: k3s that `up` installs; `adopted`: somebody else's k3s on the host;
-    `existing`: a cluster of which the stack has only a kubeconfig.
+    Args:
+        lab: the lab with the host.
+        kind: `ours`: k3s that `up` installs; `adopted`: somebody else's k3s on the host;
+            `existing`: a cluster of which the stack has only a kubeconfig.
+        is_purged: whether `destroy` is to remove the data.
     """
 
     lab: Lab

@@ -28,9 +28,12 @@ Presence = Callable[[Lab, Stack], AbstractContextManager[None]]
 class Fault:
     """A fault that stops `up`.
 
-    Args: presence: a context in which the fault is there. said: a pattern of what `up` says then.
-    findings: the ids that the doctor names then. password: the password for sudo that the doctor
-    gets. before_install: whether `up` must have written nothing to the host but the data folder.
+    Args:
+        presence: a context in which the fault is there.
+        said: a pattern of what `up` says then.
+        findings: the ids that the doctor names then.
+        password: the password for sudo that the doctor gets.
+        before_install: whether `up` must have written nothing to the host but the data folder.
     """
 
     presence: Presence

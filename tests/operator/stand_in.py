@@ -55,10 +55,12 @@ def operator_chart(
 ) -> Path:
     """Pack the chart for the setting `gpuOperatorChart`, and return its path.
 
-    Args: folder: the folder for the file. version: the version of the chart, as in the setting
-    gpuOperatorVersion. gpus: how many GPUs each node offers. reconcile_error: the error that the
-    operator reports; empty: it reports none. device_plugin: the tag of the device plugin's image;
-    empty: that of the imported image.
+    Args:
+        folder: the folder for the file.
+        version: the version of the chart, as in the setting gpuOperatorVersion.
+        gpus: how many GPUs each node offers.
+        reconcile_error: the error that the operator reports; empty: it reports none.
+        device_plugin: the tag of the device plugin's image; empty: that of the imported image.
     """
     tag = operator_image().rpartition(":")[2]
     about = _read("Chart.yaml")

@@ -77,7 +77,7 @@ class Server:
         wait_for_server(self.address, self._process, self._log)
 
     def tags(self, repository: str) -> Path:
-        """The folder whose folders are a repository's tags; `repository` has no host."""
+        """Return the folder whose folders are a repository's tags; `repository` has no host."""
         repositories = self.storage / "docker" / "registry" / "v2" / "repositories"
         return repositories / repository / "_manifests" / "tags"
 

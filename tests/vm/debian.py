@@ -37,7 +37,8 @@ MODULES = (
 def debian() -> Path:
     """Return the folder with `boot/`, `lib/modules/`, `usr/` and the list `modules.order`.
 
-    Raises: RuntimeError: the packages are not available here.
+    Raises:
+        RuntimeError: the packages are not available here.
     """
 
     def make(folder: Path) -> None:
@@ -56,7 +57,8 @@ def debian() -> Path:
 def modules_in_order(dependencies: str) -> list[str]:
     """Return the files of `MODULES` and of all that they need, each after those that it needs.
 
-    Args: dependencies: the text of modules.dep, a line `file: file ...` for each module.
+    Args:
+        dependencies: the text of modules.dep, a line `file: file ...` for each module.
     """
     needs = dict[str, list[str]]()
     for line in dependencies.splitlines():

@@ -56,7 +56,7 @@ class RefusedError(Exception):
 
 
 def configuration(known: Set[str] = FOR_ALL | FOR_SERVERS) -> dict[str, Any]:
-    """The values in config.yaml and config.yaml.d.
+    """Return the values in config.yaml and config.yaml.d.
 
     It reads only the YAML that the project writes: JSON values and lists. A list in a later file
     replaces that in an earlier file, as with k3s.
@@ -79,7 +79,10 @@ def configuration(known: Set[str] = FOR_ALL | FOR_SERVERS) -> dict[str, Any]:
 
 
 def parsed(value: str) -> Any:
-    """The value of a JSON text; any other text, such as a YAML list of words, stays a text."""
+    """Return the value of a JSON text; an empty text gives an empty list.
+
+    Any other text, such as a YAML list of words, is returned as it is.
+    """
     try:
         return json.loads(value) if value else []
     except ValueError:
@@ -87,7 +90,10 @@ def parsed(value: str) -> Any:
 
 
 def node_of(config: dict[str, Any], name: str, version: str) -> Node:
-    """The node that this machine's kubelet registers; `name` is its name if none is configured."""
+    """Return the node that this machine's kubelet registers.
+
+    `name` is its name if none is configured.
+    """
     return Node(
         config.get("node-name", name),
         version,
@@ -107,7 +113,10 @@ def password() -> str:
 
 
 def get(server: str, tls: ssl.SSLContext, path: str, headers: dict[str, str]) -> bytes:
-    """The answer of the server's supervisor. Raises RefusedError with its text if it refuses."""
+    """Return the answer of the server's supervisor.
+
+    Raise RefusedError with its text if it refuses.
+    """
     there = urlsplit(server)
     assert there.hostname
     connection = http.client.HTTPSConnection(there.hostname, there.port, timeout=30, context=tls)
@@ -140,7 +149,7 @@ def trust(server: str, token: str) -> ssl.SSLContext:
 
 
 def login(user: str, token: str) -> dict[str, str]:
-    """The HTTP header with which a machine shows its token."""
+    """Return the HTTP header with which a machine shows its token."""
     text = base64.b64encode(f"{user}:{token}".encode()).decode()
     return {"Authorization": f"Basic {text}"}
 
@@ -169,7 +178,7 @@ def join(config: dict[str, Any], token: str) -> ssl.SSLContext:
 
 
 def of_cluster(config: dict[str, Any], token: str) -> dict[str, Any]:
-    """The servers' settings. Every machine asks for them with the agents' token."""
+    """Return the servers' settings. Every machine asks for them with the agents' token."""
     trusting = trust(config["server"], token)
     return json.loads(get(config["server"], trusting, "/v1-k3s/config", login("node", token)))
 

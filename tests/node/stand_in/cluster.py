@@ -52,7 +52,7 @@ class Socket(http.client.HTTPConnection):
 
 
 def administrator(folder: Path) -> ssl.SSLContext:
-    """The TLS settings of the API server's administrator."""
+    """Return the TLS settings of the API server's administrator."""
     context = ssl.create_default_context(cafile=str(folder / "pki" / "ca.crt"))
     context.load_cert_chain(folder / "pki" / "admin.crt", folder / "pki" / "admin.key")
     return context
@@ -61,7 +61,10 @@ def administrator(folder: Path) -> ssl.SSLContext:
 def ask(
     connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, kind: str = ""
 ) -> Any:
-    """The answer, decoded if it is JSON. Raises OSError with the server's text if it refuses."""
+    """Return the answer, decoded if it is JSON.
+
+    Raise OSError with the server's text if it refuses.
+    """
     content = None if body is None else json.dumps(body)
     try:
         connection.request(method, path, content, {"Content-Type": kind or "application/json"})
@@ -77,7 +80,7 @@ def ask(
 
 
 def keys(folder: Path) -> set[str]:
-    """The keys of all objects in the database."""
+    """Return the keys of all objects in the database."""
     start, end = (b64encode(key).decode() for key in ALL)
     wanted = {"key": start, "range_end": end, "keys_only": True}
     found = ask(Socket(folder / "etcd.sock"), "POST", "/v3/kv/range", wanted)
@@ -110,7 +113,7 @@ class Node:
 
 
 def own_address(interface: str) -> str:
-    """The address that k3s uses for the node.
+    """Return the address that k3s uses for the node.
 
     It is that of the named interface, or of the default route's interface if the name is empty.
 
@@ -129,7 +132,7 @@ def own_address(interface: str) -> str:
 
 
 def default_device() -> str:
-    """The network interface of the default route; empty if there is no default route."""
+    """Return the network interface of the default route; empty if there is no default route."""
     words = ["ip", "-4", "route", "show", "default"]
     found = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     return found[found.index("dev") + 1] if "dev" in found else ""

@@ -33,7 +33,10 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
 
 def mirrors() -> dict[str, Any]:
-    """The `mirrors` in registries.yaml. The project writes that file as JSON, below comments."""
+    """Return the `mirrors` in registries.yaml.
+
+    The project writes that file as JSON, below comments.
+    """
     if not REGISTRIES.exists():
         return {}
     lines = [line for line in REGISTRIES.read_text().splitlines() if not line.startswith("#")]
@@ -41,13 +44,13 @@ def mirrors() -> dict[str, Any]:
 
 
 def is_local(host: str) -> bool:
-    """Whether k3s regards a registry as one on the machine itself."""
+    """Return whether k3s regards a registry as one on the machine itself."""
     name = host.rpartition(":")[0] or host
     return name in ("localhost", "::1") or name.startswith("127.")
 
 
 def shared_registries(*, embedded: bool) -> list[str]:
-    """The registries whose images the node shares; without any, it does not share or ask."""
+    """Return the registries whose images the node shares; without any, it does not share or ask."""
     return [host for host in mirrors() if not is_local(host)] if embedded else []
 
 

@@ -29,24 +29,24 @@ VOTE_SECONDS = 60
 
 
 def is_asked_for(config: dict[str, Any]) -> bool:
-    """Whether this server has etcd. A server that had it keeps it, as with k3s."""
+    """Return whether this server has etcd. A server that had it keeps it, as with k3s."""
     return bool(ETCD.exists() or config.get("cluster-init") or config.get("server"))
 
 
 def critical_settings() -> dict[str, Any]:
-    """The settings in which all servers have to agree."""
+    """Return the settings in which all servers have to agree."""
     config = agent.configuration()
     return {key: config.get(key) for key in CRITICAL}
 
 
 def etcd(host: str, path: str, body: dict[str, Any], seconds: float = 5) -> Any:
-    """The answer of a member. Raises OSError if it does not answer, or refuses."""
+    """Return the answer of a member. Raise OSError if it does not answer, or refuses."""
     there = http.client.HTTPConnection(host, CLIENT_PORT, timeout=seconds)
     return ask(there, "POST", f"/v3/{path}", body)
 
 
 def members() -> list[dict[str, Any]]:
-    """The cluster's members, as this machine's member knows them without asking the others."""
+    """Return the cluster's members as this machine's member knows them by itself."""
     return etcd("127.0.0.1", "cluster/member/list", {"linearizable": False})["members"]
 
 
@@ -122,7 +122,7 @@ def start(folder: Path, config: dict[str, Any], node: str, address: str) -> int:
 
 
 def peer(address: str) -> str:
-    """The URL at which other members reach the member at this address."""
+    """Return the URL at which other members reach the member at this address."""
     return f"http://{address}:{PEER_PORT}"
 
 

@@ -47,7 +47,7 @@ def blob(digest: str) -> Path:
 
 
 def parts(digest: str) -> set[str]:
-    """The digests of an image's blobs, the manifest's included; empty without the manifest."""
+    """Return the digests of an image's blobs, also the manifest's; empty without a manifest."""
     if not blob(digest).exists():
         return set()
     manifest = json.loads(blob(digest).read_bytes())
@@ -55,7 +55,7 @@ def parts(digest: str) -> set[str]:
 
 
 def offered(cluster: Path, host: str, path: str, reference: str) -> str:
-    """The digest of what is asked for; empty if this node does not offer it."""
+    """Return the digest of what is asked for; empty if this node does not offer it."""
     names = {row[0]: row[2] for row in ctr(cluster, "images", "ls")}
     if not reference.startswith("sha256:"):
         return names.get(f"{host}/{path}:{reference}", "")
@@ -67,7 +67,7 @@ def offered(cluster: Path, host: str, path: str, reference: str) -> str:
 
 
 def peers(cluster: Path, own: str) -> list[str]:
-    """The addresses of the other nodes."""
+    """Return the addresses of the other nodes."""
     api = Socket(cluster / "api.sock", administrator(cluster))
     found = ask(api, "GET", "/api/v1/nodes")["items"]
     addresses = [node["status"]["addresses"][0]["address"] for node in found]
@@ -75,7 +75,7 @@ def peers(cluster: Path, own: str) -> list[str]:
 
 
 def from_peer(address: str, target: str) -> http.client.HTTPResponse | None:
-    """The node's answer, if it offers what is asked for, else None."""
+    """Return the node's answer, if it offers what is asked for, else None."""
     with suppress(OSError, http.client.HTTPException):
         for port in (API_PORT, PEER_PORT):
             socket.create_connection((address, port), CONNECT_SECONDS).close()

@@ -26,7 +26,7 @@ REJECTED += " --with-node-id flag"
 
 
 def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tuple[int, str]:
-    """The HTTP status and the content of the answer.
+    """Return the HTTP status and the content of the answer.
 
     Args:
         cluster: folder with the socket of the API server and its administrator's certificate.
@@ -57,7 +57,7 @@ def answer(cluster: Path, tls: Path, path: str, headers: dict[str, str]) -> tupl
 
 
 def authority(tls: Path) -> dict[str, str]:
-    """The authority with its key, which all servers share, and the kubeconfig's client pair."""
+    """Return the authority with its key, which all servers share, and the kubeconfig's pair."""
     names = ("ca.crt", "ca.key", "client.crt", "client.key", "client.csr")
     return {name: (tls / name).read_text() for name in names}
 
@@ -69,7 +69,7 @@ OF_SERVERS: dict[str, Callable[[Path], Any]] = {
 
 
 def is_known(cluster: Path, name: str, digest: str) -> bool:
-    """Whether this is the password of the first machine of this name.
+    """Return whether this is the password of the first machine of this name.
 
     If no machine of this name has joined before, the password is recorded as that machine's.
     """

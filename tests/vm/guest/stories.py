@@ -47,7 +47,7 @@ def file_seen(name: str, writer: str, reader: str) -> dict[str, Any]:
 
 
 def events() -> list[str]:
-    """The names of Python's audit events during a save, in order."""
+    """Return the names of Python's audit events during a save, in order."""
     (names,) = CLIENTS["east"].start(count_events).end()
     return names
 
