@@ -161,8 +161,9 @@ class Run:
         return self.job(revision, pods=pods, timeout_seconds=300, **more)
 
     def up(self, revision: str = "r1", **more: object) -> Json:
-        """Do what `pulumi up` does (hand over, make the workload, wait for its pods). Return the
-        workload.
+        """Hand over, make the workload, and wait for its pods, as `pulumi up` does.
+
+        Return the workload.
         """
         status, output = self.hand_over(revision, **more)
         assert status == 0, output

@@ -1,5 +1,7 @@
-"""Kubeconfigs that call a program for credentials, as those of EKS, GKE and AKS do, and kubeconfigs
-whose user acts as another user.
+"""Kubeconfigs that get their rights in special ways, with both clients of the API server.
+
+Some call a program for credentials, as those of EKS, GKE and AKS do. In others, the user acts as
+another user.
 """
 
 import json

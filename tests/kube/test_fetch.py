@@ -42,8 +42,9 @@ def test_run_comes_home_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path) -
 def test_fetch_goes_on_after_cut_connections(
     lab: Lab, claim: Run, gate: Gate, tmp_path: Path, by: str
 ) -> None:
-    """A fetch goes on from what has arrived when its connections break twice, and sends nothing
-    twice.
+    """A fetch goes on from what has arrived when its connections break twice.
+
+    Bytes that have arrived are not sent again.
     """
     run = make_run(runs_folder(claim) / "first", model_bytes=60_000_000)
     give_to_pods(runs_folder(claim))

@@ -100,7 +100,10 @@ def sshd_on_the_node(lab: Lab, folder: Path) -> Iterator[str]:
 
 
 def through_ssh(lab: Lab, gate: Gate, folder: Path, host_key: str) -> Path:
-    """Return the path of a kubeconfig whose credential plugin opens an SSH tunnel by the gate."""
+    """Return the path of a kubeconfig whose credential plugin opens an SSH tunnel.
+
+    The tunnel goes through the gate, which stands before sshd.
+    """
     content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
     spec = {
         "host": "127.0.0.1",

@@ -208,8 +208,9 @@ def test_own_workload_of_another_revision_or_kind_is_ended_with_its_pods(lab: La
 
 
 def test_second_hand_over_waits_for_the_first_and_says_for_whom(lab: Lab) -> None:
-    """Two hand-overs in a namespace at the same time exclude each other; the second names the
-    first.
+    """A hand-over waits while another one holds the namespace's lock, and says who holds it.
+
+    Otherwise two `pulumi up` at the same time could both give a run its place.
     """
     namespace = lab.namespace()
     run = Run(lab, namespace, "dev")

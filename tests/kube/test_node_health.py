@@ -23,8 +23,9 @@ BROKEN_SMI = '#!/usr/local/bin/python\nraise SystemExit("NVIDIA-SMI has failed")
 
 @pytest.fixture
 def watched(lab: Lab) -> Iterator[Watched]:
-    """Yield a namespace with the rules for pods, in which pods can watch the node. All is removed
-    later.
+    """Yield a namespace with the rules for pods, in which pods can watch the node.
+
+    The rules and the changes of the node are removed afterwards.
     """
     made = Watched(lab)
     args = PodPolicyArgs(made.namespace, "dev", "me", "deny")

@@ -22,7 +22,7 @@ from tests.kube.lab import LIMIT_SECONDS, Json, Lab, wait_for
 from tests.kube.pool import NODES, POOL, ZONE, node, pod
 
 SPOT = {"key": "spot", "value": "true", "effect": "NoSchedule"}
-KEPT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}  # a taint for all pods without GPUs
+KEPT = {"key": GPU_RESOURCE, "effect": "NoSchedule"}  # keeps pods without GPUs away
 LARGE = {"cpu": "8", "memory": "32Gi", GPU_RESOURCE: "4", "pods": "110"}
 SMALL = {"cpu": "2", "memory": "4Gi", "pods": "110"}
 

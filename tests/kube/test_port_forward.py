@@ -64,8 +64,9 @@ def server(lab: Lab, claim: Run) -> Iterator[int]:
 
 
 def wrong_answers(port: int, askers: int, times: int) -> list[str]:
-    """Return a sentence for each answer that was not the reverse of the text, with several asking
-    at once.
+    """Return a sentence for each answer that was not the reverse of the text.
+
+    `askers` threads ask at the same time, each `times` times.
     """
     wrong: list[str] = []
 

@@ -119,7 +119,7 @@ def test_node_that_was_ready_before_the_restart_does_not_count(lab: Lab) -> None
     """The script waits until the node has become Ready after the restart of k3s.
 
     A Ready from before the restart does not count. Otherwise a k3s without a working node would
-    pass.
+    pass as healthy.
     """
     lab.install_by_hand(K3S_VERSION=OLD)
     lab.host.shell("touch /lab/stale-node")
