@@ -94,6 +94,38 @@ def test_controller_leaves_the_list_once_nobody_uses_it(
     assert f"CustomResourceDefinition/{definition}" in traces(lab)
 
 
+def test_controller_without_its_namespace_is_installed_anew(lab: Lab, stack: Stack) -> None:
+    """Somebody deletes the controller's namespace by hand, and with it Helm's record of the
+    release. `pulumi refresh` and `pulumi up` install the controller again.
+    """
+    namespace = CONTROLLERS["jobset"].namespace
+    lab.kubectl("delete", "namespace", namespace)
+    stack.refresh()
+    stack.up()
+    (deployment,) = lab.get("deployment", namespace=namespace)["items"]
+    assert deployment["status"]["availableReplicas"] >= 1
+    stack.preview("--expect-no-changes")
+
+
+def test_destroy_after_its_namespace_leaves_nothing(
+    lab: Lab, before: dict[str, str], stack: Stack
+) -> None:
+    """After somebody has deleted the controller's namespace by hand, `pulumi destroy` fails at
+    Helm's release and says that `pulumi refresh` helps. The next `pulumi destroy` removes the rest.
+    """
+    namespace = CONTROLLERS["jobset"].namespace
+    lab.kubectl("delete", "namespace", namespace)
+    with pytest.raises(PulumiFailedError) as failed:
+        stack.destroy()
+    said = " ".join(str(failed.value).split())
+    assert f"namespace {namespace}, in which this stack has installed JobSet, is not there" in said
+    assert "Run `pulumi refresh`, and then `pulumi up` or `pulumi destroy`" in said
+    stack.refresh()
+    stack.destroy()
+    wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
+    stack.up()
+
+
 def test_object_of_others_keeps_kueue(lab: Lab, stack: Stack) -> None:
     """Its namespace would be deleted with all that is in it. What Kueue itself has made there, such
     as certificates, is not taken for others'."""

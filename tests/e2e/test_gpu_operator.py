@@ -182,6 +182,37 @@ def test_operator_that_stays_not_ready_ends_up_with_its_words(
     assert offered(lab) == GPUS
 
 
+@pytest.mark.in_depth
+def test_operator_without_its_namespace_comes_again_and_goes(lab: Lab, chart: Path) -> None:
+    """Somebody deletes the operator's namespace by hand, and with it Helm's record of the release.
+    `pulumi destroy` then fails at the release and says that `pulumi refresh` helps: after it, `up`
+    installs the operator again, and `destroy` removes all but the node feature discovery's parts,
+    which somebody else may use. It names these.
+    """
+    stack = gpu_stack(lab, "e2e-gpu-no-namespace", chart, topology="none")
+    stack.up()
+    lab.kubectl("delete", "namespace", NAMESPACE)
+    with pytest.raises(PulumiFailedError) as failed:
+        stack.destroy()
+    said = " ".join(str(failed.value).split())
+    assert f"the namespace {NAMESPACE}, in which this stack has installed the GPU Operator" in said
+    assert "Run `pulumi refresh`, and then `pulumi up` or `pulumi destroy`" in said
+    stack.refresh()
+    stack.up()
+    assert offered(lab) == GPUS
+    lab.kubectl("delete", "namespace", NAMESPACE)
+    stack.refresh()
+    said = " ".join(stack.destroy().split())
+    left = traces(lab)
+    assert set(left) == {"crd", "key"}
+    for key in left["key"]:
+        assert key.startswith(("feature.node.", "nfd.node.")), key
+        lab.kubectl("label", "nodes", "--all", f"{key}-")
+        lab.kubectl("annotate", "nodes", "--all", f"{key}-")
+    assert f"if nobody needs them, kubectl delete crd {' '.join(left['crd'])}" in said
+    lab.kubectl("delete", "crd", *left["crd"])
+
+
 @pytest.fixture
 def somebody_elses(lab: Lab) -> Iterator[dict[str, str]]:
     """A namespace gpu-operator with an object in it that no stack has made."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from infra.controllers import CONTROLLERS
+from infra.kube.api_server.api import Api
 from infra.kube.controllers import (
     apply_definitions,
     claim_controller,
@@ -94,6 +95,17 @@ def test_definitions_are_made_with_their_owner_and_changed_by_the_next_version(
     assert api.get(PATH) is None
 
 
+def make_role_of_release(api: Api, collection: str, release: str, namespace: str) -> str:
+    """Make a ClusterRole with the marks of Helm for a release's objects, and return its path."""
+    name = f"of-release-{uuid.uuid4().hex[:8]}"
+    notes = {"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
+    labels = {"app.kubernetes.io/managed-by": "Helm"}
+    about = {"name": name, "labels": labels, "annotations": notes}
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    api.create(collection, {**kind, "metadata": about})
+    return f"{collection}/{name}"
+
+
 def test_controller_without_its_namespace_stays_ours(installed: Installed) -> None:
     """A controller whose namespace somebody has deleted still belongs to the stack that installed
     it.
@@ -118,10 +130,18 @@ def test_controller_without_its_namespace_stays_ours(installed: Installed) -> No
     for task in (open_controller, controller_remains):
         task.delete(others, api)
     assert api.get(PATH)
-    for task in (destroy_guard, open_controller, controller_remains):
-        task.delete(job, api)
-    assert api.get(PATH) is None
-    assert api.get(WEBHOOK) is None
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    of_release = make_role_of_release(api, roles, KIND.name, KIND.namespace)
+    of_others = make_role_of_release(api, roles, KIND.name, "elsewhere")
+    try:
+        for task in (destroy_guard, open_controller, controller_remains):
+            task.delete(job, api)
+        assert api.get(PATH) is None
+        assert api.get(WEBHOOK) is None
+        assert api.get(of_release) is None
+        assert api.get(of_others)
+    finally:
+        api.delete(of_others, {})
 
 
 def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed) -> None:

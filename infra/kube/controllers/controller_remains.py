@@ -1,7 +1,8 @@
 """Task `controller-remains`: deletes what is left of a controller after `helm uninstall`.
 
 Helm keeps the definitions that a chart has in its folder crds/. Objects with finalizers of the
-controller also stay, if the controller ended before it removed them.
+controller also stay, if the controller ended before it removed them. If somebody has deleted the
+controller's namespace, `helm uninstall` removes nothing at all.
 """
 
 from infra.kube.api_server.api import Api
@@ -12,6 +13,7 @@ from infra.kube.controllers.controller import (
     parse_controller,
 )
 from infra.kube.controllers.open_controller import end_objects
+from infra.kube.controllers.release_remains import delete_release_remains
 from infra.kube.job import Job
 from infra.kube.namespaces.strangers import refuse_strangers
 from infra.kube.objects import is_ending, name_of, names_of
@@ -27,7 +29,7 @@ def create(job: Job, api: Api) -> None:
 
 
 def delete(job: Job, api: Api) -> None:
-    """Delete the controller's webhooks and definitions, if this stack has installed it.
+    """Delete what is left of the controller in the cluster, if this stack has installed it.
 
     Raises:
         TaskError: others have made objects of its kinds or in its namespace since the last check,
@@ -39,6 +41,7 @@ def delete(job: Job, api: Api) -> None:
     refuse_strangers(api, controller.own_namespace, job.owner)  # Its namespace is deleted next.
     free_of_webhooks(api, controller)
     end_objects(api, controller, job.owner, dead=True)
+    delete_release_remains(api, controller.name, controller.namespace)
 
     def ask() -> str:
         there = definitions_there(api, controller)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # create: waits, which takes minutes, and shows what is still missing. It fails with the reasons that the
 #   pods give. It changes nothing but the nodes' label for MIG.
-# delete: does nothing.
+# delete: removes nothing. It says what to do if somebody has deleted the namespace by hand, because the
+#   removal of the release fails then, with words of Helm that name no way out.
 # Needs: KUBECTL (a command, quoted for a shell), NAMESPACE, TIMEOUT_SECONDS, and WAIT_FOR, which says how
 # long it waits:
 # - release: until Helm is done with RELEASE, which it installs or upgrades meanwhile;
@@ -142,10 +143,18 @@ create() {
   done
 }
 
+delete() {
+  [ "$WAIT_FOR" = gpus ] || return 0
+  found=$(kubectl_ get namespace "$NAMESPACE" --ignore-not-found --request-timeout=10s -o name 2>/dev/null) ||
+    return 0 # nobody knows
+  [ -n "$found" ] || echo "the namespace $NAMESPACE, in which this stack has installed the GPU Operator, is" \
+    "not there any more. Run \`pulumi refresh\`, and then \`pulumi up\` or \`pulumi destroy\`: the one" \
+    "installs it again, the other removes what is left of it"
+}
+
 main() {
   case $1 in
-    create) create ;;
-    delete) : ;; # it goes with the release
+    create | delete) "$1" ;;
     *) echo "unknown action $1" >&2 && exit 2 ;;
   esac
 }

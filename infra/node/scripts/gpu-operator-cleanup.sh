@@ -3,7 +3,10 @@
 # delete: removes what the operator leaves behind when its release is gone:
 # - the CRDs that its chart brings, because Helm keeps CRDs; but no CRD that was there before, and none of
 #   other operators of NVIDIA;
-# - the labels and annotations of the operator and of the node feature discovery on nodes.
+# - the labels and annotations of the operator and of the node feature discovery on nodes;
+# - the release's roles, if somebody has deleted the namespace by hand. Helm's record of the release is gone
+#   with it, and Helm removes nothing of a release that it does not know.
+# If somebody else has made the namespace since then, nothing is removed: the operator is theirs.
 # The charts could do that with pods of their own. But a cluster that cannot pull the images of these pods
 # could then not get rid of the operator.
 # Needs: KUBECTL (a command, quoted for a shell), NAMESPACE, CRDS (names of the CRDs that the chart brings,
@@ -76,6 +79,14 @@ doomed() {
   done
 }
 
+# The note is gone with a namespace that somebody has deleted by hand.
+say_what_stays() {
+  kept=$(crds | tr ' ' '\n' | grep '[.]nfd[.]k8s-sigs[.]io$' | tr '\n' ' ')
+  [ -n "$kept" ] || return 0
+  echo "the node feature discovery's definitions and labels of nodes are left, because nobody knows any more" \
+    "whether others had them before: if nobody needs them, kubectl delete crd ${kept% }"
+}
+
 # Whether the API server answers. When the operator's toolkit ends, it also ends containerd, so that a k3s
 # restarts meanwhile. So the API server is asked several times.
 answers() {
@@ -85,6 +96,21 @@ answers() {
     tries=$((tries + 1))
     sleep "$ANSWER_PAUSE_SECONDS"
   done
+}
+
+# Whether the namespace is there, and no stack has made it.
+is_of_others() {
+  # shellcheck disable=SC2016 # each $ belongs to the template
+  labels=$(kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o \
+    'go-template={{range $k, $v := .metadata.labels}}{{$k}} {{end}}there')
+  case "$labels" in '' | *disttrain.dev/owner*) return 1 ;; esac
+}
+
+# Kind and name of each role, and binding of one, that Helm has noted as a part of a release in the namespace.
+roles() {
+  # shellcheck disable=SC2016 # each $ belongs to the template
+  kubectl_ get clusterroles,clusterrolebindings -l app.kubernetes.io/managed-by=Helm -o \
+    'go-template={{range .items}}{{$item := .}}{{with .metadata.annotations}}{{if eq (print (index . "meta.helm.sh/release-namespace")) "'"$NAMESPACE"'"}}{{$item.kind}}/{{$item.metadata.name}} {{end}}{{end}}{{end}}'
 }
 
 # Waits until the operator's pods are gone. A pod that still runs would write the labels to the nodes again.
@@ -106,13 +132,21 @@ delete() {
     echo "the cluster does not answer: nothing of the GPU Operator is cleaned up in it"
     return
   fi
+  if is_of_others; then
+    echo "the namespace $NAMESPACE is not this stack's any more, so the GPU Operator in it is left as it is"
+    return
+  fi
   before=$(noted)
   wait_for_pods
   crds=$(doomed)
   # shellcheck disable=SC2086 # one CRD per word
   [ -z "$crds" ] || kubectl_ delete crd $crds --ignore-not-found --timeout=120s "$dry_run"
+  roles=$(roles)
+  # shellcheck disable=SC2086 # one role per word
+  [ -z "$roles" ] || kubectl_ delete $roles --ignore-not-found "$dry_run"
   strip label labels
   strip annotate annotations
+  [ -n "$before" ] || say_what_stays
 }
 
 main() {

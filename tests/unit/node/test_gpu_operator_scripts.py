@@ -36,13 +36,14 @@ case "$*" in
   *"get secrets"*) next records ;;
   *"get crd clusterpolicies.nvidia.com"*) cat "$folder/policies" ;;
   *"get crd"*) cat "$folder/crds" ;;
+  *"get clusterroles"*) cat "$folder/roles" ;;
   *"get namespace"*labels*) cat "$folder/namespace" ;;
   *"get namespace"*) cat "$folder/note" ;;
   *readyz*) exit "$(next ready)" ;;
 esac
 """
 FILES = ("state", "gpus", "pods", "labels", "annotations", "calls", "crds", "note", "records")
-FILES += ("present", "names", "namespace", "policies", "mig", "mig-then")
+FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles")
 
 
 @pytest.fixture
@@ -369,6 +370,61 @@ def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path)
     calls = (cluster / "calls").read_text().splitlines()
     (delete,) = [call for call in calls if call.startswith("delete crd ")]
     assert [word for word in delete.split() if "." in word] == ["clusterpolicies.nvidia.com"]
+
+
+def test_cleanup_without_a_note_names_what_stays(cluster: Path) -> None:
+    """After somebody has deleted the namespace, nobody knows who needs the discovery's definitions.
+    The clean-up leaves them, and says how to remove them.
+    """
+    names = ["nodefeatures.nfd.k8s-sigs.io", "nodefeaturerules.nfd.k8s-sigs.io"]
+    (cluster / "crds").write_text("\n".join(names))
+    assert f"kubectl delete crd {' '.join(names)}\n" in cleanup(cluster).stdout
+    (cluster / "note").write_text("noted ")
+    assert "kubectl delete" not in cleanup(cluster).stdout
+
+
+def test_cleanup_removes_roles_of_a_forgotten_release(cluster: Path) -> None:
+    """After somebody has deleted the namespace, Helm knows nothing of the release and removes none
+    of its roles.
+    """
+    (cluster / "roles").write_text("ClusterRole/gpu-operator ClusterRoleBinding/gpu-operator ")
+    assert cleanup(cluster).returncode == 0
+    calls = (cluster / "calls").read_text().splitlines()
+    (asked,) = [call for call in calls if "get clusterroles" in call]
+    assert 'meta.helm.sh/release-namespace")) "gpu-operator"' in asked
+    (delete,) = [call for call in calls if call.startswith("delete ")]
+    assert "ClusterRole/gpu-operator ClusterRoleBinding/gpu-operator" in delete
+
+
+def test_cleanup_leaves_an_operator_of_somebody_else(cluster: Path) -> None:
+    """Somebody has deleted the namespace and installed an operator of their own in a new one."""
+    (cluster / "namespace").write_text("kubernetes.io/metadata.name there")
+    (cluster / "crds").write_text("clusterpolicies.nvidia.com\n")
+    (cluster / "labels").write_text("nvidia.com/gpu.count\n")
+    done = cleanup(cluster)
+    assert done.returncode == 0
+    assert "is not this stack's any more" in done.stdout
+    calls = (cluster / "calls").read_text()
+    assert "delete" not in calls
+    assert "label nodes" not in calls
+    (cluster / "namespace").write_text("disttrain.dev/owner kubernetes.io/metadata.name there")
+    assert cleanup(cluster).returncode == 0
+    assert "delete crd clusterpolicies.nvidia.com" in (cluster / "calls").read_text()
+
+
+@pytest.mark.parametrize(("there", "says"), [("", True), ("namespace/gpu-operator\n", False)])
+def test_deleted_namespace_is_named_before_the_release_goes(
+    cluster: Path, there: str, says: bool
+) -> None:
+    """Helm fails at a release whose namespace is gone, and names no way out. So the command that is
+    deleted before the release says what to do.
+    """
+    (cluster / "note").write_text(there)
+    given = {"BIN": str(cluster), "KUBECTL": str(cluster / "kubectl"), "WAIT_FOR": "gpus"}
+    given |= {"NAMESPACE": "gpu-operator", "GPUS": "1", "TIMEOUT_SECONDS": "1"}
+    done = run("gpu-operator-await.sh", "delete", **given)
+    assert done.returncode == 0
+    assert ("Run `pulumi refresh`" in done.stdout) == says
 
 
 def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
