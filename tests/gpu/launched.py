@@ -140,6 +140,7 @@ def a_stop_saves_and_frees_the_gpu(place: Place) -> str:
         last = pod.last_step()
     assert any(int(name.removeprefix("step-")) == last for name in saved), f"{last}: {saved}"
     left = free - _free_bytes(place)
+    assert held > 0 or place.device != "cuda", "the run has held no memory of the GPU"
     assert left <= held / 10, f"{held:,} bytes were held and {left:,} still are"
     return f"saved step {last}; of {held / 2**20:.0f} MiB of the GPU {left / 2**20:.0f} are held"
 

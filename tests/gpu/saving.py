@@ -10,7 +10,7 @@ from tests.gpu.place import NotHereError, Place, contexts, losses
 from tests.gpu.time_line import TimeLine, time_line
 from trainer.config import RunConfig
 
-STEPS, SAVED_AT = 24, 8
+STEPS, SAVED_AT = 24, 10  # a run with saves after each fifth step continues from the second
 
 
 def a_cpu_run_makes_no_context(place: Place) -> str:

@@ -63,7 +63,7 @@ def test_namespace_that_cannot_be_used_is_named_with_the_way_out(lab: Lab) -> No
     lab.api.create(maps, {"apiVersion": "v1", "kind": "ConfigMap", **config})
     status, output = lab.run("use-namespace", "create", taken.job())
     assert status == 1
-    assert "it holds the platform of stack of unknown name (owner somebody)" in output
+    assert "it holds the platform of a stack of unknown name (owner somebody)" in output
     assert output.endswith("Set another namespace\n")
 
 

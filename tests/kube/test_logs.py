@@ -157,6 +157,7 @@ def test_lines_of_deleted_pods_are_shown_in_order_with_ranks(
     assert len(found) == 2 * 2 * 5
     assert {line.split("]")[0] for line in found} == {"[node 0 rank 1", "[node 1 rank 2"}
     status, output = logs(lab, run, tmp_path, "--no-follow", "--tail", "3")
+    assert status == 0, output
     assert len([line for line in output if "] start two tick" in line]) == 3
     status, output = logs(lab, run, tmp_path, "--first-error")
     assert status == 0, output

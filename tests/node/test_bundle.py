@@ -14,7 +14,11 @@ from infra.platform.airgap_files import STAGE
 from tests.node.bundles import IMAGES, WITHOUT, packed, settings
 from tests.node.lab import UP, VERSION, Lab, failure, rewritten, wait_for
 from tests.node.outbound import watched
+from tests.node.releases import GITHUB
 from tests.node.rootfs import PASSWORD
+
+# The names of k3s' binary and of the archive of its images, for this machine's architecture.
+K3S_FILES = [Path(each.url).name for each in GITHUB.files(VERSION)[:2]]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +74,7 @@ def test_pack_that_the_mirror_broke_off_is_finished_by_the_next(
     packed(lab, tmp_path)
     # The first pack has fetched the lists of checksums.
     again = [Path(request).name for request in lab.mirror.requests[asked:]]
-    assert sorted(again) == ["install.sh", "k3s", "k3s-airgap-images-amd64.tar.zst", "text.txt"]
+    assert sorted(again) == sorted(["install.sh", *K3S_FILES, "text.txt"])
     assert (tmp_path / MANIFEST).read_bytes() == (bundle / MANIFEST).read_bytes()
 
 
@@ -89,8 +93,8 @@ def test_host_without_a_way_out_gets_k3s_from_the_bundle_and_nobody_tries_one(
     assert lab.mirror.requests == asked
     assert lab.host.shell(f"stat -c '%U %a' {STAGE}").split() == ["root", "700"]
     found = lab.host.shell(f"cd {STAGE}; find . -type f | sort").split()
-    wanted = ["k3s/install.sh", "k3s/k3s", "k3s/k3s-airgap-images-amd64.tar.zst"]
-    assert found == [f"./{name}" for name in wanted]
+    wanted = ["k3s/install.sh", *(f"k3s/{name}" for name in K3S_FILES)]
+    assert found == sorted(f"./{name}" for name in wanted)
     there = lab.host.shell(f"cd {IMAGES}; sha256sum *").split()
     (images,) = read_manifest(bundle).of("k3s-images")
     assert there == [images.sha256, f"disttrain-{images.sha256[:16]}-{Path(images.name).name}"]

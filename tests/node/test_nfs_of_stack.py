@@ -212,6 +212,7 @@ def test_machines_by_other_addresses_are_never_shut_out(
                 stack.set("sshHost", other_address(lab.host))
             with exports_noted(first) as calls:
                 output = stack.up()
+            assert calls, "nothing was noted"
             assert [call for call in calls if call.startswith("-u")] == [], output
             assert served(first) == {SERVER_ADDRESS, ADDRESSES[TWO]}
             assert permissions(first) == {ADDRESSES[TWO]: TWO}

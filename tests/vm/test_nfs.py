@@ -70,7 +70,7 @@ def test_file_of_one_client_reaches_the_other(machine: Machine, writer: str, rea
     say(f"written in {seen['write']:.2f} s, seen after {seen['seen_after']:.1f} s")
     assert not seen["before"]
     assert seen["text"] == f"from-{writer}"
-    assert seen["seen_after"] < MOST_SECONDS_UNSEEN + CLIENT_SECONDS
+    assert seen["seen_after"] < 2 * MOST_SECONDS_UNSEEN  # twice, as the machine may be busy
 
 
 def test_killed_writer_leaves_no_half_checkpoint_on_another_machine(machine: Machine) -> None:

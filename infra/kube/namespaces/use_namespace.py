@@ -58,9 +58,10 @@ def refuse_second_platform(job: Job, api: Api) -> None:
     owner = label(found, names.OWNER_LABEL) if found else ""
     if found and owner and owner != job.owner:
         stack = label(found, names.STACK_LABEL)
+        whose = f"stack {stack}" if stack else "a stack of unknown name"
         way_out = f", or platform: {stack} for a run on that platform" if stack else ""
         raise TaskError(
-            f"namespace: {job.namespace!r} cannot be used: it holds the platform of stack "
-            f"{stack or 'of unknown name'} (owner {owner}), and the objects of both would have the "
-            f"same names. Set another namespace{way_out}"
+            f"namespace: {job.namespace!r} cannot be used: it holds the platform of {whose} "
+            f"(owner {owner}), and the objects of both would have the same names. "
+            f"Set another namespace{way_out}"
         )

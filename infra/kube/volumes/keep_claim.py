@@ -51,6 +51,8 @@ def refuse_other(item: Json, job: Job) -> None:
     if owner != job.owner and left_by != job.stack:
         stack = label(item, names.STACK_LABEL) if owner else left_by
         whose = f"belongs to stack {stack}" if stack else "was not made by this program"
+        if owner and not stack:
+            whose = f"belongs to a stack of unknown name (owner {owner})"
         raise TaskError(
             f"storage: the claim {name} exists and {whose}, so it is left as it is. To train on "
             "its volume, set storage: existing-claim; else set another namespace"

@@ -139,15 +139,6 @@ def read_itself(file: str) -> dict[str, Any]:
     return {"text": path.read_text(), "is_of_trainer": owner == USER_ID}
 
 
-def names(name: str) -> list[str]:
-    """Return the names that a machine sees in the folder that it has mounted."""
-    return CLIENTS[name].start(_names).end()[0]
-
-
-def _names(tell: Any, _should_stop: Any) -> None:
-    tell(sorted(path.name for path in MOUNT_POINT.iterdir()))
-
-
 def unmount(name: str) -> None:
     """Let a machine unmount the folder."""
     CLIENTS[name].unmount()
