@@ -67,7 +67,7 @@ def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
     for name in ("node-gpu2-files", "node-gpu2-k3s"):
         assert mark.name in before(result, name)
         assert result.one(name).request.deleteBeforeReplace
-    assert not mark.request.deleteBeforeReplace  # else it would remove k3s before the machine has left
+    assert not mark.request.deleteBeforeReplace  # the machine has to leave first
     assert mark.inputs["create"] == "sh -c true"
     assert mark.inputs["delete"].endswith("infra.node.agent clear")
     given = json.loads(mark.program)

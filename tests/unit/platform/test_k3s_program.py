@@ -87,7 +87,7 @@ def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> 
     assert not mark.request.retainOnDelete
     lost = deploy("dev", tmp_path, {**SSH, "hostGone": True})
     assert lost.one(name).request.retainOnDelete
-    assert not [r for r in lost.resources if r.name.startswith("doctor")]  # it would ask the lost host
+    assert not [r for r in lost.resources if r.name.startswith("doctor")]  # it needs the host
     here = deploy("dev", tmp_path, {"host": "local"}).one("cluster-begun-localhost")
     assert json.loads(here.program)["ssh"] is None
     adopted = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
