@@ -1,4 +1,4 @@
-"""What `examples/slurm/train.sbatch` makes of the end of its launchers.
+"""How `examples/slurm/train.sbatch` ends its job, by the exit code of its launchers.
 
 Small programs take the places of Slurm's commands here; tests/trainer/test_slurm.py starts Slurm.
 """

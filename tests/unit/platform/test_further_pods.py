@@ -39,8 +39,8 @@ def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
 
 def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> None:
     """The image is imported to each machine by a command of its own, after all machines have
-    joined. A machine that is added does not change the commands of the others, and a lost one's
-    command is not run.
+    joined. A machine that is added does not change the commands of the others, and the engine only
+    forgets the command of a lost machine.
     """
     result = deployed(tmp_path, TWO, THREE, **IMPORTED)
     for name in ("gpu2", "gpu3"):

@@ -34,7 +34,7 @@ def test_run_on_another_platform_needs_nothing_of_the_host(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("outputs", [None, {}], ids=["no such stack", "not up"])
 def test_platform_that_is_not_up_is_said_with_both_ways_out(outputs: dict[str, Any] | None) -> None:
-    """A platform that does not exist or is not up is refused with both ways out, and nothing is
+    """A platform that does not exist or is not up is refused with both ways out, and no command is
     registered. tests/node/test_platform.py has it from the real engine.
     """
     monitor = RecordingMonitor(outputs)
