@@ -52,14 +52,15 @@ def _set(value: dict[str, Any], key: str, new: object) -> None:
 
 
 def _init_container(pod: Pod) -> None:
-    """Add an init container without a tag, because the rules hold for init containers too."""
+    """Add an init container whose image has no tag, because the rules hold for init containers
+    too.
+    """
     pod["spec"]["initContainers"] = [{**_container(pod), "name": "first", "image": "busybox"}]
 
 
 def _root_that_writes_to_the_volume(pod: Pod) -> None:
-    """Let a pod be root with a claim.
-
-    A pod may be root to read the kernel's log, but then it may have no volume of the run.
+    """Make the pod run as root and mount a claim. A pod may be root to read the kernel's log, but
+    then it must not have a volume of the run.
     """
     pod["metadata"]["annotations"] = {"disttrain.dev/kernel-log": "Xids"}
     pod["spec"]["securityContext"] |= {"runAsNonRoot": False, "runAsUser": 0}
@@ -130,12 +131,12 @@ BREAKS: dict[str, tuple[str, Callable[[Pod], object]]] = {
 
 
 def good() -> Pod:
-    """A new pod that breaks no rule."""
+    """Return a new pod that breaks no rule."""
     return copy.deepcopy(GOOD)
 
 
 def broken(case: str) -> Pod:
-    """The good pod with one thing changed."""
+    """Return the good pod with the change of this case, which is a key of `BREAKS`."""
     pod = good()
     BREAKS[case][1](pod)
     return pod

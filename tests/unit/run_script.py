@@ -1,4 +1,4 @@
-"""Runs a script of infra/node/scripts as the program does, by the standard input of a shell."""
+"""Runs a script of infra/node/scripts as the program does: a shell reads it from standard input."""
 
 import os
 import re
@@ -12,7 +12,7 @@ ALL_SCRIPTS = sorted(path.name for path in SCRIPTS.glob("*.sh"))
 
 
 def required_variables(script: str) -> dict[str, str]:
-    """A value for each variable that the script requires (`${NAME:?}`)."""
+    """Return a value for each variable that the script requires (`${NAME:?}`)."""
     names = re.findall(r'"\$\{(\w+):\?\}"', script_text(script))
     return {name: _VALUES.get(name, "given") for name in names}
 
@@ -31,9 +31,10 @@ def run_text(
     environment: Mapping[str, str],
     mounts: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script's text with further variables in the environment of the shell.
+    """Run a script's text with `variables`; `environment` is added to the environment of the shell.
 
-    `mounts` is a command that mounts something before, which only the script sees.
+    `mounts` is a shell command that runs before the script in a mount namespace of its own. Only
+    the script sees what this command mounts.
     """
     apart = ["unshare", "--mount", "/bin/sh", "-c", f'{mounts} && exec "$@"', "sh"]
     return subprocess.run(

@@ -45,27 +45,31 @@ TEXT = "To be, or not to be, that is the question:\n" * 40
 
 
 def nothing_lacks(*_: object) -> Findings:
-    """The findings in a cluster that lacks nothing that the stack needs."""
+    """Return what `up` finds in a cluster that has everything that the stack needs."""
     return Findings()
 
 
 def kueue_is_there() -> QueuesSeen:
-    """What the program would find in a cluster with Kueue."""
+    """Return what the program would find in a cluster with Kueue."""
     return QueuesSeen("v1beta2", {"cpu": "16", "memory": "64Gi"})
 
 
-ANSWER = nothing_lacks  # tests replace it
+ANSWER = nothing_lacks  # some tests replace this function
 KUEUE = kueue_is_there
 
 
 def raw_settings(stack: str, changes: Mapping[str, object] | None = None) -> dict[str, str]:
-    """The defaults of Pulumi.yaml, the stack's file, and `changes` (None removes a key)."""
+    """Return the settings as texts by key: the defaults of `Pulumi.yaml`, changed by the stack's
+    file, changed by `changes`, in which None removes a key.
+    """
     merged: dict[str, object] = {**project.raw_settings(stack_file(stack))[0], **(changes or {})}
     return {key: as_text(value) for key, value in merged.items() if value is not None}
 
 
 def files_of_this_machine(stack: str, scratch: Path) -> dict[str, object]:
-    """Write the files that the sandbox's stacks need into `scratch`; return their settings."""
+    """Write the files that the sandbox's stacks need into `scratch`; return the settings that name
+    them.
+    """
     if not stack.startswith("sandbox"):
         return {}
     kubeconfig, text = scratch / "kubeconfig", scratch / "input.txt"
@@ -102,7 +106,7 @@ class Registered:
 
     @property
     def program(self) -> str:
-        """The script of a command."""
+        """The script that the command runs, which it gets by standard input."""
         return self.inputs["stdin"]
 
 
@@ -194,10 +198,11 @@ class Hooks:
 
 
 class Echo(mocks.Mocks):
-    """Returns resources with their inputs as outputs, and with values that a provider would add.
+    """A stand-in for the providers: resources have their inputs as outputs, and values that a
+    provider would add.
 
-    A referenced stack has the outputs `referenced`; None: there is no such stack. `state` has the
-    resources in the stack's own state, in the form of `state_of`.
+    `referenced` has the outputs of a referenced stack; it is None if there is no such stack.
+    `state` has the resources in the stack's own state, in the form of `state_of`.
     """
 
     def __init__(
@@ -229,7 +234,7 @@ class Echo(mocks.Mocks):
 
 
 def plain(value: Any) -> Any:
-    """The value without the marks of secret values."""
+    """Return the value without the marks of secret values."""
     if isinstance(value, Mapping):
         if value.get(SIGNATURE) == SECRET:
             return plain(value["value"])
@@ -238,7 +243,9 @@ def plain(value: Any) -> Any:
 
 
 def without_secrets(value: Any) -> Any:
-    """The value as the state would have it in plain text, without secret values."""
+    """Return the value as the state would have it in plain text, with `[secret]` for secret
+    values.
+    """
     if isinstance(value, Mapping):
         if value.get(SIGNATURE) == SECRET:
             return "[secret]"
@@ -253,11 +260,11 @@ def deploy(
     secret_keys: Iterable[str] = (),
     before: Deployment | None = None,
 ) -> Deployment:
-    """Run the real program with the stack's real settings and `changes`.
+    """Run the real program with the stack's real settings and `changes`; return what it has
+    registered.
 
-    `before` is what the previous `up` has registered, which is in the stack's state.
-
-    It raises what the program raises.
+    `before` is what the previous `up` has registered: it makes the stack's state. Each exception of
+    the program is passed on.
     """
     settings = raw_settings(stack, {**files_of_this_machine(stack, scratch), **(changes or {})})
     platform = settings["platform"]
@@ -268,7 +275,9 @@ def deploy(
 
 
 def state_of(deployment: Deployment) -> dict[str, Any]:
-    """The resources in the state as the engine would give them, with the outputs of Echo."""
+    """Return the deployment's resources by URN as the engine would have them in the stack's state,
+    with the outputs that `Echo` makes.
+    """
     echo, found = Echo(None), dict[str, Any]()
     for each in deployment.resources:
         given = mocks.MockResourceArgs(typ=each.type, name=each.name, inputs=each.inputs)
@@ -279,7 +288,8 @@ def state_of(deployment: Deployment) -> dict[str, Any]:
 
 @functools.cache
 def outputs_of(platform: str) -> dict[str, Any]:
-    """The outputs of a stack with the settings of its file. They are made once for all tests.
+    """Return the outputs of a stack with the settings of its file. They are made once for all
+    tests.
 
     A run on that platform reads its kubeconfig, so the files stay until all tests have ended.
     """
@@ -294,10 +304,10 @@ def run_with(
     settings: Mapping[str, str],
     secret_keys: Iterable[str] = (),
 ) -> None:
-    """Run the program against `monitor`."""
+    """Run the program with these settings against `monitor`, which records what it registers."""
     set_root_resource(None)  # pyright: ignore[reportArgumentType]  # as before any program
     # The SDK waits for every output of the process. An output that a test has made outside of a
-    # program belongs to a loop that never runs, so the SDK would wait for it without an end.
+    # program belongs to an event loop that never runs, so the SDK would wait for it forever.
     SETTINGS.outputs.clear()  # pyright: ignore[reportAttributeAccessIssue]
     features = set(monitor.GetDeploymentInfo(empty_pb2.Empty()).supportedFeatures)
     configure(
@@ -316,8 +326,8 @@ def run_with(
         {f"disttrain:{key}": value for key, value in settings.items()},
         [f"disttrain:{key}" for key in secret_keys],
     )
-    # There is no host with k3s, no containerd or registry to ask for the image, and no cluster to
-    # ask whether the run is in force.
+    # Stand-ins answer for the host with k3s, for the containerd or registry that is asked for the
+    # image, and for the cluster that is asked about the run.
     with (
         patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
         patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
@@ -345,7 +355,7 @@ def same_constants() -> Iterator[None]:
 
 
 def constants() -> dict[str, str]:
-    """The contents of the program's mutable constants as texts, by their names."""
+    """Return the contents of the program's mutable constants as texts, by their names."""
     return {
         f"{module}.{name}": repr(value)
         for module, loaded in [*sys.modules.items()]
@@ -366,7 +376,9 @@ def run_main() -> None:
 
 @contextmanager
 def own_event_loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop for this thread during the block; Pulumi would leave its own loop open."""
+    """Yield an event loop of this thread and close it afterwards; Pulumi would leave its own loop
+    open.
+    """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:

@@ -1,4 +1,6 @@
-"""Who may import whom, see the table in docs/architecture.md."""
+"""Files import only from the folders from which the table in docs/architecture.md allows them
+to.
+"""
 
 import ast
 import subprocess
@@ -21,11 +23,14 @@ OURS = {"infra", "cli", "trainer", "sandbox", "bench", "tests"}
 
 @cache
 def nodes_of(file: Path) -> list[ast.AST]:
-    """Of a file's syntax tree; several tests look at the same files."""
+    """Return all nodes of a file's syntax tree. They are kept, as several tests look at the same
+    files.
+    """
     return [*ast.walk(ast.parse(file.read_text()))]
 
 
 def imported(file: Path) -> set[str]:
+    """Return those of this project's packages from which a file imports."""
     names: set[str] = set()
     for node in nodes_of(file):
         if isinstance(node, ast.Import):
@@ -43,7 +48,7 @@ def test_packages_import_in_one_direction(folder: str) -> None:
     assert {file: names for file, names in found.items() if names} == {}
 
 
-# They compute from the files and the lines of a run, and need no torch.
+# The modules of the trainer that only read files and log lines of a run. They need no torch.
 PURE = (
     "trainer.events",
     "trainer.checkpoint.verified_words",
@@ -60,7 +65,9 @@ PURE = (
 
 
 def test_commands_use_only_the_part_of_the_trainer_that_computes() -> None:
-    """The virtual environment of `./disttrain` has no torch."""
+    """The commands of `./disttrain` import only modules of the trainer that need neither torch nor
+    numpy. Their virtual environment has no torch, so every command would end with an ImportError.
+    """
     found: list[str] = []
     for file in (PROJECT / "cli").rglob("*.py"):
         for node in nodes_of(file):
@@ -83,8 +90,8 @@ print('torch' in sys.modules, 'numpy' in sys.modules)
     assert done.stdout.split() == ["False", "False"]
 
 
-# Rooms of infra/, from the ground up: a file imports from its own room and from those before it.
-# Rooms of one line stand beside each other and do not import each other.
+# The layers of infra/, the lowest first. A "room" is a folder or module directly in infra/. A file
+# imports from its own room and from rooms of lower layers, but not from others of its own layer.
 FLOORS = (
     {"names", "labels", "world", "registry", "command_line", "dependencies", "objects"}
     | {"one_line", "no_proxy", "in_cluster", "end_with_parent"},
@@ -98,8 +105,9 @@ FLOORS = (
     {"outputs", "rights"},
     {"preflight"},
 )
-# What the settings' floor may use of its own floor: the settings read plans and manifests, and the
-# programs for images and bundles reach machines. Only two programs of airgap read settings.
+# Exceptions in the layer of the settings: the settings read plans of images and manifests of
+# bundles, and the programs for images and bundles reach machines. Of airgap, only two files read
+# settings.
 BESIDE = {
     "settings": {"image", "airgap"},
     "node": {"settings"},
@@ -114,11 +122,14 @@ KUBE = INFRA / "kube"
 
 
 def room(path: Path, house: Path = INFRA) -> str:
+    """Return the folder or module of `house` to which a file belongs, which is the first part of
+    its path.
+    """
     return path.relative_to(house).parts[0].removesuffix(".py")
 
 
 def rooms_imported(file: Path, house: str = "infra") -> set[str]:
-    """The rooms of a package from which a file imports."""
+    """Return the folders and modules of the package `house` from which a file imports."""
     modules = set[str]()
     for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom) and node.module == house:
@@ -132,7 +143,9 @@ def rooms_imported(file: Path, house: str = "infra") -> set[str]:
 
 
 def test_rooms_of_infra_import_in_one_direction() -> None:
-    """Settings and node, then the kinds, then platform and run, then `__main__`."""
+    """A folder of `infra` imports only from folders of lower layers (`FLOORS`): settings and node
+    first, then the kinds, then platform and run, then `__main__`.
+    """
     floor = {name: number for number, names in enumerate(FLOORS) for name in names}
     wrong: list[str] = []
     for file in INFRA.rglob("*.py"):
@@ -147,7 +160,7 @@ def test_rooms_of_infra_import_in_one_direction() -> None:
     assert wrong == []
 
 
-# The same for the rooms of infra/kube.
+# The layers of infra/kube, the lowest first.
 FLOORS_OF_KUBE = (
     {"errors", "gone_cluster", "names", "objects", "paths", "quantity", "say"},
     {"api_server", "waiting", "workload"},
@@ -162,7 +175,9 @@ FLOORS_OF_KUBE = (
 
 
 def test_rooms_of_kube_import_in_one_direction() -> None:
-    """What asks the API server, then whose things are, then pods, queues and runs."""
+    """A folder of `infra/kube` imports only from folders of lower layers (`FLOORS_OF_KUBE`): first
+    what asks the API server, then what tells whose things are, then pods, queues and runs.
+    """
     floor = {name: number for number, names in enumerate(FLOORS_OF_KUBE) for name in names}
     wrong: list[str] = []
     for file in KUBE.rglob("*.py"):
@@ -181,7 +196,9 @@ def test_rooms_of_kube_import_in_one_direction() -> None:
     "module", ["cli.doctor.command", "infra.node.tunnel", "infra.image.__main__"]
 )
 def test_programs_that_up_starts_need_no_sdk(module: str) -> None:
-    """They start in a tenth of the time, and run where nothing is installed."""
+    """Programs that `pulumi up` starts import neither `pulumi` nor `yaml`. So they start in a tenth
+    of the time, and they run where these packages are not installed.
+    """
     program = f"import sys, {module}; print([n for n in sys.modules if n in {{'pulumi', 'yaml'}}])"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
@@ -190,9 +207,11 @@ def test_programs_that_up_starts_need_no_sdk(module: str) -> None:
 
 
 def test_no_test_file_imports_helpers_of_another() -> None:
-    """What several of them use is in a file of its own beside them, where a reader looks for it.
+    """No test file imports names from another one. What several test files use is in a file of its
+    own beside them, where a reader looks for it.
 
-    A file that makes another one's tests again, for something else, imports that file as a whole.
+    Only `import` of the whole file is allowed, for a file that makes another one's tests again for
+    something else.
     """
     found: list[str] = []
     for file in (PROJECT / "tests").rglob("*.py"):
@@ -204,7 +223,9 @@ def test_no_test_file_imports_helpers_of_another() -> None:
 
 
 def test_training_loop_is_read_on_one_screen() -> None:
-    """It is what a reader of the trainer begins with: one function, and its parts are no longer."""
+    """No function of `train.py`, `update.py` and `evaluate.py` has more than 60 lines, so that each
+    fits on a screen. A reader of the trainer begins with these files.
+    """
     lines = {
         node.name: (node.end_lineno or 0) - node.lineno + 1
         for name in ("train.py", "update.py", "evaluate.py")

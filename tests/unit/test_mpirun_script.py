@@ -12,7 +12,7 @@ from sandbox.venvs import PROJECT
 
 SCRIPT = PROJECT / "examples" / "ddp" / "mpirun.sh"
 COMMANDS = {
-    # As mpirun does: the command behind `-n NUMBER`, so often, each time with its local rank.
+    # Like mpirun, it runs the command behind `-n NUMBER` that many times, each with its local rank.
     "mpirun": (
         "while [ $1 != -n ]; do shift; done; number=$2; shift 2\n"
         'for each in $(seq 0 $((number - 1))); do OMPI_COMM_WORLD_LOCAL_RANK=$each "$@"; done'
@@ -22,6 +22,9 @@ COMMANDS = {
 
 
 def test_ranks_of_several_pods_follow_each_other(tmp_path: Path) -> None:
+    """The first rank of a pod follows the last rank of the pod before it, and each process gets its
+    local rank and the number of all ranks.
+    """
     for name, lines in COMMANDS.items():
         command = tmp_path / name
         command.write_text(f"#!/bin/sh\n{lines}\n")

@@ -15,7 +15,7 @@ PAGE = PROJECT / "docs" / "one-to-many.md"
 
 
 def blocks() -> list[dict[str, Any]]:
-    """The page's settings for each of its three steps, without the name of the project."""
+    """Return the page's settings for each of its three steps, without the name of the project."""
     found = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     return [
         {key.removeprefix("disttrain:"): value for key, value in yaml.safe_load(text).items()}
@@ -24,7 +24,9 @@ def blocks() -> list[dict[str, Any]]:
 
 
 def deployed(scratch: Path, settings: dict[str, Any]) -> Deployment:
-    """The machines of the page have no k3s yet; nobody answers at their addresses."""
+    """Return what the stack `dev` registers with these settings. Nobody answers at the addresses of
+    the page, so a stand-in says that the further machines have no k3s yet.
+    """
     with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
         return deploy("dev", scratch, settings)
 
@@ -32,7 +34,7 @@ def deployed(scratch: Path, settings: dict[str, Any]) -> Deployment:
 @pytest.mark.parametrize(("step", "pods"), [(1, 1), (2, 3), (3, 3)])
 def test_settings_of_each_step_make_its_pods(step: int, pods: int, tmp_path: Path) -> None:
     settings = blocks()[step - 1]
-    if "kubeconfig" in settings:  # one of this machine in its place
+    if "kubeconfig" in settings:  # the page's kubeconfig does not exist here
         settings["kubeconfig"] = files_of_this_machine("sandbox", tmp_path)["kubeconfig"]
     made = deployed(tmp_path, settings)
     job = made.one("training-job").inputs["spec"]

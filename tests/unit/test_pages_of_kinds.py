@@ -1,4 +1,6 @@
-"""The pages about clusters, storages and images name the kinds that there are, as they are."""
+"""The pages about clusters, storages and images name every kind of them that there is, and give the
+real versions, places and outputs.
+"""
 
 import re
 from collections.abc import Iterator
@@ -18,14 +20,16 @@ BY_NAME = [name for name, kind in CONTROLLERS.items() if not kind.chosen_by]
 
 
 def first_column(page: str, head: str) -> list[str]:
-    """The names in the first column of the table whose head begins with these words."""
+    """Return the names in the first column of the table whose head begins with these words."""
     text = (DOCS / page).read_text()
     table = text.partition(f"\n| {head} |")[2].partition("\n\n")[0]
     return re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)
 
 
 def columns() -> Iterator[tuple[str, dict[str, str]]]:
-    """The tables of controllers, turned: each name with its cells by the words of their rows."""
+    """Yield each controller in the tables of `docs/clusters.md`, whose columns are controllers,
+    with its cells by the words in the first column.
+    """
     for table in re.findall(r"(?:^\|.*\|\n)+", CLUSTERS, re.MULTILINE):
         rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()]
         names = [cell.strip("`") for cell in rows[0][1:]]
@@ -51,7 +55,9 @@ def test_each_delivery_is_on_the_page_of_the_image(name: str) -> None:
 
 
 def test_pages_name_each_kind_that_no_queue_takes() -> None:
-    """The description of the setting, and the page of queues where it shows it and at its end."""
+    """Each topology that cannot be in a queue is named as such in all four places: in the
+    description of the setting `queue`, and three times on the page about queues.
+    """
     never = {name for name, kind in KINDS.workloads.items() if not kind.queued}
     page, settings = ((DOCS / name).read_text() for name in ("queues.md", "settings.md"))
     (described,) = re.findall(r"^\| `queue` \|.*", settings, re.MULTILINE)
@@ -64,7 +70,9 @@ def test_pages_name_each_kind_that_no_queue_takes() -> None:
 
 
 def test_page_says_version_and_place_of_controllers() -> None:
-    """And of how many files each is installed that has no chart."""
+    """`docs/clusters.md` gives the real version and namespace of each controller that is chosen by
+    its name, and the number of its files if it is installed from several.
+    """
     shown = dict(columns())
     assert sorted(shown) == sorted(BY_NAME)
     for name, cells in shown.items():
@@ -77,7 +85,9 @@ def test_page_says_version_and_place_of_controllers() -> None:
 
 
 def test_outputs_that_pages_name_exist() -> None:
-    """`pulumi stack output NAME`, and `NAME` that a page calls an output."""
+    """Every output that a page names is an output of the stack `dev`, whether it is in a command
+    `pulumi stack output NAME` or is called the output `NAME`.
+    """
     pages = [*DOCS.rglob("*.md"), PROJECT_ROOT / "README.md"]
     named = {name for page in pages for name in OUTPUT.findall(page.read_text())}
     assert len(named) > 5

@@ -1,4 +1,4 @@
-"""The pages about the trainer name its settings, metrics and kinds of time as they are."""
+"""The pages about the trainer have its real settings, defaults, metrics and kinds of time."""
 
 import dataclasses
 import re
@@ -23,13 +23,15 @@ def page(name: str) -> str:
 
 
 def first_cells(text: str, head: str) -> list[str]:
-    """The first column of the table with that head, without its two lines of head."""
+    """Return the first column of the table with that head, without its two lines of head."""
     table = text.partition(f"\n{head}\n")[2].partition("\n\n")[0]
     return [row.split(" | ")[0].strip("| ") for row in table.splitlines()[1:]]
 
 
 def test_defaults_that_pages_give_are_the_settings() -> None:
-    """Where a page has the default beside the name of a trainer's setting."""
+    """Where a page gives a default beside the name of a trainer's setting, it is the real
+    default.
+    """
     config = RunConfig(run_name="dev")
     text = "\n".join(path.read_text() for path in PAGES)
     found = {*WITH_DEFAULT.findall(text), *DEFAULT_CELL.findall(text)}
@@ -39,7 +41,9 @@ def test_defaults_that_pages_give_are_the_settings() -> None:
 
 
 def test_page_explains_each_value_of_a_record() -> None:
-    """Every key of metrics.jsonl but the step, which needs no explanation, and no other key."""
+    """`docs/trainer.md` explains each key of `metrics.jsonl` and no other one. Only `step` needs no
+    explanation.
+    """
     cells = first_cells(page("trainer.md"), "| key | meaning |")
     names = [name for cell in cells for name in cell.replace(" ", "").split(",")]
     full = [n.replace("..", "tokens_per_second") for n in names]
@@ -48,7 +52,9 @@ def test_page_explains_each_value_of_a_record() -> None:
 
 
 def test_page_explains_each_kind_of_time() -> None:
-    """The account that the page shows has the words of today, and the table explains each kind."""
+    """The table in `docs/goodput.md` explains each kind of time, and the account that the page
+    shows has the words that the program prints.
+    """
     text = page("goodput.md")
     assert first_cells(text, "| kind | what it is |") == [kind.value for kind in WHAT]
     shown = re.findall(r"^(\w+) +\d+\.\d +\d+\.\d% +\d\.\d\d  (.+)$", text, re.MULTILINE)
@@ -56,14 +62,18 @@ def test_page_explains_each_kind_of_time() -> None:
 
 
 def test_page_names_settings_that_programs_keep() -> None:
-    """Of the trainer's settings those that count for a program of the user's own."""
+    """`docs/programs.md` names exactly those settings of the trainer that also count for a program
+    of the user's own.
+    """
     (kept,) = re.findall(r"all of `run` except (.*?)\. There is", page("programs.md"), re.DOTALL)
     names = [name.rpartition(".")[2] for name in re.findall(r"`([a-z_.]+)`", kept)]
     assert sorted(names) == sorted(LAUNCH_OPTIONS)
 
 
 def test_page_has_a_row_for_each_preset() -> None:
-    """And says which one is the default of the setting `preset`."""
+    """`docs/data.md` has a row for each preset, and marks the one that is the default of the
+    setting `preset`.
+    """
     rows = first_cells(page("data.md"), "| preset | data | sizes and checksums |")
     assert sorted(re.findall(r"`([\w-]+)`", " ".join(rows))) == sorted(preset_names())
     (marked,) = [row for row in rows if row.endswith("(the default)")]

@@ -10,13 +10,13 @@ PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\#]+)", re.MULTILINE)
 
 
 def pins(name: str) -> dict[str, str]:
-    """Versions by package name, written as PyPI compares names (lower case, `-` for `_`)."""
+    """Return versions by package name, written as PyPI compares names (lower case, `-` for `_`)."""
     found = PIN.findall((PROJECT / name).read_text())
     return {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in found}
 
 
 def entries() -> list[str]:
-    """Each package of the lock with the lines that belong to it."""
+    """Return each package of the lock with the lines that belong to it."""
     text = (PROJECT / "requirements.lock").read_text()
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     return re.split(r"\n(?=\S)", "\n".join(lines).strip())

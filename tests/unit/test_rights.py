@@ -1,4 +1,6 @@
-"""The rights that a stack is said to need are those of the objects that it registers."""
+"""Before a stack makes anything in a cluster, it asks for the rights that it needs, and for what
+the cluster has to have.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -64,7 +66,7 @@ CASES: dict[str, tuple[str, dict[str, object]]] = {
 
 
 def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set[Need], Deployment]:
-    """The rights that the program asks for, and what it registers after that."""
+    """Return the rights that the program asks for, and what it registers after that."""
     asked: list[set[Need]] = []
 
     def ask(access: object, volume: StorageNeeds, needs: Iterable[Need], *_: object) -> Findings:
@@ -78,7 +80,9 @@ def asked_of(stack: str, scratch: Path, changes: dict[str, object]) -> tuple[set
 
 
 def registered(result: Deployment) -> set[tuple[str, str, bool]]:
-    """API group, kind in lower case, and whether in a namespace, of each Kubernetes object."""
+    """Return the API group, the kind in lower case, and whether it is in a namespace, of each
+    Kubernetes object that was registered.
+    """
     found: set[tuple[str, str, bool]] = set()
     for resource in result.resources:
         if resource.type.startswith("kubernetes:"):
@@ -90,6 +94,7 @@ def registered(result: Deployment) -> set[tuple[str, str, bool]]:
 
 
 def singular(resource: str) -> str:
+    """Return the kind in lower case of a resource name, such as `job` of `jobs`."""
     for ending, replaced in (("ies", "ys"), ("classes", "classs")):
         resource = resource.replace(ending, replaced)
     return resource.removesuffix("s")
@@ -99,7 +104,9 @@ def singular(resource: str) -> str:
 def test_rights_asked_for_are_those_of_the_registered_objects(
     tmp_path: Path, stack: str, changes: dict[str, object]
 ) -> None:
-    """A kind that is registered and not asked for would be refused in the middle of `up`."""
+    """The program asks for rights to exactly the kinds of objects that it registers. If one were
+    left out, the API server would refuse it in the middle of `up`.
+    """
     needs, result = asked_of(stack, tmp_path, changes)
     beside = {(group, resource) for group, resource, _ in PROGRAMS}
     of_objects = {
@@ -116,6 +123,9 @@ def test_rights_asked_for_are_those_of_the_registered_objects(
 
 
 def test_platform_that_makes_a_queue_may_see_what_stands_in_it(tmp_path: Path) -> None:
+    """A platform that makes a queue also asks for the right to read Kueue's Workloads in its
+    namespace.
+    """
     changes: dict[str, object] = {"topology": "none"}
     without, _ = asked_of("sandbox", tmp_path, changes)
     making, _ = asked_of("sandbox", tmp_path, {**changes, "queues": {"name": "gpus"}})
@@ -126,7 +136,9 @@ def test_platform_that_makes_a_queue_may_see_what_stands_in_it(tmp_path: Path) -
 
 
 def test_platform_that_installs_controllers_needs_an_administrator(tmp_path: Path) -> None:
-    """Their charts hold rights that nobody but an administrator may give."""
+    """A platform that installs controllers asks for the rights of an administrator, because their
+    charts contain rights that only an administrator may give.
+    """
     without, _ = asked_of("sandbox", tmp_path, {})
     needs, _ = asked_of("sandbox", tmp_path, {"controllers": ["jobset"]})
     assert needs - without == {ADMINISTRATOR}
@@ -135,7 +147,9 @@ def test_platform_that_installs_controllers_needs_an_administrator(tmp_path: Pat
 
 
 def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> None:
-    """By Kueue's Workload of the run; without the setting nobody is asked for that right."""
+    """A run with the setting `queue` asks for the rights to read and stop it by Kueue's Workload. A
+    run without the setting does not ask for them.
+    """
     wanted = {
         Need(group, resource, verb, "disttrain")
         for group, resource, verbs in QUEUE_PROGRAMS
@@ -149,7 +163,9 @@ def test_run_in_a_queue_may_read_and_stop_its_workload_there(tmp_path: Path) -> 
 
 
 def test_run_under_volcano_may_give_commands(tmp_path: Path) -> None:
-    """By which it is stopped and resumed; the PodGroup says what it waits for."""
+    """A run under Volcano asks for the rights to make Volcano's commands, which stop and resume the
+    run, and to read the PodGroup, which says what the run waits for.
+    """
     changes: dict[str, object] = {"topology": "volcano"}
     needs, _ = asked_of("sandbox", tmp_path, changes)
     commands = {need.verb for need in needs if need.resource == "commands"}
@@ -158,12 +174,16 @@ def test_run_under_volcano_may_give_commands(tmp_path: Path) -> None:
 
 
 def test_namespace_that_exists_needs_no_right_beyond_it(tmp_path: Path) -> None:
+    """A stack that uses an existing namespace asks for rights in this namespace only, and for none
+    of the whole cluster.
+    """
     for changes in ({**CLASS, "namespaceExisting": "use"}, EXISTING):
         needs, _ = asked_of("sandbox", tmp_path, changes)
         assert {need.namespace for need in needs} == {"disttrain"}
 
 
 def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> RunPods:
+    """Return the pods about which the program asks the cluster before it makes anything."""
     found: list[RunPods] = []
 
     def ask(_: object, __: object, ___: object, pods: RunPods, *____: object) -> Findings:
@@ -177,7 +197,9 @@ def pods_asked_about(stack: str, scratch: Path, changes: dict[str, object]) -> R
 
 
 def test_cluster_is_asked_about_the_pods_of_the_run(tmp_path: Path) -> None:
-    """As the workload will have them; GPUs that the stack's own operator brings are not missed."""
+    """The cluster is asked about pods with the settings that the workload will have, such as node
+    selector and requests. If the stack installs the GPU Operator, missing GPUs are no problem yet.
+    """
     placed = {"nodeSelector": {"pool": "a"}, "priorityClass": "high", "cpuPerRank": "2"}
     pods = pods_asked_about("sandbox", tmp_path, {**placed, "processesPerPod": 3})
     spec = pods.pod["spec"]
@@ -192,7 +214,10 @@ def test_cluster_is_asked_about_the_pods_of_the_run(tmp_path: Path) -> None:
 
 
 def test_cluster_is_asked_for_what_is_here_alone(tmp_path: Path) -> None:
-    """A folder, and an imported image; a volume of the stack's own is made anew."""
+    """The check before `up` gets the things that only this machine has: an unshared folder and an
+    imported image. It also gets whether the stack makes the volume itself, which then need not
+    exist.
+    """
 
     def alone(**changes: object) -> tuple[list[str], bool, str]:
         pods = pods_asked_about("sandbox", tmp_path, changes)
@@ -210,7 +235,9 @@ def test_cluster_is_asked_for_what_is_here_alone(tmp_path: Path) -> None:
 
 
 def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:
-    """Before the first `pulumi up` there is none."""
+    """No cluster is asked if the stack, or its platform, installs k3s itself: before the first
+    `pulumi up` there is no cluster.
+    """
 
     def ask(*_: Any) -> Findings:
         raise AssertionError("nobody answers")
@@ -221,6 +248,7 @@ def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_what_the_cluster_lacks_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    """`up` fails with everything that the cluster lacks, and says that nothing was made."""
     with (
         patch("tests.unit.stacks.ANSWER", lambda *_: Findings(["first", "second"], ["by the way"])),
         pytest.raises(pulumi.RunError) as refused,
@@ -230,6 +258,9 @@ def test_what_the_cluster_lacks_is_said_before_anything_is_made(tmp_path: Path) 
 
 
 def test_rule_for_one_name_alone_is_no_right_to_the_kind() -> None:
+    """A rule gives a right only if its group, resource and verb fit, and if it is not restricted to
+    objects of certain names.
+    """
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     need = Need("", "pods", "get", "n")
     assert covers([rule], need)
@@ -241,6 +272,10 @@ def test_rule_for_one_name_alone_is_no_right_to_the_kind() -> None:
 
 
 def test_missing_rights_are_said_as_roles_to_paste() -> None:
+    """The message about missing rights has a Role and a ClusterRole to paste, with one rule for
+    resources of the same verbs. It names the setting that makes a right of the whole cluster
+    unnecessary.
+    """
     needs = [
         Need("", "pods", "get", "team"),
         Need("", "pods", "create", "team"),
@@ -263,6 +298,8 @@ def test_missing_rights_are_said_as_roles_to_paste() -> None:
 
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_viewers_may_look_at_workloads_of_every_kind(name: str) -> None:
-    """`./disttrain status` would fail for them otherwise."""
+    """The role for viewers may read the workloads of every topology. Otherwise `./disttrain status`
+    would fail for viewers.
+    """
     kind = WORKLOADS[name]
     assert plural(kind.kind) in READS[kind.api_version.rpartition("/")[0]]

@@ -1,9 +1,10 @@
-"""No program prints a secret, whatever it stumbles over: what it prints is also in the state.
+"""No program prints a secret, whatever makes it fail. Pulumi keeps in its state what programs
+print.
 
 Each case gives a marked secret to one program on the way that a user's settings or environment
 take, makes it fail there, and looks for the mark in all that it prints. The real curl, pip and
-Kubernetes client are used: they repeat a proxy's address, with its password, that they cannot read.
-What the program hands to the engine is in tests/unit/program/test_secrets.py.
+Kubernetes client are used. When they cannot read a proxy's address, they repeat it with its
+password. What the program hands to the engine is in tests/unit/program/test_secrets.py.
 """
 
 import json
@@ -34,6 +35,9 @@ Case: TypeAlias = Callable[[Path], tuple[str, str]]
 def printed(
     words: Sequence[str], text: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
+    """Run a command from the folder of the checkout. What it prints is in `stdout` of the result,
+    with its errors.
+    """
     return subprocess.run(
         words,
         input=text,
@@ -47,6 +51,7 @@ def printed(
 
 
 def program(*words: str, text: str = "", **environment: str) -> str:
+    """Run a module that has to fail; return all that it prints."""
     done = printed([sys.executable, "-m", *words], text, **environment)
     assert done.returncode != 0, done.stdout
     return done.stdout
@@ -111,7 +116,7 @@ def k3s_download(folder: Path) -> tuple[str, str]:
 
 
 def stack_file(folder: Path) -> Path:
-    """A stack whose bundle is made of wheels and an image."""
+    """Write the file of a stack whose bundle has wheels and an image; return its path."""
     text, config = folder / "text", folder / "kubeconfig"
     text.write_text("text\n")
     config.write_text(kubeconfig({"server": "https://198.51.100.1:6443"}, {}))
@@ -141,7 +146,9 @@ def wheels_of_a_bundle(folder: Path) -> tuple[str, str]:
 
 
 def image_of_a_bundle(folder: Path) -> tuple[str, str]:
-    """The builder stands for uv in the build, which says so of a proxy that it cannot read."""
+    """A stand-in for buildah prints the proxy and the package index, as uv does in a build if it
+    cannot read the proxy's address.
+    """
     builder = folder / "bin/buildah"
     builder.parent.mkdir()
     builder.write_text(

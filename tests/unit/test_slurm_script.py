@@ -1,4 +1,4 @@
-"""What `examples/slurm/train.sbatch` makes of the end of its launchers.
+"""How `examples/slurm/train.sbatch` ends its job, by the exit code of its launchers.
 
 Small programs take the places of Slurm's commands here; tests/trainer/test_slurm.py starts Slurm.
 """
@@ -34,7 +34,10 @@ KILLED = 137  # a launcher, by SIGKILL
 def test_only_a_job_that_was_asked_to_end_is_put_back(
     tmp_path: Path, code: int, is_put_back: bool
 ) -> None:
-    """The job ends with the launchers' own code, by which Slurm calls it completed or failed."""
+    """Only a job whose launchers say that they were asked to end is put back into Slurm's queue.
+    The job always ends with the launchers' own exit code, by which Slurm calls it completed or
+    failed.
+    """
     for name, line in COMMANDS.items():
         command = tmp_path / name
         command.write_text(f"#!/bin/sh\n{line}\n")

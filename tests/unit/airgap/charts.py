@@ -55,6 +55,7 @@ DISCOVERY_VALUES = {"image": {"repository": "registry.k8s.io/nfd/node-feature-di
 
 
 def write_chart(path: Path, values: dict[str, Any] | None = None) -> Path:
+    """Write the packed chart with these values; return its path."""
     files = {
         "Chart.yaml": ABOUT,
         "values.yaml": values or VALUES,

@@ -61,5 +61,6 @@ def stock(
 
 
 def entry(folder: Path, name: str, purpose: str, version: str) -> Entry:
+    """Return the entry of a bundle's file in the list of files."""
     content = (folder / name).read_bytes()
     return Entry(name, purpose, version, len(content), hashlib.sha256(content).hexdigest(), "here")

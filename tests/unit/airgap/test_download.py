@@ -1,3 +1,7 @@
+"""How a file is downloaded from a real web server on the loopback: completely, with its checksum,
+through the caller's proxy, and tried again.
+"""
+
 import hashlib
 import http.client
 import urllib.request
@@ -18,6 +22,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """Yield a server with the file, without pauses between the tries."""
     monkeypatch.setattr(downloading.time, "sleep", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with serving() as web:
@@ -80,7 +85,9 @@ def test_checksum_is_found_by_the_whole_name() -> None:
 
 
 def test_callers_proxy_leads_to_the_address(web: Web, tmp_path: Path) -> None:
-    """The proxy gets the whole address, and the variables of this process do not count."""
+    """A download goes through the caller's proxy, which gets the whole address, and does not heed
+    the proxy variables of this process.
+    """
     address = "http://publisher.example/file"
     web.files[address] = CONTENT
     way = Way({"http_proxy": web.url, "no_proxy": "other.example"})
@@ -91,6 +98,7 @@ def test_callers_proxy_leads_to_the_address(web: Web, tmp_path: Path) -> None:
 def test_callers_authority_is_trusted_beside_the_usual_ones(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """A download trusts the caller's authorities; without them the same server is refused."""
     monkeypatch.setattr(downloading.time, "sleep", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     certificate = Certificate("server", "web", "serverAuth", alternative_names=("IP:127.0.0.1",))
     pki = tmp_path / "a" / "pki"

@@ -1,3 +1,5 @@
+"""The list of files of a bundle, by which damaged, missing and foreign files are found."""
+
 import hashlib
 from pathlib import Path
 
@@ -21,6 +23,7 @@ CONTENT = {"k3s/k3s": b"binary", "dataset/a.txt": b"text"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """Return the folder of a small bundle."""
     entries: list[Entry] = []
     for name, content in CONTENT.items():
         (tmp_path / name).parent.mkdir()
@@ -32,6 +35,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_manifest_comes_back_and_does_not_depend_on_the_order(folder: Path) -> None:
+    """The list is read as it was written, does not depend on the order of the files, and has its
+    checksum beside it.
+    """
     manifest = read_manifest(folder)
     turned = Manifest("amd64", ("tools",), tuple(reversed(manifest.files)))
     assert turned.to_json() == manifest.to_json() == (folder / MANIFEST).read_text()
@@ -51,6 +57,7 @@ def test_damage_is_named_with_both_checksums(
 
 
 def test_missing_and_cut_off_files_are_seen_without_reading(folder: Path) -> None:
+    """Missing and cut-off files are found by their sizes, without reading them."""
     (folder / "k3s/k3s").write_bytes(b"bin")
     (folder / "dataset/a.txt").unlink()
     assert sorted(missing_files(folder, read_manifest(folder))) == [
@@ -68,6 +75,7 @@ def test_changed_manifest_is_refused(folder: Path) -> None:
 
 
 def test_manifest_other_than_the_noted_one_is_refused(folder: Path) -> None:
+    """A list whose checksum is not the one that was noted is refused."""
     with pytest.raises(ValueError, match="as expected"):
         read_manifest(folder, "0" * 64)
 
@@ -80,6 +88,7 @@ def test_folder_without_a_finished_bundle_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../k3s", "/etc/passwd", "a/../../b", "", "a b", "a\nb"])
 def test_names_that_lead_elsewhere_are_refused(name: str, folder: Path) -> None:
+    """A list that names a file outside the bundle is refused."""
     assert not is_plain(name)
     write_manifest(folder, Manifest("amd64", (), (Entry(name, "k3s", "v1", 0, "0" * 64, ""),)))
     with pytest.raises(ValueError, match="is not a path inside the bundle"):

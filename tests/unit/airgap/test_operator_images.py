@@ -1,3 +1,5 @@
+"""Which images the GPU Operator needs in a bundle, by the values of its chart and the settings."""
+
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,9 @@ def test_images_follow_from_the_values_and_the_settings(
 
 
 def test_image_of_older_charts_that_waits_for_the_driver_is_one_of_them() -> None:
+    """The image of the init container in older charts, which waits for the driver, is one of the
+    images.
+    """
     start = {"repository": NVIDIA, "image": "cuda", "version": "12.5.1-base-ubi8"}
     operator: dict[str, Any] = {**VALUES["operator"], "initContainer": start}
     images = images_of_values({"operator": operator}, "v24.9.2", {})
@@ -34,12 +39,13 @@ def test_image_of_older_charts_that_waits_for_the_driver_is_one_of_them() -> Non
 
 
 def test_cluster_that_finds_its_features_otherwise_needs_no_image_for_that(tmp_path: Path) -> None:
+    """Without the chart's own node feature discovery, its image is not needed."""
     chart = write_chart(tmp_path / "chart.tgz", {**VALUES, "nfd": {"enabled": False}})
     assert DISCOVERY not in operator_images(chart, toolkit=True, dcgm_exporter=True)
 
 
 def test_broken_chart_is_refused(tmp_path: Path) -> None:
-    """A download that broke off ends `make bundle` with a message that names the file."""
+    """A chart whose download broke off ends `make bundle` with a message that names the file."""
     chart = write_chart(tmp_path / "chart.tgz")
     chart.write_bytes(chart.read_bytes()[:-40])
     with pytest.raises(ValueError, match=r"chart\.tgz is not a chart of the GPU Operator"):

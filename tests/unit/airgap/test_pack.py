@@ -1,4 +1,6 @@
-"""`pack` of a whole stack, from a web server on loopback; skopeo is a stand-in, pip is real."""
+"""`pack` makes the bundle of a whole stack from a web server on the loopback. skopeo is a stand-in,
+pip is real.
+"""
 
 import hashlib
 import zipfile
@@ -36,7 +38,7 @@ MERGE_TABLE = b"IQ== 0\n"
 
 
 def wheel(folder: Path, name: str, version: str) -> str:
-    """Make the smallest wheel that pip accepts; returns its sha256."""
+    """Make the smallest wheel that pip accepts; return its sha256."""
     stem = f"{name.replace('-', '_')}-{version}"
     file = folder / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(file, "w") as archive:
@@ -50,6 +52,9 @@ def wheel(folder: Path, name: str, version: str) -> str:
 
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    """Yield a server with everything that is downloaded, beside a project and an index of
+    wheels.
+    """
     monkeypatch.setattr("infra.airgap.download.time.sleep", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     project, wheels, programs = (tmp_path / name for name in ("project", "wheels", "programs"))
@@ -96,7 +101,9 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
 
 
 def settings(web: Web, tmp_path: Path, **changes: object) -> Settings:
-    """GPUs in a cluster that exists: all parts but k3s, which tests/node packs from a mirror."""
+    """Return settings with GPUs in an existing cluster. They need all parts but k3s, which
+    tests/node packs from a mirror.
+    """
     given = {
         **files_of_this_machine("sandbox", tmp_path),
         "datasetFile": "",
@@ -114,6 +121,7 @@ def settings(web: Web, tmp_path: Path, **changes: object) -> Settings:
 
 @pytest.fixture
 def options(web: Web, tmp_path: Path) -> PackOptions:
+    """Return what `pack` is given, with the trainer's image in the cache."""
     stack = settings(web, tmp_path)
     cache = tmp_path / "cache"
     plan = stack.own_platform.image.plan
@@ -122,12 +130,14 @@ def options(web: Web, tmp_path: Path) -> PackOptions:
 
 
 def calls(tmp_path: Path) -> list[str]:
+    """Return the calls of skopeo."""
     return (tmp_path / "calls").read_text().splitlines()
 
 
 def test_bundle_holds_all_that_the_stack_needs(
     web: Web, options: PackOptions, tmp_path: Path
 ) -> None:
+    """A bundle has all files that its stack needs, each with its purpose and its checksum."""
     said: list[str] = []
     manifest = pack(options, said.append)
     assert read_manifest(options.output) == replace(manifest, files=tuple(sorted(manifest.files)))
@@ -150,6 +160,7 @@ def test_bundle_holds_all_that_the_stack_needs(
 def test_second_time_nothing_is_fetched_and_the_manifest_is_the_same(
     web: Web, options: PackOptions, tmp_path: Path
 ) -> None:
+    """A second `pack` downloads nothing, and the list of files is the same."""
     pack(options, print)
     text, asked, saved = (
         (options.output / MANIFEST).read_bytes(),
@@ -174,6 +185,9 @@ def test_damaged_file_alone_is_fetched_again(web: Web, options: PackOptions) -> 
 def test_broken_off_packing_leaves_no_manifest_and_the_next_goes_on(
     web: Web, options: PackOptions
 ) -> None:
+    """A `pack` that breaks off leaves no list of files, so the folder is no bundle, and the next
+    one goes on with the files that are there.
+    """
     text = web.files.pop("/text")
     with pytest.raises(DownloadError, match="/text: 404"):
         pack(options, print)
@@ -189,6 +203,7 @@ def test_broken_off_packing_leaves_no_manifest_and_the_next_goes_on(
 def test_another_version_takes_the_place_of_the_old_one(
     web: Web, options: PackOptions, tmp_path: Path
 ) -> None:
+    """Another version of the chart replaces the former one, and only the chart is downloaded."""
     pack(options, print)
     asked = len(web.requests)
     other = settings(web, tmp_path, gpuOperatorVersion="v26.3.2")
@@ -221,7 +236,9 @@ def test_machine_without_a_tool_that_saves_images_is_told_what_to_do(
 def test_wheel_that_the_lock_does_not_name_is_refused(
     web: Web, options: PackOptions, tmp_path: Path
 ) -> None:
-    """The index, or a mirror of it, serves another file under the name and version."""
+    """A wheel with another checksum than in requirements.lock is refused, as where a mirror of the
+    index serves another file under the same name and version.
+    """
     (other,) = (tmp_path / "wheels").glob("pulumi_command-*")
     other.write_bytes(other.read_bytes() + b"more")
     with pytest.raises(RuntimeError, match=r"(?s)DO NOT MATCH THE HASHES.*pulumi-command"):
@@ -230,6 +247,7 @@ def test_wheel_that_the_lock_does_not_name_is_refused(
 
 
 def stack_file(folder: Path, stack: str, **changes: object) -> Path:
+    """Write the file of a stack; return its path."""
     file = folder / f"Pulumi.{stack}.yaml"
     values = {f"disttrain:{key}": value for key, value in changes.items()}
     file.write_text(yaml.safe_dump({"config": values}))
@@ -237,7 +255,7 @@ def stack_file(folder: Path, stack: str, **changes: object) -> Path:
 
 
 def packs(file: Path, output: Path) -> int:
-    """What `make bundle` runs, for a stack file of the test's own; returns the exit status."""
+    """Run what `make bundle` runs, for a stack file of the test's own; return the exit status."""
     words = ("pack", "--stack", "unused", "--config-file", str(file), "--output", str(output))
     return main([*words, "--cache", str(output.parent / "cache")])
 
@@ -245,7 +263,9 @@ def packs(file: Path, output: Path) -> int:
 def test_run_on_another_platform_gets_its_text_and_nothing_of_the_platform(
     web: Web, tmp_path: Path
 ) -> None:
-    """`make bundle` for a stack with the setting `platform`; it ended with a traceback once."""
+    """The bundle of a stack with the setting `platform` has the run's text and tokenizer, and
+    nothing of the platform.
+    """
     stack_file(tmp_path, "owner")
     sha256 = hashlib.sha256(TEXT.encode()).hexdigest()
     text = {"datasetUrl": f"{web.url}/text", "datasetSha256": sha256, "datasetTokenizer": "gpt2"}
@@ -265,6 +285,9 @@ def test_run_on_another_platform_gets_its_text_and_nothing_of_the_platform(
 def test_run_needs_the_file_of_its_platforms_stack(
     web: Web, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The bundle of a run cannot be made without the file of its platform's stack, and the error
+    names the setting.
+    """
     file = stack_file(tmp_path, "second", platform="owner")
     assert packs(file, tmp_path / "bundle") == 1
     said = capsys.readouterr().err
@@ -275,7 +298,9 @@ def test_run_needs_the_file_of_its_platforms_stack(
 def test_bundle_of_a_platform_is_not_replaced_by_that_of_a_run(
     web: Web, options: PackOptions, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Packing removes what is not needed any more, which would be most of the platform's."""
+    """The bundle of a run is not packed into the folder with a platform's bundle. Packing removes
+    files that are not needed any more, which would be most of the platform's.
+    """
     pack(options, print)
     before = read_manifest(options.output)
     stack_file(tmp_path, "owner")
@@ -295,6 +320,7 @@ def test_chart_with_another_checksum_is_refused(web: Web, options: PackOptions) 
 def test_chart_of_this_machine_is_packed_as_it_is(
     web: Web, options: PackOptions, tmp_path: Path
 ) -> None:
+    """A chart that is a file on this machine is packed as it is, without a download."""
     chart = write_chart(tmp_path / "own.tgz")
     stack = settings(web, tmp_path, gpuOperatorChart=str(chart))
     manifest = pack(replace(options, settings=stack), print)
@@ -306,7 +332,9 @@ def test_chart_of_this_machine_is_packed_as_it_is(
 def test_chart_of_this_machine_that_has_changed_is_packed_again(
     web: Web, options: PackOptions, tmp_path: Path
 ) -> None:
-    """It kept its version, and the bundle kept the chart of before."""
+    """A chart on this machine that has changed is packed again, even if it has the same version.
+    Without a change nothing is done.
+    """
     chart = write_chart(tmp_path / "own.tgz")
     mine = replace(options, settings=settings(web, tmp_path, gpuOperatorChart=str(chart)))
     pack(mine, print)
@@ -332,6 +360,9 @@ def test_chart_of_this_machine_that_has_changed_is_packed_again(
 def test_repository_without_the_chart_or_its_checksum_is_refused(
     web: Web, options: PackOptions, index: bytes, reason: str
 ) -> None:
+    """A repository that does not have the chart, or not its checksum, is refused with what to
+    do.
+    """
     web.files["/index.yaml"] = index
     with pytest.raises(ValueError, match=f"gpuOperatorChart: .*{reason}"):
         pack(options, print)
@@ -347,6 +378,7 @@ def test_chart_in_a_registry_cannot_be_packed(
 
 
 def test_driver_container_cannot_be_packed(web: Web, options: PackOptions, tmp_path: Path) -> None:
+    """A bundle cannot be made if the operator installs the driver."""
     stack = settings(web, tmp_path, gpuOperatorDriver=True)
     with pytest.raises(ValueError, match="gpuOperatorDriver: 'true' cannot be used: "):
         pack(replace(options, settings=stack), print)
@@ -355,6 +387,7 @@ def test_driver_container_cannot_be_packed(web: Web, options: PackOptions, tmp_p
 def test_bundle_of_another_architecture_is_left_alone(
     web: Web, options: PackOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A bundle is not packed into the folder with the bundle of another architecture."""
     pack(replace(options, left_out=("gpu-operator-images", "pulumi", "wheels")), print)
     monkeypatch.setattr(packing, "architecture", lambda: "s390x")
     with pytest.raises(ValueError, match="choose another --output"):

@@ -30,6 +30,7 @@ SECRET = ("sshPrivateKey", "sudoPassword")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a complete bundle."""
     return stock(tmp_path_factory.mktemp("bundle"))
 
 
@@ -37,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def deployment(
     request: pytest.FixtureRequest, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, Deployment]:
+    """Return `local` or `ssh`, and what the program registers for such a stack with the bundle."""
     ssh = SSH if request.param == "ssh" else {}
     changes = {"bundle": str(folder), "datasetTokenizer": "gpt2", **ssh}
     keys = SECRET if ssh else ()
@@ -44,8 +46,11 @@ def deployment(
 
 
 def test_all_is_checked_before_anything_is_written(deployment: tuple[str, Deployment]) -> None:
+    """The bundle's files are checked before anything is written. Over SSH, they are sent after the
+    doctor and before k3s is installed.
+    """
     where, result = deployment
-    # what lies in the cluster comes after its provider
+    # All objects in the cluster come after the provider.
     writers = {"data-root-folder", "cluster-k3s", "image-ensure", "cluster-provider"}
     writers |= {"bundle-on-host-stage", "bundle-on-host-send"} if where == "ssh" else set()
     for name in (*writers, "dataset-upload", "dataset-job", "training-job"):
@@ -58,6 +63,9 @@ def test_all_is_checked_before_anything_is_written(deployment: tuple[str, Deploy
 def test_k3s_gets_the_bundles_files_and_their_checksums(
     deployment: tuple[str, Deployment], folder: Path
 ) -> None:
+    """The installation of k3s gets the folder of the bundle and the checksums of k3s and of all
+    images.
+    """
     where, result = deployment
     program = result.one("cluster-k3s").program
     place = STAGE if where == "ssh" else folder
@@ -73,6 +81,9 @@ def test_k3s_gets_the_bundles_files_and_their_checksums(
 def test_chart_image_and_texts_come_from_the_bundle(
     deployment: tuple[str, Deployment], folder: Path
 ) -> None:
+    """Chart, image, data set and merge table come from the bundle, and the pods have no address to
+    download from.
+    """
     _, result = deployment
     release = result.one("gpu-operator-release").inputs
     assert release["chart"] == str(folder / "charts/gpu-operator-v26.3.3.tgz")
@@ -95,6 +106,9 @@ def test_chart_image_and_texts_come_from_the_bundle(
 
 
 def test_key_and_password_of_the_host_stay_secret(folder: Path, tmp_path: Path) -> None:
+    """The command that sends the bundle to the host has neither the SSH key nor sudo's password on
+    its command line.
+    """
     result = deploy("dev", tmp_path, {"bundle": str(folder), **SSH}, SECRET)
     wire = json.dumps(result.one("bundle-on-host-send").inputs["create"])
     assert "the-key" not in wire
@@ -102,6 +116,7 @@ def test_key_and_password_of_the_host_stay_secret(folder: Path, tmp_path: Path) 
 
 
 def test_doctor_asks_nobody_outside(folder: Path) -> None:
+    """With a bundle, the doctor does not check the way to the internet."""
     stack = parse_settings(raw_settings("dev", {"bundle": str(folder)}), (), "dev", KINDS)
     assert not make_plan(stack.own_platform).expect.internet
     without = parse_settings(raw_settings("dev"), (), "dev", KINDS)
@@ -109,14 +124,18 @@ def test_doctor_asks_nobody_outside(folder: Path) -> None:
 
 
 def test_k3s_of_others_gets_no_files_of_the_bundle(folder: Path, tmp_path: Path) -> None:
-    """It is taken as it is, so the files would serve nothing; another stack's may lie there."""
+    """With an adopted k3s, no files are sent to the host. They would be of no use, and the files of
+    another stack may be there.
+    """
     changes = {"bundle": str(folder), "k3sExisting": "adopt", **SSH}
     result = deploy("dev", tmp_path, changes, SECRET)
     assert not [each.name for each in result.resources if each.name.startswith("bundle-on-host")]
 
 
 def test_what_is_made_on_machines_names_its_stack(folder: Path, tmp_path: Path) -> None:
-    """Another stack may use the same machine, and must neither change nor remove it."""
+    """What is made on a machine is marked with the stack. Another stack may use the same machine,
+    and must neither change nor remove it.
+    """
     authority = tmp_path / "authority.pem"
     authority.write_text(AUTHORITY)
     result = deployed(tmp_path, TWO, bundle=str(folder), caBundle=str(authority))

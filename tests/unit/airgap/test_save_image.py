@@ -1,4 +1,4 @@
-"""How an image of a registry is saved with a tool of this machine."""
+"""How an image of a registry is saved with a tool of this machine, for which a stand-in is used."""
 
 import subprocess
 from pathlib import Path
@@ -10,8 +10,10 @@ from infra.airgap.save_image import save_image
 
 
 def test_slow_network_has_no_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator's images have gigabytes. After an hour, `make bundle` ended with a traceback,
-    and the next one began the image anew. The stand-in needs longer than any limit."""
+    """An image may be saved for any length of time. The operator's images have gigabytes, and with
+    a limit `make bundle` would end with a traceback and begin the image anew the next time. The
+    stand-in takes longer than any limit.
+    """
 
     def run_slowly(command: list[str], **options: Any) -> subprocess.CompletedProcess[bytes]:
         if limit := options.get("timeout"):

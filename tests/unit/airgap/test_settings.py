@@ -15,21 +15,27 @@ from tests.unit.stacks import raw_settings
 
 
 def settings(folder: Path, **changes: Any) -> Settings:
+    """Return the settings of the stack `dev` with this bundle."""
     return parse_settings(raw_settings("dev", {"bundle": str(folder), **changes}), (), "dev", KINDS)
 
 
 def run_of(stack: Settings) -> RunSettings:
+    """Return the settings of the run, which must exist."""
     assert stack.run is not None
     return stack.run
 
 
 def refusal(folder: Path, **changes: Any) -> str:
+    """Return the error with which this bundle is refused."""
     with pytest.raises(pulumi.RunError) as failure:
         settings(folder, **changes)
     return str(failure.value)
 
 
 def test_bundle_of_the_same_settings_is_taken(tmp_path: Path) -> None:
+    """A bundle that was packed for the same settings is accepted, and the run takes its text from
+    it.
+    """
     folder = stock(tmp_path)
     stack = settings(folder)
     bundle = stack.own_platform.bundle
@@ -66,6 +72,9 @@ def test_bundle_of_the_same_settings_is_taken(tmp_path: Path) -> None:
 def test_bundle_of_other_settings_is_refused(
     changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
+    """A bundle that was packed for other settings is refused, and the error names the setting that
+    differs.
+    """
     said = refusal(stock(tmp_path), **changes)
     assert words in said
     assert "bundle: '" in said
@@ -73,12 +82,16 @@ def test_bundle_of_other_settings_is_refused(
 
 @pytest.mark.parametrize("purpose", ["k3s-images", "trainer-image", "dataset"])
 def test_bundle_that_lacks_a_purpose_is_refused(purpose: str, tmp_path: Path) -> None:
+    """A bundle without the files for something that the stack needs is refused."""
     said = refusal(stock(tmp_path, without=frozenset({purpose})))
     assert f"{purpose} " in said
     assert "it holds none" in said
 
 
 def test_bundle_without_the_ranks_is_refused_for_gpt2_alone(tmp_path: Path) -> None:
+    """A bundle without the merge table of GPT-2's tokenizer is refused only if the run uses this
+    tokenizer.
+    """
     folder = stock(tmp_path, without=frozenset({"tokenizer"}))
     assert run_of(settings(folder)).bpe_file is None
     assert "tokenizer gpt2 (datasetTokenizer): it holds none" in refusal(
@@ -87,7 +100,9 @@ def test_bundle_without_the_ranks_is_refused_for_gpt2_alone(tmp_path: Path) -> N
 
 
 def test_run_on_another_platform_refuses_a_bundle_without_its_text(tmp_path: Path) -> None:
-    """Pods would download the text and the merge table otherwise, where there is no network."""
+    """A run on another stack's platform refuses a bundle without its text or merge table. Otherwise
+    its pods would try to download them without a network.
+    """
     folder = stock(tmp_path, without=frozenset({"tokenizer"}))
     changes = {"bundle": str(folder), "datasetTokenizer": "gpt2", "datasetSha256": "4" * 64}
     devices = Devices("gpu", 3)
@@ -110,6 +125,7 @@ def test_bundle_without_an_image_of_the_operator_is_refused(tmp_path: Path) -> N
 
 
 def test_what_was_left_out_on_purpose_is_taken_from_the_network(tmp_path: Path) -> None:
+    """What was left out of the bundle on purpose is not missed, and is taken from the network."""
     purposes = frozenset({"gpu-operator-image", "dataset", "trainer-image"})
     parts = ("dataset", "gpu-operator-images", "trainer-image")
     stack = settings(stock(tmp_path, without=purposes, left_out=parts))
@@ -118,7 +134,9 @@ def test_what_was_left_out_on_purpose_is_taken_from_the_network(tmp_path: Path) 
 
 
 def test_several_files_beside_a_bundle_are_refused(tmp_path: Path) -> None:
-    """No bundle holds them, so a pod would have tried to download them without a network."""
+    """A data set of several files is refused with a bundle, unless the data set was left out of it.
+    No bundle contains such files, so a pod would try to download them without a network.
+    """
     files = [{"url": f"https://a.example/{n}", "sha256": str(n) * 64} for n in (1, 2)]
     changes = {"datasetFiles": files, "datasetUrl": "", "datasetSha256": ""}
     said = refusal(stock(tmp_path), **changes)
@@ -139,6 +157,7 @@ def test_missing_and_cut_off_files_are_named(tmp_path: Path) -> None:
 
 
 def test_chart_is_not_read_before_it_is_checked(tmp_path: Path) -> None:
+    """The checksum of the chart is checked before the chart is read."""
     folder = stock(tmp_path)
     (chart,) = (folder / "charts").iterdir()
     chart.write_bytes(bytes(chart.stat().st_size))
@@ -146,6 +165,7 @@ def test_chart_is_not_read_before_it_is_checked(tmp_path: Path) -> None:
 
 
 def test_file_of_ones_own_goes_before_the_bundles(tmp_path: Path) -> None:
+    """The setting `datasetFile` is used instead of the bundle's text."""
     folder = stock(tmp_path / "bundle")
     own = tmp_path / "own.txt"
     own.write_text("mine\n")
@@ -157,6 +177,7 @@ def test_file_of_ones_own_goes_before_the_bundles(tmp_path: Path) -> None:
 def test_a_flipped_bit_in_any_file_is_found_and_it_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A single wrong bit in any file of the bundle is found, and only this file is named."""
     folder = stock(tmp_path)
     for entry in read_manifest(folder).files:
         good = (folder / entry.name).read_bytes()

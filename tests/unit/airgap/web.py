@@ -28,6 +28,7 @@ class Web:
 
 @contextmanager
 def serving() -> Iterator[Web]:
+    """Yield a server that answers during the block."""
     web = Web("")
 
     class Handler(BaseHTTPRequestHandler):

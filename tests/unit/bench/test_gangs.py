@@ -1,4 +1,6 @@
-"""The automaton of `bench.gangs`: pods of two gangs at once are found, and nothing else is."""
+"""What `bench.gangs` reads out of the events of pods: whether pods of two gangs existed at once,
+and how soon the next gang ran.
+"""
 
 from bench.gangs_rows import disturbed, overlaps, starts_after_room, undisturbed
 from bench.kinds_watch import Seen
@@ -7,7 +9,9 @@ ENDED = "Succeeded"
 
 
 def story(*steps: tuple[str, str]) -> list[Seen]:
-    """What a watch has seen, a second apart: pods such as `a0` of gang `a`, and their phases."""
+    """Return what a watch has seen, a second apart: pods such as `a0` of gang `a`, and their
+    phases.
+    """
     return [
         Seen(float(at), "DELETED" if phase == "gone" else "MODIFIED", pod, pod, phase, pod[0])
         for at, (pod, phase) in enumerate(steps)
@@ -15,10 +19,14 @@ def story(*steps: tuple[str, str]) -> list[Seen]:
 
 
 def gang(name: str, phase: str) -> list[tuple[str, str]]:
+    """Return the steps in which all three pods of a gang get this phase."""
     return [(f"{name}{index}", phase) for index in range(3)]
 
 
 def test_gangs_one_after_another_do_not_overlap() -> None:
+    """Gangs that follow each other do not overlap, and the time until the next one runs is measured
+    from the end of the one before.
+    """
     seen = story(
         *gang("a", "Running"), *gang("a", ENDED), *gang("a", "gone"), *gang("b", "Running")
     )
@@ -28,6 +36,9 @@ def test_gangs_one_after_another_do_not_overlap() -> None:
 
 
 def test_single_pod_that_comes_too_early_is_found() -> None:
+    """A single pod that exists before all pods of the gang before have ended is found, and the bar
+    is missed.
+    """
     seen = story(*gang("a", "Running"), ("a0", ENDED), ("a1", ENDED), ("b0", "Pending"))
     (found,) = overlaps(seen)
     assert found == "5.000: b0 came while a, b had pods"
@@ -35,7 +46,9 @@ def test_single_pod_that_comes_too_early_is_found() -> None:
 
 
 def test_late_next_gang_misses_the_bar() -> None:
-    """Six seconds from the end of one gang until the next one runs are more than five."""
+    """The bar is missed if the next gang runs more than five seconds after the one before has
+    ended; here it is six.
+    """
     late = story(
         *gang("a", "Running"), *gang("a", ENDED), *gang("a", "gone"), *gang("b", "Running")
     )

@@ -1,4 +1,4 @@
-"""The benchmark's table keeps what others wrote around it."""
+"""The benchmark's table in the documentation keeps what others wrote around it."""
 
 from pathlib import Path
 
@@ -33,7 +33,9 @@ def test_a_section_is_made_once_and_then_only_its_table_changes(tmp_path: Path) 
 
 
 def test_rows_not_measured_now_can_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part of a section's rows is measured anew, and the table keeps the others as they were."""
+    """With `keep_others`, the rows of a section that were not measured now stay as they were.
+    Without it they are removed.
+    """
     document = tmp_path / "benchmarks.md"
     document.write_text("# Benchmarks\n\n## Size\n\n<!-- table: begin -->\n<!-- table: end -->\n")
     monkeypatch.setattr("bench.table.DOCUMENT", document)

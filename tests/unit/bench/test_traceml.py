@@ -1,4 +1,6 @@
-"""What counts as right in the table of our search for slow ranks beside traceml-ai."""
+"""Which answers count as right when this project's search for slow ranks is compared with
+traceml-ai.
+"""
 
 import pytest
 
@@ -11,6 +13,7 @@ STEPS = [f"step {number}/120 loss 4.1" for number in range(1, 81)]
 
 
 def said(cause: Cause, rank: int | None = SLOW) -> str:
+    """Return the line in which the watch names a slow rank with this cause."""
     return f"slow rank: {Finding(cause, rank, rank, 2.0, 0.4, 0.1)}"
 
 
@@ -30,6 +33,9 @@ def said(cause: Cause, rank: int | None = SLOW) -> str:
 def test_ours_is_right_with_rank_and_cause(
     kind: str, line: str, words: str, is_right: bool
 ) -> None:
+    """An answer of this project is right only if it names the rank and the cause of the fault, or
+    nobody where there is no fault.
+    """
     clean = 3 if kind == QUOTA else 0
     log = [*STEPS[: clean + 7], line, *STEPS[clean + 7 :]]
     found, right = found_by_ours(log, clean, KINDS[kind])
@@ -38,6 +44,7 @@ def test_ours_is_right_with_rank_and_cause(
 
 
 def test_ours_is_wrong_before_anything_is_done() -> None:
+    """An answer that comes before the fault was made is wrong."""
     log = [*STEPS[:5], said(Cause.NETWORK, None), *STEPS[5:]]
     assert not found_by_ours(log, 10, KINDS[LINK])[1]
 
@@ -47,5 +54,6 @@ def test_ours_is_wrong_before_anything_is_done() -> None:
     [("STRAGGLER", SLOW, True), ("STRAGGLER", 0, False), ("COMPUTE_BOUND", SLOW, False)],
 )
 def test_traceml_is_right_with_rank_and_issue(issue: str, rank: int, is_right: bool) -> None:
+    """An answer of traceml-ai is right only if it names the rank and the issue of the fault."""
     summary = {"step_time": {"issues": [{"kind": issue, "ranks": [rank]}]}}
     assert verdict(summary, KINDS[LINK].issue) == (f"{issue}, rank {rank}", is_right)

@@ -1,4 +1,6 @@
-"""A controller that is installed by manifests, with small files and a server as its publisher."""
+"""A controller that is installed by manifests, with small files, and with a server that stands in
+for its publisher.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -64,10 +66,12 @@ class Publisher:
     cache: Path
 
     def file(self, number: int) -> PinnedFile:
+        """Return the file with this number, as the program knows it."""
         assert isinstance(self.kind.source, PinnedManifests)
         return self.kind.source.files[number]
 
     def kept(self) -> list[Path]:
+        """Return the files that are in the cache."""
         return sorted(self.cache.glob("manifests/*"))
 
     def folder(self, place: Path) -> Path:
@@ -84,7 +88,9 @@ def sha256(text: str) -> str:
 
 @contextmanager
 def publishing(patched: pytest.MonkeyPatch, cache: Path) -> Iterator[Publisher]:
-    """The MPI Operator with the files above, to which its own change is applied too."""
+    """Yield a publisher of the MPI Operator that has the files above. The controller's own change
+    of its manifests is applied to them too.
+    """
     patched.setenv("DISTTRAIN_CACHE", str(cache))
     patched.setenv("no_proxy", "127.0.0.1")
     patched.setattr("infra.airgap.download.time.sleep", lambda _: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]

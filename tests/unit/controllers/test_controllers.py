@@ -28,7 +28,7 @@ EVERY_CHART = pytest.mark.parametrize("name", CHARTS)
 
 
 def chart(folder: Path, name: str = "jobset", version: str = JOBSET.version) -> Path:
-    """A chart that has nothing but its description."""
+    """Make a chart that has only its description; return its folder."""
     made = folder / name
     made.mkdir(exist_ok=True)
     (made / "Chart.yaml").write_text(yaml.safe_dump({"name": name, "version": version}))
@@ -36,7 +36,7 @@ def chart(folder: Path, name: str = "jobset", version: str = JOBSET.version) -> 
 
 
 def setting_of(name: str) -> dict[str, object]:
-    """The setting by which a platform installs it."""
+    """Return the setting by which a platform installs the controller."""
     if chosen := CONTROLLERS[name].chosen_by:
         return {chosen[0]: chosen[1]}
     return {"controllers": [name]}
@@ -44,6 +44,7 @@ def setting_of(name: str) -> dict[str, object]:
 
 @EVERY_CHART
 def test_every_chart_is_named_by_its_digest(name: str) -> None:
+    """Each controller's chart is pinned by a digest."""
     source = CONTROLLERS[name].source
     assert isinstance(source, PinnedChart)
     assert source.pinned.startswith("oci://")
@@ -52,6 +53,7 @@ def test_every_chart_is_named_by_its_digest(name: str) -> None:
 
 @pytest.mark.parametrize("name", list(CONTROLLERS))
 def test_groups_of_a_controller_are_those_of_its_definitions(name: str) -> None:
+    """The API groups of a controller are those of its definitions (CRDs)."""
     kind = CONTROLLERS[name]
     assert kind.definitions
     groups = {definition.partition(".")[2] for definition in kind.definitions}
@@ -60,7 +62,10 @@ def test_groups_of_a_controller_are_those_of_its_definitions(name: str) -> None:
 
 @EVERY_CHART
 def test_release_is_the_pinned_chart_between_its_tasks(tmp_path: Path, name: str) -> None:
-    """Claimed first; what Helm leaves goes after it; last it has to answer."""
+    """A controller is claimed first, then its chart is released, and at last it has to answer. At
+    `destroy`, what Helm leaves is removed after the release. The guard of `destroy` knows the
+    controller.
+    """
     kind = CONTROLLERS[name]
     made = deploy("sandbox", tmp_path, {**setting_of(name), "topology": "none"})
     roles = ("claim", "namespace", "remains", "release", "open")
@@ -80,7 +85,9 @@ def test_release_is_the_pinned_chart_between_its_tasks(tmp_path: Path, name: str
 
 
 def test_guard_of_an_own_k3s_does_not_ask_who_uses_its_controllers(tmp_path: Path) -> None:
-    """They go with the cluster; and a platform without controllers has the inputs that it had."""
+    """The guard of `destroy` does not look at controllers in a k3s of this stack, which go with the
+    cluster. A platform without controllers has the same input as before there were any.
+    """
     own = deploy("dev", tmp_path, {"controllers": ["jobset"]})
     assert "controllers" not in json.loads(own.one("destroy-guard-look").inputs["stdin"])
     without = deploy("sandbox", tmp_path)
@@ -88,6 +95,9 @@ def test_guard_of_an_own_k3s_does_not_ask_who_uses_its_controllers(tmp_path: Pat
 
 
 def test_queue_and_run_come_after_the_controllers_that_they_need(tmp_path: Path) -> None:
+    """The queue and the run are made after the controllers that they need, and the check before
+    `up` knows that these come.
+    """
     settings: dict[str, object] = {
         "controllers": ["kueue", "jobset"],
         "queues": {"name": "gpus"},
@@ -118,6 +128,9 @@ def test_queue_and_run_come_after_the_controllers_that_they_need(tmp_path: Path)
 
 
 def test_chart_of_a_path_or_a_digest_takes_the_place_of_the_pinned_one(tmp_path: Path) -> None:
+    """`controllerCharts` replaces the pinned chart by a chart of this machine, or by one in a
+    registry with its digest.
+    """
     path = chart(tmp_path)
     changes = {"controllers": ["jobset"], "controllerCharts": {"jobset": str(path)}}
     (found,) = platform(changes).controllers
@@ -172,13 +185,16 @@ def test_chart_of_a_path_or_a_digest_takes_the_place_of_the_pinned_one(tmp_path:
 def test_settings_that_cannot_be_are_refused_with_a_way_out(
     changes: dict[str, object], said: str
 ) -> None:
+    """Wrong settings of controllers are refused with what to do."""
     assert said in refused_settings(changes)
 
 
 @pytest.mark.parametrize("login", ["me:hunter7", "me:hun/ter7", "hunter7"])
 @pytest.mark.parametrize("controllers", [["jobset"], []])
 def test_login_in_an_address_is_not_shown(login: str, controllers: list[str]) -> None:
-    """The digest of the address, which begins with an @ too, stays in the message."""
+    """A login in the address of a chart is not shown in the error. The digest of the address, which
+    begins with an @ too, stays in it.
+    """
     digest = f"@sha256:{64 * '0'}"
     address = f"oci://{login}@registry.example/charts/jobset{digest}"
     changes = {"controllers": controllers, "controllerCharts": {"jobset": address}}
@@ -188,7 +204,9 @@ def test_login_in_an_address_is_not_shown(login: str, controllers: list[str]) ->
 
 
 def test_broken_packed_chart_is_refused(tmp_path: Path) -> None:
-    """A download that broke off gives no traceback, but a message that names the setting."""
+    """A packed chart whose download broke off is refused with a message that names the setting, and
+    not with a traceback.
+    """
     path = tmp_path / "jobset.tgz"
     with tarfile.open(path, "w:gz") as archive:
         archive.add(chart(tmp_path), "jobset")
@@ -198,6 +216,7 @@ def test_broken_packed_chart_is_refused(tmp_path: Path) -> None:
 
 
 def test_chart_of_another_version_is_refused(tmp_path: Path) -> None:
+    """A chart of another version than the one that this program knows is refused."""
     path = chart(tmp_path, version="0.11.0")
     said = refused_settings({"controllers": ["jobset"], "controllerCharts": {"jobset": str(path)}})
     assert "the chart there is jobset 0.11.0, and this program knows jobset 0.12.0" in said
@@ -209,6 +228,9 @@ def _namespace(owner: str, stack: str = "") -> Json:
 
 
 def test_controller_that_is_there_is_refused_unless_it_is_ours() -> None:
+    """A controller that is in the cluster already is refused unless this stack has installed it,
+    and the error says who has.
+    """
     controller = known(JOBSET)
     definition: Json = {"metadata": {"name": JOBSET.definitions[0]}}
     assert refusal(controller, None, [], "me") == ""
@@ -222,7 +244,9 @@ def test_controller_that_is_there_is_refused_unless_it_is_ours() -> None:
 
 
 def test_controller_of_an_older_checkout_can_be_destroyed() -> None:
-    """What `destroy` runs was recorded by the `up` before it, whose jobs had fewer fields."""
+    """`destroy` reads jobs that an `up` of an older checkout has recorded, which have fewer
+    fields.
+    """
     job = {name: as_job(JOBSET)[name] for name in ("name", "title", "namespace", "definitions")}
     found = parse_controller(job)
     assert (found.name, found.definitions) == ("jobset", JOBSET.definitions)
@@ -232,7 +256,9 @@ def test_controller_of_an_older_checkout_can_be_destroyed() -> None:
 
 
 def test_controllers_by_chart_have_the_jobs_that_they_had() -> None:
-    """Another job would run all tasks of a platform anew that an older checkout has brought."""
+    """The jobs of controllers that are installed by a chart have no further fields than before.
+    Another job would run all tasks of a platform that an older checkout has made.
+    """
     fields = {"name", "title", "namespace", "definitions", "setting", "way_out", "awaited"}
     more = {name: as_job(CONTROLLERS[name]).keys() - fields for name in CHARTS}
     assert {name for name in CHARTS if more[name]} == {"kube-prometheus-stack"}
@@ -240,7 +266,9 @@ def test_controllers_by_chart_have_the_jobs_that_they_had() -> None:
 
 
 def test_prometheus_of_others_is_left_and_can_be_used() -> None:
-    """The words are those of the setting by which it would have come."""
+    """A Prometheus operator of others is refused in the words of the setting `monitoring`, and the
+    error says how to use it.
+    """
     kind = CONTROLLERS["kube-prometheus-stack"]
     said = refusal(known(kind), None, [{"metadata": {"name": kind.definitions[0]}}], "me")
     assert said.startswith(
@@ -250,5 +278,6 @@ def test_prometheus_of_others_is_left_and_can_be_used() -> None:
 
 
 def test_prometheus_without_internet_needs_its_chart(tmp_path: Path) -> None:
+    """With a bundle, `monitoring: install` is refused unless its chart is given."""
     reason = "monitoring: 'install' cannot be used: the folder of the setting bundle has neither"
     assert reason in refused_settings({"monitoring": "install", "bundle": str(stock(tmp_path))})

@@ -1,4 +1,6 @@
-"""A controller that comes by manifests: where they come from, what is refused, what is made."""
+"""A controller that is installed by manifests: where the files come from, what is refused, and what
+is registered.
+"""
 
 import json
 from collections.abc import Iterator
@@ -29,11 +31,13 @@ BY_MANIFESTS = [name for name, kind in CONTROLLERS.items() if kind.files]
 
 @pytest.fixture
 def publisher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Publisher]:
+    """Yield a publisher of the MPI Operator's files."""
     with publishing(monkeypatch, tmp_path / "cache") as made:
         yield made
 
 
 def refusal(publisher: Publisher, folder: str = "") -> str:
+    """Return the error with which the files cannot be had."""
     with pytest.raises(pulumi.RunError) as refused:
         read_objects(publisher.kind, ControllerSettings(NAME, manifests=folder), DIRECT)
     return str(refused.value)
@@ -41,6 +45,9 @@ def refusal(publisher: Publisher, folder: str = "") -> str:
 
 @pytest.mark.parametrize("name", BY_MANIFESTS)
 def test_every_file_is_of_the_version_and_has_a_checksum(name: str) -> None:
+    """Each published file is that of the controller's version, and has a checksum and a name of its
+    own.
+    """
     kind = CONTROLLERS[name]
     assert isinstance(kind.source, PinnedManifests)
     for file in kind.source.files:
@@ -53,7 +60,10 @@ def test_every_file_is_of_the_version_and_has_a_checksum(name: str) -> None:
 def test_objects_are_registered_between_the_tasks_in_order(
     publisher: Publisher, tmp_path: Path
 ) -> None:
-    """Claimed first; definitions before programs, webhooks last; last it has to answer."""
+    """The controller is claimed first; definitions come before programs, and webhooks last; at the
+    end it has to answer. Every object depends on the one before, so `destroy` deletes them in the
+    reverse order.
+    """
     made = deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})
     roles = (
         "claim",
@@ -68,7 +78,7 @@ def test_objects_are_registered_between_the_tasks_in_order(
     by_role = [made.one(f"controller-{NAME}-{role}") for role in roles]
     for earlier, later in pairwise(by_role):
         assert earlier.urn in later.request.dependencies, (earlier.name, later.name)
-    # What the engine takes away, it takes away in the other order; nothing is left out.
+    # No object is left out.
     kinds = [item.type for item in made.resources if f"controller-{NAME}-" in item.name]
     assert [kind for kind in kinds if kind.endswith(":Namespace")] == [
         "kubernetes:core/v1:Namespace"
@@ -85,6 +95,9 @@ def test_objects_are_registered_between_the_tasks_in_order(
 def test_every_object_says_whose_it_is_and_waits_for_nothing(
     publisher: Publisher, tmp_path: Path
 ) -> None:
+    """Each object has the labels of this stack beside its own, and the provider does not wait for
+    it.
+    """
     made = deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})
     owner = json.loads(made.one(f"controller-{NAME}-open").inputs["stdin"])["owner"]
     parts = [
@@ -106,7 +119,9 @@ def test_every_object_says_whose_it_is_and_waits_for_nothing(
 
 
 def test_objects_have_nothing_that_the_cluster_fills_in(publisher: Publisher) -> None:
-    """Else each preview would show a difference; and pods go where the nodes are."""
+    """Fields that the cluster fills in are left out, because each preview would show a difference
+    otherwise. The pods tolerate the nodes' taints and use an image that is there.
+    """
     made = {item["kind"]: item for item in objects_of(publisher.kind, [OPERATOR, PARTS])}
     assert "status" not in made["CustomResourceDefinition"]
     assert "rules" not in made["ClusterRole"], "of the aggregated role, which is the last one"
@@ -122,6 +137,7 @@ def test_objects_have_nothing_that_the_cluster_fills_in(publisher: Publisher) ->
 
 
 def test_second_preview_needs_no_network(publisher: Publisher, tmp_path: Path) -> None:
+    """The files are downloaded once and kept in the cache, so a second preview needs no network."""
     deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})
     assert sorted(publisher.web.requests) == ["/operator.yaml", "/parts.yaml"]
     assert [path.name for path in publisher.kept()] == sorted([sha256(OPERATOR), sha256(PARTS)])
@@ -131,6 +147,7 @@ def test_second_preview_needs_no_network(publisher: Publisher, tmp_path: Path) -
 
 
 def test_damaged_file_of_the_cache_is_fetched_again(publisher: Publisher) -> None:
+    """A damaged file in the cache is downloaded again."""
     whole = read_objects(publisher.kind, ControllerSettings(NAME), DIRECT)
     (publisher.cache / "manifests" / sha256(PARTS)).write_text("cut off")
     assert read_objects(publisher.kind, ControllerSettings(NAME), DIRECT) == whole
@@ -138,6 +155,7 @@ def test_damaged_file_of_the_cache_is_fetched_again(publisher: Publisher) -> Non
 
 
 def test_file_of_another_content_is_refused_with_both_sums(publisher: Publisher) -> None:
+    """A file with another checksum is refused with both checksums, and is not kept."""
     publisher.web.files["/parts.yaml"] = b"kind: Other"
     said = refusal(publisher)
     assert said.startswith("controllers: 'mpi-operator' cannot be used: a file of Kubeflow's MPI")
@@ -158,6 +176,7 @@ def test_download_that_fails_says_where_why_and_the_ways_out(publisher: Publishe
 def test_nothing_is_registered_where_a_file_cannot_be_had(
     publisher: Publisher, tmp_path: Path
 ) -> None:
+    """`up` is refused if a file cannot be had."""
     publisher.web.files.clear()
     with pytest.raises(pulumi.RunError, match="could not be had"):
         deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})
@@ -166,6 +185,9 @@ def test_nothing_is_registered_where_a_file_cannot_be_had(
 def test_folder_of_the_user_takes_the_place_of_the_network(
     publisher: Publisher, tmp_path: Path
 ) -> None:
+    """With `controllerManifests`, the files come from a folder and nothing is downloaded. A missing
+    file or one with another checksum is refused with what to do.
+    """
     folder = publisher.folder(tmp_path / "files")
     manifests = {"controllers": [NAME], "controllerManifests": {NAME: str(folder)}}
     deploy("sandbox", tmp_path, {**manifests, "topology": "none"})
@@ -183,7 +205,9 @@ def test_folder_of_the_user_takes_the_place_of_the_network(
 
 
 def test_download_goes_by_the_proxy_and_authorities_of_the_settings(tmp_path: Path) -> None:
-    """As the build of the image on this machine does; without them the variables count."""
+    """The download uses the proxy and the authorities of the settings, as the build of the image
+    does. Without them the variables of this machine count.
+    """
     authority = tmp_path / "ca.crt"
     authority.write_text(AUTHORITY)
     given = {"HTTPS_PROXY": "http://theirs:1", "NO_PROXY": "all.example", "PATH": "/bin"}
@@ -227,16 +251,21 @@ def test_download_goes_by_the_proxy_and_authorities_of_the_settings(tmp_path: Pa
 def test_settings_that_cannot_be_are_refused_with_a_way_out(
     changes: dict[str, object], said: str
 ) -> None:
+    """Wrong settings of such a controller are refused with what to do."""
     assert said in refused_settings(changes)
 
 
 def test_stack_without_internet_needs_the_files(tmp_path: Path) -> None:
+    """With a bundle, such a controller is refused unless its files are given."""
     said = refused_settings({"controllers": ["volcano"], "bundle": str(stock(tmp_path))})
     assert "controllers: 'volcano' cannot be used: the folder of the setting bundle has" in said
     assert "neither its manifests nor its image. Set controllerManifests.volcano to its" in said
 
 
 def test_parts_of_others_and_missing_needs_are_told_with_ways_out() -> None:
+    """Objects of others with the names of a controller's, and a missing controller that it needs,
+    are refused with what to do.
+    """
     said = refusal_of_parts(known(CONTROLLERS[NAME]), ["ClusterRole mpi-operator"])
     assert "has parts of the names ClusterRole mpi-operator, which are in the cluster" in said
     assert "Take mpi-operator out of controllers" in said
@@ -248,7 +277,9 @@ def test_parts_of_others_and_missing_needs_are_told_with_ways_out() -> None:
 
 
 def test_same_definitions_are_the_same_text() -> None:
-    """Else each `up` would run the command anew; and a new version runs it."""
+    """The same definitions are the same input, in whatever order their fields are, and other ones
+    are another input. Otherwise each `up` would apply them anew.
+    """
     some, other = [{"kind": "A", "b": [1]}], [{"b": [1], "kind": "A"}]
     assert packed(some) == packed(other)
     assert unpacked(packed(some)) == some
@@ -256,7 +287,9 @@ def test_same_definitions_are_the_same_text() -> None:
 
 
 def test_definitions_and_what_lies_in_a_namespace_are_no_parts(publisher: Publisher) -> None:
-    """Definitions are looked at anyway, and the namespace is new."""
+    """Only objects of the whole cluster are looked for before they are made. Definitions are looked
+    for anyway, and the controller's namespace is new.
+    """
     names = [part[1:] for part in parts_of(objects_of(publisher.kind, [OPERATOR, PARTS]))]
     assert names == [
         ("ClusterRole", "mpi-operator"),

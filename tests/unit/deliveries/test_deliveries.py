@@ -1,4 +1,4 @@
-"""Deliveries of the image: the registry, and the kind `import`."""
+"""What holds for each delivery of the image, and the delivery `import`."""
 
 import json
 import os
@@ -25,6 +25,7 @@ PROJECT = Path(__file__).parents[3]
 
 
 def request(minutes: int = 60, layout: Path | None = None, own: str = "") -> DeliveryRequest:
+    """Return a request for the trainer's image; `own` are certificates, `minutes` an option."""
     plan = plan_image(
         PROJECT, "localhost/disttrain/trainer", "base:1", "https://index.example/cu118"
     )
@@ -45,7 +46,9 @@ def test_import_is_the_default_delivery() -> None:
 
 
 def test_commands_name_no_path_of_this_checkout(tmp_path: Path) -> None:
-    """Fault 12 of the review: another checkout, virtualenv or colleague changed the inputs."""
+    """The commands name no path of this checkout, so another checkout or virtual environment does
+    not change the inputs.
+    """
     bundled = PROJECT / "build" / "bundle" / "layout"
     for text in (ensure_command(request(layout=bundled)), remove_command(request())):
         assert not [word for word in shlex.split(text) if word.startswith("/")]
@@ -56,7 +59,9 @@ def test_commands_name_no_path_of_this_checkout(tmp_path: Path) -> None:
 
 
 def test_recorded_delete_works_from_another_checkout(tmp_path: Path) -> None:
-    """Fault 12 of the review: the state's delete named a Python that is on one machine alone."""
+    """The delete command in the state works from another checkout, because it names the Python
+    there.
+    """
     other = tmp_path / "checkout"
     shutil.copytree(
         PROJECT / "infra", other / "infra", ignore=shutil.ignore_patterns("__pycache__")
@@ -75,6 +80,9 @@ def test_recorded_delete_works_from_another_checkout(tmp_path: Path) -> None:
 
 
 def test_ensure_gets_the_index_and_the_certificates_and_no_secret() -> None:
+    """The command that builds the image gets the package index, reads certificates from standard
+    input, and has no secret in it.
+    """
     words = shlex.split(ensure_command(request(own="PEM")))
     assert "--torch-index-url=https://index.example/cu118" in words
     assert words[words.index("--authorities") + 1] == "-"
@@ -83,13 +91,16 @@ def test_ensure_gets_the_index_and_the_certificates_and_no_secret() -> None:
 
 
 def test_import_and_removal_name_the_platforms_namespace() -> None:
-    """By it containerd knows which platform wants the image, and which one no longer does."""
+    """Import and removal name the platform's namespace. By it, containerd knows which platform
+    wants the image and which one no longer does.
+    """
     for text in (ensure_command(request()), remove_command(request())):
         words = shlex.split(text)
         assert words[words.index("--pods-of") + 1] == "trains"
 
 
 def test_a_time_may_be_none_and_not_negative() -> None:
+    """`keepUnusedMinutes` may be 0 but not negative."""
     assert ImportOptions(0).keepUnusedMinutes == 0
     with pytest.raises(OptionError, match="keepUnusedMinutes: it is a time"):
         request(-1)
@@ -98,7 +109,9 @@ def test_a_time_may_be_none_and_not_negative() -> None:
 def test_each_delivery_makes_a_program_of_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And each of these commands finds the name that was planned."""
+    """Each delivery builds the image of a user's program from its folder, and refuses it if the
+    name is not the planned one.
+    """
     (tmp_path / "Dockerfile").write_text("FROM mine:1")
     plan = plan_program_image(tmp_path, "images.example/team/trainer")
     asked = replace(request(), plan=plan)

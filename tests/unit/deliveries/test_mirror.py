@@ -24,11 +24,12 @@ ENTRY = {"mirrors": {HOST: {}}}
 
 
 def mirrored(scratch: Path, *nodes: object, **changes: object) -> Deployment:
+    """Return what the program registers with this delivery, by default for two further machines."""
     return deployed(scratch, *(nodes or (TWO, THREE)), **{**MIRRORED, **changes})
 
 
 def variables(result: Deployment, name: str) -> dict[str, Any]:
-    """What k3s of a further machine is made of."""
+    """Return the variables of the script that installs k3s on a further machine."""
     return job(result, name)["variables"]["agent"]
 
 
@@ -71,6 +72,9 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
 def test_what_the_nodes_could_not_share_is_refused_before_anything_is_made(
     tmp_path: Path, what: str
 ) -> None:
+    """Names, releases of k3s and registry entries with which nodes cannot share an image are
+    refused, and no secret of an entry is shown.
+    """
     changes, words = REFUSED[what]
     with pytest.raises(pulumi.RunError, match=words) as refused:
         mirrored(tmp_path, **changes)
@@ -78,6 +82,9 @@ def test_what_the_nodes_could_not_share_is_refused_before_anything_is_made(
 
 
 def test_one_machine_and_clusters_of_others_are_refused_with_the_ways_out(tmp_path: Path) -> None:
+    """`mirror` is refused with one machine and on clusters of others, with the deliveries that can
+    be set instead.
+    """
     with pytest.raises(
         pulumi.RunError, match=r"there is only one machine.* Set import, which does the"
     ):
@@ -94,7 +101,9 @@ def test_one_machine_and_clusters_of_others_are_refused_with_the_ways_out(tmp_pa
     "version", ["v1.29.12+k3s1", "v1.30.8+k3s1", "v1.31.4+k3s1", "v1.32.0+k3s1"]
 )
 def test_first_releases_that_have_the_feature_are_taken(tmp_path: Path, version: str) -> None:
-    """With entries of the user's own that contradict nothing."""
+    """The first releases of k3s with the feature are accepted, with registry entries of the user's
+    own that do not contradict it.
+    """
     own = {"mirrors": {HOST: None, "docker.io": {"endpoint": ["https://cache.example"]}}}
     # The GPU Operator's default release needs a later k3s.
     result = mirrored(tmp_path, k3sVersion=version, k3sRegistries=own, gpuOperator="false")
@@ -102,7 +111,9 @@ def test_first_releases_that_have_the_feature_are_taken(tmp_path: Path, version:
 
 
 def test_server_alone_has_the_flag_and_every_node_the_entry(tmp_path: Path) -> None:
-    """An agent refuses the flag, and a node without the entry takes no part (k3s#10056)."""
+    """Only the server gets the flag, which an agent would refuse. Every node gets the entry for the
+    registry, without which it would take no part (k3s#10056).
+    """
     own = {"mirrors": {"docker.io": {"endpoint": ["https://cache.example"]}}, "configs": {"a": {}}}
     result = mirrored(tmp_path, k3sRegistries=own)
     program = result.one("cluster-k3s").inputs["stdin"]
@@ -121,7 +132,9 @@ def test_server_alone_has_the_flag_and_every_node_the_entry(tmp_path: Path) -> N
 
 
 def test_every_agent_starts_anew_when_the_server_gets_the_flag() -> None:
-    """It learns of the flag as it starts, and its file changes also where the entry was there."""
+    """The file of registries changes when `mirror` is set, even if the entry was there already. So
+    every agent is restarted, and learns of the server's flag.
+    """
     own = json.dumps(ENTRY, indent=2, sort_keys=True)
     assert yaml.safe_load(with_shared(own, HOST)) == yaml.safe_load(own)
     assert with_shared(own, HOST) != own
@@ -129,6 +142,7 @@ def test_every_agent_starts_anew_when_the_server_gets_the_flag() -> None:
 
 
 def test_passwords_of_other_registries_stay_secret(tmp_path: Path) -> None:
+    """Passwords of other registries reach k3s and are a secret for the engine."""
     own = {"configs": {"r.example": {"auth": {"password": "sekret"}}}}
     changes = {**FITTING, **MIRRORED, "nodes": [TWO], "k3sRegistries": own}
     with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
@@ -140,7 +154,10 @@ def test_passwords_of_other_registries_stay_secret(tmp_path: Path) -> None:
 
 
 def test_first_machine_shares_and_the_others_pull_what_it_has(tmp_path: Path) -> None:
-    """Under the names that `import` has, so that a change of the kind removes no image."""
+    """The first machine gets the image and shares it, and each other machine pulls it then by its
+    digest. The resources have the names and deletes of the delivery `import`, so that a change
+    between the two removes no image.
+    """
     result = mirrored(tmp_path)
     first = result.one("image-ensure")
     words = shlex.split(first.inputs["create"])
@@ -162,6 +179,9 @@ def test_first_machine_shares_and_the_others_pull_what_it_has(tmp_path: Path) ->
 
 
 def test_kubelet_may_pull_and_the_doctor_asks_for_the_ports(tmp_path: Path) -> None:
+    """The kubelet may pull the image itself, and the doctor checks the ports that the delivery
+    needs.
+    """
     result = mirrored(tmp_path)
     spec = result.one("training-job").inputs["spec"]["template"]["spec"]
     assert {c["imagePullPolicy"] for c in spec["containers"]} == {"IfNotPresent"}
@@ -172,20 +192,27 @@ def test_kubelet_may_pull_and_the_doctor_asks_for_the_ports(tmp_path: Path) -> N
 
 
 def test_machine_that_is_lost_is_asked_for_nothing(tmp_path: Path) -> None:
-    """Also when the kind has changed since."""
+    """The command of a lost machine never runs, even if it has changed, and the engine only forgets
+    it.
+    """
     lost = mirrored(tmp_path, {**TWO, "gone": True}, THREE).one("image-ensure-gpu2")
     assert lost.request.retainOnDelete
     assert {"create", "environment"} <= set(lost.request.ignoreChanges)
 
 
 def test_first_machine_may_build_the_image_itself(tmp_path: Path) -> None:
-    """The others get it from there, so that it is built once."""
+    """`imageBuildOn: node` is accepted, because only the first machine builds the image and the
+    others get it from there.
+    """
     result = mirrored(tmp_path, imageBuildOn="node")
     assert "--build-on node" in result.one("image-ensure").inputs["create"]
     assert "--build-on" not in result.one("image-ensure-gpu2").inputs["create"]
 
 
 def test_no_script_of_a_host_names_the_kind() -> None:
+    """No script of a host names the setting `imageDelivery`: each delivery is described by its own
+    file.
+    """
     scripts = Path(__file__).parents[3] / "infra" / "node" / "scripts"
     texts = "".join(file.read_text() for file in scripts.rglob("*.sh"))
     assert "imageDelivery" not in texts

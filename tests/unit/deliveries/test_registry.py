@@ -1,4 +1,6 @@
-"""The delivery `registry`: what is refused, what the command gets, with what the nodes pull."""
+"""The delivery `registry`: what is refused, what its command gets, and with which login nodes
+pull.
+"""
 
 import json
 import shlex
@@ -25,11 +27,13 @@ LOGIN = RegistryOptions(user="me", password=Secret("sekret"))
 
 
 def request(options: RegistryOptions | None = None, repository: str = NAME) -> DeliveryRequest:
+    """Return a request with these options for an image of this repository."""
     plan = plan_image(PROJECT, repository, "base:1", None)
     return DeliveryRequest(plan=plan, options=options or RegistryOptions())
 
 
 def test_what_no_registry_can_do_is_refused() -> None:
+    """A repository on this machine without a registry, and a build on the node, are refused."""
     found = check(DeliveryAsked("localhost/a/b", build_on="node"))
     assert [(each.key, each.value) for each in found] == [
         ("imageRepository", "localhost/a/b"),
@@ -43,11 +47,15 @@ def test_password_without_a_user_is_refused() -> None:
 
 
 def test_registry_on_a_port_of_this_machine_is_taken() -> None:
+    """A registry on a port of this machine is accepted."""
     assert [*check(DeliveryAsked("localhost:5000/a/b"))] == []
     assert [*check(DeliveryAsked(NAME, options=LOGIN))] == []
 
 
 def test_nodes_pull_with_the_login_or_a_named_secret() -> None:
+    """Nodes pull without a login, with a Secret of the login in the settings, or with a Secret that
+    the settings name.
+    """
     assert pull(request()) == Pull()
     made = pull(request(LOGIN))
     assert made.secrets == ("image-registry",)
@@ -67,19 +75,23 @@ def test_command_has_the_options_and_no_password() -> None:
 
 
 def test_remote_cluster_needs_no_node_for_it() -> None:
+    """The delivery needs no access to a node."""
     assert not DELIVERIES["registry"].needs_node
 
 
 def test_registry_without_an_answer_has_one_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`pulumi preview` and the `pulumi up` after it have the same input."""
+    """If the registry does not answer, a preview and the `up` after it have the same input."""
     monkeypatch.setenv("DISTTRAIN_CACHE", str(tmp_path))
     dead = request(RegistryOptions(plainHttp=True), "127.0.0.1:1/a/b")
     assert look(dead, {}) == look(dead, {}) != ""
 
 
 def test_password_in_plain_text_is_refused_and_not_shown() -> None:
+    """A password in plain text is refused with the command to encrypt it, and is not shown; an
+    encrypted one is accepted.
+    """
     raw = {"imageDeliveryOptions": '{"user": "me", "password": "sekret"}'}
     reader = Reader(raw)
     read_options(reader, "imageDeliveryOptions", "imageDelivery: registry", RegistryOptions)
@@ -94,6 +106,9 @@ def test_password_in_plain_text_is_refused_and_not_shown() -> None:
 
 
 def test_whole_program_hides_the_login_and_gives_it_to_the_pods(tmp_path: Path) -> None:
+    """The login is a secret for the engine, reaches the push by a variable, and reaches the pods by
+    a pull Secret.
+    """
     changes: dict[str, object] = {
         "imageDelivery": "registry",
         "imageRepository": NAME,

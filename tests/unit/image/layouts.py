@@ -21,6 +21,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def tar_bytes(files: Mapping[str, bytes]) -> bytes:
+    """Return a tar archive with these files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for name, content in files.items():
@@ -31,6 +32,9 @@ def tar_bytes(files: Mapping[str, bytes]) -> bytes:
 
 
 def tiny_image(content: bytes = b"torch", more: Mapping[str, str] | None = None) -> Image:
+    """Return an image for this machine, whose layer has `opt/torch` with this content and `more`
+    files.
+    """
     files = {name: text.encode() for name, text in (more or {}).items()}
     layer = blob(tar_bytes({"opt/torch": content, **files}))
     machine = platform.machine()
@@ -58,6 +62,7 @@ def tiny_image(content: bytes = b"torch", more: Mapping[str, str] | None = None)
 
 
 def write_layout(folder: Path, image: Image) -> Path:
+    """Write the image as an OCI layout into the folder; return the folder."""
     for part in image.blobs:
         path = blob_path(folder, part.digest)
         path.parent.mkdir(parents=True, exist_ok=True)

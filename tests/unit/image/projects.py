@@ -4,6 +4,7 @@ from pathlib import Path
 
 
 def write_project(root: Path) -> Path:
+    """Write the checkout below `root`; return `root`."""
     for name, text in {
         "docker/Dockerfile": "FROM x\n",
         "trainer/requirements.txt": "torch==1\n",

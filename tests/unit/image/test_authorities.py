@@ -1,4 +1,4 @@
-"""Certificates of the setting `caBundle`: they add to what the build trusts anyway."""
+"""A build trusts the certificates of the setting `caBundle` and those that it trusts anyway."""
 
 import os
 import ssl
@@ -17,7 +17,7 @@ USUAL = "-----BEGIN CERTIFICATE-----\nusual\n-----END CERTIFICATE-----\n"
 
 @pytest.fixture
 def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that this machine trusts; pip has no settings."""
+    """Return the only file of certificates that this machine trusts; pip has no settings."""
     file = tmp_path / "system.pem"
     file.write_text(USUAL)
     for name in os.environ:
@@ -31,18 +31,21 @@ def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def secret(folder: Path, build: Build) -> str | None:
-    """What the build step gets as its file of certificates."""
+    """Return what the build step gets as its file of certificates; None if it gets none."""
     stage(write_project(folder / "project"), folder, build)
     file = folder / "secrets" / "ca_bundle"
     return file.read_text() if file.exists() else None
 
 
 def build(own: str) -> Build:
+    """Return a build with these certificates of `caBundle`."""
     return Build("h/i:1", "base:1", None, "linux/amd64", own)
 
 
 def test_own_certificates_add_to_the_systems(tmp_path: Path, system: Path) -> None:
-    """Fault 21 of the review: with caBundle, hosts with public certificates were not trusted."""
+    """A build with `caBundle` trusts the system's certificates too. Otherwise hosts with public
+    certificates would not be trusted.
+    """
     assert secret(tmp_path / "with", build(OWN)) == f"{USUAL}{OWN}\n"
     assert secret(tmp_path / "without", build("")) is None
     assert system.exists()
@@ -51,6 +54,9 @@ def test_own_certificates_add_to_the_systems(tmp_path: Path, system: Path) -> No
 def test_own_certificates_add_to_those_of_pips_settings(
     tmp_path: Path, system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A build with `caBundle` also trusts the certificates that pip's settings name in place of the
+    system's.
+    """
     (tmp_path / "pip.pem").write_text(USUAL.replace("usual", "pip's"))
     monkeypatch.setenv("PIP_CERT", str(tmp_path / "pip.pem"))
     found = secret(tmp_path / "build", build(OWN))
@@ -59,6 +65,7 @@ def test_own_certificates_add_to_those_of_pips_settings(
 
 
 def test_the_builder_trusts_the_same_for_the_base_image(tmp_path: Path) -> None:
+    """The builder itself, which gets the base image, trusts the same certificates."""
     assert builder_environment(build(OWN), tmp_path)["SSL_CERT_FILE"] == str(
         tmp_path / "secrets" / "ca_bundle"
     )
@@ -66,13 +73,18 @@ def test_the_builder_trusts_the_same_for_the_base_image(tmp_path: Path) -> None:
 
 
 def test_certificates_without_a_last_line_break_stay_apart() -> None:
+    """Certificates that are joined stay on lines of their own, even if a file has no newline at its
+    end.
+    """
     assert combined(OWN, "", OWN) == f"{OWN}\n{OWN}\n"
 
 
 def test_system_authorities_are_real_certificates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are read even if SSL_CERT_FILE names a file with a single certificate."""
+    """The system's certificates are read even if SSL_CERT_FILE names a file with a single
+    certificate.
+    """
     (tmp_path / "one.pem").write_text(OWN)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "one.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

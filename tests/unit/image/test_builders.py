@@ -1,3 +1,7 @@
+"""How an image is built on this machine: the builder that is chosen, what it gets, and what it must
+not see. A stand-in for buildah notes its arguments.
+"""
+
 import errno
 import os
 from collections.abc import Sequence
@@ -24,7 +28,9 @@ for last; do :; done
 
 
 def fake_buildah(folder: Path, monkeypatch: pytest.MonkeyPatch, ending: str = "") -> Path:
-    """A program in place of buildah that notes its arguments and the files of the context."""
+    """Put a stand-in for buildah on PATH, which notes its arguments and the files of the context;
+    return the file with the notes. `ending` is the last line of the stand-in's script.
+    """
     folder.mkdir()
     log = folder / "log"
     program = folder / "buildah"
@@ -38,6 +44,7 @@ def fake_buildah(folder: Path, monkeypatch: pytest.MonkeyPatch, ending: str = ""
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
+    """Return a folder with the files of an image and some that do not belong into it."""
     for name in ("docker/Dockerfile", "trainer/requirements.txt", "trainer/a.py", ".venv/big"):
         (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / name).write_text(name)
@@ -45,6 +52,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_a_docker_client_without_its_engine_is_passed_over() -> None:
+    """With `imageBuilder: auto`, the first builder is chosen whose engine answers."""
     asked: list[str] = []
 
     def succeeds(command: Sequence[str]) -> bool:
@@ -56,6 +64,9 @@ def test_a_docker_client_without_its_engine_is_passed_over() -> None:
 
 
 def test_the_wanted_builder_is_the_only_one_tried() -> None:
+    """A builder that the setting names is the only one that is tried, and the error names what was
+    tried.
+    """
     assert choose_builder("podman", lambda command: command[0] == "podman") == "podman"
     with pytest.raises(ValueError, match=r"imageBuilder: 'podman'.*tried `podman info`\)"):
         choose_builder("podman", lambda command: command[0] == "docker")
@@ -71,6 +82,7 @@ def test_an_unknown_builder_is_refused_with_what_is_allowed() -> None:
 def test_nothing_but_dockerfile_and_requirements_is_sent_to_the_builder(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The build of the dependencies gets only the Dockerfile and the requirements."""
     log = fake_buildah(tmp_path / "bin", monkeypatch)
     build = Build("h/i:1", "base:1", "https://index", "linux/amd64")
     build_layout("buildah", build, project, tmp_path / "layout")
@@ -88,6 +100,9 @@ def test_nothing_but_dockerfile_and_requirements_is_sent_to_the_builder(
 def test_passwords_of_proxy_and_index_are_on_no_command_line(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Passwords of the proxy and of the package index are on no command line of the builder, and
+    the files with them are removed after the build.
+    """
     log = fake_buildah(tmp_path / "bin", monkeypatch)
     monkeypatch.setenv("HTTPS_PROXY", "http://me:sekret@proxy:3128")
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:sekret@index/simple")
@@ -96,14 +111,15 @@ def test_passwords_of_proxy_and_index_are_on_no_command_line(
     assert "--build-arg=HTTPS_PROXY\n" in lines
     assert "--secret=id=package_index,src=" in lines
     assert "sekret" not in lines
-    assert list(tmp_path.glob("context-*")) == []  # the secret is gone with the scratch folder
+    assert list(tmp_path.glob("context-*")) == []  # the folder with the secrets
 
 
 def test_password_of_torchs_index_goes_by_a_secret_file(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 20 of the review: user and password in `torchIndexUrl` stood in the build's arguments,
-    which every user of the machine sees and some builders keep in the image."""
+    """The password in `torchIndexUrl` goes to the build by a secret file. In the build's arguments
+    every user of the machine could see it, and some builders would keep it in the image.
+    """
     log = fake_buildah(tmp_path / "bin", monkeypatch)
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://other/simple")
     monkeypatch.setenv(TORCH_INDEX_VARIABLE, "https://me:sekret@index/whl/cu118")
@@ -117,7 +133,7 @@ def test_password_of_torchs_index_goes_by_a_secret_file(
     assert "package_index" in stage(project, tmp_path / "staged", build)
     exports = (tmp_path / "staged" / "secrets" / "package_index").read_text()
     assert "UV_INDEX='https://other/simple https://me:sekret@index/whl/cu118'\n" in exports
-    # the build step's own argument is emptied, so that uv gets the address by this variable alone
+    # The argument of the build step is emptied, so that uv gets the address by UV_INDEX alone.
     assert exports.endswith("export TORCH_INDEX_URL=\n")
 
 
@@ -133,7 +149,9 @@ def test_a_failed_build_shows_the_builders_last_lines(
 def test_programs_image_is_built_from_its_folder_alone(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All files with their rights and links go to the build, and nothing of our own does."""
+    """The build of a user's own program gets all files of its folder with their rights and links,
+    except `.git`, and no file of this project.
+    """
     folder = tmp_path / "mine"
     (folder / "parts").mkdir(parents=True)
     (folder / ".git").mkdir()
@@ -160,8 +178,10 @@ def test_programs_image_is_built_from_its_folder_alone(
 def test_the_pods_user_can_read_what_the_build_copies_whatever_the_umask_is(
     tmp_path: Path, project: Path
 ) -> None:
-    """The folders of an image that was built with umask 077 were open to root alone. The right to
-    read a file is not in the image's name, so a `chmod` afterwards built nothing."""
+    """Everybody can read the files in the build's context, whatever the umask and the files' rights
+    are. Otherwise the pods' user could not read the image's files, and a later `chmod` would build
+    nothing, because rights are not in the image's name.
+    """
     folder = tmp_path / "mine"
     (folder / "parts").mkdir(parents=True)
     for name, mode in (("Dockerfile", 0o600), ("parts/run.sh", 0o700), ("parts/a.py", 0o664)):
@@ -182,8 +202,10 @@ def test_the_pods_user_can_read_what_the_build_copies_whatever_the_umask_is(
 def test_files_that_changed_while_the_build_waited_are_not_built_under_the_old_name(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another build held the lock for minutes. The new content was built and kept under the name
-    of the old one, for good."""
+    """A build is refused if files have changed since its image was named, for example while another
+    build held the lock. Otherwise the new content would be kept under the name of the old one for
+    good.
+    """
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM mine:1")
@@ -202,7 +224,9 @@ def test_files_that_changed_while_the_build_waited_are_not_built_under_the_old_n
 def test_a_full_disk_ends_the_build_where_docker_still_writes(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last words were waited for, while it waited for somebody to read gigabytes."""
+    """If the disk is full while `docker save` still writes, the build ends with the reason.
+    Otherwise it would wait for docker, which waits until somebody reads its gigabytes.
+    """
     (tmp_path / "bin").mkdir()
     docker = tmp_path / "bin" / "docker"
     docker.write_text("#!/bin/sh\n[ $1 = build ] || exec head -c 5000000 /dev/zero\n")

@@ -1,4 +1,6 @@
-"""Compressed layers: other blobs, the same content and the same configuration."""
+"""Compressed layers are other blobs with the same content, and the image's configuration is the
+same.
+"""
 
 import gzip
 import json
@@ -15,7 +17,9 @@ from tests.unit.image.layouts import tiny_image
 def test_compressed_layers_hold_the_same_tar(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many pieces, as of gigabytes, are still one gzip file."""
+    """A compressed layer contains the tar of the original one, and is one gzip file even if it was
+    compressed in many parts, as a layer of gigabytes is.
+    """
     monkeypatch.setattr(compress, "PART_BYTES", 1000)
     image = tiny_image(b"torch" * 10_000)
     smaller = compressed(image, tmp_path / "layers")
@@ -33,7 +37,9 @@ def test_compressed_layers_hold_the_same_tar(
 
 
 def test_same_layers_are_compressed_to_the_same_blobs(tmp_path: Path) -> None:
-    """Otherwise each push of the same dependencies would move them again."""
+    """The same layer is always compressed to the same blob. Otherwise each push of the same
+    dependencies would send them again.
+    """
     image = tiny_image()
     first, second = (compressed(image, tmp_path / name) for name in ("a", "b"))
     assert first.manifest.digest == second.manifest.digest
@@ -41,7 +47,9 @@ def test_same_layers_are_compressed_to_the_same_blobs(tmp_path: Path) -> None:
 
 
 def test_appended_layer_is_compressed_when_asked(tmp_path: Path) -> None:
-    """The configuration names the content of the tar, the manifest that of the blob."""
+    """In an image with an appended compressed layer, the configuration names the digest of the tar,
+    and the manifest that of the blob.
+    """
     image = append_layer(tiny_image(), b"tar", "tests", compress=True)
     assert gzip.decompress(image.layers[-1].read()) == b"tar"
     diff_ids = json.loads(image.config.read())["rootfs"]["diff_ids"]

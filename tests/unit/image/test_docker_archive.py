@@ -1,3 +1,5 @@
+"""What `docker save` writes, of old and new versions of docker, becomes an OCI layout."""
+
 import gzip
 import io
 import json
@@ -15,10 +17,12 @@ LAYER = tar_bytes({"a": b"1"})
 
 
 def manifest(config: str, layers: list[str]) -> bytes:
+    """Return the file manifest.json of an archive with these names of files."""
     return json.dumps([{"Config": config, "RepoTags": ["x:1"], "Layers": layers}]).encode()
 
 
 def layer_types(layout: Path) -> list[str]:
+    """Return the types of the layout's layers, such as `tar+gzip`."""
     layers = json.loads(read_layout(layout).manifest.read())["layers"]
     return [layer["mediaType"].rpartition(".")[2] for layer in layers]
 

@@ -1,4 +1,5 @@
-"""A build at the node: what is sent, how, and what is left. Its programs are stand-ins here.
+"""A build on the node: what is sent there, how, and what is left there. The programs of the node
+are stand-ins.
 
 tests/sandbox/test_image_over_ssh.py does the same with a real sshd, buildah and containerd.
 """
@@ -20,7 +21,7 @@ from tests.unit.image.layouts import tiny_image, write_layout
 
 NAME = "localhost/a/b-deps:1"
 BUILD = Build(NAME, "base:1", None, "linux/amd64")
-# notes the shell text, as a process list on either side would show it
+# A stand-in for ssh. It notes the shell text, as a list of processes on either side would show it.
 SHELL = """#!/bin/sh
 {read_text}
 printf "%s\\n" "$1" "$text" >>{folder}/texts
@@ -52,23 +53,30 @@ class Lab:
     ctr: str
 
     def program(self, name: str, text: str) -> str:
+        """Write a program of the node; return its path."""
         path = self.folder / "bin" / name
         path.write_text(text)
         path.chmod(0o755)
         return str(path)
 
     def builder(self, name: str, ending: str = "") -> None:
+        """Write a stand-in for a builder, whose script ends with `ending`."""
         self.program(name, BUILDER.format(folder=self.folder, ending=ending))
 
     def build(self, builder: str) -> None:
+        """Build the image on the node with this builder."""
         build_at(self.node, builder, BUILD, self.project, [self.ctr])
 
     def read(self, name: str) -> str:
+        """Return what a program has noted in the file `name`."""
         return (self.folder / name).read_text()
 
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """Return a node with stand-ins for its programs. This machine has a proxy and a package index
+    with a password.
+    """
     for name in ("docker/Dockerfile", "trainer/requirements.txt", "trainer/a.py"):
         (tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "project" / name).write_text(name)
@@ -88,6 +96,9 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 
 def test_the_context_alone_goes_there_and_what_is_secret_is_on_no_command_line(lab: Lab) -> None:
+    """Only the files of the build are sent to the node, passwords are on no command line of either
+    machine, and the folder of the build is removed afterwards.
+    """
     lab.builder("buildah")
     lab.build("buildah")
     assert lab.read("context").split() == ["./docker/Dockerfile", "./trainer/requirements.txt"]
@@ -102,11 +113,12 @@ def test_the_context_alone_goes_there_and_what_is_secret_is_on_no_command_line(l
 
 
 def folder_of(lab: Lab) -> str:
-    """The folder in which the build ran."""
+    """Return the folder on the node in which the build ran."""
     return next(w for w in lab.read("arguments").split() if w.startswith(FOLDER)).partition("/c")[0]
 
 
 def test_containerd_gets_the_layout_under_the_full_name(lab: Lab) -> None:
+    """The node's containerd gets exactly the image that was built, under its full name."""
     lab.builder("buildah")
     lab.build("buildah")
     with tarfile.open(fileobj=io.BytesIO((lab.folder / "imported").read_bytes())) as tar:
@@ -120,7 +132,9 @@ def test_containerd_gets_the_layout_under_the_full_name(lab: Lab) -> None:
 
 
 def test_greeting_of_a_shell_harms_no_build(lab: Lab) -> None:
-    """A `.bashrc` that prints something: its lines were taken for the answers of the node."""
+    """A build succeeds although the node's shell prints a greeting before each command, as a
+    `.bashrc` may. Its lines are not taken for answers of the node.
+    """
     greets = 'echo Welcome; exec "$0" "$1"'
     lab.node = Node(["sh", "-c", greets, *lab.node.shell], remote=True)
     lab.builder("buildah")
@@ -130,6 +144,7 @@ def test_greeting_of_a_shell_harms_no_build(lab: Lab) -> None:
 
 
 def test_a_name_that_the_builder_gave_is_replaced() -> None:
+    """Names that the builder gave the image are replaced by the planned name."""
     given = {"digest": "d", "annotations": {"org.opencontainers.image.ref.name": "x"}}
     (entry,) = json.loads(named_index(json.dumps({"manifests": [given]}), NAME))["manifests"]
     assert entry == {"digest": "d", "annotations": {"io.containerd.image.name": NAME}}
@@ -137,6 +152,7 @@ def test_a_name_that_the_builder_gave_is_replaced() -> None:
 
 @pytest.mark.parametrize("builder", ["docker", "podman"])
 def test_docker_and_podman_hand_over_what_they_save(lab: Lab, builder: str) -> None:
+    """containerd gets the archive that `docker save` or `podman save` writes."""
     lab.builder(builder)
     lab.build(builder)
     assert lab.read("imported") == f"archive of {NAME}\n"
@@ -152,6 +168,9 @@ def test_a_failed_build_shows_the_builders_last_lines_and_leaves_nothing(lab: La
 
 
 def test_the_first_builder_that_works_there_is_taken(lab: Lab) -> None:
+    """With `auto`, the first builder is chosen that works on the node; a builder that is named is
+    used.
+    """
     lab.program("docker", "#!/bin/sh\nexit 1\n")
     lab.builder("podman")
     lab.builder("buildah")
@@ -160,6 +179,9 @@ def test_the_first_builder_that_works_there_is_taken(lab: Lab) -> None:
 
 
 def test_a_node_without_builder_is_told_all_three_and_the_other_way(lab: Lab) -> None:
+    """If no builder works on the node, the error names the three that were tried and the setting
+    for a build on this machine.
+    """
     for name in BUILDERS:
         lab.program(name, "#!/bin/sh\nexit 1\n")
     with pytest.raises(ValueError, match="no builder works on the node") as raised:
@@ -169,6 +191,9 @@ def test_a_node_without_builder_is_told_all_three_and_the_other_way(lab: Lab) ->
 
 
 def test_a_node_that_cannot_be_reached_is_not_one_without_builder(lab: Lab) -> None:
+    """If the node cannot be reached, the error says so. It does not say that no builder works
+    there.
+    """
     away = Node(["sh", "-c", "echo no route >&2; exit 255"], remote=True)
     with pytest.raises(NodeError, match="no route"):
         choose_builder_at(away, "auto")

@@ -1,3 +1,7 @@
+"""Images in the format OCI: the layer with the code, appended layers, and archives for
+containerd.
+"""
+
 import io
 import json
 import tarfile
@@ -22,6 +26,9 @@ from tests.unit.image.layouts import tiny_image, write_layout
 
 
 def files(root: Path) -> list[tuple[str, Path]]:
+    """Write two files of the trainer below `root`; return their names in the image, and their
+    paths.
+    """
     for name in ("trainer/__main__.py", "trainer/sub/b.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
@@ -29,11 +36,13 @@ def files(root: Path) -> list[tuple[str, Path]]:
 
 
 def entries(layer: bytes) -> list[tarfile.TarInfo]:
+    """Return the entries of a layer."""
     with tarfile.open(fileobj=io.BytesIO(layer)) as tar:
         return tar.getmembers()
 
 
 def read_archive(archive: bytes) -> dict[str, bytes]:
+    """Return the contents of an archive's files by name."""
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
@@ -44,6 +53,7 @@ def read_archive(archive: bytes) -> dict[str, bytes]:
 
 
 def test_the_code_layer_is_the_same_bytes_on_every_machine(tmp_path: Path) -> None:
+    """The layer with the code does not depend on the folder or the rights of the files."""
     one, two = files(tmp_path / "one"), files(tmp_path / "two")
     for _, path in two:
         path.chmod(0o600)
@@ -63,6 +73,9 @@ def test_the_code_belongs_to_root_and_everybody_may_read_it(tmp_path: Path) -> N
 
 
 def test_long_names_and_other_alphabets_survive(tmp_path: Path) -> None:
+    """File names of more than 100 characters and with letters beyond ASCII are kept in the
+    layer.
+    """
     name = "trainer/" + "d" * 90 + "/" + "f" * 90 + "-ä.py"
     path = tmp_path / "file"
     path.write_text("x")
@@ -70,6 +83,9 @@ def test_long_names_and_other_alphabets_survive(tmp_path: Path) -> None:
 
 
 def test_an_appended_layer_leaves_the_lower_layers_and_the_settings_as_they_are() -> None:
+    """An appended layer is the last one of the image, and the lower layers and the configuration
+    stay the same.
+    """
     deps = tiny_image()
     image = append_layer(deps, b"layer", "by a test")
     manifest, config = json.loads(image.manifest.read()), json.loads(image.config.read())
@@ -87,6 +103,9 @@ def test_an_appended_layer_leaves_the_lower_layers_and_the_settings_as_they_are(
 def test_appending_the_same_layer_gives_the_same_digest_from_a_layout_and_from_the_node(
     tmp_path: Path,
 ) -> None:
+    """The image has the same digest whether its lower layers are in a layout here or on the
+    node.
+    """
     deps = tiny_image()
     from_layout = append_layer(read_layout(write_layout(tmp_path / "l", deps)), b"layer", "x")
     node = image_at_node(deps.manifest.read(), deps.config.read())
@@ -94,6 +113,7 @@ def test_appending_the_same_layer_gives_the_same_digest_from_a_layout_and_from_t
 
 
 def test_an_archive_holds_all_that_the_receiver_lacks_and_nothing_else() -> None:
+    """An archive contains only the blobs that the receiver lacks, and the names of all images."""
     deps = tiny_image()
     image = append_layer(deps, b"layer", "x")
     held = frozenset(part.digest for part in deps.blobs)
@@ -116,6 +136,9 @@ def test_an_archive_holds_all_that_the_receiver_lacks_and_nothing_else() -> None
 
 
 def test_blobs_from_files_of_any_length_are_written_as_they_are(tmp_path: Path) -> None:
+    """Blobs of any length, at the edges of tar's blocks of 512 bytes too, are the same in the
+    archive.
+    """
     contents = [bytes([n % 256]) * n for n in (1, 511, 512, 513, 3_000_000)]
     parts: list[Blob] = []
     for number, content in enumerate(contents):
@@ -128,6 +151,7 @@ def test_blobs_from_files_of_any_length_are_written_as_they_are(tmp_path: Path) 
 
 
 def test_a_damaged_layout_is_refused_by_name(tmp_path: Path) -> None:
+    """A layout whose blob is missing or cut off is refused, and the error names the blob."""
     deps = tiny_image()
     layout = write_layout(tmp_path / "layout", deps)
     path = layout / "blobs" / "sha256" / deps.layers[0].digest[7:]

@@ -1,4 +1,6 @@
-"""The folder for parts on the node, and the memory that parts take here."""
+"""The folder on the node into which an image is sent in parts, and the memory that the parts take
+here.
+"""
 
 import os
 import subprocess
@@ -17,22 +19,27 @@ NODE = Node(["sh", "-c"], remote=True)
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder for all transfers of this user."""
+    """Return the folder for all transfers of this user."""
     monkeypatch.setattr(parts, "BASE", str(tmp_path / "import"))
     return tmp_path / f"import-{os.geteuid()}"
 
 
 def write(stream: IO[bytes]) -> None:
+    """Write the content that is sent."""
     stream.write(b"content")
 
 
 def send() -> str:
+    """Send the content to the node; return the folder with the parts."""
     transfer = open_transfer(NODE, "transfer")
     send_parts(NODE, transfer, write, print)
     return transfer.folder
 
 
 def test_parts_lie_in_a_folder_of_ones_own(base: Path) -> None:
+    """The parts are in a folder that only their user can enter, and joined they are what was
+    sent.
+    """
     folder = send()
     assert folder == str(base / "transfer")
     assert base.stat().st_mode & 0o777 == 0o700
@@ -41,13 +48,17 @@ def test_parts_lie_in_a_folder_of_ones_own(base: Path) -> None:
 
 
 def test_greeting_of_a_shell_is_no_folder(base: Path) -> None:
-    """A `.bashrc` that prints something ended `pulumi up`: its lines were taken for the folder."""
+    """Lines that the node's shell prints, such as the greeting of a `.bashrc`, are not taken for
+    the name of the folder.
+    """
     greets = Node(["sh", "-c", 'echo Welcome; echo to gpu1; exec sh -c "$0"'], remote=True)
     assert open_transfer(greets, "transfer", "note") == open_transfer(NODE, "transfer")
 
 
 def test_a_link_in_the_place_of_the_folder_is_refused(base: Path, tmp_path: Path) -> None:
-    """Fault 18 of the review: whoever made the predictable folder first could swap the parts."""
+    """A link in the place of the user's folder is refused. Otherwise whoever makes the predictable
+    folder first could replace the parts.
+    """
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     base.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(NodeError, match=r"is not a folder that only .* can use"):
@@ -56,6 +67,7 @@ def test_a_link_in_the_place_of_the_folder_is_refused(base: Path, tmp_path: Path
 
 
 def test_a_folder_that_others_may_write_to_is_refused(base: Path) -> None:
+    """A folder in which others may write is refused, and the error says what to do."""
     base.mkdir()
     base.chmod(0o777)
     with pytest.raises(NodeError, match=r"drwxrwxrwx.*then remove it"):
@@ -64,7 +76,9 @@ def test_a_folder_that_others_may_write_to_is_refused(base: Path) -> None:
 
 
 def test_a_folder_of_another_user_is_refused(base: Path) -> None:
-    """The test runs as root, because only root can give a folder to another user."""
+    """A folder that belongs to another user is refused. The test needs root, because only root can
+    give a folder to another user.
+    """
     if os.geteuid() != 0:
         pytest.fail("this test needs root, as the suite does")
     base.mkdir(mode=0o700)
@@ -77,7 +91,9 @@ def test_a_folder_of_another_user_is_refused(base: Path) -> None:
 def test_few_parts_wait_in_memory_on_many_cores(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 18 of the review: 128 cores held 128 parts of 64 MiB, whatever the line sent."""
+    """Only a few parts wait in memory until they are sent, however many cores the machine has. With
+    128 cores there would otherwise be 128 parts of 64 MiB.
+    """
     monkeypatch.setattr(os, "cpu_count", lambda: 128)
     made, sent = 0, 0
     most = 0

@@ -1,3 +1,5 @@
+"""The name of an image is made of the hashes of its files and settings, and only of these."""
+
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ PROJECT = Path(__file__).parent.parent.parent.parent
 
 
 def plan(root: Path, base: str = "base:1", index: str | None = None) -> ImagePlan:
+    """Return the plan of the image of the checkout below `root`."""
     return plan_image(root, REPOSITORY, base, index)
 
 
@@ -56,6 +59,9 @@ def test_a_renamed_and_a_removed_file_change_the_tag(tmp_path: Path) -> None:
 def test_dependencies_are_named_after_dockerfile_requirements_base_and_index(
     tmp_path: Path,
 ) -> None:
+    """The hash of the dependencies changes with the Dockerfile, the requirements, the base image
+    and the index, and an empty index is none.
+    """
     root = write_project(tmp_path)
     hashes = {plan(root).deps_hash, plan(root, "base:2").deps_hash}
     hashes.add(plan(root, index="https://download.pytorch.org/whl/cu118").deps_hash)
@@ -68,6 +74,7 @@ def test_dependencies_are_named_after_dockerfile_requirements_base_and_index(
 
 
 def test_times_modes_and_pythons_caches_do_not_count(tmp_path: Path) -> None:
+    """Times and rights of files, and Python's caches, do not change the image's name."""
     root = write_project(tmp_path)
     before = plan(root)
     (root / "trainer/__pycache__").mkdir()
@@ -78,6 +85,7 @@ def test_times_modes_and_pythons_caches_do_not_count(tmp_path: Path) -> None:
 
 
 def test_the_projects_own_trainer_is_in_the_image() -> None:
+    """All files of this project's trainer are in the image, in the order of their names."""
     names = [name for name, _ in code_files(PROJECT)]
     assert {"trainer/__main__.py", "trainer/config/run.py"} <= set(names)
     assert names == sorted(names)
@@ -128,7 +136,9 @@ def test_other_repositories_are_refused_with_an_example(tmp_path: Path, reposito
 
 
 def test_a_plan_that_has_changed_says_what_has_changed(tmp_path: Path) -> None:
-    """Fault 22 of the review: the command made another tag than the one that pods ask for."""
+    """The differences between a planned image and the present one are told: repository,
+    dependencies or code.
+    """
     root = write_project(tmp_path)
     planned = plan(root).reference
     assert changes_since(planned, plan(root)) == []
@@ -147,7 +157,9 @@ def test_a_plan_that_has_changed_says_what_has_changed(tmp_path: Path) -> None:
 def test_command_refuses_to_make_another_image_than_the_planned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Fault 22 of the review: a file that changed during `pulumi up` left pods without image."""
+    """The command refuses to make an image if files have changed since it was planned, and says
+    what. Otherwise a file that changes during `pulumi up` would leave the pods without their image.
+    """
     planned = plan_image(PROJECT, REPOSITORY, "base:1", None).reference
     earlier = f"{planned.rpartition('-')[0]}-0123456789ab"
     monkeypatch.setenv("TRAINER_IMAGE", earlier)

@@ -1,4 +1,4 @@
-"""An image has to be for the processor of the node that runs it."""
+"""An image must be for the kind of processor of the node that runs it."""
 
 import json
 from collections.abc import Sequence
@@ -33,6 +33,7 @@ io.containerd.grpc.v1           cri                   linux/amd64         ok
 
 
 def image_for(platform: str) -> Image:
+    """Return a small image for this platform, such as `linux/arm64`."""
     system, _, architecture = platform.partition("/")
     image = tiny_image()
     config = json.loads(image.config.read()) | {"os": system, "architecture": architecture}
@@ -44,7 +45,7 @@ def image_for(platform: str) -> Image:
 
 @pytest.fixture
 def empty_containerd(tmp_path: Path) -> Containerd:
-    """A containerd without images, as its `ctr` shows it."""
+    """Return a containerd without images, which is a stand-in for its `ctr`."""
     (tmp_path / "ctr").write_text("#!/bin/sh\necho REF TYPE DIGEST\n")
     (tmp_path / "ctr").chmod(0o755)
     return Containerd([str(tmp_path / "ctr")])
@@ -59,25 +60,33 @@ def empty_containerd(tmp_path: Path) -> Containerd:
     ],
 )
 def test_containerd_says_what_the_node_runs(column: str, platform: str) -> None:
+    """The node's platform is read from containerd's list of plugins; it is None if the list does
+    not say it.
+    """
     assert platform_of_plugins(TABLE.format(column)) == platform
     assert platform_of_plugins("TYPE ID PLATFORMS STATUS\n") is None
 
 
 def test_image_says_what_it_is_for() -> None:
+    """The platform of an image is read from the image's configuration."""
     assert platform_of_image(tiny_image()) == this_machine()
     assert platform_of_image(image_for("linux/riscv64")) == "linux/riscv64"
 
 
 @pytest.mark.parametrize("builder", BUILDERS)
 def test_build_is_for_the_platform_of_the_node(builder: str, tmp_path: Path) -> None:
-    """Fault 19 of the review: an image built on an arm64 laptop went to an amd64 node."""
+    """Every builder is told to build for the node's platform. Otherwise a laptop with arm64 would
+    build an image that a node with amd64 cannot run.
+    """
     build = Build("h/i:1", "base:1", None, "linux/arm64")
     command = build_command(builder, build, tmp_path, [], tmp_path / "layout")
     assert command[command.index("--platform") + 1] == "linux/arm64"
 
 
 def test_docker_leaves_the_result_where_save_looks(tmp_path: Path) -> None:
-    """Fault 19 of the review: buildx's container driver keeps the result to itself."""
+    """docker is told to load the image that it has built, and podman is not. buildx's container
+    driver would otherwise keep it to itself, where `docker save` does not find it.
+    """
 
     def command(builder: str) -> Sequence[str]:
         return build_command(
@@ -89,7 +98,9 @@ def test_docker_leaves_the_result_where_save_looks(tmp_path: Path) -> None:
 
 
 def test_cache_keeps_each_processor_apart(tmp_path: Path, empty_containerd: Containerd) -> None:
-    """Fault 19 of the review: what was cached for one node went to another processor."""
+    """The cache keeps the dependencies for each platform apart, and a node gets those for its own
+    one.
+    """
     images = {platform: image_for(platform) for platform in ("linux/amd64", "linux/arm64")}
     for platform, image in images.items():
         write_layout(layout_folder(PLAN, tmp_path, platform), image)
@@ -114,7 +125,9 @@ def test_bundle_for_another_processor_is_refused(
 def test_base_image_for_another_processor_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A base image that is given by the digest of one processor is built from as it is."""
+    """A build is refused if its result is for another platform than the node's. That happens if
+    `imageBase` has the digest of an image for one platform.
+    """
     (tmp_path / "docker").mkdir()
     (tmp_path / "trainer").mkdir()
     (tmp_path / "docker/Dockerfile").touch()
@@ -139,8 +152,10 @@ def test_base_image_for_another_processor_is_refused(
 def test_damaged_cache_says_which_folder_to_remove_and_is_not_packed(
     tmp_path: Path, damaged: str
 ) -> None:
-    """After a power cut each `up` ended with "Expecting value: line 1", and `make bundle` packed
-    the cut-off layer, which was noticed where there is no network."""
+    """If the cache is damaged, as after a power cut, `up` and `make bundle` say which folder to
+    remove. Otherwise a bundle would contain a layer that is cut off, which is noticed only where
+    there is no network.
+    """
     sources = Sources(tmp_path, tmp_path / "cache", "auto")
     layout = layout_folder(PLAN, sources.cache, this_machine())
     image = tiny_image()

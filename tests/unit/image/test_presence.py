@@ -1,4 +1,6 @@
-"""The input that makes `pulumi up` import an image that has gone."""
+"""The input of the command that imports an image, which makes `pulumi up` import it again if it is
+gone.
+"""
 
 from pathlib import Path
 
@@ -12,7 +14,7 @@ PLAN = ImagePlan("localhost/a/b", "base:1", None, "deps", "code", b"")
 
 
 class Node:
-    """A containerd whose `ctr` shows what the test wants."""
+    """A node whose `ctr` is a stand-in."""
 
     def __init__(self, folder: Path) -> None:
         self.program = folder / "ctr"
@@ -20,10 +22,12 @@ class Node:
         self.containerd = Containerd([str(self.program)])
 
     def shows(self, text: str) -> None:
+        """Let `ctr` run this shell text."""
         self.program.write_text(f"#!/bin/sh\n{text}\n")
         self.program.chmod(0o755)
 
     def has_the_image(self, request: str) -> None:
+        """Let the node have the image, imported with this request."""
         name = PLAN.reference
         labels = f"a=b,{REQUEST_LABEL}={request}"
         self.shows(
@@ -32,6 +36,7 @@ class Node:
         )
 
     def request(self) -> str:
+        """Return the request, which is the input of the command."""
         return import_request(PLAN, self.containerd, self.cache, "gpu01")
 
 
@@ -42,7 +47,9 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.mark.parametrize("answer", ["exit 1", "echo REF TYPE DIGEST STATUS"])
 def test_preview_and_update_have_the_same_request(node: Node, answer: str) -> None:
-    """Fault 24 of the review: both had another time, so that saved plans could not be used."""
+    """A preview and the `up` after it have the same request. Otherwise a saved plan could not be
+    used.
+    """
     node.shows(answer)
     first = node.request()
     assert first
@@ -50,13 +57,18 @@ def test_preview_and_update_have_the_same_request(node: Node, answer: str) -> No
 
 
 def test_an_image_that_is_there_has_the_request_of_its_import(node: Node) -> None:
+    """An image that is there has the request with which it was imported, so that `up` does
+    nothing.
+    """
     node.has_the_image("before")
     assert node.request() == "before"
     assert list(node.cache.rglob("*.*")) == []
 
 
 def test_an_image_that_goes_again_has_another_request(node: Node) -> None:
-    """The state holds the first request, so the second time has to differ from it."""
+    """If the image goes a second time, the request is another one than the first time. The state
+    contains the first one, so the same request would import nothing.
+    """
     node.shows("exit 1")
     first = node.request()
     forget(node.cache, first)  # as `ensure` does when the image is there
@@ -64,7 +76,9 @@ def test_an_image_that_goes_again_has_another_request(node: Node) -> None:
 
 
 def test_an_image_that_was_seen_again_has_another_request_when_it_goes(node: Node) -> None:
-    """Another machine has imported it."""
+    """If another machine has imported the image meanwhile, and the image goes again, the request is
+    a new one.
+    """
     node.shows("exit 1")
     first = node.request()
     node.has_the_image("elsewhere")
@@ -74,23 +88,27 @@ def test_an_image_that_was_seen_again_has_another_request_when_it_goes(node: Nod
 
 
 def test_nodes_have_requests_of_their_own(node: Node) -> None:
+    """Two nodes that lack the same image have different requests."""
     node.shows("exit 1")
     other = import_request(PLAN, node.containerd, node.cache, "gpu02")
     assert node.request() != other
 
 
 def test_without_a_cache_there_is_a_request_all_the_same(node: Node, tmp_path: Path) -> None:
+    """There is a request even if the cache cannot be written."""
     node.shows("exit 1")
     node.cache = tmp_path / "ctr"  # a file
     assert node.request()
 
 
 def test_request_that_another_nodes_command_removes_is_no_fault(node: Node) -> None:
-    """The commands of several nodes run side by side, and each looks through all requests."""
+    """Files of requests that another command removes at the same time are skipped. The commands of
+    several nodes run side by side, and each of them looks through all requests.
+    """
     node.shows("exit 1")
     request = node.request()
     (file,) = (node.cache / FOLDER).iterdir()
-    for place in ("0", "zz"):  # listed before it and after it, and gone since
+    for place in ("0", "zz"):  # one is listed before `file`, one after it
         (file.parent / place).symlink_to(file.parent / "removed")
     forget(node.cache, request)
     assert not file.exists()

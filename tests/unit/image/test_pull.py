@@ -1,4 +1,5 @@
-"""How a node gets the image from others: tried again, up to a limit, and proven. ctr is a stub.
+"""How a node gets the image from other nodes: it tries again up to a limit, and checks what it
+gets. `ctr` is a stand-in.
 
 tests/node/test_mirror.py does it with real containerds.
 """
@@ -20,7 +21,7 @@ PLAN = ImagePlan("images.example/trainer", "base:1", None, "d", "c", b"")
 IMAGE = tiny_image()
 DIGEST = IMAGE.manifest.digest
 
-# It has the image when the file `has` is there, which names its manifest.
+# It has the image if the file `has` exists, which has the digest of the manifest.
 CTR = """#!/bin/sh
 folder=$(dirname "$0")
 shift 2
@@ -44,6 +45,7 @@ cp "$folder/gives" "$folder/has"
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with stand-ins for `ctr` and for the program that pulls, without pauses."""
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(Containerd, "platform", lambda _: this_machine())
     for name, text in (("ctr", CTR), ("puller", PULLER)):
@@ -55,23 +57,28 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def give(node: Path, image: Image) -> None:
-    """What a pull brings."""
+    """Let a pull bring this image."""
     (node / "gives").write_text(image.manifest.digest)
     for part in (image.manifest, image.config):
         (node / part.digest).write_bytes(part.read())
 
 
 def got(node: Path, seconds: float = 60) -> module.Pulled:
+    """Let the node get the image, for at most `seconds`; return the result."""
     containerd = Containerd([str(node / "ctr")])
     how = Pull([str(node / "puller")], DIGEST, seconds)
     return pull(PLAN, containerd, how, node, lambda _: None)
 
 
 def calls(node: Path) -> list[str]:
+    """Return the calls of `ctr`."""
     return (node / "calls").read_text().splitlines()
 
 
 def test_image_is_pulled_by_its_digest_until_a_node_gives_it(node: Path) -> None:
+    """The image is pulled by its digest, again and again until it succeeds, and then gets its
+    tag.
+    """
     (node / "failures").write_text("3")
     assert got(node) == module.Pulled(PLAN.reference, DIGEST, pulled=True)
     assert (node / "pulls").read_text().splitlines() == [f"images.example/trainer@{DIGEST}"] * 4
@@ -80,7 +87,10 @@ def test_image_is_pulled_by_its_digest_until_a_node_gives_it(node: Path) -> None
 
 
 def test_node_that_has_it_pulls_nothing_and_offers_it_to_others(node: Path) -> None:
-    """The labels come before the name by digest, at which the registry looks for them."""
+    """A node that has the image pulls nothing and makes it available to others. Its blobs get their
+    labels before the image gets its name by digest, because the registry looks for the labels of
+    this name.
+    """
     (node / "has").write_text(DIGEST)
     assert got(node).pulled is False
     assert not (node / "pulls").exists()
@@ -91,6 +101,9 @@ def test_node_that_has_it_pulls_nothing_and_offers_it_to_others(node: Path) -> N
 
 
 def test_limit_ends_the_tries_with_the_nodes_own_words(node: Path) -> None:
+    """After the limit, the tries end with the error of the last pull and with the ports that nodes
+    need.
+    """
     (node / "failures").write_text("1000000")
     with pytest.raises(
         ContainerdError,
@@ -101,12 +114,14 @@ def test_limit_ends_the_tries_with_the_nodes_own_words(node: Path) -> None:
 
 
 def test_pull_that_hangs_is_ended(node: Path) -> None:
+    """A pull that does not end is stopped at the limit."""
     (node / "puller").write_text("#!/bin/sh\nexec sleep 600\n")
     with pytest.raises(ContainerdError, match=r"no answer in 1 s"):
         got(node, 0.5)
 
 
 def test_another_content_under_the_name_does_not_count(node: Path) -> None:
+    """An image with another digest is refused, even if it has the right name."""
     other = tiny_image(b"other")
     give(node, other)
     with pytest.raises(
@@ -129,6 +144,7 @@ def test_image_for_another_processor_is_refused(
 def test_digest_that_was_not_given_is_asked_for(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The command says what is missing if it was not given the digest."""
     monkeypatch.delenv("IMAGE_DIGEST", raising=False)
     assert main(["pull", "--repository", "images.example/trainer"]) == 1
     assert "image: IMAGE_DIGEST is not set: give it the digest that" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""Which addresses get the login of a registry: its own, however they are written."""
+"""The connection to a registry: which addresses get its login, and what is said if it gives no
+token.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ LOGIN = Login("me", "hunter2")
 
 @dataclass
 class Pool:
-    """Stands in for the connections to a registry, which asks for a login by HTTP Basic."""
+    """A stand-in for the connections to a registry that asks for a login by HTTP Basic."""
 
     seen: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
 
@@ -35,7 +37,9 @@ Uploads = Callable[[str, str], Pool]
 
 @pytest.fixture
 def upload_to(monkeypatch: pytest.MonkeyPatch) -> Uploads:
-    """Asks a place to upload to, as the registry's answer names it."""
+    """Return a function that uploads to the place that the registry has named, and returns the
+    connections.
+    """
 
     def ask(repository: str, place: str) -> Pool:
         pool = Pool()
@@ -49,7 +53,9 @@ def upload_to(monkeypatch: pytest.MonkeyPatch) -> Uploads:
 
 
 def test_authorities_may_have_comments_in_any_letters() -> None:
-    """Python's ssl takes only ASCII, so such a file of `caBundle` ended with a TypeError."""
+    """The certificates of `caBundle` may have comments in letters beyond ASCII, which Python's ssl
+    itself refuses with a TypeError.
+    """
     Connection(Access(HOST, authorities=f"# Autorité de l'entreprise\n{AUTHORITY}"))
 
 
@@ -63,8 +69,9 @@ def test_authorities_may_have_comments_in_any_letters() -> None:
     ],
 )
 def test_upload_place_gets_login_however_written(host: str, named: str, upload_to: Uploads) -> None:
-    """A registry names the place by the usual form of its host. It got no login there if
-    imageRepository has another form, and `up` said that the registry refuses the login."""
+    """The place for an upload gets the login if it is on the same registry, in whatever form the
+    host and port are written. Otherwise `up` would say that the registry refuses the login.
+    """
     place = f"https://{named}/v2/team/trainer/blobs/uploads/1"
     assert upload_to(f"{host}/team/trainer", place).seen[-1] == (place, True)
 
@@ -79,7 +86,7 @@ def test_upload_place_gets_login_however_written(host: str, named: str, upload_t
     ],
 )
 def test_login_stays_with_its_registry(place: str, upload_to: Uploads) -> None:
-    """Another host, another port, a connection without TLS, and what is no address."""
+    """The login is not sent to another host or port, without TLS, or to what is no address."""
     with pytest.raises(RegistryError) as refused:
         upload_to(f"{HOST}/team/trainer", place)
     assert LOGIN.password not in str(refused.value)
@@ -88,7 +95,9 @@ def test_login_stays_with_its_registry(place: str, upload_to: Uploads) -> None:
 def server_that_answers(
     monkeypatch: pytest.MonkeyPatch, login: Login, token: urllib3.HTTPResponse
 ) -> tuple[Connection, list[str]]:
-    """A registry that asks for a token, and what the token's server has seen of the login."""
+    """Return a connection to a stand-in for a registry that asks for a token, and the list of
+    logins that the server of tokens has seen.
+    """
     shown: list[str] = []
 
     class Tokens:
@@ -108,7 +117,9 @@ def server_that_answers(
 def test_busy_server_of_tokens_does_not_count_as_a_refused_login(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """The push ended, and the advice was to log in; what can be sent again is sent again."""
+    """A server of tokens that is busy counts as a broken connection, so that what can be sent again
+    is sent again. The error gives its answer and does not tell the user to log in.
+    """
     busy = urllib3.HTTPResponse(b"slow down", status=status)
     server, _ = server_that_answers(monkeypatch, LOGIN, busy)
     with pytest.raises(CutError, match=f"tokens.example.org, .* HTTP status {status}"):
@@ -118,7 +129,7 @@ def test_busy_server_of_tokens_does_not_count_as_a_refused_login(
 
 
 def test_login_may_have_any_letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As docker sends it. `up` ended with "'latin-1' codec can't encode"."""
+    """A login may have letters beyond ASCII, and is sent as docker sends it."""
     login = Login("me", "пароль")
     token = urllib3.HTTPResponse(b'{"token": "t"}', status=200)
     server, shown = server_that_answers(monkeypatch, login, token)

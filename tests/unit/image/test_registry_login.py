@@ -1,4 +1,6 @@
-"""Which login a push uses, from the files of docker and podman and from docker's helpers."""
+"""Which login a push uses, from the files of docker and podman and from docker's credential
+helpers.
+"""
 
 import json
 import os
@@ -15,17 +17,19 @@ REPOSITORY = "registry.example.org:5000/team/trainer"
 
 @pytest.fixture(autouse=True)
 def podman_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """podman's folder for users without XDG_RUNTIME_DIR, in place of that of this machine."""
+    """Replace the folder that podman uses without XDG_RUNTIME_DIR by an empty one; return it."""
     folder = tmp_path / "run-containers"
     monkeypatch.setattr("infra.image.registry.login.PODMAN_FOLDER", folder)
     return folder
 
 
 def auth(user: str, password: str) -> dict[str, str]:
+    """Return the entry for a login."""
     return {"auth": Login(user, password).encoded}
 
 
 def write(file: Path, content: object) -> None:
+    """Write the content as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content))
 
@@ -35,6 +39,9 @@ def test_without_a_file_there_is_no_login(tmp_path: Path) -> None:
 
 
 def test_closest_entry_of_podman_comes_before_docker(tmp_path: Path) -> None:
+    """podman's files come before docker's, a file that REGISTRY_AUTH_FILE names before both, and
+    the entry for the longest part of the repository's name before others.
+    """
     write(
         tmp_path / ".docker" / "config.json",
         {"auths": {"registry.example.org:5000": auth("docker", "a:b")}},
@@ -57,9 +64,10 @@ def test_closest_entry_of_podman_comes_before_docker(tmp_path: Path) -> None:
 
 
 def test_podmans_files_without_runtime_folder(tmp_path: Path, podman_folder: Path) -> None:
-    """containers-auth.json(5): without XDG_RUNTIME_DIR, as for root or below sudo, podman keeps
-    logins in /run/containers/UID. `podman login` on macOS, and a copy that stays after a reboot,
-    are in ~/.config. Only docker's file was read."""
+    """Without XDG_RUNTIME_DIR, as for root or below sudo, a login is found in /run/containers/UID,
+    where podman keeps it then (containers-auth.json(5)). It is also found in ~/.config, where
+    `podman login` keeps it on macOS and for the time after a reboot.
+    """
     host = "registry.example.org:5000"
     write(tmp_path / ".docker" / "config.json", {"auths": {host: auth("docker", "1")}})
     write(tmp_path / ".config" / "containers" / "auth.json", {"auths": {host: auth("stays", "2")}})
@@ -74,6 +82,9 @@ def test_podmans_files_without_runtime_folder(tmp_path: Path, podman_folder: Pat
 
 
 def test_docker_hub_has_the_name_that_docker_gives_it(tmp_path: Path) -> None:
+    """The login of Docker Hub is under docker's own key for it, both where it is read and in the
+    pull Secret.
+    """
     key = "https://index.docker.io/v1/"
     write(tmp_path / ".docker" / "config.json", {"auths": {key: auth("me", "hub")}})
     assert find_login("docker.io/me/trainer", {}, tmp_path) == Login("me", "hub")
@@ -81,8 +92,10 @@ def test_docker_hub_has_the_name_that_docker_gives_it(tmp_path: Path) -> None:
 
 
 def test_identity_token_in_dockers_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    """As `az acr login` leaves it. It was taken for a login with an empty password, and the advice
-    was to log in, which the user had done."""
+    """An identity token in docker's file, as `az acr login` leaves it, is refused with the settings
+    to use instead. Taken for a login with an empty password, it would end in the advice to log in,
+    which the user has done.
+    """
     entry = {**auth("00000000-0000-0000-0000-000000000000", ""), "identitytoken": "eyJsekret"}
     write(tmp_path / ".docker" / "config.json", {"auths": {"registry.example.org:5000": entry}})
     with pytest.raises(ValueError, match=r"identity token.*set imageDeliveryOptions\.user") as no:
@@ -92,7 +105,9 @@ def test_identity_token_in_dockers_file_is_refused_with_what_to_do(tmp_path: Pat
 
 @pytest.fixture
 def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A credential helper on PATH, and a file of docker that names it."""
+    """Return the path of a credential helper on PATH, which docker's file names. The test writes
+    it.
+    """
     write(
         tmp_path / ".docker" / "config.json",
         {"credHelpers": {"registry.example.org:5000": "tests"}, "auths": {}},
@@ -104,16 +119,19 @@ def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answers(program: Path, script: str) -> None:
+    """Write the helper with this shell text."""
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
 
 
 def test_helper_is_asked_for_the_host(helper: Path, tmp_path: Path) -> None:
+    """The credential helper is asked for the login of the registry's host."""
     answers(helper, 'read host; echo "{\\"Username\\": \\"$1 $host\\", \\"Secret\\": \\"s\\"}"')
     assert find_login(REPOSITORY, {}, tmp_path) == Login("get registry.example.org:5000", "s")
 
 
 def test_helper_without_a_login_is_no_error(helper: Path, tmp_path: Path) -> None:
+    """A helper that has no login for the host is no error; there is no login then."""
     answers(helper, "echo credentials not found in native keychain; exit 1")
     assert find_login(REPOSITORY, {}, tmp_path) is None
 
@@ -132,6 +150,9 @@ def test_helper_without_a_login_is_no_error(helper: Path, tmp_path: Path) -> Non
 def test_helper_that_cannot_be_used_is_named(
     helper: Path, tmp_path: Path, script: str, words: str
 ) -> None:
+    """A helper that fails, or whose answer cannot be used, is named in the error with its
+    reason.
+    """
     answers(helper, script)
     with pytest.raises(ValueError, match=words):
         find_login(REPOSITORY, {}, tmp_path)
@@ -155,6 +176,9 @@ def test_damaged_file_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_pull_secret_holds_what_the_kubelet_reads() -> None:
+    """The pull Secret has the login in the form that the kubelet reads, and a login shows no
+    password when it is printed.
+    """
     content = json.loads(pull_config(REPOSITORY, Login("u", "p:q")))
     entry = content["auths"]["registry.example.org:5000"]["auth"]
     assert b64decode(entry).decode() == "u:p:q"
@@ -172,5 +196,8 @@ def test_pull_secret_holds_what_the_kubelet_reads() -> None:
     ],
 )
 def test_proxy_by_the_rules_of_no_proxy(url: str, proxy: str) -> None:
+    """The registry is reached through the proxy unless no_proxy names its host, domain or
+    network.
+    """
     environment = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "inside.example, 10.0.0.0/8"}
     assert proxy_of(url, environment) == proxy

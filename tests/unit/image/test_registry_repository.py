@@ -1,4 +1,4 @@
-"""What is said of a registry whose answers are not those of the protocol."""
+"""What is said if a registry, or a proxy before it, does not answer as the protocol demands."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,7 +18,9 @@ Serve = Callable[[Answers], Repository]
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
-    """A repository whose registry gives these answers: a status, headers and a body by method."""
+    """Return a function that gives a repository, whose registry answers each method with a status,
+    headers and a body.
+    """
 
     def start(answers: Answers) -> Repository:
         class Pool:
@@ -42,8 +44,9 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     ids=["POST", "PATCH", "no address"],
 )
 def test_upload_without_place_is_plain(serve: Serve, answers: Answers) -> None:
-    """The protocol demands the header Location of both answers. Without it the push ended with a
-    traceback (KeyError)."""
+    """If the registry does not say where to upload, the error names the missing header Location and
+    the repository. Otherwise the push would end with a traceback.
+    """
     words = r"imageRepository: 'registry\.example\.org/team/trainer': .* \(header Location\)"
     with pytest.raises(RegistryError, match=words):
         serve(answers).push_blob(blob(b"layer"), print)
@@ -51,13 +54,16 @@ def test_upload_without_place_is_plain(serve: Serve, answers: Answers) -> None:
 
 @pytest.mark.parametrize("body", [b"<html>Log in, please</html>", b"[]", b'{"config": 1}'])
 def test_answer_without_manifest_is_plain(serve: Serve, body: bytes) -> None:
-    """A proxy before the registry may answer with a page, which ended in words of JSON or in a
-    traceback."""
+    """An answer that is no manifest, such as the login page of a proxy, ends in an error that says
+    so.
+    """
     with pytest.raises(RegistryError, match="the answer for 1-2 is no manifest of an image"):
         serve({"GET": (200, {}, body)}).image("1-2")
 
 
 def test_index_of_platforms_is_refused(serve: Serve) -> None:
-    """An index that somebody has pushed under the tag of the trainer image."""
+    """An index of images for several platforms, which somebody has pushed under the tag of the
+    trainer image, is refused.
+    """
     with pytest.raises(RegistryError, match="1-2 is no image of one platform"):
         serve({"GET": (200, {}, b'{"manifests": []}')}).image("1-2")

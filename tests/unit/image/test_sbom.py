@@ -1,4 +1,4 @@
-"""The list of what an image holds, against CycloneDX' own schema."""
+"""The list of packages in an image (SBOM) is complete, and is valid by CycloneDX' own schema."""
 
 import gzip
 import io
@@ -42,11 +42,13 @@ BASE: Mapping[str, str] = {
 
 
 def metadata(name: str, version: str, *more: str) -> dict[str, str]:
+    """Return the METADATA file of an installed Python package, by its path."""
     lines = ["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *more, "", "A text"]
     return {f"{SITE}/{name}-{version}.dist-info/METADATA": "\n".join(lines)}
 
 
 def image(*layers: Mapping[str, str], packed: bool = False) -> Image:
+    """Return an image with these layers, each with its files; with `packed` they are gzipped."""
     made = tiny_image()
     blobs = [tar_bytes({k: v.encode() for k, v in files.items()}) for files in layers]
     contents = [gzip.compress(b) if packed else b for b in blobs]
@@ -54,13 +56,15 @@ def image(*layers: Mapping[str, str], packed: bool = False) -> Image:
 
 
 def document(*layers: Mapping[str, str], packed: bool = False) -> dict[str, Any]:
+    """Return the list of an image with these layers, which has to be valid."""
     made = sbom("localhost/a/b:1-2", image(*layers, packed=packed))
     assert schema_errors(made) is None
     return made
 
 
 def schema_errors(made: Mapping[str, Any]) -> object:
-    # here, because the import takes 2 s and each worker of the suite reads each file
+    # Imported here, because it takes 2 s and each worker of the suite imports each test file.
+    """Return the errors of a list by CycloneDX' schema; None if it is valid."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -68,10 +72,12 @@ def schema_errors(made: Mapping[str, Any]) -> object:
 
 
 def purls(made: Mapping[str, Any]) -> list[str]:
+    """Return the package URLs of a list."""
     return [component["purl"] for component in made["components"]]
 
 
 def licences(*lines: str) -> Any:
+    """Return the licences of a Python package with these lines in its metadata."""
     (component,) = document(metadata("p", "1", *lines))["components"]
     return component.get("licenses")
 
@@ -98,6 +104,9 @@ def test_the_same_image_gives_the_same_document() -> None:
 
 
 def test_packages_of_images_without_dpkg_are_listed() -> None:
+    """Packages of Debian are listed in an image that has no dpkg, where each has a file in
+    status.d.
+    """
     entry = "Package: tzdata\nVersion: 2025b\nArchitecture: all\n"
     assert purls(document({"./var/lib/dpkg/status.d/tzdata": entry})) == [
         "pkg:deb/debian/tzdata@2025b?arch=all"
@@ -105,6 +114,7 @@ def test_packages_of_images_without_dpkg_are_listed() -> None:
 
 
 def test_what_a_higher_layer_removes_or_replaces_is_not_listed() -> None:
+    """A package that a higher layer removes or replaces is not listed in its former version."""
     old = metadata("gone", "1") | metadata("stays", "1")
     removed = {f"{SITE}/.wh.gone-1.dist-info": ""}
     assert purls(document(old, removed)) == ["pkg:pypi/stays@1"]
@@ -115,6 +125,9 @@ def test_what_a_higher_layer_removes_or_replaces_is_not_listed() -> None:
 
 
 def test_a_licence_is_what_the_metadata_states() -> None:
+    """The licence of a Python package is taken from its metadata: the expression, else the short
+    text, else the classifiers.
+    """
     assert licences("License-Expression: MIT OR Apache-2.0", "License: old") == [
         {"expression": "MIT OR Apache-2.0"}
     ]
@@ -128,6 +141,9 @@ def test_a_licence_is_what_the_metadata_states() -> None:
 
 
 def test_an_image_of_an_unknown_kind_is_an_error_and_not_an_empty_list() -> None:
+    """An image without a known list of packages, or with layers that cannot be read, is an error.
+    An empty list would look as if it had no packages.
+    """
     with pytest.raises(ValueError, match="localhost/a/b:1: no dpkg database"):
         sbom("localhost/a/b:1", image({"etc/alpine-release": "3.20"}))
     zstd = Image(tiny_image().manifest, tiny_image().config, (blob(b"\x28\xb5\x2f\xfd rest"),))
@@ -136,8 +152,9 @@ def test_an_image_of_an_unknown_kind_is_an_error_and_not_an_empty_list() -> None
 
 
 def linked(target: str) -> Image:
-    """An image with the metadata of a package below `target`, and a hard link to it, as uv makes
-    one from its cache."""
+    """Return an image with the metadata of a package at `target`, and with a hard link to it, as uv
+    makes one from its cache.
+    """
     content = next(iter(metadata("p", "1").values())).encode()
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -155,8 +172,9 @@ def linked(target: str) -> Image:
     "target", ["root/cache/METADATA", "./root/cache/METADATA", "opt/q-1.dist-info/METADATA"]
 )
 def test_hard_links_in_streamed_layers(target: str) -> None:
-    """A layer at the node is read as a stream, which cannot go back to the file of a hard link.
-    The command failed, and blamed zstd."""
+    """Packages are found in a layer on the node whose metadata is a hard link. Such a layer is read
+    as a stream, which cannot go back to the file of the link.
+    """
     here = linked(target)
     (layer,) = here.layers
     there = Image(here.manifest, here.config, (Blob(layer.digest, layer.size_bytes, None),))
@@ -167,7 +185,9 @@ def test_hard_links_in_streamed_layers(target: str) -> None:
 
 @pytest.mark.parametrize(("packed", "length"), [(False, 1600), (True, 250)], ids=["tar", "gzip"])
 def test_damaged_layer_is_called_damaged(packed: bool, length: int) -> None:
-    """The message about a tar that is cut off named zstd, and a cut gzip was a traceback."""
+    """A layer that is cut off, as tar or as gzip, is called damaged. The error does not blame
+    zstd.
+    """
     whole = image(BASE, packed=packed)
     cut = Image(whole.manifest, whole.config, (blob(whole.layers[0].read()[:length]),))
     with pytest.raises(ValueError, match=f"{cut.layers[0].digest}: it is damaged"):
@@ -177,6 +197,9 @@ def test_damaged_layer_is_called_damaged(packed: bool, length: int) -> None:
 def test_the_command_writes_the_list_of_what_was_built_here(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The command writes the list of an image that is in the cache here, and fails if the image is
+    neither here nor in containerd.
+    """
     plan = plan_image(PROJECT, "localhost/a/b", "base:1", None)
     words = ["sbom", "--repository", "localhost/a/b", "--base-image", "base:1"]
     words += ["--cache", str(tmp_path), "--output", str(tmp_path / "sbom.json")]
@@ -192,6 +215,9 @@ def test_the_command_writes_the_list_of_what_was_built_here(
 
 
 def test_the_image_says_where_it_comes_from() -> None:
+    """The image has annotations and labels with its version, its code and its base image, and the
+    rest of its configuration stays the same.
+    """
     plan = plan_image(PROJECT, "localhost/a/b", "base:1@sha256:01", "")
     made = append_layer(tiny_image(), b"layer", "test", annotations(plan, tiny_image()))
     expected = {
@@ -207,6 +233,9 @@ def test_the_image_says_where_it_comes_from() -> None:
 
 
 def test_the_base_images_digest_is_the_builders_where_the_name_has_none() -> None:
+    """If the base image is named without a digest, the image has the digest that the builder noted,
+    or none.
+    """
     plan = plan_image(PROJECT, "localhost/a/b", "base:1", "")
     assert "org.opencontainers.image.base.digest" not in annotations(plan, tiny_image())
     noted = {"org.opencontainers.image.base.digest": "sha256:02"}

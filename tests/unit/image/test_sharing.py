@@ -1,4 +1,6 @@
-"""What containerd is told of an image that others are to get; tests/sandbox asks a real one."""
+"""What containerd is told about an image that other nodes are to get. tests/sandbox asks a real
+one.
+"""
 
 from infra.image.sharing import by_digest, labels, sources
 from tests.unit.image.layouts import tiny_image
@@ -13,13 +15,18 @@ sha256:c\t12 B\t3 days\t-
 
 
 def test_paths_that_others_have_noted_for_a_registry_are_found() -> None:
-    """Of one registry alone; a value may have commas of its own."""
+    """The paths that are noted in containerd's labels are found, for one registry alone. The value
+    of a label may contain commas.
+    """
     found = {"sha256:a": ["team/a", "team/b"], "sha256:b": ["team/c"]}
     assert sources(LISTING, "registry.example") == found
     assert sources(LISTING, "elsewhere.example") == {}
 
 
 def test_each_blob_is_labelled_and_what_others_noted_stays() -> None:
+    """Each blob of the image gets a label with the path, and paths that others have noted stay in
+    it.
+    """
     image = tiny_image()
     layer = image.layers[0].digest
     given = dict(labels(image, "team/new", {layer: ["team/old"]}))

@@ -1,4 +1,6 @@
-"""Which blobs a second attempt sends, after the first one has arrived and was cut later."""
+"""Which blobs a second attempt sends, after the first one was sent completely and was cut off
+later.
+"""
 
 import os
 import subprocess
@@ -20,12 +22,13 @@ PART_BYTES = 1000
 
 @pytest.fixture
 def image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Image:
+    """Return an image; the folder for transfers is one of this test."""
     monkeypatch.setattr(parts, "BASE", str(tmp_path / "import"))
     return tiny_image(os.urandom(5000))
 
 
 def sent(image: Image, held: frozenset[str]) -> tuple[str, bytes]:
-    """What one attempt says last, and the archive that is at the node then."""
+    """Send the image once; return the last message, and the archive that is on the node then."""
     said: list[str] = []
     folder = send_archive(NODE, {"name:tag": image}, held, said.append, PART_BYTES)
     archive = subprocess.run(["sh", "-c", joined(folder)], capture_output=True, check=True).stdout
@@ -33,6 +36,9 @@ def sent(image: Image, held: frozenset[str]) -> tuple[str, bytes]:
 
 
 def test_what_an_import_took_before_it_was_cut_changes_no_part(image: Image) -> None:
+    """A second attempt sends nothing again, even if containerd has taken some blobs before the
+    import was cut off.
+    """
     _, first = sent(image, NOTHING)
     said, second = sent(image, frozenset({image.manifest.digest, image.config.digest}))
     count = said.partition(" parts, ")[0].rpartition(" ")[2]
@@ -41,7 +47,9 @@ def test_what_an_import_took_before_it_was_cut_changes_no_part(image: Image) -> 
 
 
 def test_a_blob_that_was_collected_meanwhile_is_sent(image: Image) -> None:
-    """The note of the first attempt leaves it out, because containerd had it then."""
+    """A blob that containerd had at the first attempt, and has deleted since, is sent by the second
+    one.
+    """
     _, without = sent(image, frozenset({image.config.digest}))
     assert image.config.read() not in without
     _, whole = sent(image, NOTHING)

@@ -1,4 +1,4 @@
-"""Lines of kernels' logs: those of machines without a fault, and the line of a lost GPU."""
+"""Lines of the kernel's log: those of machines without a fault, and the line of a lost GPU."""
 
 # Lines that machines without a fault write. Some of them look like faults.
 CLEAN = """\

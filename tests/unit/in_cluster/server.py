@@ -79,7 +79,9 @@ def serving(server: Server) -> Iterator[Server]:
 
 
 def api_of(server: Server, account: Path) -> Api:
-    """The API as a pod of the namespace `team` has it; `account` is the folder for its token."""
+    """Return the API as a pod of the namespace `team` uses it; `account` is the folder for its
+    token.
+    """
     (account / "token").write_text("token\n")
     (account / "namespace").write_text("team")
     return Api(f"http://127.0.0.1:{server.server_address[1]}", account)

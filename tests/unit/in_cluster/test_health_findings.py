@@ -1,4 +1,6 @@
-"""What a line of the kernel, an answer of nvidia-smi, a link, a disk and a clock mean."""
+"""Which faults follow from a line of the kernel's log, an answer of nvidia-smi, a link, a disk and
+a clock.
+"""
 
 import errno
 
@@ -34,7 +36,9 @@ UNUSABLE = {"nvswitch", "ext4", "btrfs", "xfs"}
 
 
 def test_clean_machine_has_no_finding() -> None:
-    """Errors of programs and of what is no disk of the machine among it."""
+    """A machine without a fault has no finding, although programs fail on it, and devices that are
+    no disk of it have errors.
+    """
     assert kernel_findings(CLEAN, ()) == []
     assert smi_findings(Smi(0, "00000000:3B:00.0, 0\n00000000:5E:00.0, [N/A]\n"), ()) == []
     assert link_findings({"mlx5_0/1": "4: ACTIVE", "mlx5_1/1": "1: DOWN"}, {"mlx5_0/1"}) == []
@@ -44,7 +48,9 @@ def test_clean_machine_has_no_finding() -> None:
 
 @pytest.mark.parametrize("number", [*XIDS, 999])
 def test_xid_counts_by_what_is_at_fault(number: int) -> None:
-    """A GPU's own fault makes the machine unusable, a program's is none of the machine."""
+    """An Xid that is the GPU's own fault makes the machine unusable. An Xid that a program causes
+    is no finding.
+    """
     line = f"<4>[12.5] NVRM: Xid (PCI:0000:3b:00): {number}, pid=1, name=python"
     found = kernel_findings([*CLEAN, line], ())
     assert len(found) == (number not in OF_PROGRAMS)
@@ -56,18 +62,24 @@ def test_xid_counts_by_what_is_at_fault(number: int) -> None:
 
 @pytest.mark.parametrize("case", FAULTS)
 def test_line_of_each_fault_is_found(case: str) -> None:
+    """Each fault in the kernel's log is found, and makes the machine unusable only if it is one of
+    those.
+    """
     (finding,) = kernel_findings([*CLEAN, FAULTS[case]], ())
     assert finding.is_unusable == (case in UNUSABLE)
     assert "{" not in finding.text
 
 
 def test_every_fault_of_the_table_has_a_line_here() -> None:
+    """These tests have a line for each fault that the program looks for."""
     keys = {kernel_findings([line], ())[0].key.split()[0] for line in FAULTS.values()}
     assert keys == {fault.id for fault in KERNEL_FAULTS}
 
 
 def test_fault_from_before_the_look_out_is_said_and_no_more() -> None:
-    """It may have been mended since; the same fault again counts."""
+    """A fault from before the watch began is told, but does not make the machine unusable, because
+    it may have been mended since. The same fault again does.
+    """
     lines = [*CLEAN, LOST]
     old = fault_lines(lines)
     assert old == [LOST]
@@ -80,6 +92,9 @@ def test_fault_from_before_the_look_out_is_said_and_no_more() -> None:
 
 
 def test_lines_after_the_last_one_are_new() -> None:
+    """The lines after the last one that was seen are new; if that line is gone, all lines are
+    new.
+    """
     assert lines_after(["a", "b", "c"], "b") == ["c"]
     assert lines_after(["a", "b"], "b") == []
     assert lines_after(["a", "b"], "gone") == ["a", "b"]
@@ -87,7 +102,9 @@ def test_lines_after_the_last_one_are_new() -> None:
 
 
 def test_log_without_times_is_said() -> None:
-    """A fault that happens again has the same line there, which counts as old."""
+    """A kernel's log without times is told, because a fault that happens again has the same line
+    there and would count as old.
+    """
     assert time_findings(CLEAN) == time_findings([]) == []
     (finding,) = time_findings([*CLEAN, "<6>mlx5_core 0000:5e:00.0 ens1np0: Link up"])
     assert "printk.time=1" in finding.text
@@ -107,12 +124,16 @@ def test_log_without_times_is_said() -> None:
     ],
 )
 def test_answer_of_nvidia_smi_tells_the_fault(smi: Smi, text: str, is_unusable: bool) -> None:
+    """Each fault that nvidia-smi shows is found, with whether it makes the machine unusable."""
     (finding,) = smi_findings(smi, {"A", "B"})
     assert text in finding.text
     assert finding.is_unusable == is_unusable
 
 
 def test_link_that_was_there_is_missed() -> None:
+    """A link that was active and is down or gone is told, but does not make the machine
+    unusable.
+    """
     (down,) = link_findings({"mlx5_0/1": "1: DOWN"}, {"mlx5_0/1"})
     assert "mlx5_0/1 is not active any more (1: DOWN)" in down.text
     (gone,) = link_findings({}, {"efa_0/1"})
@@ -121,7 +142,9 @@ def test_link_that_was_there_is_missed() -> None:
 
 
 def test_disk_that_cannot_be_written_makes_the_machine_unusable() -> None:
-    """A full one does not: the kubelet itself keeps pods away from it."""
+    """A disk that cannot be written makes the machine unusable. A full one does not, because the
+    kubelet itself keeps pods away from it.
+    """
     (finding,) = disk_findings("the disk", 0.5, errno.EROFS)
     text = "the disk cannot be written: Read-only file system"
     assert finding == Finding(finding.key, text, is_unusable=True)
@@ -133,6 +156,7 @@ def test_disk_that_cannot_be_written_makes_the_machine_unusable() -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(30.2, "30 s ahead of"), (-12.0, "12 s behind")])
 def test_clock_that_is_wrong_is_said(seconds: float, words: str) -> None:
+    """A clock that is wrong is told, with by how much, but does not make the machine unusable."""
     (finding,) = clock_findings(seconds)
     assert words in finding.text
     assert not finding.is_unusable

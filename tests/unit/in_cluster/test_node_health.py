@@ -1,4 +1,6 @@
-"""The pod that watches a machine: what it reads, what it tells, and what it does."""
+"""The pod that watches a machine: what it reads, what it tells, and what it does. The API server
+and nvidia-smi are stand-ins.
+"""
 
 import os
 import subprocess
@@ -34,6 +36,7 @@ NODE = "/api/v1/nodes/here"
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    """Yield a stand-in for the API server with the watched node and its pods."""
     pods: list[Json] = [
         {"metadata": {"name": "trains"}, "status": {"phase": "Running"}},
         {"metadata": {"name": "ends", "deletionTimestamp": "now"}},
@@ -46,24 +49,31 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def api(server: Server, tmp_path: Path) -> Api:
+    """Return the API as the pod uses it."""
     return api_of(server, tmp_path)
 
 
 def watch(api: Api, cordons: bool = True) -> Watch:
+    """Return the watch of the machine."""
     return Watch(api, Place("here", "watch-1", cordons))
 
 
 def told(server: Server) -> list[Json]:
+    """Return the conditions that the watch has told, in their order."""
     return [body["status"]["conditions"][0] for _, path, body in server.done if "status" in path]
 
 
 def acts(server: Server) -> list[tuple[str, Json]]:
+    """Return the path and the body of each other change that the watch has made."""
     return [(path.rpartition("v1/")[2], b) for _, path, b in server.done if "status" not in path]
 
 
 def test_unusable_machine_is_cordoned_and_its_training_is_asked_to_save(
     server: Server, api: Api
 ) -> None:
+    """An unusable machine is cordoned and marked, and its training, which then saves and ends, is
+    evicted. The watch tells it as a condition.
+    """
     watch(api).look([XID], [], 0)
     (node, change), (pod, eviction) = acts(server)
     assert node == "nodes/here"
@@ -80,13 +90,18 @@ def test_unusable_machine_is_cordoned_and_its_training_is_asked_to_save(
 
 
 def test_without_the_right_to_cordon_it_only_tells(server: Server, api: Api) -> None:
-    """A token of such a pod may not even look at its node."""
+    """With `nodeHealth: report`, the watch only tells what it finds. The token of its pod may not
+    even read the node then.
+    """
     watch(api, cordons=False).look([XID], [], 0)
     assert acts(server) == []
     assert [condition["message"] for condition in told(server)] == ["GPU A reported Xid 79"]
 
 
 def test_state_counts_once_it_lasts(server: Server, api: Api) -> None:
+    """A bad state makes the machine unusable only if it lasts. It is told as over when it is
+    over.
+    """
     one = watch(api)
     one.look([], [SMI], 0)
     assert [condition["status"] for condition in told(server)] == ["True"]
@@ -98,6 +113,7 @@ def test_state_counts_once_it_lasts(server: Server, api: Api) -> None:
 
 
 def test_same_words_are_told_once_a_minute(server: Server, api: Api) -> None:
+    """The same condition is told once a minute at most."""
     one = watch(api)
     for now in (0, 5, 59, 60, 65):
         one.look([], [], now)
@@ -105,6 +121,9 @@ def test_same_words_are_told_once_a_minute(server: Server, api: Api) -> None:
 
 
 def test_somebody_who_uncordons_is_not_overruled(server: Server, api: Api) -> None:
+    """A machine that somebody uncordons is not cordoned again for the same fault, which is told as
+    accepted. When the fault is over, the mark goes.
+    """
     mark = Mark(True, "GPU A reported Xid 79")
     server.objects[NODE]["metadata"]["annotations"] = {ANNOTATION: mark.to_text()}
     watch(api).look([XID], [], 0)
@@ -124,7 +143,9 @@ def test_somebody_who_uncordons_is_not_overruled(server: Server, api: Api) -> No
 def test_ended_fault_is_no_uncordon(
     server: Server, api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The log says that a node was uncordoned only where somebody did so."""
+    """The log says that a node was uncordoned only if somebody did so, and not when an accepted
+    fault is over.
+    """
     mark = Mark(True, "GPU A reported Xid 79", ("smi hangs",))
     about = {"resourceVersion": "7", "annotations": {ANNOTATION: mark.to_text()}}
     server.objects[NODE] = {"metadata": about, "spec": {"unschedulable": True}}
@@ -140,19 +161,25 @@ def test_ended_fault_is_no_uncordon(
 
 @pytest.mark.parametrize("code", [404, 409, 429])
 def test_pod_that_cannot_be_evicted_now_is_no_trouble(server: Server, api: Api, code: int) -> None:
+    """A pod that is gone or cannot be evicted now is no error; the machine is cordoned all the
+    same.
+    """
     server.refuses = {"eviction": code}
     watch(api).look([XID], [], 0)
     assert [path for path, _ in acts(server)] == ["nodes/here"]
 
 
 def test_node_that_has_changed_meanwhile_is_looked_at_again(server: Server, api: Api) -> None:
-    """Somebody else may have cordoned it; nothing is asked of the training before that is known."""
+    """If the node has changed since it was read, nothing is done in this look, because somebody
+    else may have cordoned it. Its training is not evicted either.
+    """
     server.refuses = {"here": 409}
     watch(api).look([XID], [], 0)
     assert acts(server) == []
 
 
 def test_node_is_cordoned_where_telling_is_refused(server: Server, api: Api) -> None:
+    """A machine is cordoned and its training evicted even if the condition cannot be told."""
     server.refuses = {"status": 403}
     with pytest.raises(OSError, match="403"):
         watch(api).look([XID], [], 0)
@@ -160,6 +187,7 @@ def test_node_is_cordoned_where_telling_is_refused(server: Server, api: Api) -> 
 
 
 def test_machine_is_told_of_where_cordoning_is_refused(server: Server, api: Api) -> None:
+    """The condition is told even if the machine cannot be cordoned."""
     server.refuses = {"here": 403}
     with pytest.raises(OSError, match="403"):
         watch(api).look([XID], [], 0)
@@ -167,7 +195,9 @@ def test_machine_is_told_of_where_cordoning_is_refused(server: Server, api: Api)
 
 
 def test_log_is_searched_once_and_what_was_found_is_kept(tmp_path: Path) -> None:
-    """The kernel keeps the newest lines alone; the same line in two looks is one fault."""
+    """A fault that was found stays although its line leaves the kernel's log, which has only the
+    newest lines. The same line in two looks is one fault, and a log that cannot be read is told.
+    """
     log = tmp_path / "log"
     with closing(Sources(tmp_path, log)) as sources:
         log.write_text("\n".join([*CLEAN, LOST]))
@@ -188,14 +218,18 @@ def test_log_is_searched_once_and_what_was_found_is_kept(tmp_path: Path) -> None
 
 
 def test_answer_that_was_cut_is_as_good_as_none(server: Server, api: Api) -> None:
-    """The program would end otherwise, and take what came before for old."""
+    """An answer of the API server that was cut off is an error like no answer. Otherwise the
+    program would end, and count what came before as old when it starts again.
+    """
     server.cuts_answers = True
     with pytest.raises(OSError, match="not whole"):
         api.ask("GET", "nodes/here")
 
 
 def test_clock_is_ahead_or_behind_by_what_is_certain() -> None:
-    """A slow answer, or the part of a second that the server leaves out, is no difference."""
+    """A clock counts as wrong only by what is certain. The time of a slow answer, and the part of a
+    second that the server leaves out, are no difference.
+    """
     assert clock_ahead(100.9, 100, 100.9) == 0
     assert clock_ahead(100.0, 108, 109.0) == 0
     assert clock_ahead(100.0, 108, 103.0) == -5
@@ -203,7 +237,7 @@ def test_clock_is_ahead_or_behind_by_what_is_certain() -> None:
 
 
 def command(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
-    """A stand-in for nvidia-smi."""
+    """Put a stand-in for nvidia-smi with these lines on PATH."""
     file = folder / "nvidia-smi"
     file.write_text("\n".join(["#!/bin/sh", *lines]))
     file.chmod(0o755)
@@ -211,6 +245,7 @@ def command(folder: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 
 def answer(smi: SmiWatch, is_right: Callable[[Smi], bool]) -> Smi:
+    """Ask until the answer is right, for at most 60 s; return it."""
     deadline = time.monotonic() + 60
     while (found := smi.poll(time.monotonic())) is None or not is_right(found):
         assert time.monotonic() < deadline
@@ -221,6 +256,7 @@ def answer(smi: SmiWatch, is_right: Callable[[Smi], bool]) -> Smi:
 def test_both_questions_are_asked_of_nvidia_smi(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The watch asks nvidia-smi for the GPUs and for their remapped rows."""
     command(tmp_path, monkeypatch, 'case $1 in *rows*) echo "A, 1, 0";; *) echo "A, 0";; esac')
     with closing(SmiWatch(50, 3600)) as asked:
         smi = answer(asked, lambda smi: True)
@@ -230,6 +266,7 @@ def test_both_questions_are_asked_of_nvidia_smi(
 def test_gpus_that_know_no_remapped_rows_are_no_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """GPUs without remapped rows, for which nvidia-smi fails, are no fault."""
     command(tmp_path, monkeypatch, 'case $1 in *rows*) exit 2;; *) echo "A, [N/A]";; esac')
     with closing(SmiWatch(50, 3600)) as asked:
         assert answer(asked, lambda smi: True) == Smi(0, "A, [N/A]\n")
@@ -238,6 +275,7 @@ def test_gpus_that_know_no_remapped_rows_are_no_fault(
 def test_nvidia_smi_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An nvidia-smi that hangs is ended at the limit and told as such, and is asked again later."""
     command(tmp_path, monkeypatch, "exec sleep 600")
     with closing(SmiWatch(limit_seconds=1, pause_seconds=0)) as asked:
         assert answer(asked, lambda smi: smi.status == HANGS) == Smi(HANGS, "")
@@ -248,7 +286,9 @@ def test_nvidia_smi_that_hangs_is_not_waited_for(
 def test_late_look_is_no_hanging_nvidia_smi(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A program that ended in time did so, however late the watch looks at it."""
+    """An nvidia-smi that ended in time does not count as hanging, however late the watch looks at
+    it.
+    """
     command(tmp_path, monkeypatch, 'echo "A, 0"')
     start = subprocess.Popen[bytes]
 
@@ -266,12 +306,16 @@ def test_late_look_is_no_hanging_nvidia_smi(
 def test_machine_without_nvidia_smi_has_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A machine without nvidia-smi has no answer, which is no fault."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with closing(SmiWatch(50, 0)) as asked:
         assert asked.poll(0) is None
 
 
 def test_links_disks_and_a_log_are_read(tmp_path: Path) -> None:
+    """Links, disks and the kernel's log are read, also if they are missing or contain bytes that
+    are no text.
+    """
     for port, state in (("mlx5_0/ports/1", "4: ACTIVE\n"), ("mlx5_1/ports/1", "1: DOWN\n")):
         (tmp_path / port).mkdir(parents=True)
         (tmp_path / port / "state").write_text(state)

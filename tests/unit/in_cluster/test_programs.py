@@ -1,4 +1,4 @@
-"""What pods get of infra/in_cluster is all that they need."""
+"""The files of infra/in_cluster that a pod gets are all that its program needs."""
 
 import subprocess
 import sys
@@ -12,7 +12,9 @@ from infra.platform.in_cluster import Program
 
 @pytest.mark.parametrize("program", [lost_nodes.PROGRAM, node_health.PROGRAM])
 def test_program_starts_from_its_files_alone(program: Program, tmp_path: Path) -> None:
-    """Laid out as the pod's volume does it, with the standard library beside."""
+    """The program of a pod can be imported from the files in the pod's volume with nothing but the
+    standard library.
+    """
     (files, _) = program.volumes("name")
     for item in files["configMap"]["items"]:
         file = tmp_path / item["path"]

@@ -1,4 +1,6 @@
-"""The network profile `efa`: what a training pod gets, and nodes that cannot give it."""
+"""The network profile `efa`: what a training pod gets, and what is refused if devices are missing
+or cannot be used.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,21 +18,21 @@ Json = dict[str, Any]
 
 
 def with_efa(devices: object, topology: str = "indexed-job") -> dict[str, object]:
-    """Two pods of eight GPUs each."""
+    """Return the settings of two pods of eight GPUs each, with this number of EFA devices."""
     gpus = {"topology": topology, "pods": 2, "gpus": 16, "gpusPerPod": 8}
     return {**gpus, "network": "efa", "networkOptions": {"devices": devices}}
 
 
 @pytest.fixture(scope="module")
 def pod(tmp_path_factory: pytest.TempPathFactory) -> Json:
-    """The spec of a training pod with 32 devices."""
+    """Return the spec of a training pod with 32 devices."""
     settings = {**with_efa(32), "cpuPerRank": "100m"}
     (found,) = pods(deploy("dev", tmp_path_factory.mktemp("efa"), settings))
     return found
 
 
 def pods(result: Deployment) -> list[Json]:
-    """The specs of pods that train, wherever in the objects they are."""
+    """Return the specs of pods that train, wherever in the objects they are."""
     return [spec for each in result.resources for spec in _specs(each.inputs)]
 
 
@@ -47,7 +49,9 @@ def _specs(value: object) -> list[Json]:
 
 
 def test_pod_gets_devices_and_no_rights(pod: Json) -> None:
-    """The pods' own network, no capability, and none of the variables of old versions."""
+    """A pod with EFA gets its devices and the variables for it, but no capability and no network of
+    the host, and none of the variables that old versions of NCCL needed.
+    """
     (container,) = pod["containers"]
     assert container["resources"]["limits"] == {GPU_RESOURCE: "8", EFA_RESOURCE: "32"}
     found = {each["name"]: each.get("value") for each in container["env"]}
@@ -62,7 +66,9 @@ def test_pod_gets_devices_and_no_rights(pod: Json) -> None:
 
 @pytest.mark.parametrize("topology", ["multi-pod", "trainjob", "mpijob"])
 def test_every_kind_of_workload_asks_for_them(tmp_path: Path, topology: str) -> None:
-    """Trainer lost them where it was given resources beside its own template's."""
+    """The pods of every kind of workload request the devices. Kubeflow Trainer would drop them if
+    it were given resources beside those of its own template.
+    """
     found = pods(deploy("dev", tmp_path, with_efa(4, topology)))
     assert found
     for pod in found:
@@ -85,7 +91,9 @@ def test_every_kind_of_workload_asks_for_them(tmp_path: Path, topology: str) -> 
 def test_nodes_without_so_many_are_refused(
     pod: Json, nodes: list[Json], devices: int, said: str
 ) -> None:
-    """Each type of machine has its own number, and a pod would wait for ever."""
+    """A number of devices that no node has is refused before `up`, because each type of machine has
+    its own number and a pod would wait for ever.
+    """
     gpus = {GPU_RESOURCE: "8"} if nodes == [SYSTEM] else {}
     nodes = [
         {**n, "status": {"allocatable": {**n["status"]["allocatable"], **gpus}}} for n in nodes
@@ -108,7 +116,7 @@ def test_nodes_without_so_many_are_refused(
 def test_number_of_devices_has_to_be_said(
     tmp_path: Path, options: dict[str, object], said: str
 ) -> None:
-    """Before anything is made; no number is right for every machine."""
+    """`networkOptions.devices` must be set, because no number is right for every machine."""
     with pytest.raises(pulumi.RunError) as refused:
         deploy("dev", tmp_path, {**with_efa(1), "networkOptions": options})
     assert said in str(refused.value)
@@ -135,7 +143,9 @@ def test_number_of_devices_has_to_be_said(
 def test_runs_that_cannot_use_them_are_refused(
     tmp_path: Path, changes: dict[str, object], said: str
 ) -> None:
-    """They got the devices, and their ranks used TCP, or nothing at all."""
+    """Runs that cannot use EFA devices are refused. Otherwise they would hold the devices while
+    their ranks talk over TCP, or not at all.
+    """
     with pytest.raises(pulumi.RunError) as refused:
         deploy("dev", tmp_path, {**with_efa(4), **changes})
     assert said in str(refused.value)

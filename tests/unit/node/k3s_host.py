@@ -139,7 +139,7 @@ class K3sHost:
         return self._run(OF_THE_MACHINE[self.role], action, given)
 
     def update_first(self, **more: str) -> str:
-        """What an update of a first machine would change, by the output of a dry run.
+        """Return what an update of a first machine would change, by the output of a dry run.
 
         Raises:
             RefusedError: the script has failed.
@@ -162,7 +162,7 @@ class K3sHost:
         return self._run("k3s-left.sh", "delete", given)
 
     def look(self) -> Mapping[str, str]:
-        """The facts that the machine reports about its k3s."""
+        """Return the facts that the machine reports about its k3s."""
         return facts(self._run("k3s-agent-look.sh", "look", {"ROLE": self.role}))
 
     def has_mounts(self, command: str) -> None:
@@ -214,7 +214,9 @@ exec {real} "$@"
         (self.root / "k3s-says").write_text(f"{answer}\n")
 
     def has_bare_node(self) -> None:
-        """From now on, the machine's Node is as the kubelet has made it, without our changes."""
+        """From now on, the machine's Node is as the kubelet has made it, without the labels of this
+        program.
+        """
         (self.root / "bare-node").touch()
 
     def has_interface(self, *addresses: str) -> None:

@@ -1,4 +1,4 @@
-"""Runs the script k3s-member.sh with a stand-in of k3s, which lists the servers."""
+"""Runs the script k3s-member.sh with a stand-in for k3s, which lists the servers."""
 
 import os
 import subprocess
@@ -22,7 +22,8 @@ case "$*" in
   *"get node"*) echo node/x ;;
 esac
 """
-LEFT = "Unknown Unknown, and etcd has let it go"  # a removed member whose Node still exists
+# A server that etcd has removed, and whose Node still exists.
+LEFT = "Unknown Unknown, and etcd has let it go"
 WELL = {"first": "True True", "two": "True True", "three": "True True"}
 
 
@@ -35,11 +36,12 @@ def ask(
     settle_seconds: int = 0,
     **more: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the script for the server `two`.
+    """Run the script for the server `two`; `members` has the status of each server in etcd by its
+    name.
 
-    With None for `members`, or when the folder has a file `once` and k3s has listed them once, k3s
-    does not list its members. With a file `fails-once` it does not list them the first time. With
-    `answers` false it answers nothing at all.
+    The stand-in for k3s lists no members if `members` is None. If the folder has a file `once`, it
+    lists them only once; with a file `fails-once` it fails the first time. With `answers` false it
+    answers nothing at all.
     """
     programs = {"k3s": K3S, "systemctl": "#!/bin/sh\necho active\n", "sleep": "#!/bin/sh\n"}
     for name, text in programs.items():
@@ -67,14 +69,14 @@ def ask(
 
 
 def member_line(member: tuple[str, str]) -> str:
-    """The line of a member, in the form that the script asks of kubectl."""
+    """Return the line of a member, in the form that the script asks of kubectl."""
     name, is_ = member
     status, _, has_left = is_.partition(",")
     return f"{name} left={f'{name}-1234' if has_left else ''} {status}\n"
 
 
 def asked(folder: Path, *words: str) -> bool:
-    """Whether k3s' kubectl was called with these words."""
+    """Return whether k3s' kubectl was called with all of these words in one call."""
     return any(
         all(w in line for w in words) for line in (folder / "asked").read_text().splitlines()
     )

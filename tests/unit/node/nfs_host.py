@@ -16,8 +16,8 @@ PROGRAMS = (
     *("sh", "awk", "sed", "grep", "cat", "cut", "sort", "comm", "paste", "head", "tail", "mkdir"),
     *("mv", "cp", "rm", "rmdir", "chmod", "env", "flock", "printf", "ls", "readlink"),
 )
-# The programs that each real package contains, and the packages that it needs. A machine often has
-# `rpcbind` before.
+# The programs that each real package contains, and (NEEDS) the packages that it needs. Many
+# machines already have `rpcbind`.
 BROUGHT = {
     "nfs-utils": ("exportfs", "rpc.nfsd", "mount.nfs"),
     "nfs-client": ("mount.nfs",),
@@ -170,6 +170,7 @@ class NfsHost:
     def run(
         self, script: str, action: str = "create", **more: str
     ) -> subprocess.CompletedProcess[str]:
+        """Run a script on this machine for the stack `dev`; `more` are further variables."""
         given = {
             "ROOT": str(self.root),
             "PATH": str(self.root / "bin"),
@@ -181,29 +182,38 @@ class NfsHost:
         return run(script, action, **{**given, **more})
 
     def serve(self, **more: str) -> str:
+        """Let the machine serve its data folder; return what the script printed."""
         return self.well(self.run("nfs-server.sh", **more))
 
     def stop(self, **more: str) -> str:
+        """Take the server back; return what the script printed."""
         return self.well(self.run("nfs-server.sh", "delete", **more))
 
     def allow(self, node: str, client: str, action: str = "create", **more: str) -> str:
+        """Allow a node to mount the folder from the address `client`, or take this back with
+        `delete`.
+        """
         return self.well(self.run("nfs-export.sh", action, NODE=node, CLIENT=client, **more))
 
     def mount(self, node: str, action: str = "create", **more: str) -> str:
+        """Make the machine a client, or take this back with `delete`; return what the script
+        printed.
+        """
         return self.well(self.run("nfs-client.sh", action, NODE=node, **more))
 
     def well(self, done: subprocess.CompletedProcess[str]) -> str:
+        """Fail if the script has failed; return what it printed."""
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     def served(self) -> list[str]:
-        """The clients to which the data folder is served."""
+        """Return the clients to which the data folder is served."""
         etab = self.root / "etab"
         lines = etab.read_text().splitlines() if etab.exists() else []
         return sorted(line.split()[1].partition("(")[0] for line in lines)
 
     def written(self) -> list[str]:
-        """The clients to which the folder will be served after the server's next start."""
+        """Return the clients to which the folder will be served after the server's next start."""
         files = (self.root / "etc/exports.d").glob("*.exports")
         lines = [line for file in files for line in file.read_text().splitlines()]
         return sorted(
@@ -211,10 +221,11 @@ class NfsHost:
         )
 
     def packages(self) -> list[str]:
+        """Return the names of the installed packages."""
         return sorted(path.name for path in (self.root / "packages").iterdir())
 
     def files(self) -> dict[str, str]:
-        """The machine's lasting files by path, without the state of running programs."""
+        """Return the machine's lasting files by path, without the state of running programs."""
         kept = ("etc", "packages", "service", "data", "var")
         paths = [path for name in kept for path in sorted((self.root / name).rglob("*"))]
         return {

@@ -1,6 +1,8 @@
-"""The steps of joining and leaving, at the server and at the machine: their order and words.
+"""The steps by which a machine joins the cluster and leaves it, at the server and at the machine:
+their order, and what is told when one fails.
 
-The scripts are short ones, run on this machine; tests/node has the real ones, on hosts over SSH.
+The scripts are short stand-ins that run on this machine; tests/node has the real ones, on hosts
+over SSH.
 """
 
 from collections.abc import Callable
@@ -37,7 +39,9 @@ JOINED = ["look look", "member join yes", "agent create hunter2 a/b ", "member a
 def job(
     notes: Path, changes: dict[Name, str] | None = None, *, server: bool = False, gone: bool = False
 ) -> Job:
-    """A job; `server` says that the server is gone, and `gone` that the machine is."""
+    """Return a job whose scripts write their steps into `notes`. `server` says that the server is
+    lost, and `gone` that the machine is lost.
+    """
     way: dict[str, Any] = {"ssh": None, "sudo_password": ""}
     variables: dict[Name, dict[str, str]] = {name: {"NOTES": str(notes)} for name in SCRIPTS}
     texts: dict[Name, str] = {**SCRIPTS, **(changes or {})}
@@ -45,12 +49,16 @@ def job(
 
 
 def lines(notes: Path) -> list[str]:
+    """Return the steps that the scripts have written."""
     return notes.read_text().splitlines() if notes.exists() else []
 
 
 def test_token_goes_from_the_server_to_the_machine_and_is_not_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """`join` passes the token of the cluster from the server's script to the machine's and prints
+    it nowhere.
+    """
     notes = tmp_path / "notes"
     join(job(notes))
     assert lines(notes) == JOINED
@@ -60,7 +68,9 @@ def test_token_goes_from_the_server_to_the_machine_and_is_not_said(
 
 
 def test_machine_is_told_that_its_node_is_missing(tmp_path: Path) -> None:
-    """Its k3s runs, and makes the Node only when it is started once more."""
+    """If the cluster has no Node for the machine, the machine's script is told so. Its k3s runs,
+    and makes the Node only when it is started once more.
+    """
     notes = tmp_path / "notes"
     member = SCRIPTS["member"].replace("done=yes", "has_node=no\\ndone=yes")
     agent = SCRIPTS["agent"].replace("${GPU_PODS:-}", "missing=${NODE_MISSING:-}")
@@ -69,6 +79,9 @@ def test_machine_is_told_that_its_node_is_missing(tmp_path: Path) -> None:
 
 
 def test_files_come_without_the_server_and_none_to_a_lost_machine(tmp_path: Path) -> None:
+    """`prepare` and `unprepare` need only the machine, and do nothing on a lost one. With a lost
+    server `prepare` does nothing, but `unprepare` still cleans the machine.
+    """
     notes = tmp_path / "notes"
     for step in (prepare, unprepare):
         step(job(notes))
@@ -90,7 +103,10 @@ def test_files_come_without_the_server_and_none_to_a_lost_machine(tmp_path: Path
 def test_machine_whose_join_was_broken_off_leaves(
     tmp_path: Path, there: str, role: str, steps: list[str]
 ) -> None:
-    """The engine does not know that it has joined, so nothing else would take it away."""
+    """`clear` lets a machine leave whose `join` was broken off. If the server has no k3s any more,
+    only the machine's own k3s is removed. The engine does not know of such a join, so no other
+    command would undo it.
+    """
     notes = tmp_path / "notes"
     agent = SCRIPTS["agent"].replace("echo said", '[ "$1" = delete ] || echo left=joined; exit 0')
     member = SCRIPTS["member"] + f'\n[ "$1" != look ] || printf "there={there}\\ndone=yes\\n"'
@@ -100,7 +116,10 @@ def test_machine_whose_join_was_broken_off_leaves(
 
 
 def test_greeting_of_a_shell_keeps_no_machine_in_the_cluster(tmp_path: Path) -> None:
-    """bash reads .bashrc before a command over SSH: k3s stayed, and `destroy` ended well."""
+    """A machine leaves the cluster although its shell prints a greeting before the script's output,
+    as with a .bashrc that bash reads before a command over SSH. Otherwise `pulumi destroy` would
+    succeed and leave k3s there.
+    """
     notes = tmp_path / "notes"
     agent = SCRIPTS["agent"].replace("echo said", "echo Welcome to gpu2; echo left=joined; exit 0")
     member = SCRIPTS["member"] + '\n[ "$1" != look ] || printf "there=no\\ndone=yes\\n"'
@@ -109,7 +128,9 @@ def test_greeting_of_a_shell_keeps_no_machine_in_the_cluster(tmp_path: Path) -> 
 
 
 def test_server_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """`pulumi destroy` takes its k3s away at the same time."""
+    """If the server's k3s is removed while a machine leaves, the machine's k3s is removed without
+    the server. `pulumi destroy` removes both at the same time.
+    """
     notes = tmp_path / "notes"
     agent = SCRIPTS["agent"].replace("echo said", '[ "$1" = delete ] || echo left=joined; exit 0')
     goes = 'if [ -e "$NOTES.gone" ]; then echo there=no; else echo there=yes; fi; echo done=yes'
@@ -130,7 +151,9 @@ def test_server_that_goes_meanwhile_is_left_out(tmp_path: Path) -> None:
 def test_server_gets_the_agents_secret_too_and_neither_is_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An agent may come to it; to an agent no such thing is sent, whatever the server prints."""
+    """A further server also gets the secret of the agents, because agents may join through it. An
+    agent does not get this secret, even if the server's script prints it. No secret is printed.
+    """
     member = SCRIPTS["member"].replace("done=yes", "agent_secret=hunter3\\ndone=yes")
     agent = SCRIPTS["agent"].replace("$1 ", "$1 ${AGENT_SECRET:-} ")
     for role, secret in (("server", "hunter3"), ("agent", "")):
@@ -141,7 +164,10 @@ def test_server_gets_the_agents_secret_too_and_neither_is_said(
 
 
 def test_server_leaves_etcd_before_its_k3s_goes_and_does_not_come_back(tmp_path: Path) -> None:
-    """k3s that etcd has let go joins anew when systemd starts it again; its pods end before."""
+    """A server leaves in the order: its pods end, systemd may not start its k3s again, etcd lets it
+    go, its k3s is removed, its Node is deleted. If systemd started it after it has left etcd, it
+    would join anew.
+    """
     notes = tmp_path / "notes"
     leave(replace(job(notes), role="server"))
     assert [line.split()[:2] for line in lines(notes)] == [
@@ -155,7 +181,9 @@ def test_server_leaves_etcd_before_its_k3s_goes_and_does_not_come_back(tmp_path:
 
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_machine_that_may_not_leave_keeps_its_k3s(tmp_path: Path, role: str) -> None:
-    """The first step says so of a server without which etcd would have no majority."""
+    """A machine keeps its k3s if the first step, `drain`, refuses to let it leave. It does so for a
+    server without which etcd would have no majority.
+    """
     notes = tmp_path / "notes"
     member = SCRIPTS["member"] + '\n[ "$1" != drain ] || { echo "cannot leave" >&2; exit 1; }'
     with pytest.raises(StepError, match="cannot leave"):
@@ -164,7 +192,9 @@ def test_machine_that_may_not_leave_keeps_its_k3s(tmp_path: Path, role: str) -> 
 
 
 def test_drained_machine_that_stays_is_told(tmp_path: Path) -> None:
-    """It stayed cordoned without a word where a step after the drain failed."""
+    """If a step fails after the drain, the error says that the Node takes no new pods and how to
+    uncordon it. Without a server there was no drain, and the error does not mention it.
+    """
     agent = 'echo "k3s is busy" >&2; exit 1'
     left = job(tmp_path / "notes", {"agent": agent})
     with_name = {**left.variables, "agent": {**left.variables["agent"], "NODE": "gpu2"}}
@@ -213,7 +243,9 @@ def test_node_that_does_not_come_up_is_explained_by_the_log_of_its_machine(tmp_p
 
 
 def test_failed_step_never_shows_the_token(tmp_path: Path) -> None:
-    """The first step at the server prints it, and may fail after that."""
+    """The error of a failed `join` does not contain the token, which the server's script prints
+    before it may fail.
+    """
     member = SCRIPTS["member"] + '\n[ "$1" != join ] || { echo "the reason" >&2; exit 1; }'
     with pytest.raises(StepError) as error:
         join(job(tmp_path / "notes", {"member": member}))
@@ -224,9 +256,9 @@ def test_failed_step_never_shows_the_token(tmp_path: Path) -> None:
 def test_way_to_a_lost_machine_fits_the_list(
     tmp_path: Path, step: Callable[[Job], None], has_left_the_list: bool
 ) -> None:
-    """Who takes a machine out that is off, or gives its name to another one, has no place to set.
-
-    The engine leaves by what it has noted of it, so that a setting of the other one says nothing.
+    """The error about a machine that cannot be reached says how to mark it as lost. If it is to
+    leave, its item may not be in `nodes` any more, or may be another machine's, so the user has to
+    put it back.
     """
     with pytest.raises(StepError) as error:
         step(with_lost_machine(tmp_path))
@@ -238,7 +270,9 @@ def test_way_to_a_lost_machine_fits_the_list(
 
 
 def with_lost_machine(folder: Path, *, server: bool = False) -> Job:
-    """A job for a machine at which no SSH server answers; `server`: the server is gone."""
+    """Return a job for a machine at which no SSH server answers. `server` says that the server is
+    lost.
+    """
     there = job(folder / "notes", server=server)
     away = {"host": "127.0.0.1", "port": 1, "user": "me", "host_key": KEY, "private_key": None}
     return replace(
@@ -252,7 +286,10 @@ def with_lost_machine(folder: Path, *, server: bool = False) -> Job:
 def test_machine_that_is_lost_with_the_server_is_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Callable[[Job], None]
 ) -> None:
-    """No `pulumi up` can mark it then: it would have to make the cluster again on a lost host."""
+    """A machine that is lost together with the server is forgotten by `pulumi destroy` if the user
+    has set the variable. Marking it in `nodes` would not help, because `pulumi up` would have to
+    make the cluster again on a lost host.
+    """
     monkeypatch.delenv(VARIABLE, raising=False)
     with pytest.raises(StepError) as error:
         step(with_lost_machine(tmp_path, server=True))
@@ -262,7 +299,7 @@ def test_machine_that_is_lost_with_the_server_is_forgotten(
     monkeypatch.setenv(VARIABLE, "true")
     with pytest.raises(ForgottenError, match=r"cannot be reached\. .* is forgotten"):
         step(with_lost_machine(tmp_path, server=True))
-    with pytest.raises(StepError, match="put it back into nodes"):  # the cluster lives on
+    with pytest.raises(StepError, match="put it back into nodes"):  # the cluster still exists
         step(with_lost_machine(tmp_path))
 
 

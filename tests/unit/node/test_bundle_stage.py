@@ -19,14 +19,14 @@ class Machine:
         self.folder, self.stage = folder, folder / "stage"
 
     def act(self, action: str, **more: str) -> str:
-        """Output of the script."""
+        """Run the script, which must not fail; return its output."""
         place = {"STAGE": str(self.stage), "ROOT": str(self.folder)}
         done = run("bundle-stage.sh", action, **place, **more)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def left(self) -> list[str]:
-        """What there is on the machine beside the locks."""
+        """Return the names of all that is on the machine beside the locks."""
         return [path.name for path in self.folder.iterdir() if path.name != "run"]
 
 
@@ -38,7 +38,9 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_machine_that_has_another_name_keeps_its_bundle(machine: Machine) -> None:
-    """As with its authorities: k3s is repaired from there."""
+    """The bundle's files stay if they are deleted under a name that the machine no longer has. k3s
+    is repaired from these files.
+    """
     act, stage = machine.act, machine.stage
     act("create", NODE="gpu2")
     (stage / "k3s").write_text("k3s")
@@ -54,7 +56,9 @@ def test_machine_that_has_another_name_keeps_its_bundle(machine: Machine) -> Non
 
 @pytest.mark.parametrize("node", ["gpu2", ""])
 def test_files_that_were_sent_are_removed(machine: Machine, tmp_path: Path, node: str) -> None:
-    """They stayed on every further machine: sending removed the mark that was in the folder."""
+    """`delete` removes the files of a bundle that were sent to a machine. The mark of whose they
+    are is beside the folder, because sending replaces all that is in the folder.
+    """
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle/k3s").write_text("k3s")
     entry = Entry("k3s", "k3s", "v1", 3, hashlib.sha256(b"k3s").hexdigest(), "")
@@ -68,9 +72,11 @@ def test_files_that_were_sent_are_removed(machine: Machine, tmp_path: Path, node
 
 
 def test_files_of_another_stack_stay(machine: Machine) -> None:
-    """Two stacks list one machine: the second one is refused, and takes nothing away."""
+    """If two stacks list one machine, the second one is refused and cannot remove the files of the
+    first one. Files of an older version, which name no stack, go to the first stack that comes.
+    """
     ann, bob = {"OWNER": "owner-a", "STACK": "ann"}, {"OWNER": "owner-b", "STACK": "bob"}
-    machine.act("create")  # of an older version
+    machine.act("create")  # as by an older version, which names no stack
     (machine.stage / "k3s").write_text("k3s")
     machine.act("create", **ann)
     with pytest.raises(AssertionError, match=r"bundle: .* the files of another stack \(ann\)"):

@@ -1,4 +1,6 @@
-"""The script of a machine's trust store, run for real on folders of each family."""
+"""The script for a machine's trust store, run for real on folders like those of each family of
+Linux. The command that updates the store is a stand-in.
+"""
 
 import signal
 from pathlib import Path
@@ -29,26 +31,29 @@ class Store:
         self.is_back()
 
     def is_cut_off_at_update(self) -> None:
-        """From now on the script is killed when it brings the store up to date; see `is_back`."""
+        """From now on, the script is killed when it updates the store, until `is_back`."""
         self._tool.write_text("#!/bin/sh\nkill -KILL $PPID\n")
 
     def is_back(self) -> None:
-        """The store can be brought up to date."""
+        """From now on, the store can be updated."""
         self._tool.write_text(f"#!/bin/sh\necho x >>{self._root}/updates\n")
         self._tool.chmod(0o755)
 
     def act(self, action: str, bundle: str = BUNDLE, **more: str) -> str:
+        """Run the script, which must end well or be killed by `is_cut_off_at_update`; return its
+        output.
+        """
         place = {"STORE_ROOT": str(self._root / "root"), "BIN": str(self._root / "bin")}
         done = run("ca-certificates.sh", action, CA_BUNDLE=bundle, **place, **more)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return done.stdout
 
     def updates(self) -> int:
-        """How often the store was brought up to date."""
+        """Return how often the store was updated."""
         return len((self._root / "updates").read_text().splitlines())
 
     def left(self) -> list[str]:
-        """Names of all files on the machine."""
+        """Return the names of all files on the machine."""
         return [path.name for path in (self._root / "root").rglob("*") if path.is_file()]
 
 
@@ -57,7 +62,9 @@ class Store:
 def test_authorities_are_added_once_and_taken_out_again(
     family: str, end: str, tmp_path: Path
 ) -> None:
-    """Fault 25 of the review: with a newline at its end a PEM was written at each `up`."""
+    """Authorities are written once and removed once, and a second run changes nothing. A newline at
+    the end of the PEM makes no difference; otherwise each `pulumi up` would write the file again.
+    """
     store = Store(family, tmp_path)
     for action, updates in (("create", 1), ("create", 1), ("delete", 2), ("delete", 2)):
         store.act(action, BUNDLE + end)
@@ -67,7 +74,9 @@ def test_authorities_are_added_once_and_taken_out_again(
 
 
 def test_authorities_of_a_whole_company_are_added(tmp_path: Path) -> None:
-    """A file of more than 128 KiB, as Debian's own is: "Argument list too long"."""
+    """A bundle of more than 128 KiB, as Debian's own is, can be added. As an argument or variable
+    of a program it would fail with "Argument list too long".
+    """
     store, bundle = Store("debian", tmp_path), "\n".join([BUNDLE] * 4000)
     assert len(bundle) > 200_000
     store.act("create", bundle)
@@ -76,9 +85,9 @@ def test_authorities_of_a_whole_company_are_added(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("former", ["gpu2", ""])
 def test_machine_that_has_another_name_keeps_its_authorities(tmp_path: Path, former: str) -> None:
-    """The engine may delete what it had under the former name when it has them under the new one.
-
-    So it is where two machines swap their names. Without a name it was the first machine.
+    """Authorities stay if they are deleted under a name that the machine no longer has. When two
+    machines swap names, the engine may delete what was under the former name last. No name stands
+    for the first machine.
     """
     store = Store("debian", tmp_path)
     before = {"NODE": former} if former else {}
@@ -94,7 +103,10 @@ def test_machine_that_has_another_name_keeps_its_authorities(tmp_path: Path, for
 
 @pytest.mark.parametrize("node", ["gpu2", ""])
 def test_update_that_was_cut_off_is_finished(tmp_path: Path, node: str) -> None:
-    """The next `up` took the file for trusted, and after such a `destroy` it stayed trusted."""
+    """The next run updates the store if the run before was killed there. Otherwise the next `pulumi
+    up` would take the file for trusted, and after a `pulumi destroy` the authorities would still be
+    trusted.
+    """
     store, machine = Store("debian", tmp_path), {"NODE": node} if node else {}
     for updates, action in enumerate(("create", "delete"), start=1):
         store.is_cut_off_at_update()
@@ -110,7 +122,9 @@ BOB = {"OWNER": "owner-b", "STACK": "bob"}
 
 
 def test_authorities_of_another_stack_stay(tmp_path: Path) -> None:
-    """A second stack on the machine replaced them, and took them away when it was destroyed."""
+    """A second stack on the machine cannot replace the authorities of the first one, and its
+    `pulumi destroy` does not remove them. It may use the same ones.
+    """
     store, others = Store("debian", tmp_path), BUNDLE.replace("MA==", "MQ==")
     store.act("create", **ANN)
     with pytest.raises(AssertionError, match=r"caBundle: this host .* another stack \(ann\)"):
@@ -125,7 +139,9 @@ def test_authorities_of_another_stack_stay(tmp_path: Path) -> None:
 
 
 def test_authorities_of_an_older_version_are_ours(tmp_path: Path) -> None:
-    """They name no stack, and the machine alone; nothing is trusted anew."""
+    """Authorities that an older version has added, without the name of a stack, go to the stack
+    that sets them next. The store is not updated for that.
+    """
     store = Store("debian", tmp_path)
     store.act("create")
     noted = tmp_path / "root/var/lib/disttrain-trust"

@@ -1,4 +1,4 @@
-"""What the scripts do with changed settings where k3s runs already."""
+"""What the scripts do on a machine where k3s runs already and a setting has changed."""
 
 from pathlib import Path
 
@@ -8,24 +8,31 @@ from tests.unit.node.k3s_host import K3sHost, RefusedError
 
 
 def is_restarted(host: K3sHost, **more: str) -> bool:
+    """Run the script with these variables; return whether it has restarted k3s."""
     return host.run("create", "gpu2", **more).splitlines()[-1] != "started="
 
 
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_other_authorities_reach_containerd(tmp_path: Path, role: str) -> None:
-    """It reads those of the host once, as it starts: images were still refused (x509)."""
+    """k3s is restarted once when the host has to trust other authorities. containerd reads them
+    only at its start, and would go on refusing images (x509). It is not restarted when no
+    authorities have to be trusted any more.
+    """
     host = K3sHost(tmp_path, role)
     assert is_restarted(host)
     assert not is_restarted(host)
     for authorities in ("0a1b", "2c3d"):
         assert is_restarted(host, AUTHORITIES=authorities)
         assert not is_restarted(host, AUTHORITIES=authorities)
-    assert not is_restarted(host)  # what it trusts beyond what it has to does not matter
+    assert not is_restarted(host)  # it may trust more than it has to
     assert is_restarted(host, AUTHORITIES="2c3d")
 
 
 def test_k3s_of_an_older_version_goes_on_with_its_authorities(tmp_path: Path) -> None:
-    """That version has not noted with which ones it was started."""
+    """A k3s that an older version has installed is not restarted by an `up` without other changes,
+    although that version has not noted with which authorities k3s was started. The next change of
+    the authorities restarts it.
+    """
     host = K3sHost(tmp_path)
     host.run("create", "gpu2", AUTHORITIES="0a1b")
     record = host.root / "etc/rancher/disttrain"
@@ -41,7 +48,9 @@ def test_k3s_of_an_older_version_goes_on_with_its_authorities(tmp_path: Path) ->
 def test_living_cluster_keeps_its_networks(
     tmp_path: Path, key: str, variable: str, before: str
 ) -> None:
-    """k3s was restarted with others: it ended at each start, or the pods found no name."""
+    """Once k3s has been up, another `podCidr` or `serviceCidr` is refused with the command to set
+    it back. With another network k3s would end at each start, or pods would resolve no names.
+    """
     host = K3sHost(tmp_path)
     other = {variable: "10.99.0.0/16"}
     record = host.root / "etc/rancher/disttrain"
@@ -49,7 +58,7 @@ def test_living_cluster_keeps_its_networks(
     settings.parent.mkdir(parents=True)
     settings.write_text('cluster-cidr: "10.42.0.0/16"\nservice-cidr: "10.43.0.0/16"\n')
     record.write_text("owner owner-1\n")
-    assert "would change" in host.update_first(**other)  # k3s has never been up with the former
+    assert "would change" in host.update_first(**other)  # k3s has never been up yet
     record.write_text("owner owner-1\ngeneration one\n")
     data = host.root / "var/lib/rancher/k3s/server/db/disttrain-generation"
     data.parent.mkdir(parents=True)

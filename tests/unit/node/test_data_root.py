@@ -1,4 +1,6 @@
-"""The data folder on the node, made and purged by data-root.sh, run for real as root."""
+"""The script data-root.sh, which makes and purges the data folder on a machine, run for real as
+root.
+"""
 
 import os
 import stat
@@ -23,11 +25,13 @@ def purge(root: Path) -> subprocess.CompletedProcess[str]:
 
 
 def state(path: Path) -> tuple[int, int, int]:
+    """Return the owner's number, the group's number and the mode of a file."""
     info = path.stat()
     return info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)
 
 
 def refused(root: Path | str) -> str:
+    """Try to make the data folder, which has to fail; return the error."""
     done = create(root)
     assert done.returncode == 1, done.stdout
     assert done.stderr.startswith(f"dataRoot: {root} ")
@@ -48,7 +52,9 @@ def test_data_root_is_made_for_the_trainers_user_and_never_removed(tmp_path: Pat
 
 @pytest.mark.parametrize("action", ["create", "delete"])
 def test_nothing_is_done_without_a_folder(action: str, tmp_path: Path) -> None:
-    """As where NFS holds the data; the script's own folder is not taken for the data's."""
+    """Without a data folder, as where an NFS server holds the data, the script does nothing and
+    says so.
+    """
     done = run("data-root.sh", action, DATA_ROOT="", PURGE="")
     assert (done.returncode, done.stdout) == (0, "no folder of this host holds the data\n")
     assert not list(tmp_path.iterdir())
@@ -74,7 +80,9 @@ def test_data_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_data_root_behind_a_link_is_refused_with_the_real_path(tmp_path: Path) -> None:
-    """Fault 10 of the review: root acted behind links, which somebody else may change."""
+    """A `dataRoot` that leads through a link is refused, and the error has the real path. Otherwise
+    root would act on a folder that whoever can change the link chooses.
+    """
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert f"leads to {tmp_path}/real/data" in refused(tmp_path / "link" / "data")
@@ -83,7 +91,10 @@ def test_data_root_behind_a_link_is_refused_with_the_real_path(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["runs", "datasets", "datasets/.incoming"])
 def test_link_below_the_data_root_is_not_followed(tmp_path: Path, name: str) -> None:
-    """Fault 10 of the review: `runs -> /etc`, made by a pod, gave /etc to the pods' user."""
+    """A link in place of a folder below the data folder is refused, and what it leads to stays as
+    it is. Otherwise a pod could replace `runs` by a link to /etc, and `up` would give /etc to the
+    pods' user.
+    """
     root, private = tmp_path / "data", tmp_path / "private"
     create(root)
     private.mkdir(mode=0o700)
@@ -97,7 +108,9 @@ def test_link_below_the_data_root_is_not_followed(tmp_path: Path, name: str) -> 
 
 
 def test_purge_takes_the_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
-    """Fault 10 of the review."""
+    """A purge removes a link that is in the data folder, but not the files to which the link
+    leads.
+    """
     root, private = tmp_path / "data", tmp_path / "private"
     create(root)
     private.mkdir()
@@ -114,7 +127,9 @@ def test_purge_takes_the_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
     ["/", "/root", "/root/data", "/home", "/home/admin", "/etc/data", "/usr", "/var/lib", "/tmp"],
 )
 def test_folder_of_the_system_is_refused(root: str) -> None:
-    """Fault 10 of the review: /root became the pods' user's, and sshd refused root's keys."""
+    """A folder of the system or the home of a user is refused as `dataRoot`. If /root became the
+    pods' user's, sshd would refuse root's keys.
+    """
     before = Path("/root").stat()
     refused(root)
     after = Path("/root").stat()
@@ -126,7 +141,9 @@ def test_relative_path_is_refused() -> None:
 
 
 def test_folder_with_files_of_others_is_refused(tmp_path: Path) -> None:
-    """Fault 10 of the review: any folder that existed was given to the pods' user."""
+    """A data folder in which somebody else has files is refused, with the command that allows it.
+    Otherwise `up` would give these files to the pods' user.
+    """
     (tmp_path / "photos").mkdir()
     before = state(tmp_path)
     message = refused(tmp_path)
@@ -144,7 +161,9 @@ def test_new_disk_is_taken(tmp_path: Path) -> None:
 
 
 def test_data_root_in_a_folder_that_others_may_not_enter(tmp_path: Path) -> None:
-    """Pods get the folder from the kubelet, which may enter it."""
+    """The data folder can be in a folder that only root may enter. Pods get it through the kubelet,
+    which may enter it.
+    """
     tmp_path.chmod(0o700)
     assert create(tmp_path / "data").returncode == 0
     assert state(tmp_path / "data" / "runs") == (1000, 1000, 0o755)
@@ -178,19 +197,24 @@ def test_data_is_not_purged_unless_its_own_path_says_so(tmp_path: Path, value: s
 
 
 def test_purge_takes_only_what_is_ours(tmp_path: Path) -> None:
+    """A purge leaves files that this program did not make. After it the folder is no longer ours: a
+    new `up` refuses it because of these files.
+    """
     root = tmp_path / "data"
     create(root)
     (root / "notes").touch()
     done = purge(root)
     assert done.returncode == 0, done.stderr
     assert [path.name for path in root.iterdir()] == ["notes"]
-    again = create(root)  # a folder `runs` that somebody makes there now is not ours to purge
+    again = create(root)  # without the mark the folder is not ours any more
     assert again.returncode != 0
     assert f"touch {root / MARKER}" in again.stderr
 
 
 def test_purge_leaves_a_folder_of_others(tmp_path: Path) -> None:
-    """Fault 10 of the review: their folders may be called `runs` too."""
+    """A purge removes nothing in a folder that this program did not make, even if it has a folder
+    `runs`.
+    """
     (tmp_path / "runs").mkdir()
     assert "is not ours" in purge(tmp_path).stdout
     assert (tmp_path / "runs").is_dir()
@@ -203,13 +227,16 @@ BOB = {"OWNER": "owner-b", "STACK": "bob"}
 
 
 def of_stack(stack: Mapping[str, str], action: str, root: Path, **more: str) -> str:
+    """Run the script for this stack, which must succeed; return its output."""
     done = run("data-root.sh", action, DATA_ROOT=str(root), **stack, **more)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_folder_of_another_stack_is_refused(tmp_path: Path) -> None:
-    """A second stack with the default folder took it over, and its purge deleted all of it."""
+    """A second stack cannot use or purge the data folder of a stack that still exists. With the
+    default folder, the second stack's purge would otherwise delete all data of the first one.
+    """
     root = tmp_path / "data"
     of_stack(ANN, "create", root)
     (root / "runs/checkpoint").write_text("precious")
@@ -227,7 +254,9 @@ def test_folder_of_another_stack_is_refused(tmp_path: Path) -> None:
 
 
 def test_kept_data_are_for_the_next_stack(tmp_path: Path) -> None:
-    """The stack that has made them is destroyed, and a new one of another name goes on."""
+    """When the stack that has made the data is destroyed without a purge, a stack of another name
+    can go on with them. The former stack cannot purge them then.
+    """
     root = tmp_path / "data"
     of_stack(ANN, "create", root)
     (root / "runs/checkpoint").write_text("precious")
@@ -238,7 +267,9 @@ def test_kept_data_are_for_the_next_stack(tmp_path: Path) -> None:
 
 
 def test_folder_of_an_older_version_is_used(tmp_path: Path) -> None:
-    """It names no stack. Only the mark is written anew, and nothing the next time."""
+    """A data folder that an older version has made names no stack, and the next stack gets it. Only
+    the mark is written anew, and a further run changes nothing.
+    """
     root = tmp_path / "data"
     create(root)
     (root / MARKER).write_text("")
@@ -248,13 +279,16 @@ def test_folder_of_an_older_version_is_used(tmp_path: Path) -> None:
     assert (root / MARKER).read_text() == "owner owner-a\nstack ann\n"
     noted = (root / MARKER).stat()
     of_stack(ANN, "create", root)
-    create(root)  # by hand
+    create(root)  # without a stack, as by hand
     assert (root / MARKER).stat() == noted
     assert {path: path.stat().st_ctime_ns for path in made} == made
 
 
 def test_mark_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
-    """The pods' user could put it there, and that user's number may be a person's on the host."""
+    """A link in the place of the mark's new file is not followed. The pods' user could make such a
+    link, and the same user number may belong to a person on the host, whose file would be
+    overwritten.
+    """
     root, private = tmp_path / "data", tmp_path / "private"
     private.write_text("precious")
     os.chown(private, 1000, 1000)

@@ -1,6 +1,6 @@
 """A Node that somebody has deleted (`kubectl delete node`) comes back with the next `pulumi up`.
 
-The kubelet registers its Node only as it starts, so that k3s has to be started once more.
+The kubelet registers its Node only when it starts, so k3s has to be started once more.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ DELETED = 'Error from server (NotFound): nodes "gpu2" not found'
 
 @pytest.fixture(params=["agent", "server"])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> K3sHost:
-    """A machine that is in the cluster."""
+    """Return a machine that is in the cluster, once as an agent and once as a server."""
     made = K3sHost(tmp_path, request.param)
     made.run("create", "gpu2")
     made.has_joined()
@@ -23,25 +23,33 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> K3sHost:
 
 
 def test_machine_without_its_node_is_repaired(host: K3sHost) -> None:
-    """`up` saw a k3s that runs, and changed nothing; no pod came to the machine any more."""
+    """A machine whose k3s runs, but whose Node was deleted, does not count as healthy. Otherwise
+    `up` would change nothing, and no pod would come to the machine any more.
+    """
     assert host.look()["healthy"] == "yes"
     host.asks_in_vain(DELETED)
     assert host.look()["healthy"] == "no"
 
 
 def test_node_that_was_made_anew_gets_its_labels(host: K3sHost) -> None:
-    """k3s was started since by somebody else, or the machine was: the labels were lost for good."""
+    """A machine does not count as healthy if its Node has none of this program's labels. That is so
+    if the Node was deleted, and k3s or the machine was then restarted by somebody else.
+    """
     host.has_bare_node()
     assert host.look()["healthy"] == "no"
 
 
 @pytest.mark.parametrize("answer", ["Unable to connect to the server: EOF", "Forbidden"])
 def test_cluster_that_does_not_answer_says_nothing(host: K3sHost, answer: str) -> None:
+    """A machine still counts as healthy if the cluster does not answer whether its Node exists."""
     host.asks_in_vain(answer)
     assert host.look()["healthy"] == "yes"
 
 
 def test_running_k3s_starts_to_make_its_node(host: K3sHost) -> None:
+    """k3s that runs is restarted only if the script is told that the Node is missing, and says
+    why.
+    """
     assert host.run("update", "gpu2").splitlines()[-1] == "started="
     said = host.run("update", "gpu2", NODE_MISSING="1").splitlines()
     assert "the cluster has no node gpu2; starting k3s anew, which makes it" in said
@@ -52,6 +60,7 @@ def test_running_k3s_starts_to_make_its_node(host: K3sHost) -> None:
 def test_server_tells_whether_the_node_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str
 ) -> None:
+    """The script on the server prints whether the cluster has the machine's Node."""
     answer = "echo node/two" if there == "yes" else ":"
     k3s = K3S.replace("echo node/x", answer)
     monkeypatch.setattr("tests.unit.node.member_script.K3S", k3s)

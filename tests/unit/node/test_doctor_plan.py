@@ -1,4 +1,6 @@
-"""What the doctor is told of a stack's settings."""
+"""What `./disttrain doctor` is told of a stack's settings, so that it checks what this stack
+needs.
+"""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -36,12 +38,18 @@ SUMS = {"k3sSha256": "0" * 64, "k3sInstallerSha256": "1" * 64}
 def test_way_out_is_tried_where_k3s_comes_from(
     changes: dict[str, str], http: str, https: str
 ) -> None:
+    """The doctor tries the way to the internet with the address from which k3s is downloaded. With
+    a proxy, it tries a mirror only if the proxy is used for it.
+    """
     settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
     expect = make_plan(settings.own_platform, settings.run).expect
     assert (expect.http_probe, expect.https_probe) == (http, https), asdict(expect)
 
 
 def test_doctor_knows_the_run_s_pods_and_their_tolerations() -> None:
+    """The doctor is told the number of ranks and pods, the node selector, and the taints that the
+    pods tolerate. A toleration without a key tolerates all, which is `*`.
+    """
     changes = {"topology": "multi-pod", "pods": 3, "gpus": 3, "gpusPerPod": 1}
     tolerations = [{"key": "dedicated", "operator": "Exists"}]
     selector = {"gpu": "h100", "zone": "a"}
@@ -58,6 +66,7 @@ def test_doctor_knows_the_run_s_pods_and_their_tolerations() -> None:
 
 @pytest.mark.parametrize("build_on", ["here", "node"])
 def test_doctor_asks_for_the_builder_where_the_image_is_built(build_on: str) -> None:
+    """The doctor checks the image builder on the machine on which the image is built."""
     changes = {"imageBuilder": "podman", "imageBuildOn": build_on, **SSH}
     settings = parse_settings(raw_settings("dev", changes), (), "dev", KINDS)
     for plan in (make_plan(settings.own_platform), up_plan(settings.own_platform)):

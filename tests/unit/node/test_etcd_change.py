@@ -1,6 +1,7 @@
-"""When a server may join or leave: what k3s-member.sh makes of what k3s says of its servers.
+"""A server may join or leave only if etcd bears it: what the script k3s-member.sh does with the
+list of servers that k3s gives.
 
-k3s is a short script here; tests/node has a real etcd and the stand-in of k3s.
+k3s is a short stand-in here; tests/node has a real etcd and the same stand-in for k3s.
 """
 
 from pathlib import Path
@@ -14,9 +15,9 @@ from tests.unit.run_script import run_text
 LEAVING = [
     (WELL, ""),
     ({"first": "True True", "two": "True True"}, ""),
-    ({**WELL, "two": "Unknown False"}, ""),  # the one that is down itself
-    ({"first": "True True", "three": "True True"}, ""),  # no member, or no longer
-    ({**WELL, "three": LEFT}, ""),  # which leaves at the same time
+    ({**WELL, "two": "Unknown False"}, ""),  # the server that leaves is the one that is down
+    ({"first": "True True", "three": "True True"}, ""),  # `two` is no member of etcd
+    ({**WELL, "three": LEFT}, ""),  # `three` leaves at the same time
     ({**WELL, "two": LEFT, "three": LEFT}, ""),
     ({"first": "True True", "two": LEFT, "three": "True True"}, ""),
     ({**WELL, "three": LEFT, "four": "Unknown True"}, "Bring back: four."),
@@ -36,6 +37,9 @@ LEAVING = [
 def test_server_leaves_where_the_others_are_a_majority(
     tmp_path: Path, action: str, members: dict[str, str], refused: str
 ) -> None:
+    """A server may leave only if the others that answer are more than half of the members that
+    remain. Otherwise nothing is changed, and the error says which servers have to come back.
+    """
     done = ask(tmp_path, action, members)
     changed = [asked(tmp_path, "kubectl", word) for word in (" drain ", " delete ", " annotate ")]
     if refused:
@@ -53,6 +57,9 @@ def test_server_leaves_where_the_others_are_a_majority(
 
 @pytest.mark.parametrize("action", ["join", "drain", "leave", "forget"])
 def test_nothing_is_done_to_a_server_while_k3s_does_not_answer(tmp_path: Path, action: str) -> None:
+    """While the k3s of the first machine does not answer, no server joins or leaves. An agent is
+    forgotten without an answer.
+    """
     done = ask(tmp_path, action, WELL, answers=False)
     assert done.returncode == 1
     assert "does not answer, so nothing was done to the server two" in done.stderr
@@ -63,7 +70,9 @@ def test_nothing_is_done_to_a_server_while_k3s_does_not_answer(tmp_path: Path, a
 
 @pytest.mark.parametrize("action", ["join", "drain", "leave", "forget"])
 def test_unknown_members_are_no_good_ones(tmp_path: Path, action: str) -> None:
-    """A server joined beside a lost member when the one request for the members had failed."""
+    """If k3s does not list its servers, no server joins or leaves. Otherwise a server could join
+    while another one is lost, which etcd does not allow.
+    """
     done = ask(tmp_path, action, None)
     assert done.returncode == 1
     assert "does not say which servers are in etcd" in done.stderr
@@ -73,7 +82,9 @@ def test_unknown_members_are_no_good_ones(tmp_path: Path, action: str) -> None:
 
 
 def test_leaving_server_is_always_taken_out(tmp_path: Path) -> None:
-    """It stayed in etcd for good when the second request for the members had failed."""
+    """A server that leaves is taken out of etcd although a second request for the list of servers
+    would fail. Otherwise it would stay a member of etcd for good.
+    """
     (tmp_path / "once").touch()
     done = ask(tmp_path, "leave", WELL)
     assert done.returncode == 0, done.stderr
@@ -87,14 +98,17 @@ def test_leaving_server_is_always_taken_out(tmp_path: Path) -> None:
         ({"first": "True True", "three": "Unknown False"}, "yes", "that is so of: three."),
         ({"first": "True True", "three": "True False"}, "", "that is so of: three."),
         ({**WELL, "three": "Unknown False"}, "yes", "that is so of: three."),
-        ({**WELL, "three": "Unknown False"}, "", ""),  # it is a member, and is only repaired
+        ({**WELL, "three": "Unknown False"}, "", ""),  # `two` is a member and is only repaired
         ({**WELL, "three": LEFT}, "yes", ""),
-        ({**WELL, "two": "Unknown False"}, "yes", ""),  # installed anew: its old member goes first
+        ({**WELL, "two": "Unknown False"}, "yes", ""),  # the old member of `two` goes first
     ],
 )
 def test_server_joins_where_all_others_answer(
     tmp_path: Path, members: dict[str, str], new: str, refused: str
 ) -> None:
+    """A new server may join only if all other members of etcd answer. A server that is a member
+    already is only repaired, and is not refused.
+    """
     done = ask(tmp_path, "join", members, NEW_MACHINE=new)
     assert "the-secret" not in done.stderr
     if refused:
@@ -108,8 +122,10 @@ def test_server_joins_where_all_others_answer(
 
 
 def test_repair_is_no_join_while_members_are_unknown(tmp_path: Path) -> None:
-    """One request that failed made a repair a new join, which was refused with "cannot join: etcd
-    takes no new member" beside a lost server. The repair may be what brings the majority back."""
+    """A request for the list of servers that fails is made again before a server counts as new.
+    Otherwise the repair of a member beside a lost server would be refused, and the repair may be
+    what brings the majority back.
+    """
     (tmp_path / "fails-once").touch()
     done = ask(tmp_path, "join", {**WELL, "three": "Unknown False"}, settle_seconds=20)
     assert done.returncode == 0, done.stderr
@@ -117,7 +133,9 @@ def test_repair_is_no_join_while_members_are_unknown(tmp_path: Path) -> None:
 
 
 def test_server_is_up_when_its_member_votes(tmp_path: Path) -> None:
-    """A node that is Ready, and whose etcd only learns, would not bear the loss of another one."""
+    """A server counts as up only if its Node is Ready and it votes in etcd. While it only learns,
+    the cluster could not bear the loss of another server.
+    """
     text = script_text("k3s-member.sh")
     body = text[: text.index('\nmain "$@"')] + '\nis_voter "$NODE"\n'
     for state, status in (("True True", 0), ("True False", 1), ("Unknown True", 1), ("True", 1)):

@@ -1,4 +1,4 @@
-"""The scripts of the GPU Operator, run for real; kubectl is a stub."""
+"""The scripts for the GPU Operator, run for real with a stand-in for kubectl."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import pytest
 from infra.platform.gpu_operator_definitions import chart_definitions
 from tests.unit.run_script import run
 
-# Answers from files; `state` and `gpus` give one line per call and stay at their last one.
-# The first call with the words of the file `refused` fails.
+# A stand-in that answers from files. `state`, `gpus`, `names`, `records` and `ready` give one line
+# per call and stay at their last one. The first call with the words of the file `refused` fails.
 KUBECTL = """#!/bin/sh
 folder=$(dirname "$0")
 next() {{ head -n 1 "$folder/$1"; [ "$(wc -l <"$folder/$1")" -le 1 ] || sed -i 1d "$folder/$1"; }}
@@ -48,19 +48,23 @@ FILES += ("present", "names", "namespace", "policies", "mig", "mig-then", "roles
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
+    """Return a folder with stand-ins for kubectl and sleep, and with the files from which kubectl
+    answers.
+    """
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(KUBECTL.replace("{{", "{").replace("}}", "}"))
     kubectl.chmod(0o755)
     for name in FILES:
         (tmp_path / name).write_text("")
     (tmp_path / "ready").write_text("0\n")
-    sleep = tmp_path / "sleep"  # the scripts ask again every 2 s, which nothing here needs
+    sleep = tmp_path / "sleep"  # the scripts ask again every 2 s
     sleep.write_text("#!/bin/sh\nexec /bin/sleep 0.1\n")
     sleep.chmod(0o755)
     return tmp_path
 
 
 def wait(cluster: Path, timeout_seconds: int, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run the script that waits for the operator, for 3 GPUs unless `more` says otherwise."""
     return run(
         "gpu-operator-await.sh",
         "create",
@@ -87,7 +91,7 @@ def test_wait_shows_what_is_missing_and_ends_when_the_gpus_are_offered(cluster: 
 
 @pytest.mark.parametrize(("nodes", "offered"), [("3", 3), ("1 2", 3), ("8 8", 16), ("", 0)])
 def test_gpus_of_all_nodes_are_counted(cluster: Path, nodes: str, offered: int) -> None:
-    """The wait took the largest number of a node, and the doctor the sum of all nodes."""
+    """The wait counts the GPUs of all nodes together, as the doctor does."""
     (cluster / "state").write_text("ready\n")
     lines = "".join(f"{count}\n" for count in nodes.split())
     (cluster / "all").write_text(f"{lines}\n")  # a node without GPUs has an empty line
@@ -98,8 +102,10 @@ def test_gpus_of_all_nodes_are_counted(cluster: Path, nodes: str, offered: int) 
 
 
 def test_ready_of_before_a_change_is_not_taken(cluster: Path) -> None:
-    """NVIDIA's operator said so for some seconds after Helm had changed the number of time slices,
-    and `up` went on with GPUs that were not shared yet."""
+    """After a change of the operator's Helm release, the wait ends only when the operator has been
+    ready for a while. It says `ready` for some seconds before it sees the change, and `up` would go
+    on with GPUs that are not shared yet.
+    """
     (cluster / "state").write_text("ready\nready\nnotReady\nready\n")
     (cluster / "gpus").write_text("2\n2\n2\n4\n")
     done = wait(cluster, 60, GPUS="2", RELEASE_REVISION="2")
@@ -111,7 +117,9 @@ def test_ready_of_before_a_change_is_not_taken(cluster: Path) -> None:
 
 
 def test_cluster_without_an_nvidia_device_is_named(cluster: Path) -> None:
-    """The operator is ready then, having nothing to do, and the wait said "waits for: nothing"."""
+    """If no node has an NVIDIA GPU, the wait says so. The operator is ready then, as it has nothing
+    to do, and the wait would only say "waits for: nothing".
+    """
     (cluster / "state").write_text("ready\n")
     (cluster / "gpus").write_text("0\n")
     assert "the node feature discovery has found none" in wait(cluster, 0).stdout
@@ -122,8 +130,9 @@ def test_cluster_without_an_nvidia_device_is_named(cluster: Path) -> None:
 def test_wait_for_gpus_heeds_no_release_of_the_environment(
     cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 7 of the review: a variable RELEASE of the shell, common in CI, made the wait return
-    after 16 s with success, although no GPU was offered."""
+    """A variable RELEASE in the shell of `pulumi up`, common in CI, does not change what the wait
+    waits for. Otherwise it would end with success although no GPU is offered.
+    """
     monkeypatch.setenv("RELEASE", "1.2")
     (cluster / "state").write_text("notReady\n")
     done = wait(cluster, 0)
@@ -148,6 +157,9 @@ def test_wait_fails_with_the_pods_reason(cluster: Path) -> None:
 
 
 def test_operator_that_fails_is_not_ready_whatever_its_state_of_before(cluster: Path) -> None:
+    """An operator that reports a failure is not ready, although its state is still `ready` from
+    before.
+    """
     (cluster / "state").write_text("ready: failed to retrieve GPU node OS info\n")
     (cluster / "gpus").write_text("3\n")
     done = wait(cluster, 0)
@@ -167,7 +179,9 @@ def test_watch_shows_the_pods_that_helm_waits_for_until_it_is_done(cluster: Path
 
 
 def test_watch_of_an_install_that_helm_gives_up_says_why(cluster: Path) -> None:
-    """What an earlier attempt has recorded is not shown again."""
+    """If Helm gives up installing the operator, the watch fails and names the pods for which Helm
+    waited. The failure of an earlier attempt does not end it.
+    """
     (cluster / "records").write_text("failed\npending-upgrade\nfailed\n")
     (cluster / "pods").write_text("gpu-operator-x|Pending|False|ImagePullBackOff \n")
     done = wait(cluster, 60, WAIT_FOR="release", RELEASE="gpu-operator")
@@ -185,8 +199,10 @@ def test_dry_wait_says_what_it_would_wait_for_and_asks_nobody(cluster: Path) -> 
 
 
 def with_mig(cluster: Path, before: str, then: str = "") -> None:
-    """Nodes with their label for MIG, its state, and the value that we gave it; then the same when
-    the first label has changed, as the MIG manager would leave it."""
+    """Prepare nodes with their label for MIG, its state, and the value that this program gave the
+    label, separated by `|`. `then` is the same after the first change of a node, as the MIG manager
+    would leave it.
+    """
     (cluster / "mig").write_text(before)
     (cluster / "mig-then").write_text(then or before)
     (cluster / "state").write_text("ready\n")
@@ -197,6 +213,7 @@ CHANGES = ("label node ", "annotate node ", "patch node ")
 
 
 def changes_of_nodes(cluster: Path) -> list[str]:
+    """Return the calls of kubectl that have changed nodes."""
     calls = (cluster / "calls").read_text().splitlines()
     return [call for call in calls if call.startswith(CHANGES)]
 
@@ -219,6 +236,10 @@ DIVIDED = {
     ids=["new", "whole", "by hand", "another profile"],
 )
 def test_gpus_are_divided_by_a_label(cluster: Path, before: str) -> None:
+    """The GPUs of a node are divided by one change, which sets the node's label for MIG and notes
+    that this program has set it. That holds for a new node, for one whose GPUs are whole, and for
+    one to which this program gave another profile.
+    """
     with_mig(cluster, before, f"a|{PROFILE}|success|{PROFILE}")
     done = wait(cluster, 30, MIG_CONFIG=PROFILE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -230,6 +251,7 @@ def test_gpus_are_divided_by_a_label(cluster: Path, before: str) -> None:
 
 
 def test_divided_gpus_are_left_as_they_are(cluster: Path) -> None:
+    """A node whose GPUs are divided as the settings say is not changed."""
     with_mig(cluster, f"a|{PROFILE}|success|{PROFILE}\nb|{PROFILE}|success|\n")
     assert wait(cluster, 0, MIG_CONFIG=PROFILE).returncode == 0
     assert changes_of_nodes(cluster) == []
@@ -251,6 +273,9 @@ def test_missing_node_for_mig_is_waited_for(cluster: Path) -> None:
 
 
 def test_mig_of_somebody_else_is_refused(cluster: Path) -> None:
+    """A node that somebody else has divided in another way is refused with the way out, and stays
+    as it is.
+    """
     with_mig(cluster, "a|all-balanced|success|")
     done = wait(cluster, 30, MIG_CONFIG=PROFILE)
     assert done.returncode == 1
@@ -260,7 +285,9 @@ def test_mig_of_somebody_else_is_refused(cluster: Path) -> None:
 
 
 def test_removed_profile_makes_our_gpus_whole(cluster: Path) -> None:
-    """Only on the nodes that were labelled by us."""
+    """Without the setting, the GPUs of a node that this program has divided are whole again. Nodes
+    that others have divided stay as they are.
+    """
     theirs = "b|all-balanced|success|\n"
     before = f"a|{PROFILE}|success|{PROFILE}\n{theirs}"
     with_mig(cluster, before, f"a|all-disabled|success|{PROFILE}\n{theirs}")
@@ -275,7 +302,9 @@ def test_removed_profile_makes_our_gpus_whole(cluster: Path) -> None:
     ("profile", "refused"), [(PROFILE, "patch node"), ("", "annotate node"), ("", "label node")]
 )
 def test_refused_change_of_a_node_is_tried_again(cluster: Path, profile: str, refused: str) -> None:
-    """The operator's toolkit restarts k3s at this time, and `pulumi up` failed."""
+    """A change of a node that the API server refuses is made again. The operator's toolkit restarts
+    k3s at this time, so `pulumi up` would often fail here.
+    """
     other = PROFILE if profile == "" else "all-disabled"
     wanted = profile or "all-disabled"
     with_mig(cluster, f"a|{other}|success|{PROFILE}", f"a|{wanted}|success|{PROFILE}")
@@ -289,12 +318,16 @@ def test_refused_change_of_a_node_is_tried_again(cluster: Path, profile: str, re
 
 
 def test_label_that_somebody_changed_since_stays(cluster: Path) -> None:
+    """If somebody has changed the label for MIG since this program set it, the label stays and only
+    this program's note is removed.
+    """
     with_mig(cluster, f"a|all-balanced|success|{PROFILE}\n")
     assert wait(cluster, 30).returncode == 0
     assert changes_of_nodes(cluster) == ["annotate node a disttrain.dev/mig-config-"]
 
 
 def test_cleanup_takes_our_note_of_mig(cluster: Path) -> None:
+    """The clean-up also removes this program's note about MIG from the nodes."""
     (cluster / "labels").write_text("nvidia.com/mig.config\n")
     (cluster / "annotations").write_text("disttrain.dev/mig-config\ndisttrain.dev/other\n")
     assert cleanup(cluster).returncode == 0
@@ -306,12 +339,16 @@ def test_cleanup_takes_our_note_of_mig(cluster: Path) -> None:
 def cleanup(
     cluster: Path, action: str = "delete", chart: str = "v26.7.0"
 ) -> subprocess.CompletedProcess[str]:
+    """Run the script that removes what the operator of this chart version leaves behind."""
     variables = {"BIN": str(cluster), "KUBECTL": str(cluster / "kubectl")}
     variables["CRDS"] = " ".join(chart_definitions(chart))
     return run("gpu-operator-cleanup.sh", action, NAMESPACE="gpu-operator", **variables)
 
 
 def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -> None:
+    """The clean-up removes labels, annotations and CRDs of the operator. It leaves those of others,
+    and the CRDs that were noted as there before the operator.
+    """
     (cluster / "labels").write_text(
         "kubernetes.io/hostname\nnvidia.com/gpu.count\nnvidia.com/mig.config\nmine/nvidia.com\n"
         "feature.node.kubernetes.io/pci-10de.present\n"
@@ -336,9 +373,10 @@ def test_cleanup_takes_nvidias_labels_and_crds_and_nobody_elses(cluster: Path) -
 
 
 def test_cleanup_leaves_other_operators_of_nvidia(cluster: Path) -> None:
-    """Those that somebody has installed since, such as the NIM Operator and the driver for dynamic
-    resource allocation. Their definitions went with all their objects, because they are of NVIDIA's
-    API groups and were not there before."""
+    """The clean-up leaves the CRDs of NVIDIA's other operators, such as the NIM Operator, although
+    they have NVIDIA's API groups and came after the note. With a CRD all its objects would be
+    deleted.
+    """
     others = (
         "nimservices.apps.nvidia.com\nnicclusterpolicies.mellanox.com\n"
         "nicdevices.configuration.net.nvidia.com\ncomputedomains.resource.nvidia.com\n"
@@ -352,6 +390,9 @@ def test_cleanup_leaves_other_operators_of_nvidia(cluster: Path) -> None:
 
 
 def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> None:
+    """If no node feature discovery was there before the operator, the clean-up also removes the
+    labels and annotations of the discovery that the chart brought.
+    """
     (cluster / "labels").write_text("feature.node.kubernetes.io/pci-10de.present\nfeature.mine/x\n")
     (cluster / "annotations").write_text("nfd.node.kubernetes.io/feature-labels\n")
     (cluster / "note").write_text("noted ")  # no CRD of a discovery was there before
@@ -365,6 +406,9 @@ def test_cleanup_takes_what_the_charts_own_discovery_wrote(cluster: Path) -> Non
 
 
 def test_cleanup_without_a_note_leaves_what_may_be_somebody_elses(cluster: Path) -> None:
+    """Without a note of what was there before, the clean-up leaves the CRDs of the node feature
+    discovery, which may be somebody else's.
+    """
     (cluster / "crds").write_text("clusterpolicies.nvidia.com\nnodefeatures.nfd.k8s-sigs.io\n")
     assert cleanup(cluster).returncode == 0
     calls = (cluster / "calls").read_text().splitlines()
@@ -428,6 +472,9 @@ def test_deleted_namespace_is_named_before_the_release_goes(
 
 
 def test_note_of_the_crds_before_is_made_once(cluster: Path) -> None:
+    """The CRDs that are there before the operator are noted once. If they cannot be read, nothing
+    is noted, and a note that exists stays as it is.
+    """
     (cluster / "crds").write_text("nodefeatures.nfd.k8s-sigs.io\nothers.example.org\n")
     assert cleanup(cluster, "create").returncode == 0
     note = "disttrain.dev/crds-before=nodefeatures.nfd.k8s-sigs.io"
@@ -453,7 +500,9 @@ def test_cleanup_of_a_cluster_that_is_gone_is_done(cluster: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["labels", "annotations"])
 def test_unread_nodes_are_not_clean(cluster: Path, kind: str) -> None:
-    """The clean-up ended well, and the labels stayed, if the nodes could not be read."""
+    """The clean-up fails if the nodes' labels or annotations cannot be read. Otherwise it would
+    succeed and leave them behind.
+    """
     (cluster / kind).write_text("nvidia.com/gpu.count\n")
     template = "{{range .items}}{{range $k, $v := .metadata."
     (cluster / "refused").write_text(f"get nodes -o go-template={template}{kind}")
@@ -464,6 +513,9 @@ def test_unread_nodes_are_not_clean(cluster: Path, kind: str) -> None:
 
 
 def test_cleanup_waits_for_pods_that_would_label_the_nodes_again(cluster: Path) -> None:
+    """The clean-up removes labels only when the operator's pods are gone, as these would set the
+    labels again.
+    """
     (cluster / "names").write_text("pod/gfd-x\npod/gfd-x\n\n")
     (cluster / "labels").write_text("nvidia.com/gpu.count\n")
     assert cleanup(cluster).returncode == 0
@@ -476,8 +528,9 @@ def test_cleanup_waits_for_pods_that_would_label_the_nodes_again(cluster: Path) 
 
 @pytest.mark.parametrize("when", ["before the clean-up", "during it"])
 def test_cleanup_waits_for_a_k3s_that_restarts(cluster: Path, when: str) -> None:
-    """The toolkit ends containerd when it ends itself, and with it k3s, which systemd starts again.
-    The clean-up was left out, or failed."""
+    """The clean-up waits for a k3s that restarts before it or during it. The operator's toolkit
+    ends containerd when it ends itself, and with it k3s, which systemd then starts again.
+    """
     if when == "during it":
         (cluster / "names").write_text("pod/toolkit-x\naway\naway\npod/toolkit-x\n\n")
     else:
@@ -493,11 +546,13 @@ OWNER = "11111111-2222-3333-4444-555555555555"
 
 
 def guard(cluster: Path) -> subprocess.CompletedProcess[str]:
+    """Run the script that checks whether the operator may be installed."""
     variables = {"NAMESPACE": "gpu-operator", "RELEASE": "gpu-operator", "OWNER": OWNER}
     return run("gpu-operator-guard.sh", "create", KUBECTL=str(cluster / "kubectl"), **variables)
 
 
 def test_operator_may_be_installed_where_none_is_or_our_own(cluster: Path) -> None:
+    """The operator may be installed in a cluster that has none, or only the one of this stack."""
     assert guard(cluster).returncode == 0
     (cluster / "namespace").write_text(
         f"disttrain.dev/owner={OWNER}\ndisttrain.dev/stack=dev\nthere\n"
@@ -534,8 +589,10 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_operator_of_somebody_else_is_refused_with_the_way_out(cluster: Path, other: str) -> None:
-    """Fault 8 of the review: a namespace gpu-operator that existed was taken over without a word,
-    and the next `pulumi destroy` deleted it with the cluster's own GPU Operator in it."""
+    """A GPU Operator or a namespace that this stack has not made is refused with the way out, and
+    nothing is changed. Otherwise `up` would take it over, and `pulumi destroy` would delete the
+    cluster's own GPU Operator.
+    """
     files, words = OTHERS[other]
     for name, content in files.items():
         (cluster / name).write_text(content)

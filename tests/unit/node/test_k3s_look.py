@@ -1,4 +1,4 @@
-"""What follows from a look at the host's k3s; the look itself is taken in tests/node."""
+"""What follows from what a host says about its k3s. tests/node asks real hosts."""
 
 import re
 from collections.abc import Iterable
@@ -29,18 +29,23 @@ def test_healthy_k3s_keeps_its_ids() -> None:
 
 
 def test_stopped_k3s_is_repaired_and_not_replaced() -> None:
-    """Fault 5 of the review: `up` never repaired a k3s that was stopped or damaged."""
+    """A k3s that is not healthy gets a new repair id, so that `up` repairs it, and keeps its
+    generation id, so that nothing in the cluster is made anew.
+    """
     assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1", owner="owner-1")
 
 
 def test_wiped_k3s_is_replaced() -> None:
-    """Fault 5 of the review: what was in a wiped cluster has to be made anew as well."""
+    """A k3s whose data are gone gets a new generation id, so that all that was in the cluster is
+    made anew.
+    """
     assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(
         NEW, NEW, owner="owner-1"
     )
 
 
 def test_install_that_was_cut_off_is_gone_on_with() -> None:
+    """An installation that was cut off gets new ids, so that `up` completes it."""
     cut_off = {"healthy": "no", "noted_data": "no", "repair": "", "generation": ""}
     assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW, owner="owner-1")
 
@@ -50,7 +55,10 @@ def test_bare_host_gets_new_ids() -> None:
 
 
 def test_k3s_of_others_is_never_replaced_and_its_kubeconfig_is_renewed() -> None:
-    """Fault 6 of the review: another authority or certificate never reached the state."""
+    """A k3s that somebody else has installed has no generation id, so it is never replaced. Its
+    repair id is the checksum of its kubeconfig, so `up` fetches the kubeconfig again when it has
+    changed.
+    """
     assert judge({"state": "others", "kubeconfig": "sum-1"}, NEW) == K3sLook(
         "sum-1", "", kubeconfig="sum-1"
     )
@@ -61,12 +69,17 @@ def test_k3s_of_others_is_never_replaced_and_its_kubeconfig_is_renewed() -> None
 
 @pytest.mark.parametrize("text", ["", "state=ours\nhealthy=yes\n", "done=yes\n", "what?\n"])
 def test_answer_that_is_cut_off_is_no_answer(text: str) -> None:
+    """An answer without its last line is refused as not complete, because a connection may break in
+    the middle.
+    """
     with pytest.raises(ValueError, match="not complete"):
         parse_facts(text)
 
 
 def test_host_that_cannot_be_reached_is_a_problem_and_no_error() -> None:
-    """A preview must not fail: there may be no host yet."""
+    """If a host cannot be reached, the look gives the reason and raises nothing. A preview must not
+    fail then, because the host may not exist yet.
+    """
     ssh = {"host": "127.0.0.1", "port": 1, "user": "root", "host_key": "ssh-ed25519 AAAA"}
     look = look_at_k3s(HostAccess({**ssh, "private_key": None, "jump": None}))
     assert "refused" in look.problem
@@ -74,13 +87,18 @@ def test_host_that_cannot_be_reached_is_a_problem_and_no_error() -> None:
 
 
 def test_look_on_a_machine_without_k3s_changes_nothing_there() -> None:
+    """The look at a machine without k3s ends without a problem."""
     assert look_at_k3s(HostAccess(None)).problem == ""
 
 
-# --- what the commands make of it ---
+# --- what the commands do with a look ---
 
 
 def args(look: K3sLook | None, existing: str = "refuse") -> K3sArgs:
+    """Return the arguments of the component with this look; None stands for a host that is lost.
+    The parts that `k3s_state` does not read are None.
+    """
+
     class Part:
         def __init__(self, **fields: object) -> None:
             self.__dict__.update(fields)
@@ -100,12 +118,15 @@ UNREACHED = K3sLook("new", "new", problem="Connection refused")
 
 @pytest.mark.parametrize("state", ["ours", "others"])
 def test_look_says_the_authority_of_k3s(state: str) -> None:
-    """By it an adopted k3s is known under another name of its host."""
+    """The look has the checksum of the cluster's authority, whoever has installed k3s. By it an
+    adopted k3s is known when its host has another name.
+    """
     look = judge({**OURS, "state": state, "authority": "sum-of-authority"}, NEW)
     assert look.authority == "sum-of-authority"
 
 
 def ignored(look: K3sLook | None, is_preview: bool) -> Iterable[str]:
+    """Return the inputs of which the command ignores changes."""
     return k3s_state(args(look), is_preview).ignored
 
 
@@ -117,7 +138,9 @@ def test_look_that_was_answered_hides_no_change() -> None:
 def test_preview_without_access_to_the_host_shows_no_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Fault 24 of the review: a preview in CI, without access, always showed one."""
+    """A preview that cannot ask the host, as in CI, shows no change of k3s and warns that it could
+    not ask.
+    """
     warnings: list[str] = []
     monkeypatch.setattr("pulumi.log.warn", warnings.append)
     assert ignored(UNREACHED, is_preview=True) == ALL_INPUTS
@@ -126,19 +149,26 @@ def test_preview_without_access_to_the_host_shows_no_change(
 
 @pytest.mark.parametrize("healthy", ["yes", "no"])
 def test_adopted_k3s_of_another_stack_keeps_its_id(healthy: str) -> None:
-    """Where that stack's k3s was not as it had noted, each `up` of this one ran its command."""
+    """The id of an adopted k3s is the checksum of its kubeconfig, even if another stack owns it and
+    it is not healthy. Otherwise each `up` of this stack would run its command.
+    """
     look = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
     assert k3s_state(args(look, "adopt"), is_preview=False).look == K3sLook("sum-1", "")
 
 
 def test_up_without_an_answer_runs_the_install_and_never_replaces_k3s() -> None:
+    """An `up` that cannot ask the host runs the install again, and ignores the ids that would
+    replace k3s.
+    """
     assert ignored(UNREACHED, is_preview=False) == ("triggers",)
 
 
 @pytest.mark.parametrize(("place", "role"), [("k3s-server", "server"), ("k3s-agent", "agent")])
 @pytest.mark.parametrize("is_preview", [True, False])
 def test_further_machine_cannot_become_the_first(place: str, role: str, is_preview: bool) -> None:
-    """Whoever lost the first machine and names another one instead is told the whole way out."""
+    """A further machine is refused as the first machine. The error has all six steps to a new
+    platform, for a user who has lost the first machine and names another one instead.
+    """
     look = judge({**OURS, "place": place}, NEW)
     with pytest.raises(pulumi.RunError) as raised:
         k3s_state(args(look), is_preview)
@@ -160,7 +190,9 @@ def test_further_machine_cannot_become_the_first(place: str, role: str, is_previ
 
 
 def test_each_line_of_the_way_out_fits_a_screen() -> None:
-    """The steps are typed from the screen; only the reason is longer than one line of it."""
+    """The lines of the way out have at most 90 characters, because users type the steps from the
+    screen. Only the reason before them is longer.
+    """
     ssh = SshSettings("gpu-node-with-a-long-name.example.com", 22, "root", None, "", None)
     host = HostSettings(ssh, sudo_password=None, gone=False, defaults=ssh)
     _, *lines = further_machine(host, "server").splitlines()
@@ -169,17 +201,20 @@ def test_each_line_of_the_way_out_fits_a_screen() -> None:
 
 
 def test_first_machine_stays_the_first() -> None:
-    """A host that has noted its place as the first machine is judged as before."""
+    """A host that has noted its place as the first machine is not refused."""
     look = judge({**OURS, "place": "k3s"}, NEW)
     assert k3s_state(args(look), is_preview=False).ignored == ()
 
 
 def test_lost_host_is_not_asked_and_nothing_is_run_there() -> None:
+    """Of a lost host, all inputs of the commands are ignored, so that no command runs there."""
     assert ignored(None, is_preview=False) == ALL_INPUTS
 
 
 def test_adopted_k3s_is_never_replaced() -> None:
-    """Its data do not belong to this program, so they must not be wiped."""
+    """An adopted k3s never has a generation id. Its data do not belong to this program, so they
+    must not be wiped.
+    """
     for generation in ("1", "2"):
         state = k3s_state(args(K3sLook("r", generation), "adopt"), is_preview=False)
         assert cast(K3sLook, state.look).generation_id == ""

@@ -1,4 +1,6 @@
-"""What the removal of k3s must leave on a machine: what is mounted there is somebody else's."""
+"""What the removal of k3s must leave on a machine: mounted volumes, and files and settings of
+others.
+"""
 
 from pathlib import Path
 
@@ -13,7 +15,9 @@ REMOVE = "rm -rf ROOT/var/lib/kubelet ROOT/run/k3s ROOT/var/lib/rancher/k3s"  # 
 
 @pytest.fixture(params=["agent", "server"])
 def host(request: pytest.FixtureRequest, tmp_path: Path) -> K3sHost:
-    """With k3s, and with a file of somebody else where k3s' tools delete all."""
+    """Return a machine with k3s, and with a file of somebody else in a folder that k3s' tools
+    delete.
+    """
     made = K3sHost(tmp_path, request.param)
     (made.root / THEIRS).parent.mkdir()
     (made.root / THEIRS).touch()
@@ -24,12 +28,14 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> K3sHost:
 
 @pytest.mark.parametrize("place", [VOLUME, "var/lib/rancher/k3s/storage/a disk"])
 def test_data_of_a_mounted_volume_stay(host: K3sHost, place: str) -> None:
-    """k3s' uninstaller deleted all checkpoints on a server of NFS, through a busy volume."""
+    """The removal is refused while a volume is mounted that cannot be unmounted. Otherwise k3s'
+    uninstaller would delete the files in it, such as all checkpoints on an NFS server.
+    """
     (host.root / place).mkdir(parents=True)
     server = host.root / "server"
     server.mkdir()
     (server / "checkpoint").write_text("precious")
-    # somebody stands in the folder, so that it cannot be unmounted
+    # the working folder of the script is in the mounted folder, so it cannot be unmounted
     host.has_mounts(f"mount --bind ROOT/server 'ROOT/{place}' && cd 'ROOT/{place}'")
     with pytest.raises(RefusedError) as refusal:
         host.run("delete", "gpu2")
@@ -46,7 +52,9 @@ def test_data_of_a_mounted_volume_stay(host: K3sHost, place: str) -> None:
 
 @pytest.mark.parametrize("shm", ["run/k3s/1/shm", "var/lib/rancher/k3s/agent/containerd/1"])
 def test_leftovers_of_containers_do_not_matter(host: K3sHost, shm: str) -> None:
-    """What can be unmounted is, and the shared memory of a container holds nothing of others."""
+    """The removal unmounts a volume and goes on, and its data stay. The shared memory of a
+    container need not be unmounted first, as it holds nothing of others.
+    """
     for folder in (VOLUME, shm, "server"):
         (host.root / folder).mkdir(parents=True)
     (host.root / "server/checkpoint").write_text("precious")
@@ -57,23 +65,28 @@ def test_leftovers_of_containers_do_not_matter(host: K3sHost, shm: str) -> None:
     assert (host.root / "server/checkpoint").exists()
 
 
-PLUGINS = "usr/libexec/kubernetes/kubelet-plugins/volume/exec"  # which each kubelet makes
+PLUGINS = "usr/libexec/kubernetes/kubelet-plugins/volume/exec"  # each kubelet makes it
 
 
 def test_plugin_folder_of_the_kubelet_goes(host: K3sHost) -> None:
-    """k3s' uninstaller leaves it, so that a bare machine was not bare again after `destroy`."""
+    """The folder for plugins that the kubelet has made is removed, with empty folders above it.
+    k3s' own uninstaller leaves it, and a bare machine would not be bare again after `pulumi
+    destroy`.
+    """
     (host.root / PLUGINS).mkdir(parents=True)
     host.run("delete", "gpu2")
     assert not (host.root / "usr/libexec").exists()
 
 
 def test_plugins_of_somebody_else_stay(host: K3sHost) -> None:
+    """The kubelet's folder for plugins stays if somebody has put a plugin into it."""
     (host.root / PLUGINS / "theirs").mkdir(parents=True)
     host.run("delete", "gpu2")
     assert (host.root / PLUGINS / "theirs").exists()
 
 
 def test_plugin_folder_of_before_stays(tmp_path: Path) -> None:
+    """The folder for plugins stays if it was there before k3s was installed."""
     host = K3sHost(tmp_path)
     (host.root / PLUGINS).mkdir(parents=True)
     host.run("create", "gpu2")
@@ -94,7 +107,9 @@ def test_plugin_folder_of_before_stays(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_settings_of_an_administrator_are_refused(tmp_path: Path, role: str, file: str) -> None:
-    """`up` wrote its own over them, and `destroy` deleted them with k3s."""
+    """Settings for k3s that an administrator has made stop the installation and stay as they are.
+    Otherwise `up` would write over them, and `destroy` would delete them with k3s.
+    """
     host = K3sHost(tmp_path, role)
     theirs = host.root / file.replace("SERVICE", "k3s" if role == "server" else "k3s-agent")
     theirs.parent.mkdir(parents=True)
@@ -112,7 +127,9 @@ def test_settings_of_an_administrator_are_refused(tmp_path: Path, role: str, fil
 
 
 def test_own_settings_of_a_cut_installation_are_taken_up(tmp_path: Path) -> None:
-    """The record of what is ours comes before them."""
+    """An installation that was cut off can be completed: its settings for k3s are known as this
+    program's, because the record of this is written first.
+    """
     host = K3sHost(tmp_path)
     host.is_cut_off_in_installer()
     host.run("create", "gpu2")
@@ -125,7 +142,9 @@ def test_own_settings_of_a_cut_installation_are_taken_up(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("is_theirs", [True, False])
 def test_cache_of_kubectl_stays_where_it_was(tmp_path: Path, is_theirs: bool) -> None:
-    """Root of the machine may use kubectl for other clusters."""
+    """The removal deletes kubectl's cache in root's home only if it was not there before. Root of
+    the machine may use kubectl for other clusters.
+    """
     host = K3sHost(tmp_path)
     cache = host.root / "root/.kube/cache"
     if is_theirs:
@@ -143,8 +162,9 @@ FEATURES = "etc/kubernetes/node-feature-discovery/features.d"
 
 
 def operator_writes(host: K3sHost) -> None:
-    """What the GPU Operator's toolkit (v1.18 and later) and its node feature discovery make on a
-    machine whose k3s ends before they could take it back."""
+    """Make what the GPU Operator's toolkit (v1.18 and later) and its node feature discovery leave
+    on a machine whose k3s ends before they could remove it.
+    """
     (host.root / DROP_IN).parent.mkdir(parents=True, exist_ok=True)
     (host.root / DROP_IN).write_text("version = 2\n")
     config = host.root / "etc/containerd/config.toml"
@@ -154,8 +174,10 @@ def operator_writes(host: K3sHost) -> None:
 
 
 def test_what_the_operator_wrote_goes_with_k3s(tmp_path: Path) -> None:
-    """containerd's configuration of the toolkit stayed, with an import of a file that was gone, and
-    so did the folder of the node feature discovery."""
+    """The removal of k3s also deletes the toolkit's configuration of containerd and the folder of
+    the node feature discovery. Otherwise the configuration would go on importing a file that is
+    gone.
+    """
     host = K3sHost(tmp_path)
     host.run("create", "gpu2")
     operator_writes(host)
@@ -166,10 +188,12 @@ def test_what_the_operator_wrote_goes_with_k3s(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", ["before", "since"])
 def test_containerds_configuration_of_others_stays(tmp_path: Path, when: str) -> None:
-    """Docker brings a containerd of its own to that place; a toolkit adds its import to it."""
+    """A configuration of containerd and a feature file that others have made, before or since, stay
+    as they are. Docker brings its own containerd, and a toolkit adds its import to that file.
+    """
     host = K3sHost(tmp_path)
     theirs, label = host.root / "etc/containerd/config.toml", host.root / FEATURES / "label"
-    # The very text of the toolkit is theirs, too, if it was there before.
+    # Even a file with the very text of the toolkit is theirs if it was there before.
     text = IMPORTS.format(root=host.root) + ("" if when == "before" else "[debug]\n")
     if when == "since":
         host.run("create", "gpu2")

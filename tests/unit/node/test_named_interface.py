@@ -1,4 +1,4 @@
-"""The network interface that the settings name has to be one on which k3s starts."""
+"""The network interface that the settings name must be one with which k3s starts."""
 
 from pathlib import Path
 
@@ -13,7 +13,9 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> K3sHost:
 
 
 def test_interface_with_several_addresses_is_refused(host: K3sHost) -> None:
-    """With one that somebody moves between machines, k3s ended at each start and `up` waited."""
+    """An interface with several IPv4 addresses is refused, for example one with an address that
+    moves between machines. Otherwise k3s would end at each start, and `up` would wait in vain.
+    """
     host.has_interface("10.9.0.4/24", "10.9.0.100/24")
     with pytest.raises(RefusedError) as refusal:
         host.run("create", "gpu2", NODE_INTERFACE="eth1")
@@ -27,7 +29,9 @@ def test_interface_with_several_addresses_is_refused(host: K3sHost) -> None:
     [["10.9.0.4/24"], ["10.9.0.4/24", "fd00::4/64"], ["fd00::4/64", "fd00::5/64"]],
 )
 def test_one_address_of_ipv4_is_enough(host: K3sHost, addresses: list[str]) -> None:
-    """k3s takes the first one of IPv6, whatever their number."""
+    """An interface may have any number of IPv6 addresses, of which k3s takes the first one, and at
+    most one of IPv4.
+    """
     host.has_interface(*addresses)
     host.run("create", "gpu2", NODE_INTERFACE="eth1")
     assert host.runs

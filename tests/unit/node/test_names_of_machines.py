@@ -1,6 +1,6 @@
-"""A machine that gets another name, or whose name goes to another machine: what its scripts do.
+"""What the scripts do on a machine that gets another name, or whose name goes to another machine.
 
-tests/node/test_renamed_nodes.py has the whole program, on hosts.
+tests/node/test_renamed_nodes.py runs the whole program, on hosts.
 """
 
 import subprocess
@@ -14,9 +14,8 @@ from tests.unit.node.member_script import WELL, ask, asked
 
 
 def test_machine_notes_its_node_and_says_it(tmp_path: Path) -> None:
-    """By it the next `up` knows which machine of before this one is.
-
-    Also with k3s' files, which come before the machine joins.
+    """A machine notes the name of its Node, from the moment when it gets k3s' files, and reports
+    it. By this name the next `up` knows which of the former machines this one is.
     """
     host = K3sHost(tmp_path)
     host.run("prepare", "gpu2")
@@ -29,7 +28,9 @@ def test_machine_notes_its_node_and_says_it(tmp_path: Path) -> None:
 
 
 def test_machine_says_by_what_it_is_known(tmp_path: Path) -> None:
-    """By its id alone it is not known: a copied disk has that of another machine."""
+    """A machine is known by its machine-id together with its address. The id alone is not enough,
+    because a copied disk has the id of another machine.
+    """
     host = K3sHost(tmp_path)
     assert judge(host.look(), "new-id").machine == ""
     (host.root / "etc/machine-id").write_text("4a7f\n")
@@ -44,7 +45,9 @@ def test_machine_says_by_what_it_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_machine_of_another_node_by_now_keeps_its_k3s(tmp_path: Path, role: str) -> None:
-    """The engine ends what was of the old name last, when the machine has long joined anew."""
+    """The deletion of a former name leaves a machine that has joined under another name as it is.
+    The engine deletes what was of the former name last.
+    """
     host = K3sHost(tmp_path, role)
     host.run("create", "gpu-new")
     said = host.run("delete", "gpu2")
@@ -56,8 +59,9 @@ def test_machine_of_another_node_by_now_keeps_its_k3s(tmp_path: Path, role: str)
 
 @pytest.mark.parametrize("role", ["agent", "server"])
 def test_k3s_that_came_by_another_address_stays(tmp_path: Path, role: str) -> None:
-    """One machine of two addresses: what is cleared by the old one is not what the new one has
-    brought. A k3s of an older version has no address noted, and is cleared."""
+    """A machine that is cleared by one of its addresses keeps the k3s that came by another address.
+    A k3s of an older version has no address noted, and is cleared.
+    """
     host = K3sHost(tmp_path, role)
     host.run("create", "gpu2")
     assert host.run("clear", "gpu2", HOST="10.1.2.4") == "left=joined\n"
@@ -68,7 +72,9 @@ def test_k3s_that_came_by_another_address_stays(tmp_path: Path, role: str) -> No
 
 @pytest.mark.parametrize("noted", ["gpu1.lan", ""])
 def test_first_machine_is_cleared_only_by_its_address(tmp_path: Path, noted: str) -> None:
-    """The same of the first machine, whose mark is another script."""
+    """A first machine is cleared only by the address by which its k3s came. If an older version has
+    noted no address, it is cleared.
+    """
     host = K3sHost(tmp_path, "server")
     notes = host.root / "etc/rancher/disttrain"
     notes.parent.mkdir()
@@ -81,7 +87,9 @@ def test_first_machine_is_cleared_only_by_its_address(tmp_path: Path, noted: str
 
 
 def test_server_of_another_node_by_now_is_started_again_when_it_ends(tmp_path: Path) -> None:
-    """A server that leaves is kept from a new start, and this one does not leave."""
+    """A server that leaves is kept from starting again. A server that has another name by now does
+    not leave, so it is not kept from it.
+    """
     host = K3sHost(tmp_path, "server")
     host.run("create", "gpu-new")
     host.run("retire", "gpu2")
@@ -93,7 +101,9 @@ def test_server_of_another_node_by_now_is_started_again_when_it_ends(tmp_path: P
 
 @pytest.mark.parametrize("folder", ["/etc/rancher/k3s", "/var/lib/rancher/k3s", "/var/lib/cni"])
 def test_removal_that_was_cut_off_is_finished(tmp_path: Path, folder: str) -> None:
-    """The notes went first: what was left then was nobody's, and stayed for ever."""
+    """A removal of k3s that was cut off is completed by the next one. The notes of what is this
+    program's are removed last; without them, what is left would belong to nobody and stay for ever.
+    """
     host = K3sHost(tmp_path)
     host.run("create", "gpu2")
     left = host.root / folder[1:]
@@ -110,7 +120,9 @@ def test_removal_that_was_cut_off_is_finished(tmp_path: Path, folder: str) -> No
 
 @pytest.mark.parametrize("noted", ["this node", "no node"])
 def test_machine_that_is_still_that_node_loses_k3s(tmp_path: Path, noted: str) -> None:
-    """So it is, too, on a machine where an older version has noted no name."""
+    """The removal under a machine's own name removes k3s and its notes. So it does on a machine
+    where an older version has noted no name.
+    """
     host = K3sHost(tmp_path)
     host.run("create", "gpu2")
     notes = host.root / "etc/rancher/disttrain"
@@ -130,9 +142,9 @@ def test_machine_that_is_still_that_node_loses_k3s(tmp_path: Path, noted: str) -
 def test_password_of_a_name_goes_with_its_node(
     tmp_path: Path, role: str, action: str, new: str
 ) -> None:
-    """k3s refuses another machine under a name as long as it knows the password of the one before.
-
-    So both go when a machine leaves, and when a new machine takes a name.
+    """When a machine leaves, and when a new machine takes a name, the Node and its password in the
+    cluster are deleted. k3s refuses a machine under a name whose password is that of another
+    machine.
     """
     done = member(tmp_path, action, role, new)
     assert done.returncode == 0, done.stderr
@@ -142,12 +154,14 @@ def test_password_of_a_name_goes_with_its_node(
 
 @pytest.mark.parametrize("role", ["", "server"])
 def test_machine_of_before_keeps_its_password_and_its_node(tmp_path: Path, role: str) -> None:
-    """Where it joins again, as after a change of its settings: its pods run on."""
+    """A machine that joins again, as after a change of its settings, keeps its Node and its
+    password, so that its pods run on.
+    """
     done = member(tmp_path, "join", role, "no")
     assert done.returncode == 0, done.stderr
     assert not asked(tmp_path, " delete ")
 
 
 def member(folder: Path, action: str, role: str, new: str) -> subprocess.CompletedProcess[str]:
-    """What the first machine does for the node `two`; its agents' token is a file too."""
+    """Run an action of the server's script for the node `two`."""
     return ask(folder, action, WELL, ROLE=role, NEW_MACHINE=new)

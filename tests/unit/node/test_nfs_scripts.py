@@ -1,4 +1,6 @@
-"""The scripts that set up NFS, on a stand-in of a machine; tests/node and tests/vm go further."""
+"""The scripts that set up NFS, on a stand-in for a machine; tests/node and tests/vm use real
+ones.
+"""
 
 from itertools import permutations
 from pathlib import Path
@@ -21,7 +23,9 @@ def host(tmp_path: Path) -> NfsHost:
 def test_server_comes_and_goes_with_its_packages(
     tmp_path: Path, manager: str, package: str
 ) -> None:
-    """Exactly one folder, to exactly one machine; the data stay, and nothing else of it."""
+    """The script installs the server through the proxy and serves exactly one folder to exactly one
+    machine. When the server is removed, the machine is as before, and the data are still there.
+    """
     host = NfsHost(tmp_path, manager)
     (host.data / "runs").write_text("a checkpoint")
     before = host.files()
@@ -39,13 +43,18 @@ def test_server_comes_and_goes_with_its_packages(
 def test_first_machine_with_a_name_serves_itself_by_its_address(
     host: NfsHost, tmp_path: Path
 ) -> None:
-    """By its own name it may reach its loopback, and then mounts from there."""
+    """The first machine serves itself at the address by which it reaches its own name. That may be
+    its loopback address, from which it then mounts.
+    """
     (tmp_path / "own-address").write_text("127.0.0.1")
     assert "is served by NFS at gpu01.lan" in host.serve(SERVER_ADDRESS="gpu01.lan")
     assert host.served() == host.written() == ["127.0.0.1"]
 
 
 def test_second_run_changes_nothing_and_mends_what_is_lost(host: NfsHost, tmp_path: Path) -> None:
+    """A second run changes nothing and installs nothing. If the server was stopped or its exports
+    were taken back by hand, it starts them again.
+    """
     host.serve()
     host.allow("gpu2", "10.1.2.4")
     before = host.files()
@@ -61,16 +70,19 @@ def test_second_run_changes_nothing_and_mends_what_is_lost(host: NfsHost, tmp_pa
 
 
 def test_machines_come_and_go_one_by_one(host: NfsHost) -> None:
-    """Also with another address, another name, and an address of IPv6."""
+    """Each machine is added and taken back alone, also with another address, another name, or an
+    IPv6 address. A machine that gets another address can use the former one until that is taken
+    back.
+    """
     host.serve()
     host.allow("gpu2", "10.1.2.4")
     host.allow("gpu3", "fd00::5")
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "fd00::5"]
-    host.allow("gpu3", "10.1.2.5")  # its pods at the address of before save until they have ended
+    host.allow("gpu3", "10.1.2.5")  # pods at the former address still save
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "10.1.2.5", "fd00::5"]
     host.allow("gpu3", "fd00::5", "delete")
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "10.1.2.5"]
-    host.allow("gpu9", "10.1.2.5")  # gpu3 has this name now: the new one comes, the old one goes
+    host.allow("gpu9", "10.1.2.5")  # gpu3 gets the name gpu9
     host.allow("gpu3", "10.1.2.5", "delete")
     assert host.served() == host.written() == ["10.1.2.3", "10.1.2.4", "10.1.2.5"]
     host.allow("gpu2", "10.1.2.4", "delete")
@@ -87,7 +99,9 @@ FORMER = (("gpu2", "10.1.2.4"), ("gpu3", "10.1.2.5"))
 def test_machines_that_swap_names_are_never_shut_out(
     host: NfsHost, creates: tuple[tuple[str, str], ...]
 ) -> None:
-    """The engine makes the new permissions in any order, and deletes those of before at its end."""
+    """Machines that swap their names can use the folder at every moment. The engine makes the new
+    permissions in any order, and deletes the former ones at the end.
+    """
     host.serve()
     for node, client in FORMER:
         host.allow(node, client)
@@ -104,7 +118,9 @@ def test_machines_that_swap_names_are_never_shut_out(
 
 
 def test_host_that_is_reached_in_another_way_stays_what_it_was(host: NfsHost) -> None:
-    """By an address and no longer by a name: to the engine these are two hosts."""
+    """A host that is reached by its address and no longer by its name keeps its server and its
+    client. To the engine these are two hosts, and it deletes what belongs to the former one.
+    """
     before = host.files()
     by_name, by_address = {"HOST": "gpu01.lan"}, {"HOST": "10.1.2.3"}
     for way in (by_name, by_address):
@@ -126,7 +142,9 @@ def test_host_that_is_reached_in_another_way_stays_what_it_was(host: NfsHost) ->
 def test_first_machine_that_becomes_a_further_one_can_still_mount(
     host: NfsHost, tmp_path: Path
 ) -> None:
-    """Its server goes when it mounts from another one already, and the packages with the client."""
+    """A server stops on a machine that mounts from another one by now, but the packages stay until
+    the client is removed too.
+    """
     (tmp_path / "etc/exports").write_text("# kept for later\n")
     before = host.files()
     host.serve()
@@ -141,6 +159,7 @@ def test_first_machine_that_becomes_a_further_one_can_still_mount(
 
 
 def test_further_machine_that_becomes_the_first_one_can_still_serve(host: NfsHost) -> None:
+    """The removal of the client leaves the server on a machine that serves the folder by now."""
     before = host.files()
     host.mount("gpu2")
     host.serve()
@@ -151,7 +170,9 @@ def test_further_machine_that_becomes_the_first_one_can_still_serve(host: NfsHos
 
 
 def test_server_of_others_stays_as_it_was(host: NfsHost, tmp_path: Path) -> None:
-    """It runs, with exports of its own; ours come beside them and go."""
+    """A server that ran before, with exports of its own, needs no packages. It has its own exports
+    alone again when this stack's are taken back.
+    """
     host.install("nfs-utils")
     (tmp_path / "etc/exports").write_text(OTHERS)
     (tmp_path / "etc/exports.d").mkdir()
@@ -167,13 +188,15 @@ def test_server_of_others_stays_as_it_was(host: NfsHost, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("cut", ["by this version", "by a former one"])
 def test_server_of_others_survives_a_cut(host: NfsHost, tmp_path: Path, cut: str) -> None:
-    """`pulumi destroy` stopped it if the first `up` had ended before it noted that it was there."""
+    """A server that ran before still runs after `pulumi destroy`, even if the first `up` was cut
+    off before it noted that the server was there.
+    """
     host.install("nfs-utils")
     (tmp_path / "service/enabled").write_text("enabled\n")
     (tmp_path / "service/active").write_text("active\n")
     before = host.files()
     notes = tmp_path / "var/lib/disttrain-nfs"
-    (notes / "before.new").mkdir(parents=True)  # as where the disk is full
+    (notes / "before.new").mkdir(parents=True)  # the note cannot be written, as on a full disk
     if cut == "by this version":
         assert host.run("nfs-server.sh").returncode != 0
     else:
@@ -186,6 +209,7 @@ def test_server_of_others_survives_a_cut(host: NfsHost, tmp_path: Path, cut: str
 
 
 def test_server_that_was_off_is_off_again(host: NfsHost, tmp_path: Path) -> None:
+    """A server that was installed but off is off again after the stack has gone."""
     host.install("nfs-utils")
     before = host.files()
     host.serve()
@@ -195,7 +219,9 @@ def test_server_that_was_off_is_off_again(host: NfsHost, tmp_path: Path) -> None
 
 
 def test_server_that_others_use_by_now_stays(host: NfsHost, tmp_path: Path) -> None:
-    """An administrator has put a folder of his own on the server that we brought."""
+    """A server that this program has installed stays if an administrator has put a folder of his
+    own on it. Only this stack's folder is taken back.
+    """
     host.serve()
     (tmp_path / "etc/exports.d/home.exports").write_text(OTHERS)
     said = host.stop()
@@ -207,6 +233,7 @@ def test_server_that_others_use_by_now_stays(host: NfsHost, tmp_path: Path) -> N
 
 
 def test_package_that_others_need_by_now_stays(host: NfsHost, tmp_path: Path) -> None:
+    """A package that this program has installed stays if another package needs it by now."""
     host.serve()
     (tmp_path / "packages/ypbind").touch()
     (tmp_path / "needs/ypbind").write_text("rpcbind")
@@ -215,7 +242,9 @@ def test_package_that_others_need_by_now_stays(host: NfsHost, tmp_path: Path) ->
 
 
 def test_packages_removed_by_hand_are_gone(host: NfsHost) -> None:
-    """`pulumi destroy` failed at each try, without a word."""
+    """The removal succeeds if somebody has already removed the packages. Otherwise `pulumi destroy`
+    would fail at each try without a reason.
+    """
     before = host.files()
     host.mount("gpu2")
     host.uninstall("nfs-utils", "rpcbind")
@@ -224,6 +253,7 @@ def test_packages_removed_by_hand_are_gone(host: NfsHost) -> None:
 
 
 def test_package_that_was_there_before_stays(host: NfsHost) -> None:
+    """A package that was there before is not removed with the server."""
     host.install("rpcbind")
     host.serve()
     host.stop()
@@ -248,7 +278,9 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", list(REFUSALS))
 def test_what_cannot_be_is_refused_with_a_way_out(host: NfsHost, tmp_path: Path, name: str) -> None:
-    """What is not ours is as before; after it is mended the next run goes on."""
+    """What makes a server impossible is refused with a reason that contains no password, and files
+    of others stay as they are. When it is mended, the next run succeeds.
+    """
     file, text, words = REFUSALS[name]
     path = tmp_path / file
     before = path.read_text() if path.exists() else None
@@ -273,12 +305,15 @@ def test_what_cannot_be_is_refused_with_a_way_out(host: NfsHost, tmp_path: Path,
 
 
 def test_client_comes_and_goes_and_says_its_address(host: NfsHost, tmp_path: Path) -> None:
+    """The client's script installs the package and prints the machine's address. The package stays
+    while the machine needs it under another name or while something is mounted, and then goes.
+    """
     before = host.files()
     (tmp_path / "own-address").write_text("10.1.2.4")
     said = host.well(host.run("nfs-client.sh", NODE="gpu2"))
     assert said.splitlines()[-1] == "address=10.1.2.4"
     assert "nfs-utils" in host.packages()
-    # under another name it is still needed, whichever of the two commands comes first
+    # the machine gets another name: it still needs its client
     host.well(host.run("nfs-client.sh", NODE="gpu9"))
     assert "keeps its NFS client" in host.well(host.run("nfs-client.sh", "delete", NODE="gpu2"))
     mounts = tmp_path / "proc/self/mounts"
@@ -313,10 +348,12 @@ def test_dry_run_says_what_would_change_and_changes_nothing(host: NfsHost) -> No
 
 
 def test_removal_that_was_cut_off_is_gone_on_with(host: NfsHost, tmp_path: Path) -> None:
-    """The next `destroy` said that no server is of this program, and the packages stayed."""
+    """A removal of the server that was cut off is completed by the next one. Otherwise the next
+    `pulumi destroy` would say that the server is not of this program, and leave the packages.
+    """
     before = host.files()
     host.serve()
-    (tmp_path / "bin/rpm").rename(tmp_path / "rpm")  # as where the power goes
+    (tmp_path / "bin/rpm").rename(tmp_path / "rpm")  # the removal fails, as where the power goes
     assert host.run("nfs-server.sh", "delete").returncode != 0
     (tmp_path / "rpm").rename(tmp_path / "bin/rpm")
     host.stop()

@@ -1,4 +1,4 @@
-"""What `python -m infra.node.on_host` says if ssh does not bring the answer of its script."""
+"""What `python -m infra.node.on_host` says if ssh brings no answer of its script."""
 
 import json
 import os
@@ -17,7 +17,7 @@ PASSES_ON = 'while [ "$1" != sh ]; do shift; done; exec "$@"'
 
 
 def run(folder: Path, ssh: str, program: str) -> subprocess.CompletedProcess[str]:
-    """Run the program's text where `ssh` is the text of a shell script."""
+    """Run the program's text on a host, with a stand-in for ssh whose commands are `ssh`."""
     client = folder / "ssh"
     client.write_text(f"#!/bin/sh\n{ssh}\n")
     client.chmod(0o755)
@@ -34,6 +34,7 @@ def run(folder: Path, ssh: str, program: str) -> subprocess.CompletedProcess[str
 
 
 def test_host_out_of_reach_is_unchanged(tmp_path: Path) -> None:
+    """If ssh cannot reach the host, the error says that nothing was changed there."""
     done = run(tmp_path, NEVER_REACHED, "echo made\n")
     assert done.returncode == 255
     assert "Connection refused" in done.stderr
@@ -41,7 +42,9 @@ def test_host_out_of_reach_is_unchanged(tmp_path: Path) -> None:
 
 
 def test_connection_that_breaks_promises_nothing(tmp_path: Path) -> None:
-    """The script may have changed the host, or may still run there."""
+    """If the connection breaks while the script runs, the error does not say that nothing was
+    changed. The script may have changed the host, or may still run there.
+    """
     done = run(tmp_path, BREAKS_LATER, "echo made; echo words of the script >&2\n")
     assert done.returncode == 255
     assert done.stdout == "made\n"
@@ -52,5 +55,6 @@ def test_connection_that_breaks_promises_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_script_that_ends_has_only_its_words(tmp_path: Path, status: int) -> None:
+    """A script that ends has its own output, errors and exit status, and nothing is added."""
     done = run(tmp_path, PASSES_ON, f'echo "$1"; echo word >&2; exit {status}\n')
     assert (done.stdout, done.stderr, done.returncode) == ("create\n", "word\n", status)

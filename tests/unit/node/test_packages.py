@@ -1,4 +1,4 @@
-"""How packages of Debian come and go, with stand-ins of apt and dpkg."""
+"""How Debian's packages are installed and removed, with stand-ins for apt and dpkg."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ HEAD = """set -eu
 fail() { echo "$1" >&2; exit 1; }
 REMAINS=""
 """
-# As the real one: 2 where it cannot have its lock, with these words since its version 1.18.
+# Like the real dpkg since version 1.18, it ends with 2 and these words if its lock is not free.
 DPKG = """#!/bin/sh
 left=$(cat FOLDER/busy 2>/dev/null || echo 0)
 echo $((left - 1)) >FOLDER/busy
@@ -27,7 +27,7 @@ echo $((left - 1)) >FOLDER/busy
 QUERY = """#!/bin/sh
 [ ! -e FOLDER/installed ] || echo "ii |nfs-common"
 """
-# Its clock is fast, so that nobody waits.
+# Each call is 100 s later than the one before, so that the test need not wait.
 DATE = """#!/bin/sh
 now=$(($(cat FOLDER/now 2>/dev/null || echo 0) + 100))
 echo $now | tee FOLDER/now
@@ -45,6 +45,7 @@ touch FOLDER/installed
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    """Return a folder with the stand-ins, which keep their state in files there."""
     env = ENV.replace("REAL", str(shutil.which("env")))
     programs = {"dpkg": DPKG, "dpkg-query": QUERY, "date": DATE, "env": env, "apt-get": APT}
     for name, text in {**programs, "sleep": "#!/bin/sh\n"}.items():
@@ -56,13 +57,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a function of `lib/packages.sh`; `more` are variables."""
     script = f'{HEAD}NOTES="{folder}"\n{script_text("lib/packages.sh")}\n{command}\n'
     path = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     return run_text(script, "create", more, "user", path)
 
 
 def test_removal_waits_for_an_upgrade_that_is_at_work(folder: Path) -> None:
-    """dpkg does not wait, and the packages stayed for good: "as others need them"."""
+    """The removal of packages waits while another program, such as an upgrade, has dpkg's lock.
+    dpkg itself does not wait, and the packages would stay for good, "as others need them".
+    """
     (folder / "packages").write_text("nfs-common\n")
     (folder / "installed").touch()
     (folder / "busy").write_text("2")
@@ -72,6 +76,9 @@ def test_removal_waits_for_an_upgrade_that_is_at_work(folder: Path) -> None:
 
 
 def test_packages_that_cannot_be_removed_are_not_forgotten(folder: Path) -> None:
+    """If dpkg's lock is not free in 300 s, the removal fails and keeps its list of packages for the
+    next try.
+    """
     (folder / "packages").write_text("nfs-common\n")
     (folder / "installed").touch()
     (folder / "busy").write_text("999")
@@ -83,7 +90,9 @@ def test_packages_that_cannot_be_removed_are_not_forgotten(folder: Path) -> None
 
 
 def test_password_of_a_proxy_is_on_no_command_line(folder: Path) -> None:
-    """Every user of the host can see those."""
+    """The proxy reaches apt, but its password is on no command line, because every user of the host
+    can see command lines.
+    """
     proxy = "http://user:hunter2@proxy.example.com:3128"
     done = run(folder, "install_package nfs-common nfs-utils nfs-client", HTTP_PROXY=proxy)
     assert done.returncode == 0, done.stderr

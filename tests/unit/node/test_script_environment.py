@@ -1,4 +1,4 @@
-"""Scripts see the variables that they are given and no other, and become root in one way."""
+"""Scripts see only the variables that they are given, and there is one way to become root."""
 
 import os
 import re
@@ -26,14 +26,17 @@ AMBIENT = (
 
 
 def mentioned(text: str) -> set[str]:
+    """Return the names of the variables that a script's text uses."""
     return {*re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", text)} - {"PATH", "HOME"}
 
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)
 def test_environment_of_the_host_reaches_no_script(script: str) -> None:
-    """Fault 7 of the review: DRY_RUN, RELEASE and proxies that happened to be set did.
+    """No variable of the host's environment reaches a script that runs as root. A DRY_RUN, RELEASE
+    or proxy that happens to be set would change what the script does.
 
-    The script's own variables are shown in place of its last line, which would begin to act.
+    For this test, the last line of the script, which would begin to act, is replaced by a command
+    that shows the script's variables.
     """
     text = script_text(script)
     assert text.rstrip().endswith('main "$@"')
@@ -48,7 +51,9 @@ def test_environment_of_the_host_reaches_no_script(script: str) -> None:
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)
 def test_variables_of_the_user_change_no_script(script: str) -> None:
-    """Fault 7 of the review, for scripts that are run as the user, whose kubectl needs the rest."""
+    """A script that runs as the user sees no variable of the user's under one of its own names. The
+    other variables of the user stay, because kubectl needs them.
+    """
     text = script_text(script)
     shown = text.rstrip().removesuffix('main "$@"') + "set"
     given = required_variables(script)
@@ -59,12 +64,15 @@ def test_variables_of_the_user_change_no_script(script: str) -> None:
 
 
 def test_users_credentials_reach_kubectl() -> None:
+    """A script that runs as the user keeps variables for credentials, which kubectl needs."""
     done = run_text("env", "create", {}, "user", {"AWS_PROFILE": "mine"})
     assert "AWS_PROFILE=mine" in done.stdout
 
 
 def test_dry_run_of_the_host_does_not_make_up_lie(tmp_path: Path) -> None:
-    """Fault 7 of the review: with DRY_RUN set on the host, `up` noted a folder as made."""
+    """A script makes its folder although DRY_RUN is set on the host. Otherwise `up` would record a
+    folder as made that does not exist.
+    """
     root = tmp_path / "data"
     text = script_text("data-root.sh")
     done = run_text(text, "create", {"DATA_ROOT": str(root)}, "root", {"DRY_RUN": "1"})
@@ -73,7 +81,9 @@ def test_dry_run_of_the_host_does_not_make_up_lie(tmp_path: Path) -> None:
 
 
 def test_script_has_the_usual_folders_on_its_path() -> None:
-    """On the RHEL family, the PATH that sudo gives to root lacks /usr/local/bin."""
+    """A script that runs as root finds programs in /usr/local/bin, which sudo's PATH lacks on the
+    RHEL family, and its programs print in the language of the locale C.
+    """
     done = run_text(
         'echo "$PATH"; locale 2>/dev/null | head -n 1; echo "$LC_ALL"',
         "create",
@@ -86,12 +96,15 @@ def test_script_has_the_usual_folders_on_its_path() -> None:
 
 
 def test_every_include_is_part_of_the_text() -> None:
+    """The text of a script contains the files that it includes, as only this text is sent to the
+    host.
+    """
     for script in ALL_SCRIPTS:
         assert not re.search(r"^\. ", script_text(script), re.MULTILINE), script
 
 
 def test_every_file_is_read_in_one_sitting() -> None:
-    """The installer of k3s was one file of 551 lines."""
+    """No file of a script has more than 200 lines, so that a reader can keep it in mind."""
     files = [*SCRIPTS.rglob("*.sh")]
     assert len(files) > 10
     lengths = {str(file): len(file.read_text().splitlines()) for file in files}
@@ -100,7 +113,10 @@ def test_every_file_is_read_in_one_sitting() -> None:
 
 @pytest.mark.parametrize("privilege", ["root", "root-if-possible", "user"])
 def test_long_value_stops_no_other_program(privilege: Privilege) -> None:
-    """Linux starts none with a variable of 128 KiB, and a company's authorities are longer."""
+    """A script can start programs although one of its variables is longer than 128 KiB, as the
+    authorities of a company may be. Linux starts no program with such a variable in its
+    environment.
+    """
     value = "a line with 'quotes'\n" * 12_000
     done = run_text('printf %s "$VALUE" | cksum', "", {"VALUE": value}, privilege, {"VALUE": "x"})
     assert done.returncode == 0, done.stderr
@@ -109,7 +125,9 @@ def test_long_value_stops_no_other_program(privilege: Privilege) -> None:
 
 
 def test_lock_that_fails_is_not_taken(tmp_path: Path) -> None:
-    """The message said that another run has the lock, where flock could not be started at all."""
+    """If `flock` cannot be started, the script ends and says so. It does not say that another run
+    has the lock.
+    """
     (tmp_path / "flock").write_text("#!/bin/sh\necho broken >&2\nexit 126\n")
     (tmp_path / "flock").chmod(0o755)
     text = f"LOCK={tmp_path}/lock\n{script_text('lib/turn.sh')}\none_at_a_time\necho went on\n"
@@ -125,6 +143,9 @@ def test_lock_that_fails_is_not_taken(tmp_path: Path) -> None:
 def as_root(
     body: str, password: str, path: Path, privilege: Privilege = "root"
 ) -> subprocess.CompletedProcess[str]:
+    """Run a script's text as root with this password for sudo; programs in the folder `path` come
+    first.
+    """
     program = assemble_program(body, {"VALUE": "it's 'quoted' $HOME"}, privilege, password)
     environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
     return subprocess.run(
@@ -138,7 +159,9 @@ def as_root(
 
 
 def fake_user(folder: Path) -> Path:
-    """Programs `id` and `sudo` as an ordinary user with a password sees them."""
+    """Make stand-ins for `id` and `sudo` in the folder, as an ordinary user sees them whose
+    password is `pass'word`; return the folder.
+    """
     (folder / "id").write_text('#!/bin/sh\n[ "$1" = -un ] && echo admin || echo 1000\n')
     (folder / "sudo").write_text(
         '#!/bin/sh\necho "sudo $1 $2" >>"${0%/*}/calls"\n'
@@ -156,11 +179,15 @@ BODY = 'echo "$1: $VALUE ${ROOT_PROBLEM:-}"; cat; env; true\n'
 
 
 def test_script_gets_its_variables_as_root(tmp_path: Path) -> None:
+    """A script of root gets its action and its variables unchanged."""
     done = as_root(BODY, "", tmp_path)
     assert done.stdout.startswith("create: it's 'quoted' $HOME \n")
 
 
 def test_sudo_gets_its_password_from_a_helper_and_never_by_argument(tmp_path: Path) -> None:
+    """sudo gets the password from a helper program (`sudo -A`), and not as an argument, which other
+    users could see.
+    """
     done = as_root(BODY, "pass'word", fake_user(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("create: it's 'quoted' $HOME \n")
@@ -168,10 +195,11 @@ def test_sudo_gets_its_password_from_a_helper_and_never_by_argument(tmp_path: Pa
 
 
 def as_root_beside_noexec(folder: Path, noexec: int) -> subprocess.CompletedProcess[str]:
-    """The same where the user can run no program in so many of the four folders, in their order.
+    """Run a script as root where the first `noexec` of the four folders for the helper allow no
+    programs.
 
-    Each of these is a file system of its own, which the program alone sees. After it has ended, the
-    output names the helpers that are left.
+    Each of these folders is then a file system of its own, which only this run sees. At the end,
+    the output has the names of helpers that were left there.
     """
     tmp, home, tools = folder / "tmp", folder / "home", folder / "tools"
     for each in (tmp, home, tools):
@@ -198,7 +226,10 @@ def as_root_beside_noexec(folder: Path, noexec: int) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("noexec", range(4))
 def test_password_reaches_sudo_where_tmp_is_noexec(tmp_path: Path, noexec: int) -> None:
-    """Many machines have it so; the helper could not be run, and the password was blamed."""
+    """The helper that gives sudo its password is put into the first folder in which programs may
+    run, and is removed afterwards. On many machines /tmp allows no programs, and the password would
+    seem to be wrong.
+    """
     done = as_root_beside_noexec(tmp_path, noexec)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
     folder = [f"{tmp_path}/tmp", "/dev/shm", "/var/tmp", f"{tmp_path}/home"][noexec]
@@ -207,7 +238,9 @@ def test_password_reaches_sudo_where_tmp_is_noexec(tmp_path: Path, noexec: int) 
 
 
 def test_machine_without_folders_for_programs_is_named(tmp_path: Path) -> None:
-    """Neither sudo nor the password is to blame."""
+    """If the helper can run in none of the folders, the error names them and says what to do. It
+    does not blame sudo or the password.
+    """
     done = as_root_beside_noexec(tmp_path, noexec=4)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"of the folders {tmp_path}/tmp /dev/shm /var/tmp {tmp_path}/home" in done.stderr
@@ -216,6 +249,7 @@ def test_machine_without_folders_for_programs_is_named(tmp_path: Path) -> None:
 
 
 def test_password_does_not_reach_the_script(tmp_path: Path) -> None:
+    """The script sees neither the password for sudo nor a variable of sudo."""
     for privilege in ("root", "root-if-possible"):
         done = as_root("env", "pass'word", fake_user(tmp_path), privilege)
         assert done.returncode == 0, done.stderr
@@ -231,18 +265,24 @@ def test_wrong_sudo_password_fails_and_the_setting_is_named(tmp_path: Path) -> N
 
 
 def test_wrong_sudo_password_lets_the_doctor_look_as_the_user(tmp_path: Path) -> None:
+    """With a wrong password for sudo, a script that needs root only if possible, such as the
+    doctor's, runs as the user and is told the reason.
+    """
     done = as_root(BODY, "wrong", fake_user(tmp_path), "root-if-possible")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("create: it's 'quoted' $HOME Sorry, try again.\n")
 
 
 def test_without_a_password_sudo_must_not_ask(tmp_path: Path) -> None:
+    """Without a password, sudo is called so that it never asks for one (`sudo -n`)."""
     assert as_root(BODY, "", fake_user(tmp_path)).returncode == 0
     assert (tmp_path / "calls").read_text() == "sudo -n true\nsudo -n sh\n"
 
 
 def test_becoming_root_is_written_once() -> None:
-    """Three ways stood beside each other: of the scripts, of the doctor and of the image."""
+    """Only one file of `infra` and `cli` calls sudo, so that scripts, the doctor and the image's
+    programs all become root in the same way.
+    """
     project = SCRIPTS.parents[2]
     sources = [path for top in ("infra", "cli") for path in (project / top).rglob("*.*")]
     calls = re.compile(r"\bsudo (-[nAS]|\"\$)")

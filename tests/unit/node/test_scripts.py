@@ -1,4 +1,4 @@
-"""What holds for every script of the host, and what scripts do on a machine without k3s."""
+"""What holds for every script that runs on a host, and what scripts do on a machine without k3s."""
 
 import os
 import re
@@ -15,6 +15,7 @@ from tests.unit.run_script import ALL_SCRIPTS, required_variables, run, run_text
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)
 def test_scripts_name_no_action_that_they_do_not_know(script: str) -> None:
+    """A script refuses an action that it does not know with exit status 2."""
     done = run(script, "explode", **required_variables(script))
     assert done.returncode == 2
     assert "unknown action explode" in done.stderr
@@ -22,6 +23,7 @@ def test_scripts_name_no_action_that_they_do_not_know(script: str) -> None:
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)
 def test_missing_variable_is_named(script: str) -> None:
+    """A script that lacks a required variable fails and names the variable."""
     given = required_variables(script)
     always = re.findall(r"^(: .*)$", script_text(script), re.MULTILINE)
     for name in re.findall(r'"\$\{(\w+):\?\}"', "\n".join(always)):
@@ -32,13 +34,18 @@ def test_missing_variable_is_named(script: str) -> None:
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)
 def test_header_says_what_a_dry_run_does(script: str) -> None:
-    """What it does is tried in tests/node/test_dry_mode.py."""
+    """The comment at the head of each script mentions DRY_RUN. tests/node/test_dry_mode.py tries
+    the dry runs.
+    """
     lines = (SCRIPTS / script).read_text().splitlines()
     header = [line for line in lines[:25] if line.startswith("#")]
     assert "DRY_RUN" in "\n".join(header)
 
 
 def test_kubeconfig_script_names_what_is_missing() -> None:
+    """On a machine without k3s, the script that reads the kubeconfig fails and names the missing
+    file.
+    """
     assert not Path("/etc/rancher/k3s/k3s.yaml").exists(), "this machine runs k3s"
     done = run("k3s-kubeconfig.sh", "create", SERVER_HOST="10.1.2.3")
     assert done.returncode == 1
@@ -46,6 +53,7 @@ def test_kubeconfig_script_names_what_is_missing() -> None:
 
 
 def test_k3s_that_is_not_ours_is_left_alone() -> None:
+    """The removal of k3s does nothing on a machine where this program has not installed k3s."""
     assert not Path("/etc/rancher/disttrain").exists(), "this machine is a node"
     done = run("k3s-install.sh", "delete", **required_variables("k3s-install.sh"))
     assert done.returncode == 0
@@ -53,7 +61,9 @@ def test_k3s_that_is_not_ours_is_left_alone() -> None:
 
 
 def test_holder_of_a_port_is_found_with_one_process_for_each_process(tmp_path: Path) -> None:
-    """Fault 25 of the review: each `up` started a `readlink` for each open file of the host."""
+    """The script that finds out which process has a port starts at most one `ls` for each process,
+    and no `readlink` for each open file of the host.
+    """
     for name in ("ls", "readlink"):
         program = tmp_path / name
         program.write_text(
@@ -74,7 +84,9 @@ def test_holder_of_a_port_is_found_with_one_process_for_each_process(tmp_path: P
 
 
 def test_ports_of_etcd_are_all_asked() -> None:
-    """The etcd of k3s also needs 2381 and 2382 of the loopback device."""
+    """The check of free ports includes 2381 and 2382 of the loopback device, which the etcd of k3s
+    needs besides 2379 and 2380.
+    """
     libraries = script_text("lib/k3s.sh") + script_text("lib/k3s-preflight.sh")
     text = f"{libraries}\nprintf '%s' \"$ETCD_PORTS\"\n"
     done = run_text(text, "", {}, "user", {"PATH": os.environ["PATH"]})

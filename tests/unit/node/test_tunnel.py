@@ -1,4 +1,4 @@
-"""The tunnel's pure parts; the tunnel itself is opened in tests/node."""
+"""The parts of the SSH tunnel that need no connection; tests/node opens real tunnels."""
 
 import ast
 import base64
@@ -56,6 +56,9 @@ KUBECONFIG = {
 
 
 def test_kubeconfig_keeps_its_authority_and_leads_to_the_tunnel() -> None:
+    """The kubeconfig for the tunnel leads to the tunnel's port on this machine, and still checks
+    the cluster's certificate.
+    """
     config = tunnelled(KUBECONFIG, SPEC)
     cluster = config["clusters"][0]["cluster"]
     assert cluster["certificate-authority-data"] == encoded("the-authority")
@@ -64,6 +67,9 @@ def test_kubeconfig_keeps_its_authority_and_leads_to_the_tunnel() -> None:
 
 
 def test_plugin_gets_everything_by_its_environment() -> None:
+    """The private key and the client's certificate reach the kubeconfig's plugin by one variable
+    and not by arguments, which other users could see.
+    """
     plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
     assert "the-private-key" not in json.dumps([plugin["command"], plugin["args"]])
     values = {variable["name"]: variable["value"] for variable in plugin["env"]}
@@ -75,7 +81,9 @@ def test_plugin_gets_everything_by_its_environment() -> None:
 
 
 def test_kubeconfig_names_no_path_of_this_machine() -> None:
-    """Fault 12 of the review: it named the Python and the folder of the checkout that made it."""
+    """The kubeconfig contains no path of the machine or the checkout that made it, so that it can
+    be used elsewhere.
+    """
     text = json.dumps(tunnelled(KUBECONFIG, SPEC))
     assert str(PROJECT) not in text
     assert sys.executable not in text
@@ -83,7 +91,9 @@ def test_kubeconfig_names_no_path_of_this_machine() -> None:
 
 
 def test_plugin_works_in_any_folder_without_the_checkout(tmp_path: Path) -> None:
-    """Fault 12 of the review. Where the tunnel's end is open already, no ssh is needed."""
+    """The kubeconfig's plugin works in any folder and without this project's files. If its port is
+    open already, it starts no ssh.
+    """
     plugin = tunnelled(KUBECONFIG, SPEC)["users"][0]["user"]["exec"]
     environment = {variable["name"]: variable["value"] for variable in plugin["env"]}
     with socket.create_server(("127.0.0.1", local_port("10.1.2.3", 22, "admin"))):
@@ -99,19 +109,25 @@ def test_plugin_works_in_any_folder_without_the_checkout(tmp_path: Path) -> None
 
 
 def test_program_of_the_tunnel_runs_on_older_pythons() -> None:
-    """The kubeconfig is used by the user's own python3, which may be older than Pulumi's."""
+    """The plugin's program is valid for Python 3.9 and imports nothing of this project. The user's
+    own python3 runs it, which may be older than Pulumi's.
+    """
     ast.parse(tunnel_program(), feature_version=(3, 9))
     assert "datetime.UTC" not in tunnel_program()
     assert "from infra" not in tunnel_program()
 
 
 def test_port_is_the_same_each_time_and_below_those_that_clients_get() -> None:
+    """A tunnel always gets the same port, from 20000 to 29999, below the ports that the system
+    gives to clients.
+    """
     ports = {local_port("10.1.2.3", 22, "admin") for _ in range(3)}
     assert len(ports) == 1
     assert all(20000 <= local_port(f"10.0.0.{i}", 22, "root") < 30000 for i in range(100))
 
 
 def test_both_keys_are_pinned_and_checked(tmp_path: Path) -> None:
+    """ssh checks the keys of both the host and the jump host against the keys of the settings."""
     text = ssh_config(SPEC, tmp_path)
     assert text.count("StrictHostKeyChecking yes") == 2
     assert f"ProxyCommand ssh -F {tmp_path}/config -W [%h]:%p jump" in text
@@ -119,8 +135,9 @@ def test_both_keys_are_pinned_and_checked(tmp_path: Path) -> None:
 
 
 def test_jump_host_is_reached_from_a_folder_with_a_space_in_its_name(tmp_path: Path) -> None:
-    """Fault 25 of the review: a shell reads ssh's ProxyCommand, and its path was not quoted.
-    Fault 15: logs and samples left the jump host out; they now use this tunnel as all else does."""
+    """The jump host is reached if the path of ssh's configuration contains a space. A shell reads
+    ssh's ProxyCommand, so the path must be quoted there.
+    """
     folder = tmp_path / "a b"
     folder.mkdir()
     options = understood(ssh_command(SPEC, folder))
@@ -135,7 +152,9 @@ def test_without_a_jump_host_or_a_key_neither_is_named(tmp_path: Path) -> None:
 
 
 def test_private_key_is_in_no_file_that_could_stay(tmp_path: Path) -> None:
-    """A program that was killed left it in /tmp. It is on no command line either."""
+    """The private key is in no file on disk and on no command line, so that a program that is
+    killed leaves no key in /tmp. ssh reads it from a file in memory, of which there is only one.
+    """
     command = ssh_command(SPEC, tmp_path, "-T")
     assert command == ["ssh", "-F", f"{tmp_path}/config", "-T", "node"]
     assert not [path for path in tmp_path.iterdir() if "the-private-key" in path.read_text()]
@@ -149,7 +168,9 @@ def test_private_key_is_in_no_file_that_could_stay(tmp_path: Path) -> None:
 def test_private_key_is_in_a_private_file_on_other_systems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only Linux has files in memory."""
+    """On systems other than Linux, which have no files in memory, the private key is in a file that
+    only the user can read.
+    """
     monkeypatch.delattr(os, "memfd_create")
     command = ssh_command({**SPEC, "private_key": "another-key"}, tmp_path)
     key = Path(understood(command)["identityfile"])
@@ -159,13 +180,14 @@ def test_private_key_is_in_a_private_file_on_other_systems(
 
 
 def understood(command: list[str]) -> dict[str, str]:
-    """The settings as OpenSSH's client understands them."""
+    """Return the settings as OpenSSH's client understands them."""
     done = subprocess.run([*command, "-G"], capture_output=True, text=True, check=True)
     pairs = (line.partition(" ") for line in done.stdout.splitlines())
     return {name: value for name, _, value in pairs}
 
 
 def test_client_trusts_the_pinned_key_alone(tmp_path: Path) -> None:
+    """ssh trusts only the key of the settings, and reads no other file of known hosts."""
     options = understood(ssh_command(SPEC, tmp_path))
     assert options["hostname"] == "10.1.2.3"
     assert options["stricthostkeychecking"] == "true"
@@ -174,6 +196,9 @@ def test_client_trusts_the_pinned_key_alone(tmp_path: Path) -> None:
 
 
 def test_without_a_pinned_key_the_users_known_hosts_decide(tmp_path: Path) -> None:
+    """Without a key in the settings, ssh checks the host against the user's own known hosts, and
+    uses the identity file of the settings.
+    """
     spec = {**SPEC, "host_key": "", "user": "", "identity_file": "/a b/key", "private_key": None}
     command = ssh_command({**spec, "jump": None}, tmp_path)
     assert command[-1] == "10.1.2.3"

@@ -1,4 +1,6 @@
-"""Whether a file of k3s says what the settings ask for, on a host with the fewest programs."""
+"""Whether a file of k3s has the text that the settings ask for, on a host with very few
+programs.
+"""
 
 import shutil
 import subprocess
@@ -24,8 +26,9 @@ from infra.node.shell_program import script_text
 def test_texts_are_compared_without_cmp(
     content: str | None, text: str, differs: bool, tmp_path: Path
 ) -> None:
-    """It is in diffutils, which a minimal system lacks: each `pulumi up` took every file for wrong,
-    and restarted k3s."""
+    """The script compares a file with a text without the command `cmp`, which minimal systems lack.
+    Without `cmp`, each `pulumi up` would take every file for changed and restart k3s.
+    """
     file, programs = tmp_path / "config", tmp_path / "bin"
     programs.mkdir()
     for name in ("cat", "sh"):

@@ -21,7 +21,7 @@ TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": KEY}
 THREE = {"name": "gpu3", "address": "10.1.2.5", "host_key": KEY}
 FITTING: dict[str, object] = {
     **SSH,
-    "topology": "single-pod",  # another test has the default
+    "topology": "single-pod",  # another test tries the default
     "storageOptions": {"shared": True},
     "imageDelivery": "registry",
     "imageRepository": "registry.example.org/team/trainer",
@@ -39,7 +39,7 @@ SERVERS = [
 
 
 def deployed(_: Path, *nodes: object, **changes: object) -> Deployment:
-    """What the program registers for these machines.
+    """Return what the program registers for these further machines.
 
     The same settings are deployed only once, because a deployment takes half a second. So a test
     that changes a part of the program has to call `deploy` itself.
@@ -54,14 +54,16 @@ def _deployed(settings: str) -> Deployment:
 
 
 def job(result: Deployment, name: str) -> dict[str, Any]:
+    """Return the job of the command by which a machine joins."""
     return json.loads(result.one(f"node-{name}-k3s").inputs["stdin"])
 
 
 def before(result: Deployment, name: str) -> set[str]:
+    """Return the names of all resources that are made before the resource `name`."""
     return everything_before(result, result.one(name))
 
 
 def changed(before: Deployment, after: Deployment) -> set[str]:
-    """The names of the resources in both deployments whose inputs differ."""
+    """Return the names of the resources in both deployments whose inputs differ."""
     inputs = {resource.name: resource.inputs for resource in after.resources}
     return {each.name for each in before.resources if inputs[each.name] != each.inputs}

@@ -21,6 +21,9 @@ from tests.unit.stacks import Deployment, without_secrets
 
 
 def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> None:
+    """Each further machine joins after the server and without waiting for the other machines. The
+    training, and the last look of `destroy`, wait for all machines.
+    """
     result = deployed(tmp_path, TWO, THREE)
     for name, other in (("gpu2", "gpu3"), ("gpu3", "gpu2")):
         first = before(result, f"node-{name}-k3s")
@@ -32,7 +35,10 @@ def test_machines_wait_for_the_server_and_not_for_each_other(tmp_path: Path) -> 
 
 
 def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) -> None:
-    """M1: what takes long is done on all machines at one time, after each one's examination."""
+    """k3s' files come to each further machine while the first machine is installed, and after the
+    machine's own examination, so that what takes long happens at one time. Labels and taints of a
+    machine change only its joining.
+    """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
     result = deployed(tmp_path, TWO, THREE, caBundle=str(authority))
@@ -40,7 +46,7 @@ def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) 
         first = before(result, f"node-{name}-files")
         assert {f"node-{name}-doctor-host", f"node-{name}-trust-bundle"} <= first
         assert "cluster-k3s" not in first
-        assert "cluster-k3s" not in before(result, f"node-{name}")  # nor its component, as parent
+        assert "cluster-k3s" not in before(result, f"node-{name}")  # nor before its component
         assert f"node-{name}-files" in before(result, f"node-{name}-k3s")
         command = result.one(f"node-{name}-files").inputs
         assert command["create"].endswith("infra.node.agent prepare")
@@ -52,13 +58,16 @@ def test_files_of_k3s_come_beside_the_installation_of_the_first(tmp_path: Path) 
 
 
 def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
-    """So its delete comes after theirs, and takes away what the engine does not know of."""
+    """A resource is made before everything that changes a further machine, so it is deleted after
+    everything. Its delete command clears what an interrupted `up` left and the engine does not know
+    of.
+    """
     result = deployed(tmp_path, TWO)
     mark = result.one(f"node-gpu2-begun-{TWO['address']}")
     for name in ("node-gpu2-files", "node-gpu2-k3s"):
         assert mark.name in before(result, name)
         assert result.one(name).request.deleteBeforeReplace
-    assert not mark.request.deleteBeforeReplace  # else it would take a k3s that has still to leave
+    assert not mark.request.deleteBeforeReplace  # the machine has to leave first
     assert mark.inputs["create"] == "sh -c true"
     assert mark.inputs["delete"].endswith("infra.node.agent clear")
     given = json.loads(mark.program)
@@ -67,8 +76,10 @@ def test_mark_of_a_machine_comes_before_what_changes_it(tmp_path: Path) -> None:
 
 
 def test_mark_of_another_address_is_another_resource(tmp_path: Path) -> None:
-    """So an `up` that fails because the machine of before is lost replaces nothing. One that an
-    older version has made is the same resource: its delete would take the machine out."""
+    """The mark of a machine has the machine's address and role in its name. So an `up` that fails
+    because a former machine is lost replaces nothing. The alias keeps the mark of an older version,
+    whose delete would take the machine out.
+    """
     names = list[str]()
     for machines in ((TWO,), ({**TWO, "address": "fd00::2"},), SERVERS):
         result = deployed(tmp_path, *machines)
@@ -82,7 +93,9 @@ def test_mark_of_another_address_is_another_resource(tmp_path: Path) -> None:
 
 
 def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path) -> None:
-    """The others are not in its plan, so that it is not examined anew when one of them changes."""
+    """The doctor examines each further machine before it is changed. The other machines are not in
+    its plan, so it is not examined again when one of them changes. A lost machine is not examined.
+    """
     result = deployed(tmp_path, TWO, THREE)
     assert "node-gpu2-doctor-host" in before(result, "node-gpu2-k3s")
     assert "cluster-k3s" not in before(result, "node-gpu2-doctor-host")
@@ -97,9 +110,11 @@ def test_machine_is_examined_with_the_server_before_it_is_changed(tmp_path: Path
 
 
 def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> None:
-    """M2 of the goals: adding one host plans its own resources and nothing else."""
+    """A further machine adds its own resources and changes none of the others. Only the first one
+    of them changes the plan of the first machine's doctor.
+    """
     cases = ((), (TWO,), (TWO, THREE))
-    alike = {"lostNodes": "wait", "nodeHealth": "report"}  # which go by the number of machines
+    alike = {"lostNodes": "wait", "nodeHealth": "report"}  # their defaults differ by the number
     none, one, both = (deployed(tmp_path, *nodes, **alike) for nodes in cases)
     for less, more, added in ((none, one, "node-gpu2"), (one, both, "node-gpu3")):
         inputs = {resource.name: resource.inputs for resource in less.resources}
@@ -115,14 +130,13 @@ def test_another_machine_changes_no_resource_of_the_others(tmp_path: Path) -> No
             f"{doctor}-host",
         }
         same = {name for name in inputs if now[name] == inputs[name]}
-        # With the first further machine the host need no longer have all GPUs itself.
+        # With a further machine, the first one need no longer have all GPUs itself.
         assert set(inputs) - same == ({"doctor-host"} if less is none else set())
 
 
 def test_machines_are_reached_past_the_proxy(tmp_path: Path) -> None:
-    """By pods, and by k3s: the server asks all of them, and each of them the server.
-
-    An added one then changes no other one, and makes no other pods.
+    """Pods and the server reach all machines without the proxy, and each machine reaches the server
+    so. A machine that is added changes no other machine and no pods.
     """
     proxy = {"httpProxy": "http://proxy:3128", "lostNodes": "wait"}
     one, both = (deployed(tmp_path, *nodes, **proxy) for nodes in ((TWO,), (TWO, THREE)))
@@ -135,6 +149,9 @@ def test_machines_are_reached_past_the_proxy(tmp_path: Path) -> None:
 
 
 def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Path) -> None:
+    """A machine joins anew if its name, its address or the cluster is another one, and leaves
+    before that.
+    """
     result = deployed(tmp_path, TWO)
     command = result.one("node-gpu2-k3s")
     assert command.inputs["triggers"] == ["gpu2", "10.1.2.4", f"{MARK}-id"]
@@ -142,7 +159,9 @@ def test_machine_is_replaced_with_its_address_and_with_the_cluster(tmp_path: Pat
 
 
 def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
-    """Version, checksums, mirror, registries, proxy and authorities."""
+    """A further machine gets the same version of k3s, mirror, proxy and authorities as the
+    server.
+    """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
     changes = {"httpProxy": "http://proxy:3128", "k3sMirror": "https://mirror.example/k3s"}
@@ -162,6 +181,7 @@ def test_machine_gets_what_the_server_gets(tmp_path: Path) -> None:
 
 
 def test_job_holds_labels_and_taints_and_no_token(tmp_path: Path) -> None:
+    """The job of a machine contains its labels and taints, but not the token for joining."""
     marks = {"labels": {"rack": "a", "arch": "x"}, "taints": ["a=b:NoSchedule", "c:NoExecute"]}
     variables = job(deployed(tmp_path, {**TWO, **marks}), "gpu2")["variables"]
     assert variables["member"]["LABELS"] == "arch=x\nrack=a"
@@ -171,7 +191,9 @@ def test_job_holds_labels_and_taints_and_no_token(tmp_path: Path) -> None:
 
 
 def test_each_machine_has_the_interface_that_was_named_for_it(tmp_path: Path) -> None:
-    """For k3s and for the doctor; where none is named, k3s takes that of the default route."""
+    """k3s and the doctor use the interface that the settings name for the machine. If none is
+    named, k3s takes the interface of the default route.
+    """
     result = deployed(tmp_path, {**TWO, "interface": "eth1"}, THREE, nodeInterface="bond0")
     assert "export NODE_INTERFACE=bond0" in result.one("cluster-k3s").inputs["stdin"]
     assert "flannel-iface" in result.one("cluster-k3s").inputs["stdin"]
@@ -184,15 +206,19 @@ def test_each_machine_has_the_interface_that_was_named_for_it(tmp_path: Path) ->
 
 
 def test_input_of_the_command_is_a_secret(tmp_path: Path) -> None:
-    """It holds the key and sudo's password."""
+    """The job of a machine is a secret for the engine, because it contains the SSH key and sudo's
+    password.
+    """
     command = deployed(tmp_path, TWO).one("node-gpu2-k3s")
     assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" in command.inputs["stdin"]
     assert "AAAAC3NzaC1lZDI1NTE5AAAAIExample" not in json.dumps(without_secrets(command.wire))
 
 
 def test_other_authorities_restart_k3s_on_every_machine(tmp_path: Path) -> None:
-    """containerd reads those of the host once, and went on with those of before. The scripts
-    (tests/unit/node/test_changed_k3s.py) restart k3s where the checksum is another one."""
+    """Other authorities change the command that installs k3s, on every machine, and are trusted
+    before it runs. containerd reads them only at its start; the scripts restart k3s for that, see
+    tests/unit/node/test_changed_k3s.py.
+    """
 
     def trusting(name: str, text: str) -> Deployment:
         file = tmp_path / f"{name}.pem"

@@ -1,4 +1,4 @@
-"""A claim that was deleted by hand and is made again: its volume waits for the one of before."""
+"""The volume of a claim that was deleted by hand can be used by the claim that is made again."""
 
 import asyncio
 import json
@@ -18,8 +18,10 @@ from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 def test_engine_frees_volume_before_claim(
     changes: dict[str, object], has_volume: bool, tmp_path: Path
 ) -> None:
-    """The claim stayed Pending for ever, though the docs said that `up` frees its volume. That of a
-    class goes with its claim."""
+    """Before the engine makes or updates the claim, a hook frees its volume; otherwise the claim
+    would stay Pending for ever. The volume of a storage class goes with its claim, so it has no
+    hook.
+    """
     deployment = deploy("sandbox", tmp_path, changes)
     hooks = deployment.one("data-claim").request.hooks
     names = ["data-volume-freed"] if has_volume else []
@@ -28,11 +30,13 @@ def test_engine_frees_volume_before_claim(
 
 
 def test_claim_of_somebody_else_has_no_hook(tmp_path: Path) -> None:
+    """An existing claim, which the stack does not make, has no hook that frees a volume."""
     deployment = deploy("sandbox", tmp_path, EXISTING)
     assert [each for each in deployment.hooks if each.startswith("data-")] == []
 
 
 def test_hook_repeats_the_task_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook runs the task `free-volume` and gives it the job by standard input."""
     lines = list[str]()
     program = "import sys; print(sys.argv[1:], flush=True); print(sys.stdin.read(), flush=True)"
     monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))

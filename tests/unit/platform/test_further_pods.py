@@ -1,4 +1,6 @@
-"""What pods need on further machines: the image, the storage, and a run that uses them."""
+"""What pods need on further machines: the image and the storage. A run is told if it leaves
+machines idle.
+"""
 
 import json
 from dataclasses import replace
@@ -16,12 +18,17 @@ from tests.unit.stacks import RecordingMonitor, deploy, raw_settings, run_with
 
 
 def test_storage_that_pods_would_not_find_is_refused(tmp_path: Path) -> None:
+    """A folder of the first machine is refused as storage if there are further machines, where pods
+    would not find it.
+    """
     with pytest.raises(pulumi.RunError, match="folder of the first machine"):
         deployed(tmp_path, TWO, storageOptions={})
 
 
 def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
-    """A kind of one's own may know one machine only."""
+    """A kind of image delivery that serves only the first machine is refused if there are further
+    ones. A user may have registered such a kind.
+    """
     kind = replace(DELIVERIES["import"], serves_further=False)
     with (
         patch.object(DELIVERIES, "_kinds", {"import": kind}),
@@ -31,7 +38,10 @@ def test_delivery_to_the_first_machine_alone_is_refused(tmp_path: Path) -> None:
 
 
 def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> None:
-    """M5: one command for each, and a machine that is added changes none of the others'."""
+    """The image is imported to each machine by a command of its own, after all machines have
+    joined. A machine that is added does not change the commands of the others, and the engine only
+    forgets the command of a lost machine.
+    """
     result = deployed(tmp_path, TWO, THREE, **IMPORTED)
     for name in ("gpu2", "gpu3"):
         ensure = result.one(f"image-ensure-{name}")
@@ -49,12 +59,18 @@ def test_image_is_imported_to_every_machine_that_has_joined(tmp_path: Path) -> N
 
 
 def test_image_that_each_machine_would_build_is_refused(tmp_path: Path) -> None:
+    """`imageBuildOn: node` is refused with further machines, because each of them would build the
+    image.
+    """
     with pytest.raises(pulumi.RunError, match="imageBuildOn: 'node' cannot be used: nodes lists"):
         deployed(tmp_path, TWO, imageBuildOn="node", **IMPORTED)
 
 
 def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -> None:
-    """Where the settings say `single-pod`, also on another stack's platform."""
+    """A run with the setting `topology: single-pod` on several machines is told that it uses only
+    one of them, and what to set. Nobody is told if there is one machine, if the others are lost, or
+    if there is no run.
+    """
 
     def notes(**changes: object) -> list[str]:
         said: list[str] = []
@@ -95,7 +111,10 @@ def test_run_elsewhere_knows_the_platforms_machines(
     chosen: tuple[str, int],
     said: str,
 ) -> None:
-    """It had one pod, as `nodes` is a setting of the stack that owns the platform."""
+    """A run on another stack's platform with `topology: auto` gets a pod on each machine of that
+    platform that is not lost. The setting `nodes` is in the other stack, so the machines come from
+    its outputs.
+    """
     outputs = deployed(tmp_path, *nodes, gpus=6).outputs
     monitor, notes = RecordingMonitor(dict(outputs)), list[str]()
     with patch("infra.preflight.pulumi.log.info", notes.append):

@@ -1,4 +1,6 @@
-"""The chart values of the GPU Operator, against what the charts know."""
+"""The values for the chart of the GPU Operator have the keys and types of the chart, in all its
+supported versions, and the operator is installed and removed in the right order.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,8 +19,8 @@ from tests.unit.certificates import AUTHORITY
 from tests.unit.settings.reading import platform
 from tests.unit.stacks import deploy
 
-# What values.yaml of NVIDIA/gpu-operator at these tags has for the keys that we set: a type, or
-# the keys of an object. A key that a chart does not have would be ignored by it, silently.
+# What values.yaml of NVIDIA/gpu-operator at these tags has for the keys that this program sets: a
+# type, or the keys of an object. A chart silently ignores a key that it does not have.
 COMMON: Mapping[str, Any] = {
     "daemonsets": {"tolerations": list},
     "driver": {"enabled": bool, "env": list, "certConfig": {"name": str}},
@@ -26,7 +28,7 @@ COMMON: Mapping[str, Any] = {
     "dcgmExporter": {"enabled": bool},
     "devicePlugin": {"config": {"create": bool, "name": str, "default": str, "data": dict}},
     "mig": {"strategy": str},
-    "node-feature-discovery": {"worker": {"tolerations": list}},  # of the chart inside the chart
+    "node-feature-discovery": {"worker": {"tolerations": list}},  # of the subchart
 }
 NEWER: Mapping[str, Any] = {
     **COMMON,
@@ -51,17 +53,21 @@ WITH_PASSWORD = {**PROXY, "httpsProxy": "http://me:hunter7@proxy.example:3128"}
 
 
 def settings_with(changes: Mapping[str, object]) -> PlatformSettings:
+    """Return the platform's settings with these changes."""
     return platform(changes, ("httpsProxy",))
 
 
 def values_with(changes: Mapping[str, object]) -> dict[str, Any]:
+    """Return the values for the operator's chart with these changes of the settings."""
     settings = settings_with(changes)
     assert settings.gpu_operator
     return chart_values(settings.gpu_operator, settings)
 
 
 def misfits(value: Any, schema: Any, path: str = "") -> list[str]:
-    """Where a value is of another kind than the chart's, or has a key that it does not have."""
+    """Return where a value has another type than the chart's, or a key that the chart does not
+    have.
+    """
     if isinstance(schema, Mapping):
         if not isinstance(value, dict):
             return [f"{path}: not an object"]
@@ -77,6 +83,7 @@ def misfits(value: Any, schema: Any, path: str = "") -> list[str]:
 
 
 def allowed_regimes(chart: str) -> list[str]:
+    """Return the values of `gpuOperatorRegime` that this version of the chart allows."""
     version = chart_version(chart)
     assert version
     if version < (25, 10, 1):
@@ -90,6 +97,9 @@ def allowed_regimes(chart: str) -> list[str]:
 def test_values_have_only_keys_and_kinds_that_the_chart_knows(
     chart: str, driver: bool, shared: str, tmp_path: Path
 ) -> None:
+    """For each version of the chart and each regime, the values contain only keys that the chart
+    knows, with values of its types. The chart would silently ignore another key.
+    """
     bundle = tmp_path / "ca.pem"
     bundle.write_text(AUTHORITY)
     sharing: dict[str, object] = {
@@ -117,6 +127,9 @@ def test_values_have_only_keys_and_kinds_that_the_chart_knows(
 def test_a_proxys_password_goes_by_secret_or_the_chart_is_refused(
     chart: str, tmp_path: Path
 ) -> None:
+    """The driver gets a proxy's password by a Secret. A version of the chart that cannot read a
+    Secret is refused if the operator installs the driver and the proxy has a password.
+    """
     wanted = {**WITH_PASSWORD, "gpuOperatorVersion": chart}
     assert settings_with(wanted).gpu_operator, "fine with the driver of the host"
     if "secretEnv" in SCHEMAS[chart]["driver"]:
@@ -143,6 +156,7 @@ def test_the_schema_check_would_see_a_wrong_key_and_a_wrong_kind() -> None:
 
 
 def toolkit_env(values: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of the operator's toolkit."""
     return {entry["name"]: entry["value"] for entry in values["toolkit"].get("env", [])}
 
 
@@ -150,6 +164,9 @@ SOCKET = "/run/k3s/containerd/containerd.sock"
 
 
 def test_cdi_tells_the_toolkit_the_socket_and_nothing_else() -> None:
+    """With CDI, the toolkit is told only where the socket of k3s' containerd is, because CDI is the
+    default of the chart.
+    """
     values = values_with({"gpuOperatorVersion": NEW})
     assert toolkit_env(values) == {"CONTAINERD_SOCKET": SOCKET}
     assert "cdi" not in values
@@ -157,12 +174,16 @@ def test_cdi_tells_the_toolkit_the_socket_and_nothing_else() -> None:
 
 
 def test_nri_edits_no_configuration_of_containerd() -> None:
+    """With NRI, the toolkit gets no path, so that it changes no configuration of containerd."""
     values = values_with({"gpuOperatorVersion": NEW, "gpuOperatorRegime": "nri"})
     assert values["cdi"] == {"enabled": True, "nriPluginEnabled": True}
     assert toolkit_env(values) == {}
 
 
 def test_legacy_makes_nvidia_the_default_runtime_of_k3s() -> None:
+    """In the regime `legacy`, the toolkit makes nvidia the default runtime in the configuration of
+    k3s' containerd.
+    """
     values = values_with({"gpuOperatorVersion": OLD})
     assert toolkit_env(values) == {
         "CONTAINERD_CONFIG": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
@@ -174,6 +195,9 @@ def test_legacy_makes_nvidia_the_default_runtime_of_k3s() -> None:
 
 
 def test_preinstalled_toolkit_is_named_by_the_pods(tmp_path: Path) -> None:
+    """If the toolkit is on the hosts already, the operator brings none, and the pods name the
+    runtime class nvidia.
+    """
     changes = {"gpuOperatorToolkit": False}
     values = values_with(changes)
     assert values["toolkit"] == {"enabled": False}
@@ -188,6 +212,9 @@ def test_preinstalled_toolkit_is_named_by_the_pods(tmp_path: Path) -> None:
 
 
 def test_another_number_of_slices_is_another_config_map() -> None:
+    """The ConfigMap with the time slices has another name for each number of slices, so that a
+    change reaches the device plugin.
+    """
     names: set[str] = set()
     for slices in (2, 3, 4):
         config = values_with({**ONE_RANK, "gpuTimeSlices": slices})["devicePlugin"]["config"]
@@ -202,8 +229,10 @@ def test_another_number_of_slices_is_another_config_map() -> None:
 
 
 def test_mig_profile_is_no_value_of_the_chart(tmp_path: Path) -> None:
-    """The definition of the ClusterPolicy allows no profile as the default of the MIG manager: it
-    refused the release. The nodes get a label instead, which is waited for."""
+    """A MIG profile reaches the nodes by a label, which the wait sets, and not by the chart's
+    values. The definition of the ClusterPolicy would refuse a profile as the default of the MIG
+    manager.
+    """
     changes = {**ONE_RANK, "migProfile": "3g.40gb", "gpuModel": "H100-80GB"}
     values = values_with(changes)
     assert values["mig"] == {"strategy": "single"}
@@ -231,14 +260,16 @@ TAINTED = {
 
 @pytest.mark.parametrize("chart", SCHEMAS)
 def test_operators_pods_tolerate_the_taints_of_our_nodes(chart: str) -> None:
-    """docs/node.md shows a machine with a taint. Nothing of the operator was started on it, so that
-    it offered no GPU, and `up` waited for half an hour and named no pod."""
+    """The operator's pods tolerate the taints of the machines in `nodes`. Otherwise nothing of it
+    would start on a machine with a taint, the machine would offer no GPU, and `up` would wait for
+    half an hour.
+    """
     values = values_with({**TAINTED, "gpuOperatorVersion": chart})
     ours = [{"key": key, "operator": "Exists"} for key in ("dedicated", "rented")]
     gpu = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
     assert values["daemonsets"]["tolerations"] == [gpu, *ours]
     discovery = values["node-feature-discovery"]["worker"]["tolerations"]
-    # Helm replaces lists, so the chart's own have to be in it.
+    # Helm replaces lists, so the chart's own tolerations have to be in this one.
     control_plane = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}
     assert [each for each in discovery if each not in ours] == [
         {**control_plane, "effect": "NoSchedule"},
@@ -250,22 +281,27 @@ def test_operators_pods_tolerate_the_taints_of_our_nodes(chart: str) -> None:
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_metrics_exporter_is_a_switch(wanted: bool) -> None:
+    """The setting `gpuOperatorDcgmExporter` switches the exporter on and off."""
     values = values_with({"gpuOperatorDcgmExporter": wanted})
     assert values["dcgmExporter"] == {"enabled": wanted}
 
 
 def test_operator_is_waited_for_and_cleaned_up_after_its_release(tmp_path: Path) -> None:
+    """The operator is checked for first, then installed and waited for. At `destroy`, the release
+    goes before its clean-up, and the namespace goes last. No step needs an image of the operator to
+    clean up.
+    """
     result = deploy("dev", tmp_path)
     release, cleanup = result.one("gpu-operator-release"), result.one("gpu-operator-cleanup")
     wait = result.one("gpu-operator-await")
-    # on destroy, what depends goes first: the release, then what it left, then the namespace
+    # At `destroy`, what depends on something goes first: release, clean-up, namespace.
     assert cleanup.urn in release.request.dependencies
     namespace = result.one("gpu-operator-namespace")
     assert namespace.urn in cleanup.request.dependencies
-    # an operator of somebody else is refused before anything of ours is made
+    # An operator of somebody else is refused before anything of this stack is made.
     assert result.one("gpu-operator-guard").urn in namespace.request.dependencies
     assert release.urn in wait.request.dependencies
     assert "export GPUS=3\n" in wait.program
-    # nothing of it needs an image that the cluster may not be able to pull
+    # No hook of the chart cleans up, for which the cluster would have to pull an image.
     assert "operator" not in release.inputs["values"]
     assert release.inputs["values"]["node-feature-discovery"] == {"postDeleteCleanup": False}

@@ -20,6 +20,7 @@ from tests.unit.stacks import PROJECT, Deployment, Registered, deploy, without_s
 
 
 def with_look(look: K3sLook, scratch: Path) -> Deployment:
+    """Return what the program registers if the host says this about its k3s."""
     with patch("tests.unit.stacks.LOOK", look):
         return deploy("dev", scratch, SSH)
 
@@ -29,7 +30,9 @@ def inputs(result: Deployment, name: str) -> dict[str, Any]:
 
 
 def test_k3s_that_has_to_be_repaired_runs_both_commands_again(tmp_path: Path) -> None:
-    """Faults 5 and 6 of the review: nothing told the engine that k3s had changed."""
+    """Another repair id changes the commands that install k3s and fetch its kubeconfig, so that the
+    engine runs both again, and replaces none of them.
+    """
     first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
     same = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
     other = with_look(K3sLook("repair-2", "generation-1"), tmp_path)
@@ -43,7 +46,9 @@ MARK = "cluster-remote-generation"
 
 
 def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
-    """Fault 5 of the review. tests/e2e/test_new_cluster.py sees what the engine makes of it."""
+    """Another generation id replaces k3s, and with it all objects of the cluster.
+    tests/e2e/test_new_cluster.py sees what the engine does then.
+    """
     first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
     other = with_look(K3sLook("repair-2", "generation-2"), tmp_path)
     assert inputs(first, MARK)["triggers"] == ["10.1.2.3", "generation-1"]
@@ -60,8 +65,10 @@ def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
 
 
 def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> None:
-    """It comes before the install, so its delete comes after it. tests/node/test_faults.py sees
-    what it does on a host."""
+    """A resource is made before k3s is installed, so it is deleted after everything else. Its
+    delete command removes a k3s that the engine does not know of; tests/node/test_faults.py tries
+    that on a host.
+    """
     name = "cluster-begun-10.1.2.3"
     made = deploy("dev", tmp_path, SSH)
     mark = made.one(name)
@@ -74,13 +81,13 @@ def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> 
     assert "came_by_other_address || delete" in job["program"]
     assert without_secrets(mark.wire["stdin"]) == "[secret]"
     assert [alias.spec.name for alias in mark.request.aliases] == ["cluster-begun"]
-    # On another host its delete comes last; another key of the same one only changes it.
+    # Another host replaces the mark, whose delete comes last; another SSH key only changes it.
     assert mark.inputs["triggers"] == ["10.1.2.3"]
     assert not mark.request.deleteBeforeReplace
     assert not mark.request.retainOnDelete
     lost = deploy("dev", tmp_path, {**SSH, "hostGone": True})
     assert lost.one(name).request.retainOnDelete
-    assert not [r for r in lost.resources if r.name.startswith("doctor")]  # it would ask the host
+    assert not [r for r in lost.resources if r.name.startswith("doctor")]  # it needs the host
     here = deploy("dev", tmp_path, {"host": "local"}).one("cluster-begun-localhost")
     assert json.loads(here.program)["ssh"] is None
     adopted = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
@@ -88,7 +95,9 @@ def test_mark_takes_away_a_k3s_that_the_engine_does_not_know(tmp_path: Path) -> 
 
 
 def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path: Path) -> None:
-    """Fault 11 of the review: a changed connection was an update, and the old host kept k3s."""
+    """Another `sshHost` replaces k3s, so that the former host does not keep it. The command of the
+    data folder is only changed and not replaced, so that the data stay.
+    """
     first = deploy("dev", tmp_path, SSH)
     other = deploy("dev", tmp_path, {**SSH, "sshHost": "10.1.2.4"})
     for name in (MARK, "host-guard-look"):
@@ -104,9 +113,8 @@ def test_another_ssh_host_replaces_what_is_installed_and_keeps_the_data(tmp_path
 def test_data_stay_on_a_machine_that_is_left_also_where_destroy_purges_them(
     tmp_path: Path,
 ) -> None:
-    """A changed `host` made a command of another type, and the old one, when it went, purged them.
-
-    As one type of command it is changed and not deleted.
+    """When the host changes from SSH to this machine, the command of the data folder is changed and
+    not deleted. If it were deleted, it would purge the data on the former machine.
     """
     sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
     over_ssh, here = deploy("dev", tmp_path, {**SSH, **sure}), deploy("dev", tmp_path, sure)
@@ -120,8 +128,9 @@ def test_data_stay_on_a_machine_that_is_left_also_where_destroy_purges_them(
 
 
 def test_data_stay_when_another_storage_takes_the_folders_place(tmp_path: Path) -> None:
-    """The command of the folder was deleted then, by the settings of before: it purged the data
-    of a stack that says, in the same change, that they are kept.
+    """When the stack changes to another storage, the command of the data folder is changed so that
+    it does nothing, and is not deleted. If it were deleted, it would purge the data by the former
+    settings.
     """
     sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
     elsewhere = {"storage": "nfs", "storageOptions": {"server": "10.1.2.9", "path": "/data"}}
@@ -139,7 +148,10 @@ def test_data_stay_when_another_storage_takes_the_folders_place(tmp_path: Path) 
 def test_first_machine_installed_anew_gets_everything_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """k3s came back on it, and the folder for the data did not: the pods waited for ever."""
+    """If the first machine was installed anew, the commands for its data folder and its authorities
+    run again. If it is not known because the machine does not answer, a preview shows no change of
+    them.
+    """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
     names = ("data-root-folder", "trust-bundle")
@@ -177,7 +189,9 @@ def test_first_machine_installed_anew_gets_everything_again(
 def test_machine_whose_k3s_is_not_ours_needs_no_repair(
     tmp_path: Path, stack: str, changes: dict[str, object], names: tuple[str, ...]
 ) -> None:
-    """What is brought to it follows its settings alone, and no change of them is ignored."""
+    """On a machine whose k3s this stack has not installed, the commands depend on the settings
+    alone, and each change of the settings runs them.
+    """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
     made = deploy(stack, tmp_path, {**changes, "caBundle": str(authority)})
@@ -188,9 +202,9 @@ def test_machine_whose_k3s_is_not_ours_needs_no_repair(
 
 
 def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Path) -> None:
-    """A changed `host` made a command of another type, whose old one was deleted last of all.
-
-    tests/node/test_platform.py sees what the engine makes of it.
+    """When the host changes from SSH to this machine, the guard of the host is replaced as the same
+    resource, before anything else. As another resource, its former one would be deleted last of
+    all. tests/node/test_platform.py sees what the engine does.
     """
     over_ssh, here = deploy("dev", tmp_path, SSH), deploy("dev", tmp_path)
     guards = [result.one("host-guard-look") for result in (over_ssh, here)]
@@ -212,7 +226,10 @@ def test_host_of_ssh_and_this_machine_are_one_command_for_the_guard(tmp_path: Pa
 def test_same_machine_is_not_reached_in_the_other_way(
     tmp_path: Path, changes: dict[str, object], noted: str, words: str
 ) -> None:
-    """K3s was set up on it, and then removed as that of the machine of before; `up` succeeded."""
+    """A `host` that leads to the same machine in the other way (`local` or `ssh`) is refused with
+    the way out. Otherwise `up` would set up k3s there, and then remove it as that of the former
+    machine.
+    """
     owner = deploy("dev", tmp_path, changes).outputs["owner"]
     look = K3sLook("repair-1", "generation-1", owner=owner, place="k3s", way=noted)
 
@@ -232,18 +249,21 @@ def test_same_machine_is_not_reached_in_the_other_way(
 
 
 def before(result: Deployment, name: str) -> set[str]:
+    """Return the names of all resources that are made before the resource `name`."""
     return everything_before(result, result.one(name))
 
 
 def test_objects_in_an_adopted_k3s_are_deleted_one_by_one(tmp_path: Path) -> None:
-    """Fault 3 of the review: they were said to go with k3s, which stays."""
+    """Objects in an adopted k3s are deleted one by one by `destroy`, because that k3s stays."""
     result = deploy("dev", tmp_path, {**SSH, "k3sExisting": "adopt"})
     assert {resource.request.deletedWith for resource in result.resources} == {""}
     assert not [r.name for r in result.resources if r.request.replace_with]
 
 
 def test_name_of_an_existing_cluster_holds_no_path(tmp_path: Path) -> None:
-    """Fault 12 of the review: another path to the same cluster planned to replace everything."""
+    """The name by which the engine knows an existing cluster depends on its server and not on the
+    path of the kubeconfig. Otherwise another path to the same cluster would replace all objects.
+    """
     names: set[str] = set()
     for folder in ("here", "there"):
         scratch = tmp_path / folder
@@ -268,16 +288,16 @@ KUBECONFIG = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://{}:6443
     ids=["greeting", "address", "name", "here"],
 )
 def test_kubeconfig_leads_to_the_server(output: str, server_host: str, server: str) -> None:
-    """A .bashrc that greets made it unreadable, and that of a k3s of IPv6 alone led to the
-    loopback of the machine that runs Pulumi."""
+    """The kubeconfig is read although the host's shell prints a greeting before it, and it leads to
+    the server's address even if k3s names the loopback of IPv6.
+    """
     assert kubeconfig_text(output, server_host) == KUBECONFIG.format(server)
 
 
 @pytest.mark.parametrize("stack", ["dev", "sandbox"])
 def test_commands_name_no_path_of_this_checkout(stack: str, tmp_path: Path) -> None:
-    """Fault 12 of the review: `destroy` from another checkout ran a Python that was not there.
-
-    The kubeconfig of a tunnel is looked at in test_tunnel.py.
+    """No command contains a path of this checkout or its Python, so that `destroy` works from
+    another checkout. test_tunnel.py looks at the kubeconfig of a tunnel.
     """
     result = deploy(stack, tmp_path, SSH if stack == "dev" else {})
     commands = [r for r in result.resources if r.type.startswith("command:")]

@@ -1,4 +1,4 @@
-"""The first machine is lost (`hostGone`): what is asked of the further ones before `destroy`."""
+"""What a stack with a lost first machine (`hostGone`) asks of the further ones before `destroy`."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -17,7 +17,7 @@ ALL_INPUTS = {"connection", "create", "update", "delete", "stdin", "triggers"}
 
 
 def lost(*nodes: object, **changes: object) -> Deployment:
-    """The program where the first machine is lost, and `gpu2` does not answer."""
+    """Return what the program registers if the first machine is lost and `gpu2` does not answer."""
 
     def look(access: HostAccess, **_: object) -> K3sLook:
         assert access.ssh
@@ -30,7 +30,9 @@ def lost(*nodes: object, **changes: object) -> Deployment:
 
 
 def test_machine_that_is_silent_too_has_to_be_marked() -> None:
-    """`destroy` would fail at it, when no `up` could note any more that it is lost."""
+    """If a further machine does not answer either, `up` is refused until the machine is marked as
+    lost. Otherwise `destroy` would fail at it, and no `up` could mark it any more.
+    """
     with pytest.raises(pulumi.RunError) as refused:
         lost(TWO, THREE)
     said = str(refused.value)
@@ -39,12 +41,15 @@ def test_machine_that_is_silent_too_has_to_be_marked() -> None:
 
 
 def test_machine_that_is_marked_is_not_asked() -> None:
+    """A machine that is marked as lost is not asked whether it answers."""
     assert lost({**TWO, "gone": True}, THREE).one("node-gpu2-k3s")
 
 
 def test_commands_on_lost_machines_never_run(tmp_path: Path) -> None:
-    """A new version of disttrain changes the text of scripts, and the `up` that notes the loss
-    would run them by ssh on a machine that is gone. So would a change of the settings."""
+    """No command for a lost machine runs, whatever changes in it, and the engine only forgets it. A
+    new version of disttrain or a changed setting would otherwise run it by ssh on a machine that is
+    gone.
+    """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
     changes = {"caBundle": str(authority), "storage": "nfs-first-node", "storageOptions": {}}
@@ -68,7 +73,7 @@ def test_commands_on_lost_machines_never_run(tmp_path: Path) -> None:
 
 
 def test_bundle_is_never_sent_to_lost_machines(tmp_path: Path) -> None:
-    """Another bundle has other sums, with which its sending would run again."""
+    """A bundle is not sent to a lost machine, even if the bundle has changed."""
     made = lost({**TWO, "gone": True}, THREE, bundle=str(stock(tmp_path)))
     for name in ("bundle-on-host-send", "node-gpu2-bundle-send"):
         ignored = {*made.one(name).request.ignoreChanges}

@@ -1,4 +1,4 @@
-"""`monitoring`: what Prometheus is told of the runs, and who is told of alerts."""
+"""What the setting `monitoring` tells Prometheus about the runs, and who is told of alerts."""
 
 import base64
 import json
@@ -10,7 +10,9 @@ from tests.unit.stacks import deploy
 
 
 def test_monitoring_of_the_cluster_is_told_of_the_runs(tmp_path: Path) -> None:
-    """After a look whether the cluster knows these kinds."""
+    """With `monitoring: existing`, the cluster's Prometheus is told of the runs' pods, rules and
+    dashboard, after a check that the cluster knows these kinds of objects.
+    """
     result = deploy("dev", tmp_path, {"monitoring": "existing"})
     kinds = {
         "monitoring-pods": "PodMonitor",
@@ -34,7 +36,9 @@ def test_monitoring_of_the_cluster_is_told_of_the_runs(tmp_path: Path) -> None:
 
 
 def test_prometheus_is_led_to_the_platforms_own_kueue(tmp_path: Path) -> None:
-    """And to no other one, whose namespace is not known."""
+    """Prometheus reads the metrics of a Kueue that the platform installs. It is not led to another
+    Kueue, whose namespace is not known.
+    """
     changes = {"monitoring": "existing", "controllers": ["kueue"]}
     result = deploy("dev", tmp_path, changes)
     made = result.one("monitoring-queues")
@@ -49,7 +53,9 @@ def test_prometheus_is_led_to_the_platforms_own_kueue(tmp_path: Path) -> None:
 
 
 def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path) -> None:
-    """The operator's kinds are there before objects of them are made."""
+    """With `monitoring: install`, Prometheus is installed before the check for its kinds and the
+    objects of these kinds, and it reads objects of every Helm release.
+    """
     result = deploy("dev", tmp_path, {"monitoring": "install"})
     there = result.one("controller-kube-prometheus-stack-open").urn
     assert there in result.one("monitoring-look").request.dependencies
@@ -61,7 +67,10 @@ def test_monitoring_that_is_installed_comes_before_what_it_reads(tmp_path: Path)
 
 
 def test_prometheus_numbers_get_a_claim_where_it_is_set(tmp_path: Path) -> None:
-    """The cluster is asked for its class before anything of Prometheus is made."""
+    """With `monitoringStorageGib`, Prometheus keeps its numbers in a claim of that size and class.
+    The cluster is asked for the class before anything of Prometheus is made. Without the setting
+    there is no claim.
+    """
     claim = {"monitoringStorageGib": 20, "monitoringStorageClass": "fast"}
     result = deploy("sandbox", tmp_path, {"monitoring": "install", **claim})
     name = "controller-kube-prometheus-stack"
@@ -88,7 +97,7 @@ def test_prometheus_numbers_get_a_claim_where_it_is_set(tmp_path: Path) -> None:
 
 
 def test_webhook_is_told_of_alerts_by_a_secret(tmp_path: Path) -> None:
-    """Its address stands in no object but the Secret."""
+    """Alerts go to the webhook, and its address is in a Secret and in no other object."""
     address = "https://hooks.example.org/T0/B0/hunter2"
     changes = {"monitoring": "install", "alertWebhook": address}
     result = deploy("sandbox", tmp_path, changes, ["alertWebhook"])
@@ -102,7 +111,9 @@ def test_webhook_is_told_of_alerts_by_a_secret(tmp_path: Path) -> None:
 
 
 def test_webhook_is_reached_by_the_proxy(tmp_path: Path) -> None:
-    """Behind a corporate proxy nobody would be told otherwise; past it where it need not be."""
+    """Alerts go to the webhook through the proxy, or without it if `noProxy` or the address says
+    so. Behind a proxy nobody would be told of alerts otherwise.
+    """
     authority = tmp_path / "authority.pem"
     authority.write_text(AUTHORITY)
     changes: dict[str, object] = {
@@ -127,7 +138,9 @@ def test_webhook_is_reached_by_the_proxy(tmp_path: Path) -> None:
 
 
 def test_exporter_of_gpus_is_read_where_the_platform_runs_it(tmp_path: Path) -> None:
-    """Of the GPU Operator's namespace, and with the pods' names that the exporter gives."""
+    """Prometheus reads the exporter of GPUs in the operator's namespace and keeps the exporter's
+    names of pods, but only if the platform runs this exporter.
+    """
     result = deploy("dev", tmp_path, {"monitoring": "existing"})
     gpus = result.one("monitoring-gpus").inputs["spec"]
     assert gpus["namespaceSelector"] == {"matchNames": ["gpu-operator"]}

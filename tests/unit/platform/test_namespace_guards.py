@@ -1,4 +1,4 @@
-"""Which namespaces are looked at before they are deleted; tests/kube looks at them."""
+"""Which namespaces are looked at before `destroy` deletes them; tests/kube looks at real ones."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,9 @@ from tests.unit.storages.other_storages import CLASS
 
 
 def test_guard_looks_at_the_namespaces_that_destroy_deletes(tmp_path: Path) -> None:
-    """Not at one that somebody else has made, that stays with the data, or that goes with k3s."""
+    """The guard of `destroy` looks at each namespace that will be deleted. It does not look at one
+    that somebody else has made, that stays with the data, or that goes with k3s.
+    """
 
     def looked_at(stack: str, settings: dict[str, object]) -> list[str]:
         made = deploy(stack, tmp_path, settings)
@@ -27,6 +29,9 @@ def test_guard_looks_at_the_namespaces_that_destroy_deletes(tmp_path: Path) -> N
 
 
 def test_gpu_operator_is_taken_away_after_a_look_at_its_namespace(tmp_path: Path) -> None:
+    """The guard of the GPU Operator's namespace comes after the operator's release, so at `destroy`
+    it looks at the namespace before the release is removed.
+    """
     made = deploy("dev", tmp_path)
     guard = made.one("gpu-operator-namespace-guard-look")
     job = json.loads(guard.inputs["stdin"])

@@ -1,4 +1,6 @@
-"""Rules of the policy pack: our stacks keep them all, and each is broken by what it is about."""
+"""The rules of the policy pack: the stacks of this project keep all of them, and each fault breaks
+only its own rule.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ FAULTS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def found(type_: str, props: dict[str, Any]) -> list[str]:
+    """Return the ids of the rules that the object breaks."""
     return [rule.id for rule in OBJECT_RULES if rule.problems(type_, props)]
 
 
@@ -51,6 +54,9 @@ def test_each_fault_breaks_its_rule_alone(id: str, type_: str, props: dict[str, 
 
 @pytest.mark.parametrize("case", BREAKS)
 def test_pods_of_a_workload_are_looked_at(case: str) -> None:
+    """The rules for pods also hold for the pods in every kind of workload, and for no object that
+    is no workload.
+    """
     props = {**LABELS, "spec": {"template": broken(case)}}
     assert found("kubernetes:batch/v1:Job", props) == [BREAKS[case][0]]
     jobs = {**LABELS, "spec": {"replicatedJobs": [{"template": {"spec": props["spec"]}}]}}
@@ -72,6 +78,9 @@ def test_pods_of_a_workload_are_looked_at(case: str) -> None:
 
 
 def test_role_that_says_so_may_cordon_and_do_no_more() -> None:
+    """A role with the annotation for cordoning may patch nodes, and nothing else may be changed by
+    it.
+    """
     says_so = {"metadata": {**LABELS["metadata"], "annotations": {"disttrain.dev/cordons": "x"}}}
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}
     assert found(ROLE, {**says_so, "rules": [nodes]}) == []
@@ -82,7 +91,9 @@ def test_role_that_says_so_may_cordon_and_do_no_more() -> None:
 
 @pytest.mark.parametrize("annotations", [{}, {"disttrain.dev/cordons": "x"}])
 def test_role_for_addresses_names_no_resources(annotations: dict[str, str]) -> None:
-    """The policy pack ended with a traceback for such a role."""
+    """A role for addresses such as /metrics, which has no resources, is judged by its verbs like
+    others.
+    """
     role = {"metadata": {**LABELS["metadata"], "annotations": annotations}}
     rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     assert found(ROLE, {**role, "rules": [rule]}) == []
@@ -94,7 +105,9 @@ def test_role_for_addresses_names_no_resources(annotations: dict[str, str]) -> N
 def test_published_manifests_of_a_controller_are_installed_as_they_are(
     id: str, type_: str, props: dict[str, Any]
 ) -> None:
-    """As its chart would be; whose they are, they have to say."""
+    """The published manifests of a controller are installed unchanged, as its chart would be, so
+    only the rule about the owner holds for them.
+    """
     labels = {"disttrain.dev/controller": "volcano", "disttrain.dev/owner": "me"}
     assert found(type_, {**props, "metadata": {"labels": labels}}) == []
     del labels["disttrain.dev/owner"]
@@ -104,18 +117,21 @@ def test_published_manifests_of_a_controller_are_installed_as_they_are(
 def test_controller_by_manifests_keeps_every_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A controller that is installed from its published manifests breaks no rule."""
     with publishing(monkeypatch, tmp_path / "cache"):
         made = deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})
     assert [r.name for r in made.resources if found(r.type, r.inputs)] == []
 
 
 def test_readme_of_the_pack_lists_its_own_rules() -> None:
+    """`policy/README.md` lists each rule that is not one of the rules for pods."""
     page = (PROJECT / "policy" / "README.md").read_text()
     own = [rule for rule in OBJECT_RULES if rule.id not in {rule.id for rule in RULES}]
     assert [f"| `{rule.id}` | {rule.about} |" in page for rule in own] == [True] * len(own)
 
 
 def test_every_rule_has_a_fault_that_breaks_it() -> None:
+    """Each rule has a fault in these tests that breaks it."""
     named = {id for id, _, _ in FAULTS} | {rule.id for rule in RULES}
     assert named == {rule.id for rule in OBJECT_RULES}
     assert len(OBJECT_RULES) >= 12

@@ -1,4 +1,6 @@
-"""All users of the proxy get the same variables, in both cases, and no secret is shown."""
+"""All users of the proxy get the same variables, in lower and upper case, and no password is
+shown.
+"""
 
 import json
 from base64 import b64decode
@@ -25,7 +27,7 @@ ways = st.sampled_from(["http", "https", "both"])
 
 
 def exported(program: str, name: str) -> str | None:
-    """The value of a variable that a script's program sets."""
+    """Return the value of a variable that a script's program sets; None if it does not set it."""
     import shlex
 
     for line in program.splitlines():
@@ -36,7 +38,7 @@ def exported(program: str, name: str) -> str | None:
 
 
 def consumers(result: Deployment) -> dict[str, dict[str, str]]:
-    """The proxy variables that each user of the proxy gets."""
+    """Return the proxy variables that k3s, the GPU driver, the pods and the build get."""
     k3s = result.one("cluster-k3s").program
     names = (*NAMES, *(name.upper() for name in NAMES))
     driver = result.one("gpu-operator-release").inputs["values"]["driver"]
@@ -63,11 +65,13 @@ def decoded(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def driver_secrets(result: Deployment) -> list[Registered]:
+    """Return the Secrets in the GPU Operator's namespace."""
     secrets = result.of_type("kubernetes:core/v1:Secret")
     return [r for r in secrets if r.inputs["metadata"]["namespace"] == "gpu-operator"]
 
 
 def changes_of(url: str, which: str, exceptions: list[str], scope: str) -> dict[str, object]:
+    """Return the settings for a proxy at `url`, for http, https or both."""
     both = {"httpProxy": url, "httpsProxy": url}
     chosen = {k: v for k, v in both.items() if which == "both" or k == f"{which}Proxy"}
     return {
@@ -79,7 +83,7 @@ def changes_of(url: str, which: str, exceptions: list[str], scope: str) -> dict[
     }
 
 
-@settings(max_examples=10, deadline=None)  # each is a whole deployment
+@settings(max_examples=10, deadline=None)  # each example deploys a whole stack
 @given(urls, ways, more, st.sampled_from(["all", "containerd"]))
 def test_every_consumer_gets_the_same_set_in_both_cases(
     tmp_path_factory: pytest.TempPathFactory,
@@ -88,6 +92,9 @@ def test_every_consumer_gets_the_same_set_in_both_cases(
     exceptions: list[str],
     scope: str,
 ) -> None:
+    """k3s, driver, pods and build get the same variables in both cases, with the cluster's own
+    addresses as exceptions, and the proxy's password is shown nowhere.
+    """
     secret = ("httpProxy", "httpsProxy")
     changes = changes_of(url, which, exceptions, scope)
     result = deploy("dev", tmp_path_factory.mktemp("proxy"), changes, secret)
@@ -108,13 +115,16 @@ def test_every_consumer_gets_the_same_set_in_both_cases(
 
 
 def assert_not_shown(result: Deployment, password: str) -> None:
+    """Fail if the password is in plain text in an input, in a command line or in a ConfigMap or
+    release.
+    """
     for resource in result.resources:
         shown = without_secrets(resource.wire)
         assert password not in json.dumps(shown), resource.name
         if resource.type.startswith("command:"):
             for key in ("create", "update", "delete"):
                 assert password not in resource.inputs.get(key, ""), resource.name
-        # Helm and the operator write the values into objects that are no Secrets
+        # Helm and the operator write these values into objects that are no Secrets.
         if resource.type.endswith((":ConfigMap", ":Release")):
             assert password not in json.dumps(resource.inputs), resource.name
 
@@ -122,7 +132,10 @@ def assert_not_shown(result: Deployment, password: str) -> None:
 def test_the_drivers_proxy_is_renamed_with_its_address_and_not_with_its_password(
     tmp_path: Path,
 ) -> None:
-    """The operator does not watch the Secret: only another name gives the driver another proxy."""
+    """The Secret with the driver's proxy gets another name with another address, and keeps it with
+    another password. The operator does not watch the Secret, so only another name restarts the
+    driver with another proxy.
+    """
 
     def name(url: str) -> str:
         changes = changes_of(url, "both", [], "all")
@@ -140,16 +153,19 @@ def test_the_drivers_proxy_is_renamed_with_its_address_and_not_with_its_password
 
 
 def test_a_driver_on_the_host_needs_no_proxy(tmp_path: Path) -> None:
+    """If the driver is on the host already, no Secret with a proxy is made for it."""
     changes = changes_of("http://me:hunter7@p:1", "both", [], "all") | {"gpuOperatorDriver": False}
     assert driver_secrets(deploy("dev", tmp_path, changes, ("httpProxy", "httpsProxy"))) == []
 
 
 def test_without_a_proxy_nobody_gets_one(tmp_path: Path) -> None:
+    """Without a proxy in the settings, nobody gets a variable of a proxy."""
     result = deploy("dev", tmp_path, {"gpuOperatorDriver": True})
     assert consumers(result) == {"k3s": {}, "driver": {}, "pods": {}, "build": {}}
 
 
 def pods(result: Deployment) -> list[dict[str, Any]]:
+    """Return the specs of the data set's and the training's pods."""
     return [
         result.one(name).inputs["spec"]["template"]["spec"]
         for name in ("dataset-job", "training-job")
@@ -157,6 +173,7 @@ def pods(result: Deployment) -> list[dict[str, Any]]:
 
 
 def test_authorities_reach_host_driver_build_and_pods(tmp_path: Path) -> None:
+    """The setting `caBundle` reaches the host, the driver, the build, the pods and the doctor."""
     bundle = tmp_path / "ca.pem"
     bundle.write_text(AUTHORITY)
     result = deploy("dev", tmp_path, {"caBundle": str(bundle), "gpuOperatorDriver": True})
@@ -164,7 +181,7 @@ def test_authorities_reach_host_driver_build_and_pods(tmp_path: Path) -> None:
     assert AUTHORITY.strip() in program
     assert result.one("trust-bundle").urn in result.one("cluster-k3s").request.dependencies
     build: Mapping[str, str] = result.one("image-ensure").inputs
-    assert build["stdin"] == AUTHORITY  # the text: a path would be this machine's
+    assert build["stdin"] == AUTHORITY  # the text, because a path is valid only here
     assert "--authorities -" in build["create"]
     config_map = result.one("proxy-ca").inputs
     assert config_map["data"] == {"ca.crt": AUTHORITY}
@@ -182,6 +199,8 @@ def test_authorities_reach_host_driver_build_and_pods(tmp_path: Path) -> None:
 
 
 def test_other_authorities_make_other_pods(tmp_path: Path) -> None:
+    """Other authorities change the run's revision, so that its pods are made anew."""
+
     def revision(text: str) -> str:
         bundle = tmp_path / "ca.pem"
         bundle.write_text(text)
@@ -193,6 +212,9 @@ def test_other_authorities_make_other_pods(tmp_path: Path) -> None:
 
 
 def test_doctor_runs_first_and_its_input_is_secret_and_stable(tmp_path: Path) -> None:
+    """The doctor runs before k3s is installed, and its plan is a secret. It runs again when the
+    host is to have another k3s, but not for another run.
+    """
     changes = {"httpProxy": "http://me:hunter7@p:1", "nodeAddress": "10.1.2.3"}
     result = deploy("dev", tmp_path, changes, ("httpProxy",))
     doctor = result.one("doctor-host")
@@ -200,7 +222,7 @@ def test_doctor_runs_first_and_its_input_is_secret_and_stable(tmp_path: Path) ->
     assert without_secrets(doctor.wire)["stdin"] == "[secret]"
     again = deploy("dev", tmp_path, changes, ("httpProxy",)).one("doctor-host")
     assert again.inputs == doctor.inputs
-    # not when the run or the code changes, but when the host is to have another k3s
+    # The doctor's plan does not depend on the run or the code, but on the version of k3s.
     other_run = deploy("dev", tmp_path, {**changes, "runName": "x"}, ("httpProxy",))
     assert other_run.one("doctor-host").inputs == doctor.inputs
     upgrade = deploy("dev", tmp_path, {**changes, "k3sVersion": "v1.34.3+k3s1"}, ("httpProxy",))

@@ -1,4 +1,4 @@
-"""A platform that makes a queue of Kueue: its objects, its quota, and what it refuses."""
+"""What a platform that makes a queue of Kueue registers, its quota, and what it refuses."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ OBJECTS = ("ResourceFlavor", "ClusterQueue", "LocalQueue", "WorkloadPriorityClas
 
 
 def amounts(made: Deployment) -> dict[str, str]:
-    """The quota by resource."""
+    """Return the quota by resource."""
     (group,) = made.one("queues-cluster-queue").inputs["spec"]["resourceGroups"]
     (flavor,) = group["flavors"]
     assert flavor["name"] == made.one("queues-flavor").inputs["metadata"]["name"]
@@ -32,6 +32,9 @@ def amounts(made: Deployment) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_queue_has_all_that_kueue_needs_and_is_the_stacks_own(tmp_path: Path, version: str) -> None:
+    """The platform makes all objects of a queue, in the API version that the cluster has, with the
+    stack as owner. The queue takes runs of the platform's namespace only.
+    """
     with patch("tests.unit.stacks.KUEUE", lambda: QueuesSeen(version, {"memory": "64Gi"})):
         made = deploy("sandbox", tmp_path, {"queues": GIVEN})
     ours = [r for r in made.resources if "kueue.x-k8s.io" in r.type]
@@ -50,6 +53,10 @@ def test_queue_has_all_that_kueue_needs_and_is_the_stacks_own(tmp_path: Path, ve
 
 
 def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) -> None:
+    """The quota of a resource is what the settings say, else what the nodes offer. For GPUs that no
+    node offers yet it is their number in the settings; other resources that no node offers are
+    refused.
+    """
     assert amounts(deploy("sandbox", tmp_path, {"queues": GIVEN})) == {
         "cpu": "300m",
         "memory": "64Gi",
@@ -58,7 +65,7 @@ def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) ->
     assert amounts(deploy("dev", tmp_path, gpu)) == {
         "cpu": "16",
         "memory": "64Gi",
-        "nvidia.com/gpu": "8",  # as the settings say, where no node offers them yet
+        "nvidia.com/gpu": "8",  # their number in the settings, as no node offers them yet
     }
     seen = QueuesSeen("v1beta2", {"cpu": "16", "memory": "1Gi", "nvidia.com/gpu": "6"})
     with patch("tests.unit.stacks.KUEUE", lambda: seen):
@@ -73,7 +80,9 @@ def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) ->
 
 
 def test_growing_cluster_has_to_be_told_its_quota() -> None:
-    """Its nodes of the moment may be none."""
+    """If the cluster grows, the settings have to give the quota of each resource, because it may
+    have no nodes at the moment.
+    """
     cluster = {"cluster": "existing", "clusterGrows": True, "accelerator": "gpu"}
     said = refusal({**cluster, "queues": {"name": "gpus", "quota": {"cpu": 4}}}, stack="sandbox")
     assert "queues.quota.memory: '' cannot be used: clusterGrows is true" in said
@@ -91,7 +100,7 @@ def test_growing_cluster_has_to_be_told_its_quota() -> None:
 def test_cluster_that_cannot_have_a_queue_is_refused(
     tmp_path: Path, reason: Exception, words: str
 ) -> None:
-    """Nothing of a queue is registered then."""
+    """If the cluster cannot have a queue, or cannot be asked, `up` is refused with the reason."""
     with (
         patch("tests.unit.stacks.KUEUE", Mock(side_effect=reason)),
         pytest.raises(pulumi.RunError, match=words),
@@ -100,7 +109,9 @@ def test_cluster_that_cannot_have_a_queue_is_refused(
 
 
 def test_run_may_stand_in_the_queue_that_comes_with_its_platform(tmp_path: Path) -> None:
-    """It is not missed before it is there, and is there before it is looked for."""
+    """A run may use the queue that the same stack makes. The check before `up` does not miss it,
+    and the run looks for it only when it exists.
+    """
     settings: dict[str, object] = {
         "queues": GIVEN,
         "queue": "gpus",
@@ -122,7 +133,10 @@ def test_run_may_stand_in_the_queue_that_comes_with_its_platform(tmp_path: Path)
 
 
 def test_guards_know_the_queue_and_others_are_as_ever(tmp_path: Path) -> None:
-    """A platform without a queue has the inputs that it had, so its next `up` changes nothing."""
+    """The guard of `destroy` knows the queue and comes before the queue's objects are deleted. A
+    platform without a queue has the same inputs as before there were queues, so that its next `up`
+    changes nothing.
+    """
     made = deploy("sandbox", tmp_path, {"queues": GIVEN})
     whole = {"queue": "gpus", "cluster_queue": "disttrain-gpus"}
     job = json.loads(made.one("destroy-guard-look").inputs["stdin"])
@@ -131,18 +145,21 @@ def test_guards_know_the_queue_and_others_are_as_ever(tmp_path: Path) -> None:
     assert whole.items() <= opened.items()
     waits_for = set(made.one("queues-open-gpus").request.dependencies)
     ours = {r.urn for r in made.resources if "kueue.x-k8s.io" in r.type}
-    assert ours <= waits_for  # so it sees to the queue before `destroy` comes to these
+    assert ours <= waits_for  # at `destroy` its delete comes before theirs
     without = deploy("sandbox", tmp_path)
     assert "queue" not in json.loads(without.one("destroy-guard-look").inputs["stdin"])
     assert not [r.name for r in without.resources if r.name.startswith("queues")]
 
 
 def node(allocatable: dict[str, str], *taints: dict[str, str]) -> Json:
+    """Return a node with these taints that offers these resources."""
     return {"spec": {"taints": list(taints)}, "status": {"allocatable": allocatable}}
 
 
 def test_offer_of_the_nodes_is_summed_and_rounded_down() -> None:
-    """A node that is cordoned or not ready comes back; a control plane never takes pods."""
+    """The offer is the sum over all nodes, rounded down. A cordoned node counts, because it comes
+    back; a control plane does not count, because it never takes pods.
+    """
     closed = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     cordoned = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
     nodes = [

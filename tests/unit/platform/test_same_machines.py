@@ -1,4 +1,6 @@
-"""Which machine a further machine is: with another name, installed anew, or named twice."""
+"""How the program knows a further machine again that has another name or was installed anew, and
+that two names do not lead to one machine.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +17,9 @@ from tests.unit.stacks import Deployment, deploy
 
 
 def renamed_from(scratch: Path, node: str, *nodes: object) -> list[str]:
-    """The names by which the engine is to know the machine gpu2, which notes this node.
-
-    For the component: the engine infers those of its parts.
+    """Return the names that the engine is given as aliases of the machine gpu2, which notes that it
+    is the node `node`. They are those of the component, from which the engine infers those of its
+    parts.
     """
     look = K3sLook("repair-1", "", node=node)
     with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
@@ -26,15 +28,19 @@ def renamed_from(scratch: Path, node: str, *nodes: object) -> list[str]:
 
 
 def test_machine_with_another_name_is_the_same_resource(tmp_path: Path) -> None:
-    """Else the engine would let it join anew first, and then take k3s away by the old resource."""
+    """A machine that gets another name stays the same resource. Otherwise the engine would let it
+    join anew first, and then remove its k3s by the former resource.
+    """
     assert renamed_from(tmp_path, "gpu-old", TWO) == ["node-gpu-old"]
 
 
 def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) -> None:
-    """The resource of its old name would take it away, once that of the new one is there.
+    """A machine that gets another name keeps its authorities and a bundle's files, because their
+    resources keep their identity. Otherwise the former resource would remove them after the new one
+    has brought them.
 
-    These are authorities and a bundle's files. On the machine the scripts note its name, for a swap
-    of names, of which the engine can be told nothing.
+    For two machines that swap names, the engine can be told nothing, so the scripts get the name to
+    note it on the machine.
     """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
@@ -53,8 +59,9 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
 
 
 def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
-    """It joined again, without the authorities, the bundle's files and the client of NFS that it
-    had: their settings had not changed.
+    """A machine that was installed anew gets its authorities, the bundle's files and the NFS client
+    again, although the settings have not changed. A machine that does not answer keeps its commands
+    as they are.
     """
     authority = tmp_path / "ca.pem"
     authority.write_text(AUTHORITY)
@@ -83,7 +90,7 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     assert said.startswith("10.1.2.4 could not be asked about its k3s (no answer in 10 s), so its")
     lost = seen(K3sLook("", ""), nodes=[{**TWO, "gone": True}])
     assert {*away.one(sent).request.ignoreChanges} == {"triggers"}
-    for name in names:  # its commands stay as they are, but that of k3s
+    for name in names:  # only the command of k3s changes
         assert {*away.one(name).request.ignoreChanges} == {"stdin"}
     for name in (sent, *names):  # nothing runs on a lost machine
         assert {"create", "stdin", "triggers"} <= {*lost.one(name).request.ignoreChanges}
@@ -91,20 +98,24 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("noted", ["", "gpu2", "gpu3"])
 def test_name_of_no_other_machine_is_taken_for_an_old_one(tmp_path: Path, noted: str) -> None:
-    """Neither where it is unknown or unchanged, nor where the list has a machine of that name."""
+    """A machine has no former name if it has noted none, the same name, or the name of another
+    machine in the list.
+    """
     assert renamed_from(tmp_path, noted, TWO, THREE) == []
 
 
 def looked(*machines: str) -> Callable[..., K3sLook]:
-    """Stands in for the look: what gpu2, gpu3 and so on say that they are."""
+    """Return a stand-in for the look at machines, where gpu2 and gpu3 say that they are these
+    machines.
+    """
     said = dict(zip(("10.1.2.4", "10.1.2.5"), machines, strict=True))
     return lambda access, **_: K3sLook("repair-1", "", machine=said[access.ssh["host"]])
 
 
 def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
-    """Each of the two would take the other's k3s for its own, and each `up` would rename it.
-
-    The doctor of `up` looks at each further machine and the first one, and not at these two.
+    """Two items of `nodes` that lead to one machine are refused. Otherwise each of them would take
+    the other's k3s for its own, and each `up` would rename it. The doctor does not compare further
+    machines with each other.
     """
     nodes = {**FITTING, "nodes": [TWO, THREE]}
     with (

@@ -1,4 +1,6 @@
-"""Further machines that are servers: their order, and what they have to agree in."""
+"""Further machines that are servers: the order in which they join, and what all servers have in
+common.
+"""
 
 from pathlib import Path
 
@@ -7,7 +9,10 @@ from tests.unit.platform.machines import MARK, SERVERS, THREE, TWO, before, chan
 
 
 def test_servers_join_one_after_the_other_and_agents_after_them(tmp_path: Path) -> None:
-    """The engine takes them away in the reverse order, the first machine last."""
+    """Servers join one after the other, and agents join after them, beside each other. A server
+    that is lost is forgotten before another one joins. The engine removes them in the reverse
+    order.
+    """
     result = deployed(tmp_path, *SERVERS)
     first = {name: before(result, f"node-{name}-k3s") for name in ("gpu2", "gpu3", "gpu4", "gpu5")}
     assert "cluster-k3s" in first["gpu2"]
@@ -17,13 +22,15 @@ def test_servers_join_one_after_the_other_and_agents_after_them(tmp_path: Path) 
         assert {"node-gpu2-k3s", "node-gpu3-k3s"} <= first[name]
         assert f"node-{other}-k3s" not in first[name]
     assert "node-gpu3-k3s" in before(result, "destroy-guard-look")
-    # one that is lost is forgotten before another one joins, wherever it stands in the list
+    # A lost server is forgotten before another one joins, wherever it is in the list.
     lost = deployed(tmp_path, SERVERS[0], {**SERVERS[1], "gone": True}, SERVERS[2])
     assert "node-gpu3-k3s" in before(lost, "node-gpu2-k3s")
 
 
 def test_first_machine_keeps_its_data_in_etcd_where_others_are_servers(tmp_path: Path) -> None:
-    """Nothing of it changes when one more comes, so that it is not restarted."""
+    """The first machine keeps the cluster's data in etcd if there are further servers. A further
+    machine more changes nothing of the first one, so it is not restarted.
+    """
     none, both = (deployed(tmp_path, *nodes) for nodes in (SERVERS[2:], SERVERS))
     assert "export CLUSTER_INIT" not in none.one("cluster-k3s").program
     assert "export CLUSTER_INIT=1\n" in both.one("cluster-k3s").program
@@ -34,7 +41,9 @@ def test_first_machine_keeps_its_data_in_etcd_where_others_are_servers(tmp_path:
 
 
 def test_server_gets_what_servers_have_to_agree_in_and_agents_do_not(tmp_path: Path) -> None:
-    """Networks, and the addresses in its certificate: its own and that of the cluster."""
+    """A further server gets the networks of the cluster and the addresses for its certificate, and
+    reaches all kubelets without the proxy. An agent gets none of these.
+    """
     changes = {"nodeAddress": "10.9.9.9", "podCidr": "10.44.0.0/16", "httpProxy": "http://proxy:1"}
     result = deployed(tmp_path, *SERVERS, **changes)
     server = job(result, "gpu2")
@@ -44,7 +53,7 @@ def test_server_gets_what_servers_have_to_agree_in_and_agents_do_not(tmp_path: P
     assert variables["TLS_SAN"] == "10.9.9.9 10.1.2.4"
     assert variables["SERVER_URL"] == "https://10.9.9.9:6443"
     for address in ("10.1.2.4", "10.1.2.5", "10.1.2.6", "10.1.2.7"):
-        assert address in variables["NO_PROXY"]  # its API server asks the kubelets of all
+        assert address in variables["NO_PROXY"]  # its API server asks the kubelets of all machines
     assert "K3S_EXEC=server" in server["scripts"]["agent"]
     assert (server["role"], server["variables"]["look"]) == ("server", {"ROLE": "server"})
     assert server["variables"]["member"]["ROLE"] == "server"
@@ -55,6 +64,9 @@ def test_server_gets_what_servers_have_to_agree_in_and_agents_do_not(tmp_path: P
 
 
 def test_machine_leaves_in_its_old_role_before_it_joins_in_another(tmp_path: Path) -> None:
+    """Another role of a machine replaces its command, so that it leaves before it joins in its new
+    role.
+    """
     agent, server = (deployed(tmp_path, *nodes) for nodes in ((TWO, THREE), SERVERS[:2]))
     triggers = [each.one("node-gpu2-k3s").inputs["triggers"] for each in (agent, server)]
     assert triggers == [
@@ -64,7 +76,9 @@ def test_machine_leaves_in_its_old_role_before_it_joins_in_another(tmp_path: Pat
 
 
 def test_server_is_examined_with_the_servers_before_it(tmp_path: Path) -> None:
-    """Their etcds talk to each other; a later one changes no plan of an earlier one."""
+    """A server is examined together with the servers before it, because their etcds talk to each
+    other. A server that is added later changes no plan of an earlier one.
+    """
     result = deployed(tmp_path, *SERVERS)
     plans = {
         name: Plan.from_json(result.one(f"node-{name}-doctor-host").inputs["stdin"])

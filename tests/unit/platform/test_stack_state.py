@@ -1,4 +1,4 @@
-"""The resources of the stack's state, when the engine cannot read it at first, or not at all."""
+"""What the program does if the engine cannot read the stack's state at first, or not at all."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ ANSWER = {"outputs": {URN: {"type": "kubernetes:core/v1:Namespace", "outputs": {
 
 
 class Engine:
-    """Refuses so many times before it answers."""
+    """A stand-in for the engine that refuses `refusals` times before it answers."""
 
     def __init__(self, refusals: int) -> None:
         self.refusals, self.asked = refusals, 0
@@ -29,6 +29,9 @@ class Engine:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that asks this engine for the resources, without pauses between the
+    tries.
+    """
     monkeypatch.setattr(stack_state, "PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(stack_state, "full_stack_name", str)
     monkeypatch.setattr(pulumi, "get_stack", lambda: "dev")
@@ -41,14 +44,18 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_state_that_is_being_written_is_read_again(ask: Any) -> None:
-    """Seen in a first `up` to an existing cluster: the engine read an empty file, and it failed."""
+    """If the engine cannot read the state, it is asked again. In a first `up` it may read the file
+    while it is still empty.
+    """
     (found,) = ask(Engine(refusals=2))
     assert (found.type, found.name) == ("kubernetes:core/v1:Namespace", "namespace")
     assert found.outputs == {"id": "a"}
 
 
 def test_state_that_cannot_be_read_refuses(ask: Any) -> None:
-    """It must not look as if the stack had no resources: a former cluster would be forgotten."""
+    """If the state cannot be read in all tries, `up` is refused. It must not look as if the stack
+    had no resources, because a former cluster would be forgotten.
+    """
     engine = Engine(refusals=1000)
     with pytest.raises(pulumi.RunError, match=r"checkpoint: EOF.*Nothing was chan"):
         ask(engine)

@@ -1,4 +1,6 @@
-"""A queue with a topology: its objects, what a run in it asks for, and what is refused."""
+"""A queue with a topology: the objects that the platform makes, what a run asks of Kueue, and what
+is refused.
+"""
 
 import json
 from pathlib import Path
@@ -21,6 +23,7 @@ GROUP = "kueue.x-k8s.io/podset-group-name"
 
 
 def queues(*levels: str) -> dict[str, object]:
+    """Return the setting of a queue with these levels."""
     return {"queues": {"name": "gpus", "quota": {"cpu": 4, "memory": "8Gi"}, "topology": levels}}
 
 
@@ -29,13 +32,16 @@ IN_QUEUE = {**queues(*LEVELS), **RUN}
 
 
 def asked(made: Deployment) -> dict[str, str]:
-    """What the pods ask of Kueue, without its prefix's other annotations."""
+    """Return the annotations by which the pods ask something of Kueue."""
     annotations = training_template(made)["metadata"].get("annotations", {})
     return {key: value for key, value in annotations.items() if "kueue" in key}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_flavor_names_a_topology_of_the_levels(tmp_path: Path, version: str) -> None:
+    """The platform makes a Topology with the levels of the settings, and the queue's flavor names
+    it. The objects are made in the order in which Kueue needs them.
+    """
     with patch("tests.unit.stacks.KUEUE", lambda: QueuesSeen(version)):
         made = deploy("sandbox", tmp_path, queues(*LEVELS))
     topology = made.one("queues-topology")
@@ -44,7 +50,7 @@ def test_flavor_names_a_topology_of_the_levels(tmp_path: Path, version: str) -> 
     name = topology.inputs["metadata"]["name"]
     flavor = made.one("queues-flavor").inputs
     assert flavor["spec"]["topologyName"] == flavor["metadata"]["name"] == name
-    assert flavor["spec"]["nodeLabels"]  # Kueue asks for one
+    assert flavor["spec"]["nodeLabels"]  # Kueue demands at least one label
     (group,) = made.one("queues-cluster-queue").inputs["spec"]["resourceGroups"]
     assert [each["name"] for each in group["flavors"]] == [name]
     opened = json.loads(made.one("queues-open-gpus").inputs["stdin"])
@@ -57,7 +63,9 @@ def test_flavor_names_a_topology_of_the_levels(tmp_path: Path, version: str) -> 
 
 
 def test_other_levels_are_objects_of_other_names(tmp_path: Path) -> None:
-    """Kueue lets nobody change them; a queue without a topology keeps the names that it had."""
+    """Other levels make objects of other names, because Kueue does not let a topology be changed. A
+    queue without a topology keeps its former name.
+    """
 
     def name(*levels: str) -> str:
         return (
@@ -90,7 +98,9 @@ def test_other_levels_are_objects_of_other_names(tmp_path: Path) -> None:
 def test_run_asks_kueue_for_its_places(
     tmp_path: Path, changes: dict[str, object], wanted: dict[str, str]
 ) -> None:
-    """And the scheduler is told nothing, as Kueue gives each pod its machine."""
+    """The placement of a run in the platform's queue is asked of Kueue by annotations. The
+    scheduler is told nothing, because Kueue gives each pod its machine.
+    """
     made = deploy("sandbox", tmp_path, {**IN_QUEUE, **changes})
     assert asked(made) == wanted
     spec = training_template(made)["spec"]
@@ -98,7 +108,10 @@ def test_run_asks_kueue_for_its_places(
 
 
 def test_queue_of_somebody_else_is_asked_for_one_place_alone(tmp_path: Path) -> None:
-    """Its topology is not known, and one without would never start a run that asks for a wish."""
+    """A run in somebody else's queue asks Kueue only for `one-place`. Whether that queue has a
+    topology is not known, and a queue without one would never start a run that has only a
+    preference.
+    """
     theirs = {**RUN, "queue": "team", "placementLabel": RACK}
     packed = deploy("sandbox", tmp_path, {**theirs, "placement": "packed"})
     assert asked(packed) == {}
@@ -110,6 +123,9 @@ def test_queue_of_somebody_else_is_asked_for_one_place_alone(tmp_path: Path) -> 
 
 
 def test_run_on_another_stacks_platform_knows_its_topology(tmp_path: Path) -> None:
+    """A run on another stack's platform knows the levels of that platform's queue from the outputs,
+    and a level that is none of them is refused.
+    """
     platform = deploy("sandbox", tmp_path, {**queues(*LEVELS), "topology": "none"}).outputs
     files = {"datasetFile": str(tmp_path / "input.txt")}
 
@@ -131,7 +147,9 @@ def test_run_on_another_stacks_platform_knows_its_topology(tmp_path: Path) -> No
 def test_all_pods_of_a_run_are_one_set_to_kueue(
     tmp_path: Path, topology: str, workload: str
 ) -> None:
-    """Launcher and workers of an MPIJob are two sets, each of which would get a rack of its own."""
+    """Launcher and workers of an MPIJob are one group for Kueue. As two sets, each of them could
+    get a rack of its own.
+    """
     changes = {"placement": "one-place", "placementLabel": RACK, "topology": topology}
     spec = deploy("sandbox", tmp_path, {**IN_QUEUE, **changes}).one(workload).inputs["spec"]
     sets: dict[str, Any] = spec.get("mpiReplicaSpecs") or spec["pytorchReplicaSpecs"]
@@ -156,7 +174,9 @@ def test_all_pods_of_a_run_are_one_set_to_kueue(
     ],
 )
 def test_levels_that_cannot_be_are_refused(levels: object, said: str) -> None:
-    """And nothing is said of a run that wishes for one of them."""
+    """Wrong levels of a topology are refused with the reason. A run that names one of them gets no
+    further message.
+    """
     given = {"queues": {"name": "gpus", "topology": levels}, **RUN}
     told = refusal({**given, "placement": "one-place", "placementLabel": RACK}, stack="sandbox")
     assert said in told
@@ -192,4 +212,5 @@ def test_levels_that_cannot_be_are_refused(levels: object, said: str) -> None:
 def test_wishes_that_the_queue_cannot_keep_are_refused(
     changes: dict[str, object], said: str
 ) -> None:
+    """A placement that the queue's topology cannot give is refused with what can be set."""
     assert said in refusal({**IN_QUEUE, **changes}, stack="sandbox")

@@ -1,4 +1,4 @@
-"""Machines that are watched: their health, and the pods of those that are lost."""
+"""The platform watches the health of its machines, and gives up the pods of lost machines."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ from tests.unit.stacks import Deployment, deploy
 
 
 def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Path) -> None:
-    """The pod that does it starts from the platform's image, with an account that may do that."""
+    """A platform with several machines has a pod that gives up the pods of lost machines. This pod
+    starts with the platform's image and with an account that may only list, mark and delete pods.
+    """
     assert not [r for r in deployed(tmp_path).resources if r.name.startswith("lost-nodes")]
     result = deployed(tmp_path, TWO)
     first = before(result, "lost-nodes-deployment")
@@ -27,7 +29,9 @@ def test_pods_of_lost_machines_are_given_up_where_there_are_several(tmp_path: Pa
 
 
 def watch_of(result: Deployment) -> tuple[bool, set[str]]:
-    """Whether the pods that watch the machines cordon, and what their account may change."""
+    """Return whether the pods that watch the machines cordon them, and what their account may
+    change.
+    """
     (container,) = result.one("node-health-daemon-set").inputs["spec"]["template"]["spec"][
         "containers"
     ]
@@ -40,7 +44,10 @@ def watch_of(result: Deployment) -> tuple[bool, set[str]]:
 
 
 def test_machines_are_watched_and_cordoned_where_others_can_take_the_work(tmp_path: Path) -> None:
-    """On one machine a cordon would only end the training; a cluster of others is left alone."""
+    """Machines are watched, and are cordoned if there are several, unless `nodeHealth` says
+    otherwise. On a single machine a cordon would only end the training. An existing cluster is left
+    alone.
+    """
     assert watch_of(deployed(tmp_path)) == (False, {"pods/status"})
     all_of_it = {"pods/status", "pods/eviction", "nodes"}
     assert watch_of(deployed(tmp_path, TWO)) == (True, all_of_it)
@@ -51,7 +58,9 @@ def test_machines_are_watched_and_cordoned_where_others_can_take_the_work(tmp_pa
 
 
 def test_pods_that_watch_see_the_gpus_and_run_where_these_are(tmp_path: Path) -> None:
-    """By the runtime class that the operator's toolkit, or k3s, makes."""
+    """The pods that watch use the runtime class nvidia, which shows them the GPUs, and run on
+    machines with GPUs. Without GPUs they need neither.
+    """
     spec = deployed(tmp_path).one("node-health-daemon-set").inputs["spec"]["template"]["spec"]
     assert spec["runtimeClassName"] == "nvidia"
     assert spec["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
@@ -61,7 +70,9 @@ def test_pods_that_watch_see_the_gpus_and_run_where_these_are(tmp_path: Path) ->
 
 
 def test_pods_that_watch_have_limits_too(tmp_path: Path) -> None:
-    """A namespace whose quota demands limits would refuse them, and nobody would be told."""
+    """The platform's own pods have limits. A namespace whose quota demands limits would refuse them
+    otherwise, and nobody would be told.
+    """
     result = deployed(tmp_path, TWO)
     for name in ("lost-nodes-deployment", "node-health-daemon-set"):
         (container,) = result.one(name).inputs["spec"]["template"]["spec"]["containers"]

@@ -11,6 +11,7 @@ from tests.unit.stacks import STACKS, Deployment, deploy
 
 @functools.cache
 def deployed(stack: str) -> Deployment:
+    """Return what the stack registers with the settings of its file."""
     with tempfile.TemporaryDirectory() as scratch:
         return deploy(stack, Path(scratch))
 

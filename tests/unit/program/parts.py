@@ -6,13 +6,14 @@ from tests.unit.stacks import Deployment, Registered
 
 
 def templates(deployment: Deployment) -> list[dict[str, Any]]:
-    """The pod templates of all Jobs and StatefulSets."""
+    """Return the pod templates of all Jobs and StatefulSets."""
     kinds = ("kubernetes:batch/v1:Job", "kubernetes:apps/v1:StatefulSet")
     found = [resource for kind in kinds for resource in deployment.of_type(kind)]
     return [resource.inputs["spec"]["template"] for resource in found]
 
 
 def training_template(deployment: Deployment) -> dict[str, Any]:
+    """Return the pod template of the training."""
     (template,) = [
         template
         for template in templates(deployment)
@@ -22,15 +23,19 @@ def training_template(deployment: Deployment) -> dict[str, Any]:
 
 
 def variables(template: dict[str, Any]) -> dict[str, str]:
+    """Return the variables of the template's first container; one that comes from elsewhere is
+    empty.
+    """
     return {e["name"]: e.get("value", "") for e in template["spec"]["containers"][0]["env"]}
 
 
 def revision(result: Deployment) -> str:
+    """Return the revision of the run, which changes when its pods have to be made anew."""
     return training_template(result)["metadata"]["labels"]["disttrain.dev/revision"]
 
 
 def everything_before(result: Deployment, resource: Registered) -> set[str]:
-    """The names of all resources on which this one depends, directly or not."""
+    """Return the names of all resources on which this one depends, directly or not."""
     by_urn = {r.urn: r for r in result.resources}
     names: set[str] = set()
     todo = list(resource.request.dependencies)
@@ -43,7 +48,7 @@ def everything_before(result: Deployment, resource: Registered) -> set[str]:
 
 
 def keys(result: Deployment) -> set[tuple[str, str]]:
-    """The kind and name of every Kubernetes object, and of the Helm release."""
+    """Return the kind and name of every Kubernetes object, and of the Helm release."""
     found: set[tuple[str, str]] = set()
     for resource in result.resources:
         if resource.type.startswith("kubernetes:"):

@@ -1,4 +1,4 @@
-"""What each stack of the project registers: its components and its resources."""
+"""The components and resources that each stack of the project has to register."""
 
 COMPONENTS = {
     "disttrain:infra:Owner": ("infra.platform.owner", "Owner"),

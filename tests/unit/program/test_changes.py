@@ -1,4 +1,4 @@
-"""What another setting changes of a run, and what it leaves as it is."""
+"""What a changed setting changes of a run, and what it leaves as it is."""
 
 from pathlib import Path
 
@@ -7,6 +7,9 @@ from tests.unit.stacks import deploy
 
 
 def test_a_changed_run_changes_the_training_and_not_the_data_set(tmp_path: Path) -> None:
+    """Another number of steps makes other training pods and another ConfigMap, and leaves the Job
+    of the data set as it is.
+    """
     before = deploy("sandbox", tmp_path)
     after = deploy("sandbox", tmp_path, {"run": {"train": {"max_steps": 700}}})
     assert training_template(before) != training_template(after)
@@ -17,6 +20,10 @@ def test_a_changed_run_changes_the_training_and_not_the_data_set(tmp_path: Path)
 
 
 def test_another_proxy_makes_other_pods_and_another_password_does_not(tmp_path: Path) -> None:
+    """Another address of the proxy makes other pods. Another password of the same proxy does
+    not.
+    """
+
     def with_proxy(url: str) -> str:
         return revision(deploy("sandbox", tmp_path, {"httpProxy": url}, ["httpProxy"]))
 

@@ -1,4 +1,4 @@
-"""What `destroy` deletes by itself, what goes with the cluster, and what comes first."""
+"""What `destroy` deletes itself, what goes with the cluster, and what comes first."""
 
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from tests.unit.stacks import deploy
 
 
 def test_what_lies_in_our_k3s_goes_with_it(tmp_path: Path) -> None:
-    """Otherwise `destroy` would ask a k3s that is gone already, and end with an error.
+    """Objects in a k3s that `destroy` removes are not deleted one by one. Otherwise `destroy` would
+    ask a k3s that is gone already, and fail.
 
     The engine hands `deletedWith` down from a component to what is in it.
     """
@@ -21,16 +22,17 @@ def test_what_lies_in_our_k3s_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_what_lies_in_an_adopted_k3s_is_deleted_by_itself(tmp_path: Path) -> None:
-    """Fault 3 of the review: `destroy` forgot the objects in a k3s that it does not remove."""
+    """Objects in an adopted k3s are deleted one by one, because `destroy` does not remove that
+    k3s.
+    """
     result = deploy("dev", tmp_path, {"k3sExisting": "adopt"})
     assert {r.request.deletedWith for r in result.resources} == {""}
 
 
 def test_guard_of_destroy_is_never_skipped_and_comes_first(tmp_path: Path) -> None:
-    """Fault 2 of the review: the guard's delete was skipped because k3s went in the same destroy.
-
-    The engine deletes in the reverse order of the dependencies, so the guard, which depends on
-    everything else, is the first to go.
+    """The guard of `destroy` is deleted, which runs it, even if k3s goes in the same `destroy`. The
+    engine deletes in the reverse order of the dependencies, so the guard, which depends on
+    everything else, is deleted first.
     """
     result = deploy("dev", tmp_path)
     guard = result.one("destroy-guard-look")
@@ -42,8 +44,10 @@ def test_guard_of_destroy_is_never_skipped_and_comes_first(tmp_path: Path) -> No
 
 
 def test_commands_on_a_lost_cluster_stay_as_they_are(tmp_path: Path) -> None:
-    """With `hostGone` the wait for an answer of the lost cluster held `pulumi up` for minutes. The
-    removal of the copies of the kubeconfig asks no cluster."""
+    """With `hostGone`, no command that asks the lost cluster runs, and the engine only forgets it.
+    Otherwise `pulumi up` would wait for minutes for its answer. The removal of the kubeconfig's
+    copies asks no cluster, so it runs.
+    """
     result = deploy("dev", tmp_path, {"hostGone": True})
     on_cluster = [
         r

@@ -1,4 +1,6 @@
-"""Objects of others that have the names of a platform's are looked for before these are made."""
+"""Before the platform makes an object with a fixed name, it looks for an object of others with that
+name.
+"""
 
 import json
 import re
@@ -21,13 +23,13 @@ USED = {"namespace": "team-a", "namespaceExisting": "use"}
 
 
 def looked_for(result: Deployment) -> set[str]:
-    """The kinds and names of what the task looks for, such as `secrets/proxy-config`."""
+    """Return the kinds and names that the task looks for, such as `secrets/proxy-config`."""
     paths = json.loads(result.one("namespace-names").program)["paths"]
     return {"/".join(path.split("/")[-2:]) for path in paths}
 
 
 def made(result: Deployment, kinds: dict[str, str]) -> dict[str, str]:
-    """The resources of these kinds, by kind and name as in a path."""
+    """Return the resources of these kinds, by kind and name as in a path."""
     found: dict[str, str] = {}
     for resource in result.resources:
         kind = resource.type.rpartition(":")[2]
@@ -48,7 +50,9 @@ def made(result: Deployment, kinds: dict[str, str]) -> dict[str, str]:
 def test_every_object_of_the_cluster_is_looked_for(
     tmp_path: Path, stack: str, changes: dict[str, Any]
 ) -> None:
-    """And nothing else, and each one is made after that."""
+    """The task looks for exactly the names of the objects that the platform makes for the whole
+    cluster, before any of them is made.
+    """
     result = deploy(stack, tmp_path, changes)
     objects = made(result, OF_THE_CLUSTER)
     assert {name for name in looked_for(result) if name.startswith(("cl", "va"))} == {*objects}
@@ -57,7 +61,9 @@ def test_every_object_of_the_cluster_is_looked_for(
 
 
 def test_namespace_of_others_is_looked_into(tmp_path: Path) -> None:
-    """All objects there that have no hash in their names."""
+    """In a namespace that exists, the task also looks for the objects with fixed names, which are
+    those that have no hash in their names.
+    """
     result = deploy("sandbox", tmp_path, USED)
     objects = made(result, IN_THE_NAMESPACE)
     fixed = {name for name in objects if not re.search(r"-[0-9a-f]{10}$", name)}

@@ -12,6 +12,9 @@ from tests.unit.stacks import Deployment, deploy
 def test_image_is_built_and_imported_under_the_name_that_pods_ask_for(
     deployment: tuple[str, Deployment],
 ) -> None:
+    """The image is built and imported under the name that is in the outputs, and removed under
+    it.
+    """
     stack, result = deployment
     if stack not in OWNERS:
         assert result.outputs["image"]
@@ -23,12 +26,17 @@ def test_image_is_built_and_imported_under_the_name_that_pods_ask_for(
 
 
 def test_image_is_built_where_the_settings_say(tmp_path: Path) -> None:
+    """The setting `imageBuildOn` reaches the command that builds the image."""
     for place in ("here", "node"):
         result = deploy("dev", tmp_path, {**SECRETS, "imageBuildOn": place}, SECRET_KEYS)
         assert f"--build-on {place}" in result.one("image-ensure").inputs["create"]
 
 
 def test_image_command_runs_again_when_the_image_was_missed(tmp_path: Path) -> None:
+    """The command that imports the image runs again if the node lacks the image, which is another
+    request.
+    """
+
     def inputs(request: str) -> dict[str, Any]:
         with patch("tests.unit.stacks.IMPORT_REQUEST", request):
             return deploy("dev", tmp_path).one("image-ensure").inputs

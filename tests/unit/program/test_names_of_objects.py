@@ -1,4 +1,4 @@
-"""The names of the objects: those of the original set-up, and others for a second run."""
+"""The names of the objects: those of the original set-up, and different ones for a second run."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from tests.unit.stacks import Deployment, deploy
 
 
 def test_names_of_the_original_set_up_are_kept(deployment: tuple[str, Deployment]) -> None:
+    """The objects of each stack have the names of the original set-up."""
     stack, result = deployment
 
     def name(resource: str) -> str:
@@ -15,7 +16,7 @@ def test_names_of_the_original_set_up_are_kept(deployment: tuple[str, Deployment
 
     if stack in OWNERS:
         assert name("namespace-namespace") == "disttrain"
-        usual = "disttrain-pvc"  # the sandbox has another folder, so it has another claim
+        usual = "disttrain-pvc"  # the sandbox has another folder and so another claim
         claim = name("data-claim")
         assert claim == usual if stack == "dev" else claim.startswith(f"{usual}-")
         assert name("proxy-config-map") == "proxy-config"
@@ -28,6 +29,9 @@ def test_names_of_the_original_set_up_are_kept(deployment: tuple[str, Deployment
 
 
 def test_volume_and_claim_name_each_other(deployment: tuple[str, Deployment]) -> None:
+    """The volume and the claim name each other, so that no other claim gets the volume, and the
+    volume is kept when the claim is deleted.
+    """
     stack, result = deployment
     if stack not in OWNERS:
         return
@@ -43,6 +47,10 @@ def test_volume_and_claim_name_each_other(deployment: tuple[str, Deployment]) ->
 
 
 def test_second_run_of_a_topology_has_names_of_its_own(tmp_path: Path) -> None:
+    """A second run of the same topology, with the setting `instance`, has objects of other names
+    and its own address at which its ranks meet. Only objects named `run-` or `dataset-` may be the
+    same.
+    """
     first = keys(deploy("multipod", tmp_path))
     second = deploy("multipod", tmp_path, {"instance": "b"})
     names = {name for _, name in keys(second)}

@@ -1,4 +1,4 @@
-"""A host behind SSH: who goes there, and by which key it is known."""
+"""A host behind SSH: which commands run there, and by which key the host is known."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,7 @@ from tests.unit.stacks import deploy
 
 
 def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
+    """Each command of Pulumi's own on the host checks the host against the key of the settings."""
     result = deploy("dev", tmp_path, SECRETS, SECRET_KEYS)
     remote = result.of_type("command:remote:Command")
     assert {r.name for r in remote} == {
@@ -24,6 +25,7 @@ def test_commands_over_ssh_pin_the_host_key(tmp_path: Path) -> None:
 
 
 def test_doctor_goes_the_same_way_to_the_host(tmp_path: Path) -> None:
+    """The doctor reaches the host through the same jump host, and checks both keys."""
     jump = {"sshJumpHost": "gate", "sshJumpUser": "me", "sshJumpHostKey": "ssh-ed25519 AAAAGATE"}
     result = deploy("dev", tmp_path, {**SECRETS, **jump}, SECRET_KEYS)
     way = json.loads(result.one("doctor-host").inputs["stdin"])["ssh"]

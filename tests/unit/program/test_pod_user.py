@@ -1,4 +1,4 @@
-"""The user as which the pods of a run run, where a namespace demands one of its own (podUser)."""
+"""The user that runs the pods of a run, if a namespace demands a certain one (`podUser`)."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,16 @@ OF_CLASS = {"storage": "storage-class", "storageOptions": {"className": "disks"}
 
 
 def of_commands(made: Deployment) -> dict[str, Any]:
+    """Return the security context of a pod that a command of `./disttrain` starts."""
     placement = yaml.safe_load(str(made.outputs["podPlacement"]))
     pod = TaskPod("look", "me", "ml", "image:1", ("true",), "claim", 60, placement=placement)
     return pod_manifest(pod, "p")["spec"]["securityContext"]
 
 
 def test_all_pods_have_the_user(tmp_path: Path) -> None:
-    """Training, data set and commands; and a name for that user, which the image does not know."""
+    """The pods of the training, of the data set and of commands run as `podUser`. They get a name
+    for this user, which the image does not know.
+    """
     made = deploy("sandbox", tmp_path, {"podUser": USER, **OF_CLASS})
     assert len(templates(made)) == 2
     for template in templates(made):
@@ -37,7 +40,9 @@ def test_all_pods_have_the_user(tmp_path: Path) -> None:
 
 
 def test_usual_user_changes_no_pod(tmp_path: Path) -> None:
-    """A name would change the pods of runs that are up."""
+    """Without `podUser`, pods have the usual user and no variable for its name. A variable more
+    would change the pods of runs that are up.
+    """
     made = deploy("sandbox", tmp_path)
     assert training_template(made)["spec"]["securityContext"]["runAsUser"] == 1000
     assert "LOGNAME" not in variables(training_template(made))
@@ -45,5 +50,6 @@ def test_usual_user_changes_no_pod(tmp_path: Path) -> None:
 
 
 def test_own_cluster_takes_no_other_user(tmp_path: Path) -> None:
+    """Another `podUser` is refused on a k3s of this stack."""
     with pytest.raises(pulumi.RunError, match="podUser: 5000 cannot be used: on a k3s that"):
         deploy("dev", tmp_path, {"podUser": 5000})

@@ -1,4 +1,4 @@
-"""The pods that the program makes: their rights, their place and what they ask for."""
+"""The pods that the program makes: their rights, where they run, and what they request."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,9 @@ def test_every_pod_gets_the_proxy_and_runs_without_privileges(
 
 
 def test_every_container_requests_cpu_and_memory(tmp_path: Path) -> None:
-    """Never BestEffort, and a namespace with a quota of requests takes all of our pods."""
+    """Every container, init containers too, requests CPU and memory. So no pod is of the class
+    BestEffort, and a namespace with a quota of requests accepts all pods.
+    """
     authority = tmp_path / "ca.crt"
     authority.write_text(AUTHORITY)
     result = deploy("dev", tmp_path, {"caBundle": str(authority)})
@@ -51,7 +53,9 @@ def test_every_container_requests_cpu_and_memory(tmp_path: Path) -> None:
 
 
 def test_training_pods_request_cpu_and_memory_for_each_rank(tmp_path: Path) -> None:
-    """Fault 16 of the review: without requests the pods were the first to be evicted."""
+    """A training pod requests CPU and memory for each of its ranks. Without requests it would be
+    among the first to be evicted.
+    """
     (container,) = training_template(deploy("dev", tmp_path))["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "3", "memory": "12Gi"}
     changes = {"cpuPerRank": "500m", "memoryPerRank": "8Gi"}
@@ -64,8 +68,10 @@ LIMITS = {"cpuLimitPerRank": "4", "memoryLimitPerRank": "16Gi"}
 
 @pytest.mark.parametrize("topology", WORKLOADS)
 def test_every_container_has_the_limits(topology: str, tmp_path: Path) -> None:
-    """A namespace whose quota demands limits takes all of our pods: those of the training, with
-    their init containers, the one of the data set, and those of commands."""
+    """With limits in the settings, every container has them: those of the training and its init
+    containers, of the data set, and of commands. So a namespace whose quota demands limits accepts
+    all pods.
+    """
     authority, text = tmp_path / "ca.crt", tmp_path / "text"
     authority.write_text(AUTHORITY)
     text.write_text("text\n")
@@ -90,6 +96,7 @@ def test_every_container_has_the_limits(topology: str, tmp_path: Path) -> None:
 
 
 def test_without_limits_no_container_has_them(tmp_path: Path) -> None:
+    """Without limits in the settings, containers have only the limit of GPUs."""
     result = deploy("dev", tmp_path)
     (container,) = training_template(result)["spec"]["containers"]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "3"}
@@ -97,7 +104,9 @@ def test_without_limits_no_container_has_them(tmp_path: Path) -> None:
 
 
 def test_container_that_copies_has_limits(tmp_path: Path) -> None:
-    """The init container of a run with an image of its own asks for no more than the training."""
+    """The init container of a run with its own image has the same limits as the training's
+    container, and asks for no more.
+    """
     program = {"program": {"image": "registry.example/own:1", "command": ["python", "train.py"]}}
     spec = training_template(deploy("dev", tmp_path, {**LIMITS, **program}))["spec"]
     (first,) = spec["initContainers"]
@@ -105,9 +114,9 @@ def test_container_that_copies_has_limits(tmp_path: Path) -> None:
 
 
 def test_pods_beside_the_training_go_where_it_goes(tmp_path: Path) -> None:
-    """The volume may be on those nodes alone, and the cluster may have no others.
-
-    The pod of `./disttrain sample` had none of these fields.
+    """The pods of the data set, of its upload and of commands get the training's node selector,
+    tolerations and priority. The volume may be on those nodes only, and the cluster may have no
+    others.
     """
     text = tmp_path / "text"
     text.write_text("text\n")
@@ -130,6 +139,9 @@ def test_pods_beside_the_training_go_where_it_goes(tmp_path: Path) -> None:
 
 
 def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
+    """The settings for pods reach the training's pods, and a variable of the user replaces the
+    program's.
+    """
     template = training_template(
         deploy(
             "dev",
@@ -175,6 +187,9 @@ def test_shared_memory_is_a_memory_volume(deployment: tuple[str, Deployment]) ->
 def test_topology_goes_to_the_pods_as_torchruns_variables(
     tmp_path: Path, stack: str, nodes: str, ranks: str, gpus: str | None
 ) -> None:
+    """The pods get the shape of the run as torchrun's variables, with their GPUs, and several pods
+    can find each other by a Service.
+    """
     result = deploy(stack, tmp_path)
     template = training_template(result)
     found = variables(template)
@@ -199,13 +214,15 @@ def test_topology_goes_to_the_pods_as_torchruns_variables(
 
 
 def scraped(template: dict[str, Any]) -> dict[str, str]:
-    """The annotations by which Prometheus finds the pods."""
+    """Return the annotations by which Prometheus finds the pods."""
     annotations = template["metadata"]["annotations"]
     return {key: text for key, text in annotations.items() if key.startswith("prometheus.io/")}
 
 
 def test_training_pods_offer_their_metrics_at_the_port(tmp_path: Path) -> None:
-    """Without a declared port, which on a pod in its node's network would keep it from others."""
+    """The training's pods offer metrics at `metricsPort`, and 0 switches that off. They declare no
+    port, because on a pod in its node's network a declared port would keep other pods off the node.
+    """
     template = training_template(deploy("dev", tmp_path, {"metricsPort": 9500}))
     assert variables(template)["DISTTRAIN_METRICS_PORT"] == "9500"
     assert scraped(template) == {

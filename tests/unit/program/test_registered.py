@@ -15,6 +15,9 @@ def test_each_stack_registers_exactly_its_resources(deployment: tuple[str, Deplo
 def test_components_have_our_tokens_and_children_their_names(
     deployment: tuple[str, Deployment],
 ) -> None:
+    """Each component is directly below the stack, and the name of each resource begins with that of
+    its component.
+    """
     _, result = deployment
     components = {r.urn: r for r in result.resources if r.type in COMPONENTS}
     for resource in result.resources:
@@ -26,6 +29,7 @@ def test_components_have_our_tokens_and_children_their_names(
 
 
 def camel_case(name: str) -> str:
+    """Return a name in snake case as the outputs write it."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -33,6 +37,9 @@ def camel_case(name: str) -> str:
 def test_components_register_the_outputs_they_are_annotated_with(
     deployment: tuple[str, Deployment],
 ) -> None:
+    """Each component registers exactly the outputs that its class declares, and none of them is
+    None.
+    """
     _, result = deployment
     for component in (r for r in result.resources if r.type in COMPONENTS):
         module, name = COMPONENTS[component.type]
@@ -50,6 +57,7 @@ def test_components_register_the_outputs_they_are_annotated_with(
 
 
 def test_kubernetes_resources_use_the_one_provider(deployment: tuple[str, Deployment]) -> None:
+    """All Kubernetes objects use the one provider, whose identifier names the platform's stack."""
     _, result = deployment
     (provider,) = result.of_type("pulumi:providers:kubernetes")
     owner = PLATFORM_OF.get(deployment[0], deployment[0])

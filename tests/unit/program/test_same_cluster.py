@@ -1,7 +1,8 @@
-"""Settings that lead to the cluster in another way, or to another cluster.
+"""Settings that lead to the same cluster in another way, or to another cluster.
 
-To the engine, another identifier of the cluster is another cluster: it made the whole platform once
-more, which changed nothing in the same cluster, and then deleted it there by its names.
+For the engine, another identifier of the cluster is another cluster. For the same cluster it would
+make the whole platform once more, which changes nothing there, and then delete it there by its
+names.
 """
 
 import json
@@ -41,11 +42,12 @@ ADDRESS, OTHER_ADDRESS = "198.18.0.2", "api.example.org"
 
 @dataclass
 class Cluster(ApiServer):
-    """Has objects with these uids, each by the end of its path.
+    """A stand-in for a cluster that has objects with these uids, each by its path.
 
     Args:
-        uids: none: it is another cluster.
-        problem: what it answers instead.
+        uids: the uids of the objects; empty: it is another cluster than the stack's.
+        problem: the error with which it answers instead; None: it answers.
+        asked: the paths that were asked for.
     """
 
     uids: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -69,7 +71,7 @@ OURS = {"/api/v1/namespaces/disttrain/configmaps/proxy-config": "uid-of-proxy-co
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], None]:
-    """Puts the cluster behind every kubeconfig."""
+    """Return a function that puts a cluster behind every kubeconfig."""
 
     def put(cluster: Cluster) -> None:
         @contextmanager
@@ -84,7 +86,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], None]:
 
 @pytest.fixture
 def moved(tmp_path: Path) -> dict[str, object]:
-    """The same kubeconfig, with the server at another address."""
+    """Return the setting of the same kubeconfig with its server at another address."""
     folder = tmp_path / "moved"
     folder.mkdir()
     path = Path(str(files_of_this_machine("sandbox", folder)["kubeconfig"]))
@@ -93,11 +95,14 @@ def moved(tmp_path: Path) -> dict[str, object]:
 
 
 def identifier(deployment: Deployment) -> str:
+    """Return the text by which the engine knows the cluster."""
     return deployment.one("cluster-provider").inputs["clusterIdentifier"]
 
 
 def of_earlier_version(deployment: Deployment) -> Deployment:
-    """What an `up` has left that did not note where the settings led to."""
+    """Return what an `up` of an earlier version has left, which did not note where the settings led
+    to.
+    """
     older = deepcopy(deployment.component_outputs)
     for outputs in older.values():
         outputs.pop(LEADS_TO, None)
@@ -108,7 +113,9 @@ def of_earlier_version(deployment: Deployment) -> Deployment:
 def test_unchanged_address_asks_no_cluster(
     version: Callable[[Deployment], Deployment], tmp_path: Path, asked: Callable[[Cluster], None]
 ) -> None:
-    """Also at the first `up` with this version: the provider stays as it is."""
+    """If the address has not changed, no cluster is asked and the identifier stays, also at the
+    first `up` with a new version.
+    """
     asked(cluster := Cluster(problem=UnreachableError("it must not be asked")))
     before = deploy("sandbox", tmp_path)
     after = deploy("sandbox", tmp_path, before=version(before))
@@ -127,7 +134,9 @@ def test_same_cluster_elsewhere_stays_the_same(
     moved: dict[str, object],
     asked: Callable[[Cluster], None],
 ) -> None:
-    """The provider is updated, and runs of other stacks get the former identifier, too."""
+    """A cluster at another address that has this stack's objects keeps its identifier, for this
+    stack and for runs of other stacks. It is asked only once.
+    """
     before = deploy("sandbox", tmp_path)
     asked(Cluster(OURS))
     after = deploy("sandbox", tmp_path, moved, before=version(before))
@@ -142,7 +151,9 @@ def test_same_cluster_elsewhere_stays_the_same(
 def test_another_name_of_context_stays_the_same(
     tmp_path: Path, asked: Callable[[Cluster], None]
 ) -> None:
-    """To name the context is what everybody should do whose current one changes."""
+    """Naming the context that was the current one keeps the identifier. A user whose current
+    context changes should name it.
+    """
     before = deploy("sandbox", tmp_path)
     asked(Cluster(OURS))
     after = deploy("sandbox", tmp_path, {"kubeContext": "c"}, before=before)
@@ -156,7 +167,9 @@ def test_another_cluster_is_refused(
     moved: dict[str, object],
     asked: Callable[[Cluster], None],
 ) -> None:
-    """Such as with another current context; nothing is registered."""
+    """A kubeconfig that leads to another cluster, such as by another current context, is refused
+    with the ways out.
+    """
     before = deploy("sandbox", tmp_path)
     asked(Cluster(uids))
     with pytest.raises(RunError) as refused:
@@ -187,6 +200,9 @@ def test_cluster_that_cannot_be_seen_is_refused(
     moved: dict[str, object],
     asked: Callable[[Cluster], None],
 ) -> None:
+    """If the cluster at another address cannot be asked, `up` is refused, because it may be another
+    one.
+    """
     before = deploy("sandbox", tmp_path)
     asked(Cluster(problem=problem))
     with pytest.raises(RunError, match="it is not known whether the cluster is the one") as refused:
@@ -195,8 +211,10 @@ def test_cluster_that_cannot_be_seen_is_refused(
 
 
 def test_current_context_is_kept_for_what_comes_later(tmp_path: Path) -> None:
-    """`destroy` and `refresh` do not run the program: with no context in the state they went to
-    whatever cluster was the current one by then, and deleted there by names."""
+    """The current context is noted in the provider and in the commands. `destroy` and `refresh` do
+    not run the program, and would otherwise delete by names in the cluster that is the current one
+    by then.
+    """
     made = deploy("sandbox", tmp_path)
     assert made.one("cluster-provider").inputs["context"] == "c"
     commands = [each for each in made.of_type("command:local:Command") if "stdin" in each.inputs]
@@ -207,7 +225,7 @@ def test_current_context_is_kept_for_what_comes_later(tmp_path: Path) -> None:
 
 
 def on_platform(platform: Deployment, tmp_path: Path) -> Deployment:
-    """A run of another stack."""
+    """Return what a run of the stack `sandbox-multipod` registers on this platform."""
     monitor = RecordingMonitor(dict(platform.outputs))
     files = {"datasetFile": str(tmp_path / "input.txt")}
     run_with(monitor, "sandbox-multipod", raw_settings("sandbox-multipod", files))
@@ -215,7 +233,10 @@ def on_platform(platform: Deployment, tmp_path: Path) -> Deployment:
 
 
 def test_run_is_made_in_its_platforms_cluster_alone(tmp_path: Path) -> None:
-    """Its objects would be made in another cluster, beside what has the same names there."""
+    """A run on another stack's platform uses the context of that platform, and is refused if the
+    context leads to another server by now. Otherwise its objects would be made in another cluster,
+    beside others of the same names.
+    """
     platform = deploy("sandbox", tmp_path)
     path = tmp_path / "kubeconfig"
     content = path.read_text()
@@ -246,7 +267,9 @@ def test_run_is_made_in_its_platforms_cluster_alone(tmp_path: Path) -> None:
 def test_stack_without_objects_may_change_its_cluster(
     tmp_path: Path, moved: dict[str, object], asked: Callable[[Cluster], None]
 ) -> None:
-    """As after a first `up` that has failed before it made something in the cluster."""
+    """A stack without objects in a cluster may lead to another one, as after a first `up` that
+    failed before it made something.
+    """
     before = deploy("sandbox", tmp_path)
     none = [each for each in before.resources if not each.type.startswith("kubernetes:")]
     asked(Cluster())
@@ -258,7 +281,7 @@ KUBECONFIG = "clusters:\n- cluster:\n    certificate-authority-data: {}\n"
 
 
 def adopted(deployment: Deployment, authority: str) -> Deployment:
-    """With the kubeconfig that the host has given."""
+    """Return the deployment with a kubeconfig of this authority, as the host has given it."""
     resources = deepcopy(deployment.resources)
     (provider,) = [each for each in resources if each.name == "cluster-provider"]
     provider.inputs["kubeconfig"] = KUBECONFIG.format(authority)
@@ -269,7 +292,9 @@ def adopted(deployment: Deployment, authority: str) -> Deployment:
 def test_adopted_k3s_is_known_by_its_authority(
     authority: str, is_same: bool, tmp_path: Path
 ) -> None:
-    """`sshHost` may be another name of the same machine; with another k3s the platform moves."""
+    """An adopted k3s at another `sshHost` is the same cluster if it has the same authority, and
+    another one if not.
+    """
     adopt = {**SSH, "k3sExisting": "adopt"}
     before = adopted(deploy("dev", tmp_path, adopt), "QUJD")
     look = K3sLook("r", "", authority=sha256(f"{authority}\n".encode()).hexdigest())
@@ -280,6 +305,7 @@ def test_adopted_k3s_is_known_by_its_authority(
 
 
 def test_adopted_k3s_that_is_silent_is_refused(tmp_path: Path) -> None:
+    """If an adopted k3s at another `sshHost` does not answer, `up` is refused."""
     adopt = {**SSH, "k3sExisting": "adopt"}
     before = adopted(deploy("dev", tmp_path, adopt), "QUJD")
     silent = patch.object(stacks, "LOOK", K3sLook("r", "", problem="no answer in 10 s"))
@@ -289,7 +315,9 @@ def test_adopted_k3s_that_is_silent_is_refused(tmp_path: Path) -> None:
 
 
 def test_own_k3s_moves_without_question(tmp_path: Path) -> None:
-    """Its identifier says only whether it is behind SSH; what is in it goes with it."""
+    """A k3s of this stack may move to another host without being asked. Its identifier says only
+    whether it is behind SSH, and what is in it goes with it.
+    """
     before = deploy("dev", tmp_path, SSH)
     after = deploy("dev", tmp_path, {**SSH, "sshHost": "other"}, before=before)
     assert identifier(after) == identifier(before)

@@ -1,4 +1,4 @@
-"""One platform and the stacks whose runs are on it."""
+"""One platform, and the stacks whose runs are on it."""
 
 import json
 from dataclasses import replace
@@ -16,12 +16,14 @@ from tests.unit.stacks import RecordingMonitor, deploy, raw_settings, run_with
 
 @pytest.mark.parametrize(("owner", "other"), [("dev", "multipod"), ("sandbox", "sandbox-multipod")])
 def test_no_object_is_in_the_state_of_two_stacks(owner: str, other: str, tmp_path: Path) -> None:
-    """Faults 1 and 4 of the review: both stacks owned k3s, the Helm release and the namespace.
-    Fault 14: so only a provider before 4.29 worked, whose create takes over what exists."""
+    """The platform's stack and the stack of a run have no object in common. Otherwise both would
+    own k3s, the Helm release and the namespace, and each could change or delete them.
+    """
     assert keys(deploy(owner, tmp_path)) & keys(deploy(other, tmp_path)) == set()
 
 
 def test_run_on_another_platform_needs_nothing_of_the_host(tmp_path: Path) -> None:
+    """A run on another stack's platform runs no command on the host and needs no access to it."""
     result = deploy("multipod", tmp_path)
     assert result.of_type("command:remote:Command") == []
     for command in result.of_type("command:local:Command"):
@@ -32,7 +34,9 @@ def test_run_on_another_platform_needs_nothing_of_the_host(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("outputs", [None, {}], ids=["no such stack", "not up"])
 def test_platform_that_is_not_up_is_said_with_both_ways_out(outputs: dict[str, Any] | None) -> None:
-    """tests/node/test_platform.py has it from the real engine."""
+    """A platform that does not exist or is not up is refused with both ways out, and no command is
+    registered. tests/node/test_platform.py has it from the real engine.
+    """
     monitor = RecordingMonitor(outputs)
     with pytest.raises(pulumi.RunError) as failure:
         run_with(monitor, "multipod", raw_settings("multipod"))
@@ -51,6 +55,7 @@ def test_platform_that_is_the_stack_itself_is_refused(tmp_path: Path) -> None:
     ("text", "version"), [("{version: 1, stack: dev}", "1"), ({"stack": "dev"}, "unknown")]
 )
 def test_platform_of_another_version_is_brought_up_first(text: object, version: str) -> None:
+    """The output of a platform of another version is refused, with the version that it has."""
     monitor = RecordingMonitor({"platform": text, "kubeconfig": "k"})
     with pytest.raises(pulumi.RunError, match=f"has version {version}, and this program reads"):
         run_with(monitor, "multipod", raw_settings("multipod"))
@@ -58,9 +63,9 @@ def test_platform_of_another_version_is_brought_up_first(text: object, version: 
 
 @pytest.mark.parametrize("stack", OWNERS)
 def test_output_for_other_stacks_is_one_line_of_the_screen(stack: str, tmp_path: Path) -> None:
-    """It was an object, which `pulumi up` shows on 20 lines; so does it show a text of JSON.
-
-    tests/node/test_platform.py looks at the screen.
+    """Each output is a single value, and the one for other stacks is one line. `pulumi up` would
+    show an object, or a text that is JSON, on 20 lines. tests/node/test_platform.py looks at the
+    screen.
     """
     outputs = deploy(stack, tmp_path).outputs
     assert all(isinstance(value, str | int | float) for value in outputs.values())
@@ -73,6 +78,9 @@ def test_output_for_other_stacks_is_one_line_of_the_screen(stack: str, tmp_path:
 
 
 def test_setting_of_the_platform_is_refused_on_a_run_stack(tmp_path: Path) -> None:
+    """A setting of the platform is refused in the stack of a run, with the command for the
+    platform's stack.
+    """
     with pytest.raises(pulumi.RunError) as failure:
         deploy("multipod", tmp_path, {"k3sVersion": "v1.30.0+k3s1"})
     assert "k3sVersion" in str(failure.value)
@@ -87,6 +95,9 @@ def test_stack_without_a_run_makes_the_platform_alone(tmp_path: Path) -> None:
 
 
 def test_changed_code_is_delivered_by_the_platforms_stack_first(tmp_path: Path) -> None:
+    """If the trainer's code has changed, a run on another platform is refused until that platform's
+    stack has brought the new image.
+    """
     outputs = dict(deploy("dev", tmp_path).outputs)
     facts, generation = facts_from_text(outputs["platform"])
     old = replace(facts.image, reference="localhost/disttrain/trainer:old-old")

@@ -2,5 +2,5 @@
 
 import re
 
-# key: value cannot be used: why. What to do.
+# The form is: `key: value cannot be used: why. What to do.`
 FORM = re.compile(r"^  - [^:]+: ('.*'|true|false|\[secret\]|[\d{\[-].*) cannot be used: .+\. .+\.$")

@@ -40,7 +40,7 @@ class Block:
 
 
 def blocks_of(page: Path) -> Iterator[Block]:
-    """The blocks of a page that set something, in the page's order."""
+    """Yield the blocks of a page that set something, in the page's order."""
     text, number = page.read_text(), 0
     found = [*_FENCED.finditer(text), *_INDENTED.finditer(_without_fences(text))]
     for block in sorted(found, key=lambda block: block.start()):
@@ -54,11 +54,12 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 
 def _without_fences(text: str) -> str:
-    """The text with fenced blocks overwritten, so that all positions in it stay the same."""
+    """Return the text with fenced blocks overwritten, so that all positions in it stay the same."""
     return _FENCED.sub(lambda found: re.sub(r"[^\n]", "x", found[0]), text)
 
 
 def _by_commands(text: str) -> tuple[dict[str, Any], set[str]]:
+    """Return the settings that the commands in the text set, and the keys that they encrypt."""
     settings, secret_keys = dict[str, Any](), set[str]()
     for command in re.findall(r"^pulumi config set (.*)$", re.sub(r" && ", "\n", text), re.M):
         words = [word for word in shlex.split(command, comments=True) if word[0] != "<"]
@@ -94,6 +95,7 @@ def _set_path(settings: dict[str, Any], path: str, text: str) -> None:
 
 
 def _by_file(text: str) -> dict[str, Any]:
+    """Return the settings of a text that is a part of a stack's file; none if it is not."""
     if not re.match(r"(config:\n +)?disttrain:\w+:", text):
         return {}
     content = cast(dict[str, Any], yaml.safe_load(text))

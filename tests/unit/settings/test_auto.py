@@ -1,4 +1,4 @@
-"""The topology and the number of pods that a stack has by default: the machines decide."""
+"""The topology and the number of pods that a stack has by default follow from its machines."""
 
 from typing import Any
 
@@ -19,19 +19,23 @@ SEVERAL |= {"imageRepository": "registry.example.org/team/trainer", "nodes": [TW
 
 
 def chosen(**changes: object) -> tuple[str, int]:
+    """Return the topology and the number of pods of a stack with these settings."""
     run = read({**SEVERAL, **changes}).run
     assert run
     return run.compute.topology.name, run.compute.world.pods
 
 
 def test_several_machines_train_by_an_indexed_job() -> None:
-    """A StatefulSet's pod on a dead machine is never replaced (kubernetes#55713)."""
+    """By default, a stack with several machines trains by an indexed Job with a pod on each machine
+    that is not lost. A StatefulSet would never replace a pod on a dead machine (kubernetes#55713).
+    """
     assert chosen() == ("indexed-job", 2)
     assert chosen(nodes=[]) == ("single-pod", 1)
     assert chosen(nodes=[LOST]) == ("single-pod", 1)
 
 
 def test_what_a_stack_chooses_itself_is_kept() -> None:
+    """A topology or a number of pods that the stack sets is kept."""
     assert chosen(topology="single-pod") == ("single-pod", 1)
     assert chosen(topology="multi-pod") == ("multi-pod", 2)
     assert chosen(topology="multi-pod", nodes=[], gpusPerPod=1) == ("multi-pod", 3)
@@ -39,7 +43,9 @@ def test_what_a_stack_chooses_itself_is_kept() -> None:
 
 
 def test_single_pod_takes_pods_of_one() -> None:
-    """Another number is refused, as it would count for nothing."""
+    """With `topology: single-pod`, `pods` may be 1. Another number is refused, because it would be
+    ignored.
+    """
     assert chosen(topology="single-pod", pods=1) == ("single-pod", 1)
     with pytest.raises(pulumi.RunError) as refusal:
         chosen(topology="single-pod", pods=2)
@@ -47,6 +53,7 @@ def test_single_pod_takes_pods_of_one() -> None:
 
 
 def test_gpus_of_all_machines_have_to_be_counted() -> None:
+    """`gpus` must be at least the GPUs that the pods on all machines need."""
     with pytest.raises(pulumi.RunError) as refusal:
         chosen(gpus=3)
     assert "pods * gpusPerPod: 6 cannot be used: the platform has 3 GPUs" in str(refusal.value)
@@ -55,6 +62,8 @@ def test_gpus_of_all_machines_have_to_be_counted() -> None:
 
 @pytest.mark.parametrize("nodes", ["", "not JSON", "{}", "5", "null", "[1, null]"])
 def test_wrong_list_of_machines_counts_as_none(nodes: str) -> None:
-    """What is wrong with it is said by the setting itself."""
+    """A wrong value of `nodes` counts as no machines here; the setting itself says what is wrong
+    with it.
+    """
     assert further_machines(nodes) == 0
     assert with_choices_made({"topology": "auto", "nodes": nodes})["topology"] == "single-pod"

@@ -1,4 +1,6 @@
-"""Addresses that hold a password: refused in plain text, and carried where nobody reads them."""
+"""Addresses that contain a password are refused in plain text, and an encrypted one goes only where
+nobody can read it.
+"""
 
 import json
 from pathlib import Path
@@ -19,14 +21,16 @@ PROGRAM = {"program": {"command": ["python", "train.py"]}}
 
 
 def test_credentials_in_plain_are_refused() -> None:
-    """Fault 20 of the review: user and password in `torchIndexUrl` were accepted in plain text."""
+    """An address of torch's index with user and password is refused in plain text, and not
+    shown.
+    """
     text = refusal({"torchIndexUrl": LOGIN})
     assert "torchIndexUrl: [secret] cannot be used: it holds a secret in plain text" in text
     assert "hunter2" not in text
 
 
 def test_encrypted_index_is_on_no_command_line() -> None:
-    """Fault 20 of the review: the password stood on the command line of the image's build."""
+    """The password of an encrypted `torchIndexUrl` is on no command line of the image's build."""
     settings = platform({"torchIndexUrl": LOGIN}, ("torchIndexUrl",))
     image = settings.image
     assert image.torch_index_login is not None
@@ -38,12 +42,15 @@ def test_encrypted_index_is_on_no_command_line() -> None:
 
 
 def test_password_of_the_index_does_not_rename_the_image() -> None:
+    """The image has the same name with and without a login in `torchIndexUrl`."""
     with_login = platform({"torchIndexUrl": LOGIN}, ("torchIndexUrl",)).image.plan
     assert with_login.deps_hash == platform({"torchIndexUrl": INDEX}).image.plan.deps_hash
 
 
 def test_encrypted_index_is_a_secret_in_state(tmp_path: Path) -> None:
-    """Fault 20 of the review: the password stood in plain text in Pulumi's state."""
+    """The password of an encrypted `torchIndexUrl` reaches the build by a variable, and is nowhere
+    in plain text in Pulumi's state.
+    """
     result = deploy("dev", tmp_path, {"torchIndexUrl": LOGIN}, ("torchIndexUrl",))
     ensure = result.one("image-ensure")
     assert ensure.inputs["environment"]["DISTTRAIN_TORCH_INDEX"] == LOGIN
@@ -61,7 +68,9 @@ def test_encrypted_index_is_a_secret_in_state(tmp_path: Path) -> None:
     ],
 )
 def test_secret_address_of_the_text_is_refused(url: str, secret_keys: tuple[str, ...]) -> None:
-    """Fault 20 of the review: user and password in `datasetUrl` stood in a ConfigMap."""
+    """A `datasetUrl` with a password is refused, encrypted or not, because it would be in plain
+    text in a ConfigMap. The error says to use `datasetFile`.
+    """
     text = refusal({**TEXT, "datasetUrl": url}, secret_keys)
     assert "datasetUrl: " in text
     assert "would be in plain text in a ConfigMap" in text
@@ -77,6 +86,9 @@ def test_addresses_without_credentials_are_taken() -> None:
 
 
 def test_bundle_of_an_encrypted_index_is_refused(tmp_path: Path) -> None:
+    """A bundle cannot be made with an encrypted `torchIndexUrl`, which cannot be read then; the
+    error says how to give the index.
+    """
     file = tmp_path / "Pulumi.mine.yaml"
     file.write_text('config:\n  disttrain:torchIndexUrl:\n    secure: "v1:abc:def"\n')
     with pytest.raises(ValueError, match=r"torchIndexUrl: \[secret\].*PIP_EXTRA_INDEX_URL"):
@@ -97,7 +109,10 @@ def test_bundle_of_an_encrypted_index_is_refused(tmp_path: Path) -> None:
     ids=["program", "wrong program", "variable", "run", "wrong run", "run of a program", "text"],
 )
 def test_encrypted_value_that_pods_show_is_refused(changes: dict[str, Any], read_by: str) -> None:
-    """It would be in plain text in the cluster, though the user has taken care of it."""
+    """An encrypted value in a setting that pods show is refused, although the user wants it to be
+    secret: it would be in plain text in the cluster. There is one message, which does not show the
+    value.
+    """
     key = next(iter(changes))
     text = refusal(changes, secret_keys=[key])
     assert f"  - {key}: [secret] cannot be used: a value in it is encrypted" in text

@@ -1,4 +1,4 @@
-"""The data set and the run's configuration, as the settings put them together."""
+"""The data set and the run's configuration that follow from the settings."""
 
 import hashlib
 from collections.abc import Callable
@@ -15,12 +15,14 @@ CHECKSUM = hashlib.sha256(TEXT).hexdigest()
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
+    """Return a file with a text of the user."""
     file = tmp_path / "mine.txt"
     file.write_bytes(TEXT)
     return file
 
 
 def test_an_own_text_brings_its_own_checksum(text: Path) -> None:
+    """A `datasetFile` gets its checksum, and a place on the volume that is named after it."""
     settings = run({"datasetFile": str(text)})
     dataset = settings.config.dataset
     assert dataset.sha256 == CHECKSUM
@@ -31,22 +33,30 @@ def test_an_own_text_brings_its_own_checksum(text: Path) -> None:
 
 
 def test_a_given_checksum_is_left_to_the_job(text: Path) -> None:
+    """A checksum that the user gives is not computed here; the Job that prepares the data set
+    checks it.
+    """
     settings = run({"datasetFile": str(text), "datasetSha256": "0" * 64})
     assert settings.config.dataset.sha256 == "0" * 64
 
 
 def test_run_overrides_reach_the_run() -> None:
+    """The setting `run` changes single values of the run's configuration, and the preset's other
+    values stay.
+    """
     overrides = {"seed": 7, "model": {"n_layer": 2}, "train": {"learning_rate": "3e-4"}}
     config = run({"run": overrides}).config
     assert (config.seed, config.model.n_layer, config.train.learning_rate) == (7, 2, 3e-4)
-    assert config.model.n_embd == 384  # the preset's
+    assert config.model.n_embd == 384  # the value of the preset
 
 
 # --- the checksum of a file, computed once ---
 
 
 class Counted:
-    """Computes checksums and counts how often."""
+    """Computes checksums and counts how often. `before` is called with the file before it is
+    read.
+    """
 
     def __init__(self, before: Callable[[Path], object] = lambda path: None) -> None:
         self.calls = 0
@@ -60,7 +70,7 @@ class Counted:
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clock is ahead, so that a file that was written just now counts as settled."""
+    """Set the clock ahead, so that a file that was written just now counts as settled."""
     import time
 
     now_seconds = time.time() + 10 * SETTLED_SECONDS
@@ -69,7 +79,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("later")
 def test_a_file_is_read_once_for_preview_and_update(text: Path, tmp_path: Path) -> None:
-    """A fault in section 1 of the review: a data set file was hashed twice per `pulumi up`."""
+    """The checksum of a file is computed only once for a preview and an update."""
     compute = Counted()
     answers = {file_checksum(text, tmp_path / "cache", compute) for _ in range(3)}
     assert (answers, compute.calls) == ({CHECKSUM}, 1)
@@ -77,6 +87,9 @@ def test_a_file_is_read_once_for_preview_and_update(text: Path, tmp_path: Path) 
 
 @pytest.mark.usefixtures("later")
 def test_a_changed_file_is_read_again(text: Path, tmp_path: Path) -> None:
+    """The checksum is computed again if the file has changed, even if it has the same size or was
+    replaced by another one.
+    """
     compute = Counted()
     assert file_checksum(text, tmp_path / "cache", compute) == CHECKSUM
     text.write_bytes(TEXT.upper())  # the same size
@@ -89,6 +102,9 @@ def test_a_changed_file_is_read_again(text: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_changed_just_now_is_not_kept(text: Path, tmp_path: Path) -> None:
+    """The checksum of a file that was written just now is not kept, because another change in the
+    same moment would not be noticed.
+    """
     compute = Counted()
     for _ in range(2):
         file_checksum(text, tmp_path / "cache", compute)
@@ -97,6 +113,7 @@ def test_a_file_changed_just_now_is_not_kept(text: Path, tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("later")
 def test_a_file_changed_while_read_is_not_kept(text: Path, tmp_path: Path) -> None:
+    """The checksum of a file that changes while it is read is not kept."""
     compute = Counted(before=lambda path: path.write_bytes(b"longer than it was"))
     file_checksum(text, tmp_path / "cache", compute)
     file_checksum(text, tmp_path / "cache", compute)
@@ -105,6 +122,7 @@ def test_a_file_changed_while_read_is_not_kept(text: Path, tmp_path: Path) -> No
 
 @pytest.mark.usefixtures("later")
 def test_a_damaged_record_is_ignored(text: Path, tmp_path: Path) -> None:
+    """A damaged record of a checksum is ignored, and the checksum is computed again."""
     folder = tmp_path / "cache"
     file_checksum(text, folder)
     (record,) = folder.iterdir()
@@ -128,6 +146,7 @@ def test_several_addresses_replace_the_presets_text() -> None:
 
 
 def test_options_say_what_the_files_hold() -> None:
+    """`datasetOptions` reach the run's configuration."""
     options = {"text_field": "body", "val_tokens": 5000}
     dataset = run({"datasetFiles": FILES, "datasetOptions": options}).config.dataset
     assert (dataset.text_field, dataset.val_tokens) == ("body", 5000)
@@ -141,6 +160,7 @@ def test_a_file_keeps_the_ending_that_says_what_it_holds(tmp_path: Path) -> None
 
 
 def test_a_tokenizer_of_this_machine_goes_to_the_volume(tmp_path: Path) -> None:
+    """A `datasetTokenizer` that is a file of this machine is read by the pods from the volume."""
     (tmp_path / "tokenizer.json").write_text("{}")
     settings = run({"datasetTokenizer": str(tmp_path / "tokenizer.json")})
     assert settings.tokenizer_file is not None
@@ -178,5 +198,6 @@ def test_mistakes_in_several_files_are_named(values: dict[str, object], words: s
 
 
 def test_a_large_data_set_is_given_time() -> None:
+    """A large data set is accepted if `datasetTimeoutSeconds` gives it enough time."""
     settings = run({"preset": "fineweb-edu-124m", "datasetTimeoutSeconds": 14400})
     assert len(settings.config.dataset.files) == 14

@@ -17,12 +17,13 @@ SECTIONS = sections(DECLARATIONS.read_text())
 
 
 def literals(file: Path) -> set[object]:
-    """Every text that stands in quotation marks in a Python file."""
+    """Return every constant in a Python file, among them all texts in quotation marks."""
     tree = ast.parse(file.read_text())
     return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
 
 
 def test_keys_declared_are_the_keys_read() -> None:
+    """The program reads exactly the keys that Pulumi.yaml declares."""
     reader = Reader(with_choices_made(raw_settings("dev")))
     read_settings(reader, "dev", KINDS)
     assert reader.problems == []
@@ -31,7 +32,9 @@ def test_keys_declared_are_the_keys_read() -> None:
 
 @pytest.mark.parametrize("section", SECTIONS, ids=[section.file for section in SECTIONS])
 def test_a_section_names_the_file_that_reads_it(section: Section) -> None:
-    """A large section has helpers beside it, such as gpu_chart.py beside gpu.py."""
+    """Each key of a section in Pulumi.yaml is in the file that the section names, or in a file
+    beside it such as gpu_chart.py beside gpu.py.
+    """
     folder = PROJECT / "infra" / "settings"
     stem = section.file.removesuffix(".py")
     files = [folder / section.file, *folder.glob(f"{stem}_*.py")]
@@ -40,6 +43,7 @@ def test_a_section_names_the_file_that_reads_it(section: Section) -> None:
 
 
 def test_every_key_stands_in_one_section() -> None:
+    """Each key is in exactly one section, and each section names another file."""
     keys = [key for section in SECTIONS for key in section.keys]
     assert keys == list(PROJECT_FILE["config"])
     files = [section.file for section in SECTIONS]
@@ -47,11 +51,14 @@ def test_every_key_stands_in_one_section() -> None:
 
 
 def test_page_of_the_settings_is_the_generated_one() -> None:
-    """`make docs` writes it anew."""
+    """`docs/settings.md` is what `make docs` would write."""
     assert PAGE.read_text() == document(DECLARATIONS.read_text())
 
 
 def test_page_is_written_with_signs_of_markdown_escaped(tmp_path: Path) -> None:
+    """Descriptions are written with links to other pages, and their signs do not count as
+    Markdown.
+    """
     page = tmp_path / "settings.md"
     main(page)
     assert page.read_text() == PAGE.read_text()
@@ -63,11 +70,13 @@ def test_page_is_written_with_signs_of_markdown_escaped(tmp_path: Path) -> None:
 
 
 def test_a_key_without_a_section_is_refused() -> None:
+    """A key without a section above it is an error when the page is made."""
     with pytest.raises(ValueError, match="no headline stands above the key a"):
         sections("\nconfig:\n  a:\n    type: string\n")
 
 
 def test_every_key_has_type_default_and_description() -> None:
+    """Each key has a type, a default of that type and a description."""
     for key, declaration in PROJECT_FILE["config"].items():
         assert set(declaration) - {"items"} == {"type", "default", "description"}, key
         assert type(declaration["default"]) is TYPES[declaration["type"]], key

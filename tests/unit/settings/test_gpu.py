@@ -1,4 +1,4 @@
-"""When the GPU Operator is installed."""
+"""When the GPU Operator is installed, and with which settings it is refused."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,23 +12,26 @@ from tests.unit.stacks import files_of_this_machine
 
 @pytest.fixture
 def existing(tmp_path: Path) -> dict[str, object]:
-    """An existing cluster with GPUs."""
+    """Return the settings of an existing cluster with GPUs."""
     kubeconfig = files_of_this_machine("sandbox", tmp_path)["kubeconfig"]
     return {"cluster": "existing", "kubeconfig": kubeconfig}
 
 
 def operator(changes: Mapping[str, object]) -> GpuOperatorSettings | None:
+    """Return the settings of the GPU Operator; None if it is not installed."""
     return platform(changes).gpu_operator
 
 
 def test_operator_is_not_installed_on_existing_cluster(existing: dict[str, object]) -> None:
-    """Fault 8 of the review: by default the operator was also installed on an existing cluster,
-    whose administrators may run one of their own."""
+    """By default the operator is installed on a k3s of this stack, but not on an existing cluster,
+    whose administrators may run one of their own.
+    """
     assert operator(existing) is None
     assert operator({}) is not None
 
 
 def test_operator_is_installed_where_it_is_asked_for(existing: dict[str, object]) -> None:
+    """The setting `gpuOperator` decides on either kind of cluster."""
     assert operator({**existing, "gpuOperator": True}) is not None
     assert operator({"gpuOperator": False}) is None
 
@@ -42,21 +45,24 @@ def test_operator_without_gpus_is_refused() -> None:
 
 @pytest.mark.parametrize("value", ["install", "yes", "aut", 1])
 def test_nonsense_is_answered_with_the_choices(value: object) -> None:
+    """A wrong value of `gpuOperator` is refused with the possible ones."""
     text = refusal({"gpuOperator": value})
     assert "cannot be used: gpuOperator has no such choice. Set auto, true or false" in text
 
 
 def test_version_of_an_adopted_k3s_is_not_that_of_the_setting() -> None:
-    """Fault 25 of the review: with `k3sExisting: adopt` the setting k3sVersion, which says
-    nothing about the k3s that is there, decided how the operator ties into containerd."""
+    """With `k3sExisting: adopt`, the setting `k3sVersion` says nothing about the k3s that is there,
+    so it does not decide whether the operator can be installed.
+    """
     old = {"k3sVersion": "v1.27.9+k3s1"}
     assert "containerd of this k3s is older than 2.0" in refusal(old)
     assert operator({**old, "k3sExisting": "adopt"}) is not None
 
 
 def test_existing_cluster_over_ssh_is_refused(existing: dict[str, object]) -> None:
-    """Fault 9 of the review: with an existing cluster and `host: ssh` the image was imported here
-    and the data folder made on the other machine."""
+    """`host: ssh` is refused with an existing cluster. Otherwise the image would be imported on
+    this machine, and the data folder made on the other one.
+    """
     ssh = {"host": "ssh", "sshHost": "gpu01", "sshHostKey": "ssh-ed25519 AAAA"}
     text = refusal({**existing, **ssh})
     assert "host: 'ssh' cannot be used: with cluster: existing nothing is done by SSH" in text
@@ -64,7 +70,9 @@ def test_existing_cluster_over_ssh_is_refused(existing: dict[str, object]) -> No
 
 
 def test_k3s_without_our_operator_may_be_older() -> None:
-    """The version of k3s' containerd matters to the operator alone."""
+    """Without the operator an older k3s is accepted, because only the operator depends on the
+    version of k3s' containerd.
+    """
     old: dict[str, object] = {"k3sVersion": "v1.30.9+k3s1"}
     assert "Set k3sVersion to one of v1.31.6, v1.32.2 or later" in refusal(old)
     for without in ({"gpuOperator": "false"}, {"accelerator": "cpu"}):

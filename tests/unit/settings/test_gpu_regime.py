@@ -1,4 +1,6 @@
-"""How the operator ties into containerd follows from versions; what cannot work is refused."""
+"""How the operator ties into containerd (the regime) follows from versions, and what cannot work is
+refused.
+"""
 
 from contextlib import suppress
 
@@ -48,8 +50,8 @@ REFUSED = [
     ("nri", "v26.3.3", "v1.33.4+k3s1", (False, True), "containerd of this k3s is older than 2.1"),
     ("nri", "v26.3.3", "v1.30.9+k3s1", (False, True), "containerd of this k3s is older than 2.1"),
     ("cdi", "v25.3.4", "v1.34.2+k3s1", (False, True), "charts before v25.10.1 do not"),
-    # containerd 1.7 has CDI too, but switched off, and k3s does not switch it on: the operator is
-    # ready there, and the pods of a training see no GPU.
+    # containerd 1.7 has CDI too, but it is off, and k3s does not switch it on. The operator would
+    # be ready there, but the pods of a training would see no GPU.
     ("auto", "v26.3.3", "v1.30.9+k3s1", (False, True), "containerd of this k3s is older than 2.0"),
     ("cdi", "v26.3.3", "v1.31.5+k3s1", (False, True), "containerd of this k3s is older than 2.0"),
     ("auto", "v26.3.3", "v1.32.1+k3s1", (False, True), "containerd of this k3s is older than 2.0"),
@@ -78,7 +80,10 @@ releases = st.tuples(st.just(1), st.integers(26, 37), st.integers(0, 15))
 def test_every_choice_is_a_regime_or_a_reason(
     wanted: str, chart: tuple[int, ...], k3s: tuple[int, ...], driver: bool, toolkit: bool
 ) -> None:
-    with suppress(ValueError):  # says why
+    """Every combination of versions and settings gives a regime that fits them, or is refused with
+    a reason.
+    """
+    with suppress(ValueError):  # the reason for the refusal
         regime = choose_regime(wanted, chart, k3s, HostParts(driver, toolkit))
         assert regime in REGIMES
         assert wanted in ("auto", regime)
@@ -87,6 +92,9 @@ def test_every_choice_is_a_regime_or_a_reason(
 
 
 def test_charts_known_to_do_harm_are_refused() -> None:
+    """The versions of the chart that are known to do harm are refused, and the supported ones are
+    not.
+    """
     for bad in BAD_CHARTS:
         assert refuse_chart(bad)
     for chart in CHARTS:

@@ -1,4 +1,6 @@
-"""Time slices and MIG: what a GPU can be cut into, and which runs can use the parts."""
+"""Time slices and MIG: into which parts a GPU can be divided, and which runs can use these
+parts.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ WORLDS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("shares", SHARES, ids=str)
 @pytest.mark.parametrize("world", WORLDS, ids=str)
 def test_two_nccl_ranks_never_share_a_gpu(shares: dict[str, Any], world: dict[str, Any]) -> None:
+    """A run with two ranks is refused if the platform divides its GPUs, because two nccl ranks
+    cannot share one GPU.
+    """
     assert read(world)
     assert "two nccl ranks cannot share one" in refusal({**shares, **world})
     assert read({**shares, "gpusPerPod": 1})
@@ -32,8 +37,9 @@ def test_two_nccl_ranks_never_share_a_gpu(shares: dict[str, Any], world: dict[st
 def test_sharing_without_the_operator_is_refused(
     shares: dict[str, Any], stack: str, tmp_path: Path
 ) -> None:
-    """Nobody would share them. On an existing cluster `auto` installs no operator; the setting was
-    ignored without a word."""
+    """Divided GPUs are refused without the GPU Operator, which divides them. On an existing cluster
+    `auto` installs no operator, so the setting would be ignored without a word.
+    """
     one_rank = {"accelerator": "gpu", "gpus": 1, "gpusPerPod": 1, "processesPerPod": 1}
     one_rank |= files_of_this_machine(stack, tmp_path)
     operator = {"gpuOperator": "false"} if stack == "dev" else {}
@@ -45,11 +51,13 @@ def test_sharing_without_the_operator_is_refused(
 
 
 def test_slices_and_mig_exclude_each_other() -> None:
+    """Time slices and MIG together are one problem, which names `gpuTimeSlices`."""
     problems = sharing_problems(Sharing(2, "1g.10gb"), "H100-80GB")
     assert [problem.key for problem in problems] == ["gpuTimeSlices"]
 
 
 def test_each_model_has_its_own_profiles() -> None:
+    """A MIG profile is refused if the GPU's model does not have it, with those that it has."""
     (problem,) = sharing_problems(Sharing(mig_profile="1g.5gb"), "A10")
     assert (problem.key, problem.reason) == ("migProfile", "the A10 (gpuModel) has no MIG")
     assert sharing_problems(Sharing(mig_profile="1g.5gb"), "A100-40GB") == []

@@ -180,7 +180,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     # the proxy
     ({"httpProxy": "proxy:3128"}, "httpProxy: 'proxy:3128' cannot be used: it is not the address"),
     ({"httpProxy": "http://u:p@proxy"}, "httpProxy: [secret] cannot be used: it holds a secret"),
-    # Go's net/url refuses them, and with '"' the other variables of k3s' service were lost too
+    # Go's net/url refuses these signs. With '"', k3s' service would lose its other variables too.
     *(
         ({"httpProxy": f"http://me:{word}@proxy"}, "httpProxy: [secret] cannot be used: its")
         for word in ('hun"ter', "hun\\ter", "hun^ter", "100%", "hünter")
@@ -340,7 +340,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"extensions": [""]}, "extensions: '' cannot be used: it is not the name of a Python module"),
     ({"extensions": [".kinds"]}, "extensions: '.kinds' cannot be used: it is not the name of"),
     ({"ctr": 'k3s "ctr'}, "ctr: 'k3s \"ctr' cannot be used: a quotation mark in it has no end. "),
-    # a home of nobody
+    # the home of a user that does not exist
     ({"caBundle": "~nobody-here/ca.pem"}, "caBundle: '~nobody-here/ca.pem' cannot be used"),
     ({"bundle": "~nobody-here/bundle"}, "bundle: '~nobody-here/bundle' cannot be used"),
     ({"datasetFile": "~nobody-here/a.txt"}, "a.txt' cannot be used: it cannot be read (No such"),
@@ -367,13 +367,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-# The trainer's own problems and the image's name are said in other words.
+# The trainer's own problems and those of the image's name do not have the form of `FORM`.
 OTHER_WORDS = {"run", "datasetTokenizer", "imageRepository"}
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG, ids=[message for _, message in WRONG])
 def test_wrong_setting_is_refused_in_these_words(changes: dict[str, Any], message: str) -> None:
-    """A sentence of the issue: errors name the key, the value, why it cannot be, what to do."""
+    """An error names the key, the value, why it cannot be used, and what to do."""
     text = refusal(changes)
     assert message in text
     if not OTHER_WORDS & set(changes):
@@ -381,6 +381,7 @@ def test_wrong_setting_is_refused_in_these_words(changes: dict[str, Any], messag
 
 
 def test_all_problems_are_shown_at_once() -> None:
+    """All wrong settings are named in one error."""
     text = refusal({"gpus": 0, "colour": "red", "dataSize": "big", "topology": "ring"})
     for key in ("gpus", "colour", "dataSize", "topology"):
         assert re.search(rf"^  - {key}: ", text, re.MULTILINE), text
@@ -393,7 +394,7 @@ def test_all_problems_are_shown_at_once() -> None:
         ({"httpsProxy": "ftp://me:hunter2@proxy"}, ()),
         ({"noSuchKey": "hunter2"}, ("noSuchKey",)),
         ({"podEnvironment": {"RANK": "hunter2"}}, ("podEnvironment",)),
-        # What is meant to be secret is not shown either where the user forgot to encrypt it.
+        # What is meant to be secret is not shown, even if the user forgot to encrypt it.
         ({"podSecrets": {"STORE": {"password": "hunter2"}}}, ()),
         ({"podSecrets": {"STORE": ["hunter2"]}}, ()),
         ({"podSecrets": "hunter2"}, ()),
@@ -405,11 +406,15 @@ def test_all_problems_are_shown_at_once() -> None:
     ids=str,
 )
 def test_no_message_shows_a_secret(changes: dict[str, Any], secret_keys: tuple[str, ...]) -> None:
+    """No error shows a secret, even if the user forgot to encrypt it or set it under a wrong
+    key.
+    """
     assert "hunter2" not in refusal(changes, secret_keys)
 
 
 @pytest.mark.parametrize("changes", [{"trainingTimeoutSeconds": 1}, {"bundle": "/no/such/folder"}])
 def test_a_key_of_platform_and_run_is_named_once(changes: dict[str, Any]) -> None:
+    """A wrong key that both platform and run read is named once."""
     assert len(refusal(changes).splitlines()) == 2
 
 
@@ -418,13 +423,16 @@ def test_a_wrong_number_of_gpus_is_the_only_problem_shown() -> None:
 
 
 def test_own_list_of_exceptions_is_taken_when_complete() -> None:
+    """`noProxyOverride` is used as it is if it has all entries that the cluster needs."""
     required = "10.1.2.3,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
     override = f"{required},.corp.example"
     assert read(PROXY | {"noProxyOverride": override}).own_platform.proxy.no_proxy == override
 
 
 def test_rsa_host_key_is_refused_with_the_reason() -> None:
-    """Fault 25 of the review: the official plugin cannot connect with a pinned `ssh-rsa` key."""
+    """A host key of type `ssh-rsa` is refused with the command to get another one. Pulumi's command
+    plugin cannot connect with it, because it would need SHA-1 signatures.
+    """
     ssh = {"host": "ssh", "sshHost": "gpu01"}
     text = refusal({**ssh, "sshHostKey": "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAB"})
     assert "sshHostKey: 'ssh-rsa" in text
@@ -433,6 +441,7 @@ def test_rsa_host_key_is_refused_with_the_reason() -> None:
 
 
 def test_single_choice_is_named_alone() -> None:
+    """The error of a wrong choice names all choices, or the only one."""
     assert "network: 'nfs' cannot be used: network has no such choice. Set pod-tcp or efa." in (
         refusal({"network": "nfs"})
     )
@@ -442,7 +451,9 @@ def test_single_choice_is_named_alone() -> None:
 
 
 def test_policy_stop_is_refused_for_a_network_that_asks_nothing() -> None:
-    """No transport could be a wrong one, so the run would never be stopped."""
+    """`transport_policy: stop` is refused for a network that asks for no transport. No transport
+    could be a wrong one, so the run would never be stopped.
+    """
     kinds = replace(KINDS, networks={**KINDS.networks, "any": NetworkProfile(name="any")})
     changes = {"network": "any", "run": {"train": {"transport_policy": "stop"}}}
     raw = raw_settings("dev", changes)
@@ -453,6 +464,7 @@ def test_policy_stop_is_refused_for_a_network_that_asks_nothing() -> None:
 
 
 def test_password_of_a_proxy_may_have_what_an_address_takes() -> None:
+    """The password of a proxy may contain every sign that an address may contain."""
     password = "hun.t-e_r~!$&'()*+,;=:%22%C3%BC"
     given = PROXY | {"httpProxy": f"http://me:{password}@proxy:3128"}
     proxy = read(given, {"httpProxy"}).own_platform.proxy
@@ -476,6 +488,7 @@ def test_password_of_a_proxy_may_have_what_an_address_takes() -> None:
 def test_what_keeps_an_extension_from_being_imported_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, reason: str
 ) -> None:
+    """The error about an extension that cannot be imported contains the reason."""
     (tmp_path / f"{module}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     said = refusal({"extensions": [module]})
@@ -487,7 +500,10 @@ def test_what_keeps_an_extension_from_being_imported_is_said(
     "text", [AUTHORITY[:200], AUTHORITY + AUTHORITY[:200]], ids=["only one", "second one"]
 )
 def test_damaged_certificate_is_refused(text: str, tmp_path: Path) -> None:
-    """With imageDelivery: registry `pulumi preview` ended with a traceback of Python's ssl."""
+    """A damaged certificate in `caBundle` is refused with a message that names the setting,
+    wherever it is in the file. Otherwise `pulumi preview` would end with a traceback of Python's
+    ssl.
+    """
     file = tmp_path / "ca.pem"
     file.write_text(text)
     said = refusal({"caBundle": str(file)})
@@ -495,6 +511,7 @@ def test_damaged_certificate_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_certificates_may_have_comments_in_any_letters(tmp_path: Path) -> None:
+    """The comments in `caBundle` may have letters beyond ASCII, and the file is used as it is."""
     file = tmp_path / "ca.pem"
     file.write_text(f"# Autorité de l'entreprise\n{AUTHORITY}", encoding="utf-8")
     assert read({"caBundle": str(file)}).own_platform.proxy.ca_bundle == file.read_text()
@@ -502,6 +519,9 @@ def test_certificates_may_have_comments_in_any_letters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"user": "me", "password": "sekret"}, "{password: sekret}"])
 def test_password_beside_a_delivery_that_takes_none_is_not_shown(options: Any) -> None:
+    """`imageDeliveryOptions` are refused without showing a password if the delivery has no such
+    options.
+    """
     said = refusal({"imageDeliveryOptions": options})
     assert "imageDeliveryOptions" in said
     assert "sekret" not in said

@@ -1,4 +1,6 @@
-"""What a wrong setting of machines, clusters, queues, controllers and programs is told."""
+"""What a user is told about a wrong setting of machines, clusters, queues, controllers and
+programs.
+"""
 
 import re
 from contextlib import suppress
@@ -27,6 +29,7 @@ MPI = {"topology": "mpijob", "gpusPerPod": 1}
 
 
 def nfs(**options: object) -> dict[str, Any]:
+    """Return the settings of an NFS storage with these options."""
     return {**NFS, "storageOptions": {**NFS["storageOptions"], **options}}  # type: ignore[dict-item]
 
 
@@ -139,7 +142,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.fixture(autouse=True)
 def kubeconfig(tmp_path: Any) -> str:
-    """Of a cluster that exists."""
+    """Return the path of a kubeconfig for a cluster that exists."""
     return str(files_of_this_machine("sandbox", tmp_path)["kubeconfig"])
 
 
@@ -147,7 +150,7 @@ def kubeconfig(tmp_path: Any) -> str:
 def test_wrong_setting_says_what_to_do(
     changes: dict[str, Any], words: list[str], kubeconfig: str
 ) -> None:
-    """Key, value, reason and remedy, in one line for each wrong setting."""
+    """A wrong setting gets one line with its key, its value, the reason and what to do."""
     if changes.get("cluster") == "existing":
         changes = {**changes, "kubeconfig": kubeconfig}
     text = refusal(changes)
@@ -175,18 +178,19 @@ def test_wrong_setting_says_what_to_do(
     ids=str,
 )
 def test_one_fault_is_one_problem(changes: dict[str, Any]) -> None:
-    """What only follows from it would send the user elsewhere."""
+    """One mistake gives one message. What only follows from it would send the user elsewhere."""
     assert len(refusal(changes).splitlines()) == 2, refusal(changes)
 
 
 def test_wrong_topology_hides_no_other_problem() -> None:
+    """Beside a wrong topology, mistakes in other settings are named too."""
     text = refusal({"topology": "ring", "ttlSecondsAfterFinished": "1h", "whenBusy": "never"})
     for key in ("topology", "ttlSecondsAfterFinished", "whenBusy"):
         assert re.search(rf"^  - {key}: ", text, re.MULTILINE), text
 
 
 def test_several_pods_are_several_pods_by_default() -> None:
-    """With `topology: auto`, a number of pods is not ignored."""
+    """With `topology: auto`, a number of pods is used: several pods are an indexed Job."""
     settings = read({"pods": 2, "gpus": 6}).run
     assert settings
     assert (settings.compute.topology.name, settings.compute.world.pods) == ("indexed-job", 2)
@@ -203,7 +207,9 @@ OBJECTS = [
 
 @pytest.mark.parametrize("key", OBJECTS)
 def test_no_shape_of_a_value_ends_in_a_traceback(key: str) -> None:
-    """Lists and objects may hold anything; Pulumi's engine only checks that they are one."""
+    """A list or an object with anything in it is accepted or refused, but ends in no traceback.
+    Pulumi's engine only checks that it is a list or an object.
+    """
     for shape in SHAPES:
         with suppress(pulumi.RunError):
             read({key: shape})
@@ -225,7 +231,9 @@ def test_no_shape_of_a_value_ends_in_a_traceback(key: str) -> None:
 def test_kubeconfig_of_another_form_is_refused(
     changes: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    """A file that was written by hand ended `pulumi up` with a traceback."""
+    """A kubeconfig of another form, as one that was written by hand, is refused with the reason and
+    not with a traceback.
+    """
     file = Path(str(files_of_this_machine("sandbox", tmp_path)["kubeconfig"]))
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **changes}))
     text = refusal({"cluster": "existing", "kubeconfig": str(file)})

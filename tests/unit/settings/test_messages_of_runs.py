@@ -1,4 +1,4 @@
-"""Messages about topology, queue, program and network: no false advice, no secret, no silence."""
+"""Messages about topology, queue, program and network give no false advice and show no secret."""
 
 from typing import Any
 
@@ -19,7 +19,9 @@ NAMED = {"imageRepository": "registry.example.org/team/trainer"}
 
 
 def read_elsewhere(changes: dict[str, Any]) -> Settings:
-    """The settings of a run on the platform of stack `dev`, which has 3 GPUs on two machines."""
+    """Return the settings of a run on the platform of stack `dev`, which has 3 GPUs on two
+    machines.
+    """
     return parse_settings(
         raw_settings("multipod", changes),
         (),
@@ -95,7 +97,9 @@ def test_message_says_why_and_what_to_do(changes: dict[str, Any], words: str) ->
 
 
 def test_sizes_that_can_be_are_taken() -> None:
-    """Bytes may be written without a unit, and a queue may hold exactly the run."""
+    """Amounts that are possible are accepted: bytes without a unit, and a quota that is exactly
+    enough for the run.
+    """
     quota = {"memory": "68719476736", "cpu": "64", "nvidia.com/gpu": 3}
     assert read({**QUEUE, "queues": {"name": "gpus", "quota": quota}}).own_platform.queues
     assert read({**QUEUE, "queue": "other", "queues": {"name": "gpus", "quota": {"cpu": 1}}})
@@ -111,7 +115,9 @@ def test_sizes_that_can_be_are_taken() -> None:
     ],
 )
 def test_advice_names_the_stack_that_can_follow_it(changes: dict[str, Any], words: str) -> None:
-    """`gpus` cannot be set in the stack of a run on another one's platform."""
+    """The advice of a run on another stack's platform names that stack, because `gpus` can only be
+    set there.
+    """
     with pytest.raises(pulumi.RunError) as failure:
         read_elsewhere(changes)
     assert words in str(failure.value)
@@ -121,7 +127,9 @@ def test_advice_names_the_stack_that_can_follow_it(changes: dict[str, Any], word
     "key", sorted({*MAY_HOLD_SECRETS} - {"datasetUrl", "podSecrets", "topologyOptions"})
 )
 def test_settings_of_the_platform_show_no_secret(key: str) -> None:
-    """Who set them in the wrong stack, and in plain text, did not find them on the screen."""
+    """A setting of the platform in the stack of a run is refused without showing its value, even if
+    the user has not encrypted it.
+    """
     with pytest.raises(pulumi.RunError) as failure:
         read_elsewhere({key: "hunter2"})
     assert "hunter2" not in str(failure.value)
@@ -130,6 +138,9 @@ def test_settings_of_the_platform_show_no_secret(key: str) -> None:
 
 @pytest.mark.parametrize("key", sorted(MAY_HOLD_SECRETS))
 def test_key_with_a_typo_shows_no_secret(key: str) -> None:
+    """A key that looks like one for secrets is refused with a suggestion, and its value is not
+    shown.
+    """
     message = refusal({f"{key[:-2]}{key[-1]}": "hunter2"})
     assert "hunter2" not in message
     assert f"(did you mean {key}?)" in message

@@ -1,3 +1,7 @@
+"""The list of exceptions from the proxy: what it contains, and which hosts are reached without the
+proxy.
+"""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +26,7 @@ lists = st.lists(st.one_of(hosts, addresses), max_size=8)
 def test_holds_everything_required_and_all_of_the_users_own(
     node: str, pods: str, services: str, more: list[str]
 ) -> None:
+    """The list contains exactly the entries that the cluster needs and those of the user."""
     entries = no_proxy(required_entries(node, pods, services), more).split(",")
     assert {node, pods, services, *CLUSTER_NAMES, *more} == set(entries)
 
@@ -30,6 +35,7 @@ def test_holds_everything_required_and_all_of_the_users_own(
 def test_names_each_entry_once_and_the_required_ones_first(
     node: str, pods: str, services: str, more: list[str]
 ) -> None:
+    """The list has each entry once, and first those that the cluster needs."""
     required = required_entries(node, pods, services)
     entries = no_proxy(required, more).split(",")
     assert len(entries) == len(set(entries))
@@ -38,6 +44,7 @@ def test_names_each_entry_once_and_the_required_ones_first(
 
 @given(lists)
 def test_is_stable_when_its_own_result_is_added_again(more: list[str]) -> None:
+    """A list that is added to itself stays the same."""
     required = required_entries("10.0.0.1", "10.42.0.0/16", "10.43.0.0/16")
     once = no_proxy(required, more)
     assert no_proxy(required, split_no_proxy(once)) == once
@@ -79,6 +86,7 @@ def test_blanks_and_repetitions_are_dropped() -> None:
 def test_hosts_past_the_proxy_are_those_that_curl_takes_for_it(
     host: str, entries: list[str], past: bool
 ) -> None:
+    """A host is reached without the proxy if curl would do so with these exceptions."""
     assert bypasses_proxy(host, entries) is past
 
 
@@ -90,6 +98,7 @@ def test_hosts_past_the_proxy_are_those_that_curl_takes_for_it(
     ],
 )
 def test_known_kinds_of_entries_are_taken(entry: str) -> None:
+    """Entries that at least one program understands are accepted."""
     assert is_entry(entry)
 
 

@@ -1,4 +1,6 @@
-"""The list of further machines: what it may say, and what is refused in which words."""
+"""The list of further machines (`nodes`): what it may contain, and with which words the rest is
+refused.
+"""
 
 from typing import Any
 
@@ -17,12 +19,15 @@ OTHER = {**NODE, "name": "gpu3", "address": "10.1.2.5"}
 
 
 def with_nodes(*nodes: object, **more: object) -> dict[str, object]:
-    shared = {"storageOptions": {"shared": True}}  # else pods on them would not find their data
+    """Return the settings of a platform with these further machines."""
+    shared = {"storageOptions": {"shared": True}}  # else pods there would find no data
     return {**SSH, **shared, "topology": "none", "nodes": [*nodes], **more}
 
 
 def test_machine_has_what_the_first_one_has() -> None:
-    """What is equal need not be said again: user, port, key, jump host, password of sudo."""
+    """A further machine has user, port, key, jump host and sudo's password of the first one, unless
+    its item has its own.
+    """
     first = {"sshUser": "admin", "sshPort": 2222, "sshPrivateKey": "key", "sudoPassword": "sudo"}
     jump = {"sshJumpHost": "gate", "sshJumpHostKey": NODE["host_key"]}
     own = {"user": "root", "port": 22, "private_key": "own", "sudo_password": "own-sudo"}
@@ -42,7 +47,9 @@ def test_machine_has_what_the_first_one_has() -> None:
 
 
 def test_machine_has_a_jump_host_of_its_own_or_none() -> None:
-    """Its port is 22 and its user that of the machine, if nothing else is said."""
+    """A machine may have its own jump host, or none with an empty text. Unless the item says
+    otherwise, the port is 22 and the user is that of the machine.
+    """
     more = {"name": "gpu4", "address": "10.1.2.6", "jump_port": 2222, "jump_user": "me"}
     straight = {**NODE, "name": "gpu5", "address": "10.1.2.7", "jump_host": ""}
     jump = {"sshJumpHost": "gate", "sshJumpHostKey": NODE["host_key"], "sshJumpPort": 2022}
@@ -57,10 +64,12 @@ def test_machine_has_a_jump_host_of_its_own_or_none() -> None:
 
 
 def test_same_address_behind_another_jump_host_is_another_machine() -> None:
-    """Sites often number their machines alike."""
+    """Two items with one address are refused only if they have the same jump host, because sites
+    often number their machines alike.
+    """
     behind = {**NODE, "name": "gpu3", **JUMP}
     other = {**NODE, "name": "gpu4", **JUMP, "jump_host": "gate"}
-    first = {**NODE, "name": "gpu5", "address": "node", **JUMP}  # of the first machine's address
+    first = {**NODE, "name": "gpu5", "address": "node", **JUMP}  # the first one's
     found = platform(with_nodes(NODE, behind, other, first)).nodes
     assert [node.ssh.host for node in found] == ["10.1.2.4"] * 3 + ["node"]
     assert "nodes[1].address: '10.1.2.4' cannot be used: nodes[0] has it too" in refusal(
@@ -85,11 +94,13 @@ BASE = "node,10.42.0.0/16,10.43.0.0/16,.svc,.cluster.local,127.0.0.1,localhost"
 def test_machines_that_no_proxy_lacks_are_known(
     changes: dict[str, object], machines: tuple[str, ...]
 ) -> None:
+    """With a proxy, the machines that the exceptions do not contain yet are known, each once."""
     twice = {**NODE, "name": "gpu4", **JUMP}
     assert platform(with_nodes(NODE, OTHER, twice, **changes)).proxy.machines == machines
 
 
 def test_own_list_of_exceptions_names_every_machine() -> None:
+    """`noProxyOverride` is refused if a machine is missing in it."""
     said = refusal(with_nodes(NODE, OTHER, **PROXY, noProxyOverride=f"{BASE},10.1.2.4"))
     assert "noProxyOverride: " in said
     assert "is missing: 10.1.2.5." in said
@@ -101,18 +112,23 @@ def test_own_list_of_exceptions_names_every_machine() -> None:
         ({"nodeInterface": "eth1", "nodeAddress": "10.9.9.9"}, "10.9.9.9"),
         ({"nodeInterface": "eth1", "nodeAddress": "FD00::0:1"}, "fd00::1"),
         ({"nodeInterface": "eth1", "nodeAddress": "gpu1.example"}, ""),
-        ({"nodeInterface": "eth1", "sshHost": "10.9.9.9"}, ""),  # by which SSH reaches it
+        ({"nodeInterface": "eth1", "sshHost": "10.9.9.9"}, ""),  # the address for SSH
         ({"nodeAddress": "10.9.9.9"}, ""),
     ],
 )
 def test_interface_has_to_have_the_address_that_is_named_beside_it(
     changes: dict[str, object], address: str
 ) -> None:
+    """If the settings name an interface and an IP address, the interface must have this address. A
+    name, or the address for SSH, is not checked.
+    """
     assert platform({**SSH, **changes}).cluster.interface_address == address
 
 
 def test_machines_may_join_this_one() -> None:
-    """With `host: local` the user, the port and the key are those of the further machines."""
+    """Further machines may join this machine (`host: local`). The user, the port and the key of the
+    settings are then theirs.
+    """
     here = {"host": "local", "sshHost": "", "nodeAddress": "10.1.2.3"}
     changes = with_nodes(NODE, **here, sshUser="admin")
     (node,) = platform(changes).nodes
@@ -163,6 +179,7 @@ def test_machines_may_join_this_one() -> None:
     ],
 )
 def test_wrong_item_is_named_with_its_place(nodes: list[object], said: str) -> None:
+    """A wrong item is refused with its place in the list, its key and its value."""
     assert said in refusal(with_nodes(*nodes))
 
 
@@ -177,7 +194,9 @@ def test_wrong_item_is_named_with_its_place(nodes: list[object], said: str) -> N
     ],
 )
 def test_address_that_leads_nowhere_is_refused(address: str, said: str) -> None:
-    """SSH would take all of it for a name, and only say that there is none."""
+    """An address that cannot be one is refused with the reason. SSH would take all of it for a
+    name, and only say that there is no such name.
+    """
     found = refusal(with_nodes({**NODE, "address": address}))
     assert f"nodes[0].address: {address!r} cannot be used: {said}" in found
     found = refusal(with_nodes({**NODE, **JUMP, "jump_host": address}))
@@ -191,6 +210,7 @@ def test_address_that_leads_nowhere_is_refused(address: str, said: str) -> None:
 
 @pytest.mark.parametrize("address", ["fd00::4", "10.1.2.4", "gpu-2.lan", "4gpu", "1password.com"])
 def test_address_of_either_family_and_a_name_are_taken(address: str) -> None:
+    """An address may be IPv4, IPv6 or a name."""
     (node,) = platform(with_nodes({**NODE, "address": address})).nodes
     assert node.ssh.host == address
 
@@ -199,6 +219,7 @@ def test_address_of_either_family_and_a_name_are_taken(address: str) -> None:
     ("one", "two"), [("gpu.lan", "GPU.lan"), ("fd00::4", "FD00:0::4"), ("gpu.lan", "gpu.lan.")]
 )
 def test_same_address_in_another_spelling_is_the_same(one: str, two: str) -> None:
+    """Two items are refused if their addresses differ only in spelling."""
     nodes = ({**NODE, "address": one}, {**NODE, "name": "gpu3", "address": two})
     said = refusal(with_nodes(*nodes))
     assert f"nodes[1].address: {two!r} cannot be used: nodes[0] has it too" in said
@@ -208,7 +229,9 @@ def test_same_address_in_another_spelling_is_the_same(one: str, two: str) -> Non
 
 
 def test_first_machine_is_not_reached_at_the_address_of_another() -> None:
-    """The machine would wait for itself; with `host: local` no other key names the first one."""
+    """The address of the first machine may not be that of a further one, which would then wait for
+    itself. A machine with the same address behind a jump host is another one.
+    """
     changes = {"nodeAddress": "10.1.2.4"}
     said = refusal(with_nodes(OTHER, NODE, **changes))
     assert "nodeAddress: '10.1.2.4' cannot be used: it is the address of nodes[1] (gpu2)" in said
@@ -218,7 +241,9 @@ def test_first_machine_is_not_reached_at_the_address_of_another() -> None:
 
 
 def test_label_is_the_text_that_a_selector_has() -> None:
-    """`pulumi config set --path` makes a boolean of `true`, and `nodeSelector` reads it as such."""
+    """A label of a machine becomes the text that `nodeSelector` has. `pulumi config set --path`
+    makes a boolean of `true`, which both settings read in the same way.
+    """
     labels = {"gpu": True, "old": False, "rack": 7}
     (node,) = platform(with_nodes({**NODE, "labels": labels})).nodes
     assert node.labels == {"gpu": "true", "old": "false", "rack": "7"}
@@ -243,10 +268,16 @@ def test_all_wrong_items_are_named_at_once() -> None:
     ],
 )
 def test_server_that_no_machine_can_join_is_refused(changes: dict[str, object], said: str) -> None:
+    """Further machines are refused if the first one cannot be joined, with the setting that is in
+    the way.
+    """
     assert said in refusal(with_nodes(NODE, **changes))
 
 
 def test_secret_of_a_machine_must_be_encrypted_and_is_not_shown() -> None:
+    """A private key in plain text is refused with the command to encrypt it. No value of an
+    encrypted list is shown.
+    """
     said = refusal(with_nodes({**NODE, "private_key": "hunter2", "port": 0}))
     assert "nodes[0].private_key: [secret] cannot be used: it holds a secret in plain text" in said
     assert "pulumi config set --secret --path 'nodes[0].private_key'" in said
@@ -257,7 +288,9 @@ def test_secret_of_a_machine_must_be_encrypted_and_is_not_shown() -> None:
 
 
 def as_servers(*gone: bool) -> list[dict[str, Any]]:
-    """As many servers beside the first machine."""
+    """Return an item for each server beside the first machine; `gone` says which of them are
+    lost.
+    """
     return [
         {**NODE, "name": f"s{n}", "address": f"10.1.3.{n}", "role": "server", "gone": is_gone}
         for n, is_gone in enumerate(gone)
@@ -268,7 +301,9 @@ def as_servers(*gone: bool) -> list[dict[str, Any]]:
     "gone", [(), (False,) * 2, (False,) * 4, (False, True), (False, False, True)]
 )
 def test_number_of_servers_that_bears_a_loss_is_taken(gone: tuple[bool, ...]) -> None:
-    """An agent beside them does not count, and a lost one stays until another takes its place."""
+    """An odd number of servers is accepted, with the first machine. An agent does not count, and a
+    lost server may stay until another one takes its place.
+    """
     found = platform(with_nodes(*as_servers(*gone), NODE)).nodes
     assert [node.is_server for node in found] == [*[True] * len(gone), False]
 
@@ -278,6 +313,9 @@ def test_number_of_servers_that_bears_a_loss_is_taken(gone: tuple[bool, ...]) ->
     [((False,), 2, 1), ((False,) * 3, 4, 3), ((False,) * 3 + (True,) * 2, 4, 3)],
 )
 def test_even_number_of_servers_is_refused(gone: tuple[bool, ...], there: int, fewer: int) -> None:
+    """An even number of servers is refused, because it survives the loss of no more machines than
+    one server less.
+    """
     said = refusal(with_nodes(*as_servers(*gone)))
     assert (
         f"it makes {there} servers, which survive the loss of no more machines than {fewer}" in said
@@ -286,7 +324,7 @@ def test_even_number_of_servers_is_refused(gone: tuple[bool, ...], there: int, f
 
 
 def test_wrong_server_is_not_counted_as_none() -> None:
-    """What is wrong with the item is said, and not that servers are missing."""
+    """If the item of a server is wrong, that is said, and not that servers are missing."""
     one, two = as_servers(False, False)
     said = refusal(with_nodes(one, {**two, "port": 0}))
     assert "port: 0" in said
@@ -295,26 +333,30 @@ def test_wrong_server_is_not_counted_as_none() -> None:
 
 @pytest.mark.parametrize("old", ["1.22.2", "1.25.16", "1.26.10", "1.27.7", "1.28.3"])
 def test_k3s_that_tells_no_voters_is_refused(old: str) -> None:
-    """Such a k3s never says of a server that it votes, so that `up` would wait for it in vain."""
+    """Several servers are refused with an old k3s that never says of a server that it votes. `up`
+    would wait for that in vain.
+    """
     said = refusal(with_nodes(*as_servers(False, False), k3sVersion=f"v{old}+k3s1"))
     assert f"k3sVersion: 'v{old}+k3s1' cannot be used: several servers need k3s v1.26.11" in said
 
 
 @pytest.mark.parametrize("fine", ["1.26.11", "1.27.8", "1.28.4", "1.29.0", "1.34.2"])
 def test_k3s_that_tells_voters_is_taken(fine: str) -> None:
-    # what else is wrong with so old a release is another matter
+    # Other things may be wrong with such an old release, so a wrong mirror makes sure of an error.
+    """Several servers are accepted with each k3s that says which servers vote."""
     servers = with_nodes(*as_servers(False, False), k3sVersion=f"v{fine}+k3s1")
     assert "several servers" not in refusal({**servers, "k3sMirror": "nowhere"})
 
 
 def test_one_server_needs_no_voters() -> None:
+    """An old k3s is accepted if there is one server."""
     given = with_nodes(NODE, k3sVersion="v1.25.16+k3s1")
     assert "several servers" not in refusal({**given, "k3sMirror": "nowhere"})
 
 
 @pytest.mark.parametrize("user", ["ann@corp.example.com", "Administrator", "4nn"])
 def test_user_of_a_directory_is_taken(user: str) -> None:
-    """`realmd` gives those of a domain such names, and they were no names of users here."""
+    """The name of a user may have the form that `realmd` gives users of a domain."""
     first, node = {"sshUser": user}, {**NODE, "user": user}
     assert [each.ssh.user for each in platform(with_nodes(NODE, **first)).nodes] == [user]
     assert [each.ssh.user for each in platform(with_nodes(node)).nodes] == [user]
@@ -322,4 +364,7 @@ def test_user_of_a_directory_is_taken(user: str) -> None:
 
 @pytest.mark.parametrize("user", ["@corp", "-oProxyCommand=x", "ann b", 'ann"', ""])
 def test_what_is_no_user_is_refused(user: str) -> None:
+    """A text that cannot be the name of a user is refused, such as one that SSH would take for an
+    option.
+    """
     assert "it is not the name of a user" in refusal(with_nodes({**NODE, "user": user}))

@@ -1,6 +1,6 @@
-"""The settings that the pages show can be copied into the stack of a user.
+"""The settings that the pages show can be copied into a user's stack.
 
-`docs/learn` is not among them: its commands are run as they are, on the sandbox.
+`docs/learn` is left out: its commands are run as they are, on the sandbox.
 """
 
 import json
@@ -29,7 +29,7 @@ EXISTING = {"cluster": "existing"}
 REGISTRY = {"imageDelivery": "registry", "imageRepository": "registry.example.org/team/trainer"}
 SERVED_FOLDER = SSH | {"storage": "nfs-first-node", "gpus": 4}
 SECOND_MACHINE = {"name": "gpu2", "address": "10.1.2.4", "host_key": "ssh-ed25519 AAAA..."}
-# What the page says that the stack has already, by the page and the headline.
+# The settings that, as the page says, the stack has already, by the page and the headline.
 BEFORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("clusters.md", "Controllers that the platform installs"): {"controllers": ["mpi-operator"]},
     ("clusters.md", "Amazon EKS"): EXISTING | REGISTRY,
@@ -43,14 +43,16 @@ BEFORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("queues.md", "All pods of a run in one rack"): {"queues": {"name": "gpus"}},
     ("storage.md", "Claims on a cluster that others run"): EXISTING,
 }
-# Of these a page can only show the form: a bundle and a module that the user makes first.
+# A page can only show the form of these: a bundle and a module are made by the user first.
 MADE_BY_THE_USER = ("bundle", "bundleSha256", "extensions")
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDwgO0kHTRfoXSnRcFGwXuKcJYJxrYqJfVbJr0g0ZrCf"
 PLACEHOLDERS = r"ssh-ed25519 AAAA\.\.\.|\$\(ssh-keyscan [^)]*\)"
 
 
 def on_this_machine(block: Block, scratch: Path) -> dict[str, Any]:
-    """The settings of the block over those of before, with keys and files that there are."""
+    """Return the settings of the block together with those that its page presupposes, with keys and
+    files that exist here in place of the page's.
+    """
     before = BEFORE.get((block.page, block.headline), {})
     text = re.sub(PLACEHOLDERS, HOST_KEY, json.dumps({**before, **block.settings}))
     made: dict[str, Any] = json.loads(text)
@@ -74,7 +76,9 @@ def on_this_machine(block: Block, scratch: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=[f"{block.page}-{block.number}" for block in BLOCKS])
 def test_settings_that_pages_show_are_accepted(block: Block, tmp_path: Path) -> None:
-    """Each block can be pasted where its page stands: the reader finds nothing wrong with it."""
+    """Each block of settings on a page is accepted, with what the page says that the stack has
+    before.
+    """
     settings = on_this_machine(block, tmp_path)
     raw = {**declared_defaults(), **{key: as_text(value) for key, value in settings.items()}}
     devices = Devices("gpu", 24) if raw["platform"] else None
@@ -82,12 +86,15 @@ def test_settings_that_pages_show_are_accepted(block: Block, tmp_path: Path) -> 
 
 
 def test_blocks_with_settings_are_found() -> None:
-    """In fences, indented, as commands and as parts of a file."""
+    """These tests find the blocks of all pages, and each entry of `BEFORE` belongs to one."""
     assert len(BLOCKS) >= FEWEST_BLOCKS
     assert set(BEFORE) <= {(block.page, block.headline) for block in BLOCKS}
 
 
 def test_a_block_is_read_as_pulumi_reads_it(tmp_path: Path) -> None:
+    """The stand-in for `pulumi config set` in these tests reads fenced and indented blocks,
+    commands and parts of a file.
+    """
     page = tmp_path / "page.md"
     page.write_text(
         "# One\n\n```\npulumi config set pods 2 && pulumi config set gpus 16   # all\n```\n\n"
@@ -113,13 +120,15 @@ def test_a_block_is_read_as_pulumi_reads_it(tmp_path: Path) -> None:
 
 
 SPAN = re.compile(r"`([a-zA-Z0-9]+):? ([^\s`]+)`")
-# What a value of its own is refused for; other reasons are about the settings beside it.
+# The reasons for which a value itself is refused; other reasons are about other settings.
 NO_VALUE = re.compile(r"has no such choice|it is not a|it is neither|it is too (small|large)")
 TYPES = {key: entry["type"] for key, entry in PROJECT_FILE["config"].items()}
 
 
 def spans() -> set[tuple[str, str]]:
-    """`storage: nfs` and `storage nfs` in the texts of all pages; a word in capitals is a place."""
+    """Return each `key: value` and `key value` in the texts of all pages. A value in capitals
+    stands for something else and is left out.
+    """
     pages = [*(PROJECT_ROOT / "docs").rglob("*.md"), PROJECT_ROOT / "README.md"]
     found = {span for page in pages for span in SPAN.findall(page.read_text())}
     return {
@@ -130,7 +139,9 @@ def spans() -> set[tuple[str, str]]:
 
 
 def test_values_that_texts_name_are_possible() -> None:
-    """Such as `lostNodes: replace`, in the sentence that recommends it."""
+    """Each value of a setting that a text names is possible, such as `lostNodes: replace` in the
+    sentence that recommends it.
+    """
     wrong = dict[tuple[str, str], str]()
     for key, value in spans():
         try:

@@ -1,4 +1,4 @@
-"""Values that a user may well type, each with the one message that it gets."""
+"""Wrong values that a user may well type, each with the one message that it gets."""
 
 import json
 from pathlib import Path
@@ -88,6 +88,7 @@ WORDS: list[tuple[dict[str, Any], str]] = [
 
 
 def only_line(text: str) -> str:
+    """Return the only message of an error, whose form is checked."""
     (line,) = [line for line in text.splitlines() if line.startswith("  - ")]
     assert FORM.match(line.replace('"', "'"))
     return line
@@ -95,40 +96,48 @@ def only_line(text: str) -> str:
 
 @pytest.mark.parametrize(("changes", "words"), ADDRESSES)
 def test_wrong_addresses_get_one_message(changes: dict[str, Any], words: str) -> None:
-    """Those of nodeAddress and of the networks were accepted, and k3s or NO_PROXY failed later. A
-    wrong sshHost or key was also said to be missing."""
+    """A wrong address or network gets exactly one message. Otherwise k3s or NO_PROXY would fail
+    later, or the value would also be called missing.
+    """
     assert words in only_line(refusal(changes))
 
 
 @pytest.mark.parametrize(("changes", "words"), DOWNLOADS)
 def test_wrong_sources_get_one_message(changes: dict[str, Any], words: str) -> None:
-    """They were accepted. k3s did not start, or the value counted for nothing."""
+    """A wrong address or list of places to download from gets exactly one message. Otherwise k3s
+    would not start, or the value would be ignored.
+    """
     assert words in only_line(refusal(changes))
 
 
 @pytest.mark.parametrize(("changes", "words"), WORDS)
 def test_wrong_words_get_one_message(changes: dict[str, Any], words: str) -> None:
-    """Names and commands were accepted, and the build or a script failed later. The other messages
-    showed a regular expression."""
+    """A wrong name or command gets exactly one message in words, without a regular expression.
+    Otherwise the build or a script would fail later.
+    """
     assert words in only_line(refusal(changes))
 
 
 def test_blank_command_of_ctr_is_none() -> None:
-    """It would have been a command without a word."""
+    """A blank `ctr` is the same as none, and not a command without a word."""
     assert read({"ctr": " "}).own_platform.image.ctr == read().own_platform.image.ctr
 
 
 def test_path_with_space_is_a_command() -> None:
+    """The path in a command may contain a space if it is quoted."""
     assert read({"kubectl": "'/opt/my tools/kubectl'"}).own_platform.cluster.kubectl[-1] == "'"
 
 
 def test_right_registries_are_taken() -> None:
+    """Correct `k3sRegistries` are accepted, with empty parts too."""
     mirrors = {"docker.io": {"endpoint": ["https://mirror.example"]}, "a": {}, "b": None}
     read({"k3sRegistries": {"mirrors": mirrors, "configs": {"mirror.example": {"tls": {}}}}})
 
 
 def test_small_networks_of_others_count(tmp_path: Path) -> None:
-    """On an existing cluster they are only entries of NO_PROXY."""
+    """Networks of an existing cluster may be as small as they are, because they are only entries of
+    NO_PROXY.
+    """
     file = tmp_path / "kubeconfig"
     cluster = {"name": "c", "cluster": {"server": "https://10.1.2.3:6443"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "me"}}

@@ -1,4 +1,4 @@
-"""`program`: a training program of the user's own, and what is refused beside it."""
+"""The setting `program`, a training program of the user's own, and what is refused beside it."""
 
 import os
 from pathlib import Path
@@ -16,12 +16,16 @@ PATTERN = r"step (?P<step>\d+) loss (?P<loss>\S+)"
 
 
 def folder_of(root: Path, **sizes: int) -> Path:
+    """Write a Python file of each size in bytes into the folder; return the folder."""
     for name, size in sizes.items():
         (root / f"{name}.py").write_bytes(b"#" * size)
     return root
 
 
 def test_run_of_a_program_holds_the_program_and_how_it_is_started() -> None:
+    """The configuration of such a run has only the program and the settings for its start, and
+    there is no data set.
+    """
     changes = {"program": COMMAND, "run": {"train": {"max_restarts": 3}}, "runName": "mine"}
     settings = run(changes)
     assert settings.config.program.command == ("python", "train.py", "--lr", "0.1")
@@ -33,11 +37,16 @@ def test_run_of_a_program_holds_the_program_and_how_it_is_started() -> None:
 
 
 def test_numbers_in_a_command_are_the_texts_that_they_are() -> None:
-    """`pulumi config set --path 'program.command[1]' 40` writes a number."""
+    """A number in `program.command` is used as a text. `pulumi config set --path
+    'program.command[1]' 40` writes a number.
+    """
     assert run({"program": {"command": ["sleep", 40]}}).config.program.command == ("sleep", "40")
 
 
 def test_files_of_a_folder_are_taken_with_their_paths(tmp_path: Path) -> None:
+    """All files of the folder in `program.files` are taken with their paths, except what git and
+    Python keep there. Another content changes the run's configuration.
+    """
     folder_of(tmp_path, train=5)
     for name in ("parts/layers.py", "__pycache__/train.pyc", ".git/HEAD"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -50,7 +59,9 @@ def test_files_of_a_folder_are_taken_with_their_paths(tmp_path: Path) -> None:
 
 
 def test_empty_place_of_files_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counted as the current folder, of which all files went into the ConfigMap."""
+    """An empty `program.files` or `program.build` is none. It does not stand for the current
+    folder, of which all files would go into the ConfigMap.
+    """
     monkeypatch.chdir(folder_of(tmp_path, train=5))
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     settings = run({"program": {**COMMAND, "files": "", "build": ""}})
@@ -60,7 +71,7 @@ def test_empty_place_of_files_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_empty_image_is_no_image(tmp_path: Path) -> None:
-    """Beside `program.build` it was refused as if it named an image already."""
+    """An empty `program.image` is none, so it can be set beside `program.build`."""
     (tmp_path / "Dockerfile").write_text("FROM scratch\n")
     assert run({"program": {**COMMAND, "image": ""}}).config == run({"program": COMMAND}).config
     built = run({"program": {**COMMAND, "image": "", "build": str(tmp_path)}})
@@ -69,7 +80,9 @@ def test_empty_image_is_no_image(tmp_path: Path) -> None:
 
 
 def test_linked_folder_is_taken_with_its_files(tmp_path: Path) -> None:
-    """As a linked file is. The program would miss it only in the pods."""
+    """The files of a linked folder are taken like linked files. Otherwise the program would miss
+    them only in the pods.
+    """
     for name in ("mine", "shared"):
         (tmp_path / name).mkdir()
         folder_of(tmp_path / name, **{name: 5})
@@ -83,6 +96,7 @@ def test_linked_folder_is_taken_with_its_files(tmp_path: Path) -> None:
 
 
 def test_link_to_a_folder_around_it_is_refused(tmp_path: Path) -> None:
+    """A link to a folder that contains the link is refused, because it has no end."""
     folder_of(tmp_path, train=5)
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "all").symlink_to("..")
@@ -94,7 +108,9 @@ def test_link_to_a_folder_around_it_is_refused(tmp_path: Path) -> None:
 def test_link_to_a_large_folder_is_not_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may lead to a data set of millions of files."""
+    """A linked folder with very many files is refused before all of them are read. It may be a data
+    set of millions of files.
+    """
     monkeypatch.setattr(program_files, "MOST_LOOKED_AT", 600)
     (tmp_path / "data").mkdir()
     for number in range(700):
@@ -120,18 +136,21 @@ def test_image_of_ones_own_has_a_tag_or_a_digest(image: str) -> None:
 
 
 def own_folder(folder: Path, **more: str) -> str:
-    """A folder with a Dockerfile."""
+    """Write a Dockerfile, a program and `more` files into the folder; return its path."""
     for name, text in {"Dockerfile": "FROM mine:1", "train.py": "pass", **more}.items():
         (folder / name).write_text(text)
     return str(folder)
 
 
 def image_of(folder: Path) -> str | None:
+    """Return the name of the image that is built from the folder."""
     return run({"program": {**COMMAND, "build": str(folder)}}).config.program.image
 
 
 def test_image_that_is_built_is_named_after_its_folder(tmp_path: Path) -> None:
-    """Each file, its right to be run, and each link counts; what git and Python keep does not."""
+    """The name of an image that is built changes with each file, its right to be run, and each
+    link. What git and Python keep in the folder does not count.
+    """
     own_folder(tmp_path)
     names = [image_of(tmp_path)]
     assert names[0]
@@ -153,7 +172,9 @@ def test_image_that_is_built_is_named_after_its_folder(tmp_path: Path) -> None:
 
 
 def test_folder_to_build_may_hold_a_name_of_any_bytes(tmp_path: Path) -> None:
-    """The setting was left out without a word, and the run took the trainer's image."""
+    """A file in the folder may have a name that is not UTF-8. Otherwise the setting would be left
+    out without a word, and the run would use the trainer's image.
+    """
     names = [image_of(Path(own_folder(tmp_path)))]
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")).write_text("in Latin 1")
     names.append(image_of(tmp_path))
@@ -164,6 +185,9 @@ def test_folder_to_build_may_hold_a_name_of_any_bytes(tmp_path: Path) -> None:
 
 
 def test_folder_to_build_has_a_dockerfile_and_no_rival(tmp_path: Path) -> None:
+    """`program.build` is refused without a Dockerfile, beside `program.image`, or with files that
+    are too large.
+    """
     program = {**COMMAND, "build": str(tmp_path)}
     assert f"program.build: '{tmp_path}' cannot be used: there is no file" in refusal(
         {"program": program}
@@ -234,6 +258,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "message"), WRONG, ids=[text for _, text in WRONG])
 def test_message_names_key_value_reason_and_way_out(changes: dict[str, Any], message: str) -> None:
+    """A wrong setting of a program is refused with the key, the value, the reason and what to
+    do.
+    """
     assert message in refusal(changes)
 
 

@@ -1,4 +1,6 @@
-"""What the image's delivery and the storage need is said with all other problems, and once."""
+"""What the image's delivery and the storage need is said together with all other problems, and
+once.
+"""
 
 from typing import Any
 
@@ -24,7 +26,7 @@ OLD = "imageDelivery: 'mirror' cannot be used: k3sVersion is v1.28.15+k3s1"
 
 
 def lines(changes: dict[str, Any]) -> list[str]:
-    """The problems that are said at once, without their headline."""
+    """Return the problems of these settings, one a line, without the headline."""
     return [line.removeprefix("  - ") for line in refusal(changes).splitlines()[1:]]
 
 
@@ -58,7 +60,9 @@ def lines(changes: dict[str, Any]) -> list[str]:
     ],
 )
 def test_needs_of_kinds_come_with_the_rest(changes: dict[str, Any], expected: list[str]) -> None:
-    """They came alone, one at a time, once nothing else was wrong."""
+    """What a delivery or a storage needs is said in the same error as all other problems. Otherwise
+    the user would get these problems one at a time, after mending the others.
+    """
     said = lines(changes)
     assert len(said) == len(expected), said
     assert all(line.startswith(start) for line, start in zip(said, expected, strict=True)), said
@@ -67,11 +71,11 @@ def test_needs_of_kinds_come_with_the_rest(changes: dict[str, Any], expected: li
 @pytest.mark.parametrize(
     "changes",
     [
-        # a machine that cannot be read is no missing machine
+        # A machine whose item is wrong is not a missing machine.
         {**MIRROR, **NAMED, "nodes": [{**TWO, "name": "GPU 2"}]},
         {**MIRROR, **NAMED, "nodes": "gpu2"},
         {**MIRROR, **NAMED, "k3sVersion": "1.34.2"},
-        # the typo may stand for a kind with other needs
+        # The wrong value may stand for a kind with other needs.
         {**NODES, **NAMED, "imageDelivery": "miror", "imageBuildOn": "node"},
         {**NODES, "storage": "host_path", "storageOptions": {}},
         {**NODES, "storageOptions": {"shared": "yes"}},
@@ -81,12 +85,14 @@ def test_needs_of_kinds_come_with_the_rest(changes: dict[str, Any], expected: li
         {**MIRROR, **NAMED, "k3sExisting": "adpot"},
         {**MIRROR, **NAMED, "k3sRegistries": "none"},
         {"imageDelivery": "registry", **NAMED, "imageBuildOn": "node"},
-        # without the list, which cannot be there, the first machine alone builds
+        # `nodes` is refused here, and without it only the first machine would build.
         {**NODES, "k3sExisting": "adopt", "imageBuildOn": "node"},
     ],
 )
 def test_what_follows_from_wrong_values_is_silent(changes: dict[str, Any]) -> None:
-    """One mistake is one line."""
+    """One mistake gives one message: what a delivery or a storage would need is not said if that
+    only follows from the wrong value.
+    """
     assert len(lines(changes)) == 1, lines(changes)
 
 
@@ -98,6 +104,8 @@ def test_what_follows_from_wrong_values_is_silent(changes: dict[str, Any]) -> No
     ],
 )
 def test_cluster_of_others_has_one_message(changes: dict[str, Any], only: str) -> None:
-    """What else `mirror` would need there helps nobody."""
+    """On a k3s of others, the delivery `mirror` gets one message. What else it would need there
+    helps nobody.
+    """
     (said,) = lines({**SSH, "nodeAddress": "10.1.2.3", "imageDelivery": "mirror", **changes})
     assert said.startswith(f"imageDelivery: 'mirror' cannot be used: {only}")

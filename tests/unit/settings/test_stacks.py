@@ -18,6 +18,7 @@ ENCRYPTED = {"secure": "v1:abcdefgh:ciphertext"}
 
 
 def stack_file(folder: Path, config: dict[str, object]) -> Path:
+    """Write the file of a stack with this configuration; return its path."""
     file = folder / "Pulumi.mine.yaml"
     file.write_text(yaml.safe_dump({"config": config}))
     return file
@@ -38,6 +39,7 @@ def test_every_stack_of_the_project_is_accepted(stack: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_stack_files_hold_only_what_differs(stack: str) -> None:
+    """The stack files of the project contain only values that differ from the defaults."""
     defaults = declared_defaults()
     values = stacks.raw_settings(stack).items()
     differing = {key for key, value in values if value != defaults[key]}
@@ -46,8 +48,9 @@ def test_stack_files_hold_only_what_differs(stack: str) -> None:
 
 
 def test_keys_of_other_namespaces_are_left_out(tmp_path: Path) -> None:
-    """Fault 17 of the review: `doctor --stack` and `make bundle` refused stacks that `up` accepts,
-    because keys such as `kubernetes:namespace` were taken for keys of this program."""
+    """Keys of others in a stack's file, such as `kubernetes:namespace`, are ignored where the file
+    is read without Pulumi. Otherwise `make bundle` would refuse stacks that `up` accepts.
+    """
     config = {
         "disttrain:gpusPerPod": 3,
         "kubernetes:namespace": "other",
@@ -63,13 +66,16 @@ def test_keys_of_other_namespaces_are_left_out(tmp_path: Path) -> None:
 def test_doctor_takes_keys_of_other_namespaces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fault 17 of the review, on the path of `./disttrain doctor --stack`."""
+    """`./disttrain doctor --stack` also ignores keys of others in a stack's file."""
     file = stack_file(tmp_path, {"disttrain:gpusPerPod": 3, "kubernetes:namespace": "other"})
     monkeypatch.setattr("cli.stack_plan.stack_file", lambda stack: file)
     assert plan_of_stack("mine").expect.ranks == 3
 
 
 def test_encrypted_values_are_told_from_plain_ones(tmp_path: Path) -> None:
+    """Encrypted values of a stack's file are known as such, also inside an object, and count as
+    empty.
+    """
     registries = {"configs": {"registry": {"auth": {"password": ENCRYPTED}}}}
     config = {"disttrain:sudoPassword": ENCRYPTED, "disttrain:k3sRegistries": registries}
     raw, encrypted = raw_settings(stack_file(tmp_path, config))

@@ -1,4 +1,6 @@
-"""The builds of torch: the pin, the settings, the doctor and the documentation agree on them."""
+"""The builds of torch: the requirements, the settings, the doctor and the documentation name the
+same ones.
+"""
 
 import re
 
@@ -36,6 +38,9 @@ def test_the_default_runs_on_the_a10_nodes_driver() -> None:
 def test_a_build_that_would_silently_be_another_one_is_refused(
     address: str, accelerator: str
 ) -> None:
+    """A build that the pinned torch does not have, or that does not fit the accelerator, is refused
+    with those that it has. Otherwise another build would be installed silently.
+    """
     assert refuse_index(INDEX + address, accelerator == "gpu")
     changes = {"torchIndexUrl": INDEX + address, "accelerator": accelerator}
     text = refusal(changes)
