@@ -95,6 +95,7 @@ def test_new_pod_of_a_run_trains_the_same(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunConfig:
+    """Return a run that keeps its compiled code."""
     return Place("cpu", tmp_path).config("run", train__keep_compiled=True)
 
 
@@ -172,7 +173,7 @@ def test_folder_of_code_stays_small(run: RunConfig, monkeypatch: pytest.MonkeyPa
 
 
 def test_damaged_file_is_made_anew(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A damaged file is told of and replaced by what the start compiles."""
+    """A damaged file gives a message, and what the start compiles replaces it."""
     file = run.run_dir / FOLDER / "local-rank-0-1.bin"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"nothing of torch's")

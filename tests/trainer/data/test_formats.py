@@ -379,7 +379,8 @@ def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ending", "format"), [(".json", "jsonl"), (".md", "text")])
 def test_format_makes_descriptions_the_data(tmp_path: Path, ending: str, format: str) -> None:
     """With `dataset.format`, a folder that has only `.json` or `.md` files is data. Without that
-    setting the error tells to set it. Beside other files they are still left out as descriptions.
+    setting it is refused, and the error names the setting. Beside other files they are still left
+    out as descriptions.
     """
     (folder := tmp_path / "source").mkdir()
     for number, document in enumerate(DOCUMENTS):

@@ -74,6 +74,6 @@ def test_the_end_does_not_wait_for_a_read_that_hangs() -> None:
     prefetch = Prefetch(make, end=9)
     prefetch.take(0)
     assert hangs.wait(LIMIT_SECONDS)
-    prefetch.close()  # would block for LIMIT_SECONDS and then fail
+    prefetch.close()  # if it waited, it would block for LIMIT_SECONDS
     assert not go_on.is_set()
     go_on.set()

@@ -259,7 +259,9 @@ def is_worker(pid: int) -> bool:
 def test_a_source_that_changes_in_between_begins_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A preparation whose source has changed since it was killed begins again, and says so."""
+    """A preparation whose source has changed since it was killed begins again and prints the
+    reason.
+    """
     source = write_lines(tmp_path / "source.jsonl", 1200)
     run = config(tmp_path, source)
     assert not prepare_in_a_fork(run, 20)

@@ -1,3 +1,5 @@
+"""The clock that tests of agreements between nodes turn forward."""
+
 import pytest
 
 from tests.trainer.launch.gang import Clock

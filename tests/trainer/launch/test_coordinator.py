@@ -21,6 +21,7 @@ from trainer.launch.status_files import ExitReport
 
 @pytest.fixture
 def gang() -> Iterator[Gang]:
+    """Yield a coordinator for three nodes, and close it with its members afterwards."""
     gang = Gang()
     yield gang
     gang.close()
@@ -61,6 +62,7 @@ def test_a_node_that_has_saved_as_asked_is_no_failure_of_the_others(gang: Gang) 
 
 
 def test_a_node_that_starts_again_ends_the_round_of_its_older_self(gang: Gang) -> None:
+    """A node that starts again ends the round in which its earlier process was."""
     members = gang.join_all()
     gang.join_later(2, instance="2-2")
     ending = lost(members[0])
@@ -156,6 +158,7 @@ def test_the_end_of_node_0_is_noticed(gang: Gang) -> None:
 def test_a_node_of_another_run_waits_outside_and_is_told_why(
     gang: Gang, clock: Clock, hello: Hello, words: str
 ) -> None:
+    """A node with another configuration or another number of nodes is refused with the reason."""
     gang.refuse(hello, words, clock)
 
 
@@ -363,10 +366,12 @@ def test_nodes_are_told_how_many_ranks_share_their_machine(gang: Gang) -> None:
     ],
 )
 def test_only_whole_messages_are_messages(value: object) -> None:
+    """A message with a missing, additional or wrong field raises a `ValueError`."""
     with pytest.raises(ValueError):  # noqa: PT011
         from_mapping(value)
 
 
 def test_a_message_survives_the_way() -> None:
+    """A message is the same after it was sent as a mapping."""
     for message in (hello(2), Start(1, 2, [0, 2], 1, 4, 3, "a"), Ended(0, "done")):
         assert from_mapping(to_mapping(message)) == message

@@ -157,6 +157,7 @@ def test_after_6_kills_of_a_rank_the_run_is_the_uninterrupted_one(lab: Lab) -> N
 
 @pytest.mark.parametrize("nnodes", [1, 2])
 def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
+    """SIGTERM to one node makes all ranks save, and the next start goes on at the same step."""
     run, port = lab.config(**ENDLESS), free_port()
     local_ranks = 2 // nnodes
     nodes = [lab.start_entrypoint(run, node, nnodes, local_ranks, port) for node in range(nnodes)]
@@ -308,6 +309,9 @@ def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
 
 def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> None:
     # Only the kills may end a start: on a busy machine it can take longer than the usual limits.
+    """A lost rank makes its pod not ready and uses up a restart. When no restart is left, the node
+    ends with the reason, and the run's log has the lines of the container's log.
+    """
     limits = {"train__timeout_seconds": 600, "train__start_timeout_seconds": 600}
     run = lab.config(train__max_restarts=1, train__max_steps=100_000, log__interval=50, **limits)
     node = lab.start_entrypoint(run, 0, 1, 2, free_port())

@@ -60,7 +60,7 @@ def test_crash_of_the_entrypoint_has_a_code_and_a_traceback(
     more: dict[str, str], code: int
 ) -> None:
     """An entrypoint that crashes by an unexpected error in its code prints the traceback, and ends
-    with the code of a failure that may be tried again.
+    with exit code 1, or 129 in a PyTorchJob.
     """
     program = (
         "import sys; from trainer.launch import entrypoint; from trainer.__main__ import main\n"

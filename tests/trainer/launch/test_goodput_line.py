@@ -16,7 +16,9 @@ from trainer.launch.goodput_line import GoodputLine, goodput_line
 
 @pytest.fixture
 def arguments(lab: Lab) -> list[str]:
-    """Return the arguments of a run whose events tell of 11 steps in 2 s out of 2.3 s."""
+    """Return the arguments of a run whose events have 11 steps, and 2 s of training out of
+    2.3 s.
+    """
     run, told = lab.config(), Story()
     told.starts(1000, 100, 100, 100)
     told.trains(10, 200)
@@ -27,7 +29,7 @@ def arguments(lab: Lab) -> list[str]:
 
 
 def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
-    """The line is said again and again while the ranks run, by calls that never wait."""
+    """The line is printed again and again while the ranks run."""
     said: list[str] = []
     line = GoodputLine(arguments, 0, said.append, least_seconds=0)
 
@@ -44,14 +46,14 @@ def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
 
 
 def test_last_line_is_said_at_the_end(arguments: list[str]) -> None:
-    """The account is said once when the run ends."""
+    """The line is printed once when the run ends."""
     said: list[str] = []
     GoodputLine(arguments, 0, said.append).say_last()
     assert len(said) == 1
 
 
 def test_other_nodes_and_missing_events_say_nothing(lab: Lab, arguments: list[str]) -> None:
-    """Only node 0 says the line. A run whose volume lost the event file says nothing, and trains
+    """Only node 0 prints the line. A run whose volume lost the event file prints none, and trains
     on.
     """
     said: list[str] = []

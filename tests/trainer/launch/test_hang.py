@@ -54,7 +54,7 @@ def test_a_stopped_rank_is_named_and_its_victims_are_not(
     lab: Lab, stopped: list[int], nodes: int
 ) -> None:
     """A rank that is stopped by SIGSTOP is named with the state that the kernel gives, although it
-    cannot answer. The run goes on without a restart when the rank is continued.
+    cannot answer. The run goes on when the rank is continued.
     """
     run, port = lab.config(**ENDLESS), free_port()
     pods = [lab.start_entrypoint(run, node, nodes, 3 // nodes, port) for node in range(nodes)]

@@ -55,6 +55,7 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Return the stand-in for a node with two ranks."""
     return Node(tmp_path, monkeypatch)
 
 
@@ -131,6 +132,7 @@ class Lonely(Node):
 
 @pytest.fixture
 def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lonely:
+    """Return the stand-in for a node with a single rank, whose `train.timeout_seconds` is 60."""
     node = Lonely(tmp_path, monkeypatch)
     node.beat.bound_waits(60)
     return node

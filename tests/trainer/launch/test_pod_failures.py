@@ -181,7 +181,7 @@ def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) ->
 def test_restart_is_counted_aloud_only_without_progress(
     tmp_path: Path, newest: str, is_said: bool
 ) -> None:
-    """A pod tells of the failure before it, with its number, unless a newer checkpoint has come
+    """A pod prints the failure before it, with its number, unless a newer checkpoint has come
     since.
     """
     counted(tmp_path).failed("step-5", "the disk was full")

@@ -1,4 +1,4 @@
-"""A run that was lost twice tells so in words that `./disttrain status` reads as the second
+"""A run that was lost twice says so in words that `./disttrain status` reads as the second
 restart.
 """
 
@@ -77,7 +77,7 @@ def test_ranks_lost_twice_are_told_as_restart_two(lab: Lab) -> None:
 
 
 def test_pods_killed_twice_are_told_as_pod_restart_two(desk: Desk) -> None:
-    """A new pod tells how many pods before it have failed, although it has seen none of them."""
+    """A new pod prints how many pods before it have failed, although it has seen none of them."""
     config = desk.python(WAITS, train={"max_restarts": 0, "max_pod_failures": MOST})
     for number in range(MOST + 1):
         before = len(desk.log()) if number else 0
@@ -102,9 +102,9 @@ SAVES = """
 
 @pytest.mark.parametrize("saves", [False, True])
 def test_pod_after_progress_tells_of_no_failure(desk: Desk, saves: bool) -> None:
-    """A pod tells of an earlier failure only if no checkpoint has been saved since. The second pod
-    of the test is asked to go and does not fail, so only its checkpoint decides what the third one
-    tells.
+    """A pod prints an earlier failure only if no checkpoint has been saved since. The second pod of
+    the test is asked to go and does not fail, so only its checkpoint decides what the third one
+    prints.
     """
     may_save = desk.root / "may-save"
     program = SAVES.replace("{may_save}", str(may_save))

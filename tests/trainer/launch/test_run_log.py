@@ -36,7 +36,7 @@ def test_lines_are_on_the_volume_after_close(tmp_path: Path) -> None:
 
 
 def test_a_volume_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
-    """A volume that hangs holds up nobody, and one notice tells of it. A pipe that nobody reads
+    """A volume that hangs holds up nobody, and one notice reports it. A pipe that nobody reads
     stands in for the file, because opening it waits as on a lost NFS server.
     """
     path = tmp_path / "node-00000.log"
@@ -77,7 +77,7 @@ def test_when_the_volume_answers_again_the_file_says_what_is_missing(tmp_path: P
 
 
 def test_a_full_volume_is_tried_again_and_loses_no_line(tmp_path: Path) -> None:
-    """A full volume is told of and tried again, and no line is lost. A limit on the size of a file
+    """A full volume is reported and tried again, and no line is lost. A limit on the size of a file
     stands in for it.
     """
     path = tmp_path / "node-00000.log"
@@ -114,7 +114,7 @@ def _problem(log: RunLog) -> str:
 def test_a_volume_that_cannot_be_written_for_long_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log that cannot be written for a while is told of once, long before its queue is full, as
+    """A log that cannot be written for a while is reported once, long before its queue is full, as
     somebody may have to give it rights.
     """
     monkeypatch.setattr(run_log, "STUCK_SECONDS", 0.1)

@@ -44,7 +44,7 @@ def here() -> str:
 
 
 def test_address_is_used_while_the_name_is_unknown(server: socket.socket) -> None:
-    """Node 0 is found by its address while its name is unknown. Until then the status tells of the
+    """Node 0 is found by its address while its name is unknown. Until then the status shows the
     name.
     """
     known = threading.Event()
@@ -149,7 +149,7 @@ def test_question_that_hangs_is_not_repeated() -> None:
 
 
 def test_names_are_told_and_addresses_are_not() -> None:
-    """The status tells of names and not of addresses, because people know node 0 by its name."""
+    """The status shows names and not addresses, because people know node 0 by its name."""
     way = by_address(here)
     assert (by_name(here()).is_told, way.is_told) == (True, False)
     told = replace(way, is_told=True)

@@ -187,6 +187,9 @@ def test_metrics_are_durable_before_their_checkpoint(
 
 
 def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
+    """Each record has the speed, the times of steps, the memory, the time of a save, and the time
+    left.
+    """
     run = lab.config(train__max_steps=12, checkpoint__interval=6, log__interval=2)
     lab.train(run, 2)
     found = records(run)

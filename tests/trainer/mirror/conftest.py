@@ -1,3 +1,5 @@
+"""Fixtures for tests of the mirror: a real S3 server, the way to it, buckets and volumes."""
+
 from __future__ import annotations
 
 import uuid

@@ -24,7 +24,7 @@ from trainer.mirror.status import read_status
 
 
 def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
-    """A mirror that cannot be used is told of in `mirror.json`, which alerts and `./disttrain
+    """If a mirror cannot be used, `mirror.json` has the reason, which alerts and `./disttrain
     status` read, until a later start can copy.
     """
     settings = {

@@ -47,6 +47,9 @@ def remote(objects: Path) -> Path:
 
 
 def test_newest_and_best_checkpoints_reach_the_store(volume: Volume, remote: Path) -> None:
+    """The newest and the best checkpoint are copied to the store, and the status names the newest
+    one.
+    """
     best = write_checkpoint(volume.root, 10, val_loss=1.0)
     write_checkpoint(volume.root, 20, val_loss=3.0)
     newest = write_checkpoint(volume.root, 30, val_loss=2.0)
@@ -330,6 +333,7 @@ def _be_killed(*_: object) -> None:
 
 
 def _names(folder: Path) -> list[str]:
+    """Return the names in the folder, sorted."""
     return sorted(path.name for path in folder.iterdir())
 
 

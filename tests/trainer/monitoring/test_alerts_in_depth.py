@@ -1,4 +1,4 @@
-"""A webhook is told of faults of real runs, and then of their end.
+"""A webhook gets alerts about faults of real runs, and then hears that they are over.
 
 Trainers are real processes on the CPU, with a real Prometheus with our rules, and a real
 Alertmanager. The minutes of the rules are seconds here (`tests/monitoring/hurried.py`), and nothing

@@ -47,7 +47,7 @@ def words_of(logs: Logs) -> str:
 
 
 def test_failing_rank_is_named_with_its_last_words(desk: Desk) -> None:
-    """When a rank of the second node fails, its last line is what is said."""
+    """When a rank of the second node fails, `pulumi up` names that rank and shows its last line."""
     config, port = desk.python(FAILS_ON_NODE_1), free_port()
     for node in range(2):
         desk.start(config, node, nodes=2, port=port)
@@ -62,7 +62,7 @@ def test_failing_rank_is_named_with_its_last_words(desk: Desk) -> None:
 
 
 def test_single_node_names_its_failing_rank(desk: Desk) -> None:
-    """When the rank of a single node fails, its last line is what is said."""
+    """When the rank of a single node fails, `pulumi up` names it and shows its last line."""
     config = desk.python("raise SystemExit('no data in /data')")
     assert desk.run(config) != 0
     said = words_of(Logs({"t-0": desk.log()}))
@@ -71,7 +71,9 @@ def test_single_node_names_its_failing_rank(desk: Desk) -> None:
 
 
 def test_nothing_is_said_of_starts_that_go_on() -> None:
-    """Nothing is said if the first log shows a start that goes on, or if no log may be read."""
+    """`pulumi up` says nothing if the first log shows a start that goes on, or if no log may be
+    read.
+    """
     logs = Logs({"t-0": "[node 0] round 1: 2 node(s) x 1 rank(s)\nloading\n", "t-1": ""})
     assert words_of(logs) == ""
     assert logs.asked == ["t-0"]

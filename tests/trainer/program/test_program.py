@@ -402,8 +402,9 @@ def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
 
 @pytest.mark.parametrize("program", ["while sleep 0.2; do echo works; done", "sleep 1000"])
 def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk, program: str) -> None:
-    """A run whose steps cannot be seen says so, and its pod becomes ready, also if the program
-    prints nothing. Otherwise `./disttrain status` would call it `starting` for ever.
+    """A run whose steps cannot be seen prints a line that says this, and its pod becomes ready,
+    also if the program prints nothing. Otherwise `./disttrain status` would call it `starting` for
+    ever.
     """
     config = desk.config("sh", "-c", program)
     entrypoint = desk.start(config)
@@ -413,8 +414,9 @@ def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk, prog
 
 
 def test_step_is_said_at_least_every_hundred_lines(desk: Desk) -> None:
-    """The last step is said again after at most a hundred further lines of the program, because
-    `./disttrain status` reads a pod's last 200 lines. Here no step is said because of time alone.
+    """The last step is printed again after at most a hundred further lines of the program, because
+    `./disttrain status` reads only a pod's last 200 lines. The pauses after which it is printed
+    anyway are switched off here.
     """
     desk.trainer = [sys.executable, "-c", WITHOUT_PAUSES_OF_SECONDS]
     many = "for line in $(seq 100); do echo line $line; done"
@@ -491,8 +493,8 @@ FINISHES_AND_CANNOT_BE_MARKED = """
 
 
 def test_end_that_cannot_be_recorded_is_no_reason_to_start_again_and_again(desk: Desk) -> None:
-    """A program whose end cannot be recorded, as on a full volume, is not started again by the
-    nodes of that pod. Otherwise it would be started anew at once, without end.
+    """If the end of a program cannot be recorded, as on a full volume, the pod ends with the
+    reason. Otherwise the nodes would start the program again at once, without end.
     """
     config, port = desk.python(FINISHES_AND_CANNOT_BE_MARKED), free_port()
     first, _ = (desk.start(config, node, nodes=2, port=port) for node in range(2))

@@ -112,8 +112,8 @@ def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) ->
 
 
 def test_last_step_of_a_long_curve_is_found(tmp_path: Path) -> None:
-    """The last step is found by reading only the end of the curve, also if a crash has cut off its
-    last line.
+    """The last step of a long curve is found, although only the end of the file is read and a crash
+    may have cut off its last line.
     """
     assert last_step(tmp_path) == 0
     record_start(tmp_path, range(1, 3001))

@@ -57,7 +57,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_ranks_by_sockets_where_ib_was_asked_for_are_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks that use sockets although InfiniBand was asked for are told of by one line of the log,
+    """Ranks that use sockets although InfiniBand was asked for are reported by one line of the log,
     by a metric and by an event. What NCCL prints stays out of the log.
     """
     monkeypatch.setenv(VARIABLE, "ib,roce")

@@ -88,8 +88,8 @@ ASKED: dict[str, Any] = {"environment": {"DISTTRAIN_TRANSPORTS": "efa"}}
 
 
 def test_fallback_is_said_noted_and_offered_to_prometheus(tmp_path: Path) -> None:
-    """A fallback to sockets is told of in the log, as an event and as metrics after the
-    first step.
+    """A fallback to sockets is reported after the first step in the log, as an event and as
+    metrics.
     """
     pod = Pod(tmp_path, **NCCL, **ASKED)
     for rank in range(2):
@@ -155,7 +155,7 @@ def test_policy_stop_lets_what_was_asked_for_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["warn", "stop"])
 def test_one_rank_without_lines_keeps_no_bad_news_back(tmp_path: Path, policy: str) -> None:
-    """A fallback of one rank is told of within a minute although NCCL has written nothing for
+    """A fallback of one rank is reported within a minute although NCCL has written nothing for
     another rank, which may hang because of its network.
     """
     for has_stepped in (False, True):
@@ -181,7 +181,7 @@ def test_a_warning_is_repeated_and_good_news_are_not(tmp_path: Path) -> None:
 
 
 def test_lines_that_come_late_are_waited_for(tmp_path: Path) -> None:
-    """Nothing is said until the lines of all ranks have come, if they come within the limit."""
+    """No message comes until the lines of all ranks are there, if they come within the limit."""
     pod = Pod(tmp_path, **NCCL, **ASKED)
     pod.prints(0, IB)
     pod.after(20)
@@ -192,8 +192,8 @@ def test_lines_that_come_late_are_waited_for(tmp_path: Path) -> None:
 
 
 def test_what_nccl_has_not_said_is_not_known(tmp_path: Path) -> None:
-    """If NCCL writes nothing, the transport is told as not known, and the metric of the transport
-    asked for is left out.
+    """If NCCL writes nothing, the message says that the transport is not known, and the metric that
+    compares it with the one asked for is left out.
     """
     pod = Pod(tmp_path, **NCCL, **ASKED)
     pod.prints(0, IB)
@@ -207,7 +207,7 @@ def test_what_nccl_has_not_said_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_first_step_is_told_within_a_minute(tmp_path: Path) -> None:
-    """A fallback is told of within a minute although the run has made no step, as it may hang
+    """A fallback is reported within a minute although the run has made no step, as it may hang
     because of its network. The first step does not repeat the message.
     """
     pod = Pod(tmp_path, **NCCL, **ASKED)
@@ -220,7 +220,9 @@ def test_a_run_without_a_first_step_is_told_within_a_minute(tmp_path: Path) -> N
 
 
 def test_another_round_may_have_another_transport(tmp_path: Path) -> None:
-    """Each round is looked at anew, and nothing is said of a round that has ended."""
+    """The transport is read again in each round, and no message comes about a round that
+    has ended.
+    """
     pod = Pod(tmp_path, ranks=1, **NCCL, **ASKED)
     pod.prints(0, SOCKETS)
     pod.after(1)
@@ -237,8 +239,8 @@ def test_another_round_may_have_another_transport(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"])
 def test_variables_of_the_users_own_stay_as_they_are(name: str, tmp_path: Path) -> None:
-    """If the user sets a variable of NCCL's debugging, no variable is added, and the transport is
-    told as not known.
+    """If the user sets a variable of NCCL's debugging, no variable is added, and the message says
+    that the transport is not known.
     """
     pod = Pod(tmp_path, **NCCL, environment={name: "mine"})
     assert pod.environments == [{name: "mine"}] * 2
