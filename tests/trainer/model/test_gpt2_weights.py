@@ -133,8 +133,8 @@ def test_a_run_starts_from_exported_weights(
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_weights_in_several_files_are_written_and_read(lab: Lab, parallel: str) -> None:
     """Weights over a limit are exported to several files with an index, as published weights over 5
-    GB are, and a run of several ranks starts with exactly these weights. With FSDP2 each rank reads
-    only its rows, also of matrices that are transposed.
+    GB are, and a run of several ranks starts with exactly these weights. With FSDP2 a rank has rows
+    of each matrix, also of those that the files hold transposed.
     """
     settings = {"train__max_steps": 2, "train__warmup_steps": 0, "train__parallel": "fsdp"}
     first = lab.config(run_name="first", **settings)
