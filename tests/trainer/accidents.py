@@ -51,7 +51,7 @@ class Accident:
     seconds: float = 0.0
 
     def happens(self) -> bool:
-        """Whether this process is that rank and the file exists."""
+        """Return whether this process is that rank and the file exists."""
         return os.environ.get("RANK") == str(self.rank) and Path(self.switch).exists()
 
     def begin(self) -> None:

@@ -53,7 +53,7 @@ class Nursery:
             arguments: the arguments of the trainer.
             environment: variables that are added to the environment.
             log: the file for what it prints.
-            slow_disk_seconds: how much longer each fsync of a checkpoint's file takes.
+            slow_disk_seconds: how much longer each fsync of a checkpoint's file or folder takes.
             stop_in_evaluation: which evaluation, counted from 1, a SIGTERM interrupts; 0: none.
             slow_read_seconds: how much longer the verification of each checkpoint's file takes.
             accidents: accidents that the test may let happen on one of the ranks.
@@ -70,7 +70,9 @@ class Nursery:
         return self._ask(request)
 
     def wait(self, pid: int, seconds: float) -> int | None:
-        """The exit code, negative for a signal; None if the process still runs after `seconds`."""
+        """Return the exit code, negative for a signal; None if the process still runs after
+        `seconds`.
+        """
         return self._ask({"wait": pid, "seconds": seconds})
 
     def close(self) -> None:
@@ -144,6 +146,7 @@ _MODULES = {"trainer": "trainer.__main__"}
 
 
 def without_torchruns_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return these variables without those that torchrun reads."""
     return {name: value for name, value in environment.items() if not name.startswith("PET_")}
 
 

@@ -34,7 +34,7 @@ WORDS = ["to", "be", "or", "not", "that", "is", "the", "question", "suffer", "sl
 
 
 def text_of_words(count: int = 20000) -> str:
-    """Deterministic text that a model can learn something from."""
+    """Return a text of `count` words, always the same, that a model can learn something from."""
     draw = random.Random(0)
     return "".join(draw.choice(WORDS) + draw.choice("       \n") for _ in range(count))
 
@@ -77,7 +77,7 @@ class Lab:
         self._processes: list[subprocess.Popen[str] | Forked] = []
 
     def mapping(self, **changes: Any) -> dict[str, Any]:
-        """The configuration of a tiny run as a mapping; `changes` are section__key=value."""
+        """Return the configuration of a tiny run as a mapping; `changes` are section__key=value."""
         mapping: dict[str, Any] = {
             "run_name": "tiny",
             "data_root": str(self.root),
@@ -116,12 +116,14 @@ class Lab:
         return mapping
 
     def config(self, **changes: Any) -> RunConfig:
+        """Return the configuration of a tiny run, and prepare its data set if there is none."""
         config = RunConfig.from_mapping(self.mapping(**changes))
         if not config.dataset_dir.exists():
             prepare(config)
         return config
 
     def config_file(self, config: RunConfig) -> Path:
+        """Write the configuration to a file, and return its path."""
         path = self.root / f"{config.run_name}-{config.train.max_steps}.yaml"
         write_text(path, yaml.safe_dump(config.to_mapping()))  # other processes may be reading it
         return path
@@ -226,7 +228,7 @@ class Lab:
         return pid
 
     def ended(self, pids: Sequence[int], seconds: float = 120) -> list[int]:
-        """The exit codes of forked processes. The test fails if one does not end in time."""
+        """Return the exit codes of forked processes. The test fails if one does not end in time."""
         codes = [self._nursery.wait(pid, seconds) for pid in pids]
         assert None not in codes, f"exit codes {codes} after {seconds} s\n{self.logs()}"
         self._forked.difference_update(pids)
@@ -308,9 +310,11 @@ class Lab:
         return self.root / f"status-{node}"
 
     def logs(self) -> str:
+        """Return the content of all logs, for the message of a test that fails."""
         return "\n".join(f"== {p.name}\n{p.read_text()}" for p in sorted(self.root.glob("*.log")))
 
     def end_all(self) -> None:
+        """Kill all processes that still run, and wait for their ends."""
         for pid in self._forked:
             os.kill(pid, signal.SIGKILL)
         self.ended(list(self._forked))
@@ -321,7 +325,7 @@ class Lab:
 
 
 def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """The environment variables that torchrun sets for a rank."""
+    """Return the environment variables that torchrun sets for a rank."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -333,11 +337,12 @@ def rank_environment(rank: int, world_size: int, port: int) -> dict[str, str]:
 
 
 def loopback() -> str:
+    """Return the name of the loopback interface."""
     return "lo0" if sys.platform == "darwin" else "lo"
 
 
 def records(config: RunConfig) -> list[dict[str, Any]]:
-    """The records in the complete lines of metrics.jsonl."""
+    """Return the records in the complete lines of `metrics.jsonl`."""
     path = config.run_dir / "metrics.jsonl"
     if not path.exists():
         return []
@@ -345,12 +350,12 @@ def records(config: RunConfig) -> list[dict[str, Any]]:
 
 
 def losses(config: RunConfig) -> list[tuple[int, float, float]]:
-    """Step, loss and gradient norm of every record, which are equal in equal runs."""
+    """Return step, loss and gradient norm of every record, which are equal in equal runs."""
     return [(r["step"], r["loss"], r["grad_norm"]) for r in records(config)]
 
 
 def last_step(config: RunConfig) -> int:
-    """The step of the last record; 0 if there is no record yet."""
+    """Return the step of the last record; 0 if there is no record yet."""
     found = records(config)
     return int(found[-1]["step"]) if found else 0
 
@@ -360,12 +365,12 @@ def checkpoints(config: RunConfig) -> Path:
 
 
 def newest(config: RunConfig) -> int:
-    """The step of the newest checkpoint, or 0. The test fails if a checkpoint is damaged."""
+    """Return the step of the newest checkpoint, or 0. The test fails if a checkpoint is damaged."""
     return store.latest_verified(checkpoints(config), lambda line: pytest.fail(line)) or 0
 
 
 def saved_tensors(config: RunConfig, step: int | None = None) -> dict[str, torch.Tensor]:
-    """All tensors, by name, of the checkpoint of `step`, or of the newest one."""
+    """Return all tensors, by name, of the checkpoint of `step`, or of the newest one."""
     root = checkpoints(config)
     newest = store.latest_verified(root, lambda line: pytest.fail(line))
     step = newest if step is None else step
@@ -406,6 +411,9 @@ def wait_for(
     lab: Lab,
     pause_seconds: float = 0.05,
 ) -> None:
+    """Wait until the condition holds. The test fails with all logs if it does not within
+    `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:

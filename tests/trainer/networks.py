@@ -1,4 +1,4 @@
-"""Makes networks of pods on one machine: a namespace for each pod, and a switch between them.
+"""Networks of pods on one machine: a namespace for each pod, and a switch between them.
 
 Each pod has two interfaces, as with a second network: `eth0`, at which the nodes meet, and `net1`
 for the ranks. A link can be cut at the switch, as by a dead cable: packets are lost, and neither
@@ -42,11 +42,11 @@ class Networks:
                 _ip("-n", pod, "link", "set", interface, "up")
 
     def address(self, pod: int, interface: str) -> str:
-        """The address of a pod's interface."""
+        """Return the address of a pod's interface."""
         return f"10.77.{INTERFACES.index(interface)}.{pod + 1}"
 
     def inside(self, pod: int) -> Sequence[str]:
-        """The first words of a command line that runs the rest of it in a pod's network."""
+        """Return the first words of a command line that runs the rest of it in a pod's network."""
         return ("ip", "netns", "exec", self._of(pod))
 
     def set_link(self, pod: int, interface: str, state: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def processes_below(pid: int) -> list[int]:
-    """The process and all its descendants (Linux)."""
+    """Return the process and all its descendants (Linux)."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -21,14 +21,16 @@ def processes_below(pid: int) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """The name that `top` shows, such as `rank-0`; empty if the process has ended (Linux)."""
+    """Return the name that `top` shows, such as `rank-0`; empty if the process has ended
+    (Linux).
+    """
     with suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process runs, or is a zombie that no process has waited for yet."""
+    """Return whether the process runs, or is a zombie that no process has waited for yet."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -37,7 +39,9 @@ def is_running(pid: int) -> bool:
 
 
 def ranks_below(pid: int) -> list[int]:
-    """The PIDs of an entrypoint's ranks, in the order of the ranks, without waiting spares."""
+    """Return the PIDs of an entrypoint's ranks, in the order of the ranks, without waiting
+    spares.
+    """
     named = {pid: name_of(pid) for pid in processes_below(pid)}
     ranks = [pid for pid, name in named.items() if name.startswith("rank-")]
     return sorted(ranks, key=lambda pid: int(named[pid].removeprefix("rank-")))

@@ -1,4 +1,4 @@
-"""Runs the distribution's Slurm on this machine: munged, slurmctld and some slurmd as processes."""
+"""The Slurm of the distribution on this machine: munged, slurmctld and some slurmd as processes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,9 @@ class Slurm:
             process.wait(60)
 
     def asked(self, *command: str, environment: Mapping[str, str] | None = None) -> str:
-        """What a command of Slurm prints; empty if it fails, as while the controller starts."""
+        """Return what a command of Slurm prints; empty if it fails, as while the controller
+        starts.
+        """
         done = subprocess.run(
             command,
             cwd=self._root,
@@ -86,11 +88,11 @@ class Slurm:
         return done.stdout.strip()
 
     def state(self, job: str) -> str:
-        """The state of a job, such as RUNNING."""
+        """Return the state of a job, such as RUNNING."""
         return self.asked("squeue", "-h", "-j", job, "--states=all", "-o", "%T")
 
     def wait(self, what: str, condition: object) -> None:
-        """Wait until the condition is true."""
+        """Wait until the condition is true, and fail with the logs if it is not in time."""
         assert callable(condition)
         deadline = time.monotonic() + LIMIT_SECONDS
         while not condition():
@@ -98,7 +100,7 @@ class Slurm:
             time.sleep(0.1)
 
     def logs(self) -> str:
-        """The last output of Slurm's programs and jobs."""
+        """Return the last output of Slurm's programs and jobs."""
         files = sorted(self._root.glob("*.out"))
         return "\n".join(f"== {file.name}\n{file.read_text()[-3000:]}" for file in files)
 

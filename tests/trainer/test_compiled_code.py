@@ -1,4 +1,6 @@
-"""Compiled code in the folder of the run: what a new pod takes, and what goes wrong on a volume."""
+"""Compiled code in the folder of the run: what a new pod takes from it, and what can go wrong
+there.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ print(json.dumps(counters["inductor"]))
 
 
 def start(root: Path, pod: str) -> tuple[dict[str, int], str]:
-    """Torch's counters, and what was said, of `_FUNCTION` in a process with empty caches."""
+    """Run `_FUNCTION` in a process with empty caches; return torch's counters and what was said."""
     done = subprocess.run(
         [sys.executable, "-c", _FUNCTION, str(root)],
         cwd=CHECKOUT,
@@ -61,7 +63,9 @@ def start(root: Path, pod: str) -> tuple[dict[str, int], str]:
 
 @pytest.mark.slow
 def test_new_pod_takes_what_was_compiled(tmp_path: Path) -> None:
-    """Its caches are empty; torch finds the graph all the same, and nothing is written again."""
+    """A new pod, whose caches are empty, finds the compiled graph in the run's folder, and writes
+    nothing again.
+    """
     first, said = start(tmp_path, "first")
     assert first["fxgraph_cache_miss"] == 1
     assert f"compiled code is kept in {FOLDER}/local-rank-0-1.bin" in said
@@ -74,8 +78,10 @@ def test_new_pod_takes_what_was_compiled(tmp_path: Path) -> None:
 
 @pytest.mark.in_depth
 def test_new_pod_of_a_run_trains_the_same(tmp_path: Path) -> None:
-    """The whole trainer: nothing of the model is compiled again, not even for the evaluation. It
-    takes minutes, because inductor makes C++ here."""
+    """A new pod of a real run compiles nothing of the model again, not even for the evaluation, and
+    has the losses of a run without kept code. The test takes minutes, because inductor makes C++
+    here.
+    """
     pods = Place("cpu", tmp_path)
     assert a_new_pod_takes_the_compiled_code(pods)
     kept = (tmp_path / "runs" / "run" / FOLDER).iterdir()
@@ -89,6 +95,7 @@ def test_new_pod_of_a_run_trains_the_same(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunConfig:
+    """Return a run that keeps its compiled code."""
     return Place("cpu", tmp_path).config("run", train__keep_compiled=True)
 
 
@@ -96,7 +103,7 @@ COMPUTE = Compute(torch.device("cpu"), "CPU", torch.float32, True, "gloo", ())
 
 
 def made(monkeypatch: pytest.MonkeyPatch, *names: str, content: bytes = b"") -> None:
-    """Torch has compiled graphs of these names, and hands `content` out for them."""
+    """Let torch seem to have compiled graphs of these names, and give out `content` for them."""
     found: Any = SimpleNamespace(inductor_artifacts=list(names))
     code = content or names[0].encode()
     monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: (code, found))
@@ -105,7 +112,9 @@ def made(monkeypatch: pytest.MonkeyPatch, *names: str, content: bytes = b"") -> 
 def test_one_node_writes_a_file_for_each_local_rank(
     run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other nodes take it, and what is in it already is not written again."""
+    """Only one node writes the compiled code, one file for each local rank, and code that is in a
+    file already is not written again.
+    """
     lines: list[str] = []
     made(monkeypatch, "one")
     worlds = [World(rank, 4, rank % 2, rank // 2) for rank in range(4)]
@@ -124,8 +133,9 @@ def test_one_node_writes_a_file_for_each_local_rank(
 
 
 def test_new_pod_takes_every_file_kept(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for torch 2.8 and later, which read out of a file only what was made since the
-    save before it: a new pod has the code of the training pass all the same."""
+    """A new pod takes all files, so that it has the code of the training pass, too. A stand-in for
+    torch 2.8 and later reads out of a file only what was made since the save before it.
+    """
     taken: list[str] = []
 
     def load(content: bytes) -> Any:
@@ -147,7 +157,9 @@ def test_new_pod_takes_every_file_kept(run: RunConfig, monkeypatch: pytest.Monke
 
 
 def test_folder_of_code_stays_small(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where every start makes other code, the folder is full at some point, and that is said."""
+    """The folder has at most `MOST_FILES` files, and a message tells when it is full, as when every
+    start makes other code.
+    """
     lines: list[str] = []
     loaded: Any = SimpleNamespace(inductor_artifacts=["of another start"])
     monkeypatch.setattr(torch.compiler, "load_cache_artifacts", lambda _: loaded)
@@ -161,7 +173,7 @@ def test_folder_of_code_stays_small(run: RunConfig, monkeypatch: pytest.MonkeyPa
 
 
 def test_damaged_file_is_made_anew(run: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said; the start goes on, and what it compiles takes the place of the file."""
+    """A damaged file gives a message, and what the start compiles replaces it."""
     file = run.run_dir / FOLDER / "local-rank-0-1.bin"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"nothing of torch's")
@@ -177,6 +189,9 @@ def test_damaged_file_is_made_anew(run: RunConfig, monkeypatch: pytest.MonkeyPat
 def test_volume_that_refuses_the_file_ends_no_run(
     run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run goes on with a message if its compiled code can be neither read nor kept, and keeps it
+    once the volume allows that.
+    """
     run.run_dir.mkdir(parents=True)
     (run.run_dir / FOLDER).write_text("a file in the place of the folder")
     lines: list[str] = []
@@ -187,7 +202,7 @@ def test_volume_that_refuses_the_file_ends_no_run(
     assert len(lines) == 2
     assert "cannot be read" in lines[0]
     assert "cannot be kept" in lines[1]
-    (run.run_dir / FOLDER).unlink()  # the volume is well again
+    (run.run_dir / FOLDER).unlink()  # the volume works again
     code.keep()
     assert "is kept" in lines[2]
 
@@ -196,6 +211,7 @@ def test_volume_that_refuses_the_file_ends_no_run(
 def test_nothing_is_written_where_nothing_is_to_be_kept(
     run: RunConfig, keeps: bool, compiles: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nothing is written without `train.keep_compiled` or without compilation."""
     made(monkeypatch, "one")
     train = dataclasses.replace(run.train, keep_compiled=keeps)
     compute = dataclasses.replace(COMPUTE, compile=compiles)

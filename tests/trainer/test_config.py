@@ -1,3 +1,5 @@
+"""The configuration of a run: what is refused, with which words, and the presets."""
+
 from __future__ import annotations
 
 import re
@@ -18,6 +20,7 @@ PRESETS = sorted(path.stem for path in PRESETS_DIR.glob("*.yaml"))
 
 
 def problems(mapping: dict[str, Any]) -> tuple[str, ...]:
+    """Return the problems for which this configuration is refused."""
     with pytest.raises(ValueError, match="not valid") as caught:
         RunConfig.from_mapping(mapping)
     assert isinstance(caught.value, ConfigError)
@@ -223,7 +226,9 @@ def test_the_preset_without_a_corpus_asks_for_one() -> None:
 
 
 def test_presets_with_a_corpus_name_each_file_once() -> None:
-    """Sizes and sums as the publishers state them; a slip of the pen shows in the total."""
+    """The presets with a corpus have the publishers' number of files, each once, and sizes with the
+    right total, by which a typing error would show.
+    """
     owt, edu = (load_config(f"{name}-124m").dataset for name in ("openwebtext", "fineweb-edu"))
     for dataset, count in ((owt, 80), (edu, 14)):
         assert len({file.url for file in dataset.files}) == count
@@ -282,9 +287,10 @@ def test_contradictions_of_a_dataset_are_named(dataset: dict[str, Any], words: s
     ],
 )
 def test_login_in_address_is_refused(dataset: dict[str, Any], key: str) -> None:
-    """No download ever worked with a login in the address. The password was in run.yaml on the
-    volume and in its mirror, and without a port in the address also in the log. So the address is
-    refused, and no message shows the password."""
+    """An address with a login is refused, and no message shows the password. No download works with
+    such an address, and the password would be in `run.yaml` on the volume, in its mirror and in
+    logs.
+    """
     text = "\n".join(problems({"dataset": dataset}))
     assert re.search(rf"{key}: .*//\[secret\]@host.* cannot be used", text)
     assert "hidden" not in text

@@ -18,8 +18,9 @@ from trainer.parallel.world import World
 def test_an_evaluation_runs_what_was_compiled_and_reads_the_gpu_once(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C32 of the review: evaluation ran the model that is not compiled, and read the loss after
-    each batch, for which the host waits until a GPU has ended it. Compiled code sees one shape."""
+    """An evaluation runs compiled code, in one shape, and reads a tensor once, at its end. Each
+    read makes the host wait until the GPU has finished.
+    """
     run = lab.config()
     dataset, device = open_dataset(run.dataset_dir), torch.device("cpu")
     model = GPT(run.model, dataset.tokenizer.vocab_size)

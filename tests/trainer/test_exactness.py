@@ -1,4 +1,4 @@
-"""Ranks, micro-batches and resumes change nothing: whole runs in real processes."""
+"""Numbers of ranks, micro-batches and resumes change no loss, in whole runs in real processes."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ from trainer.train import train
 
 @pytest.mark.parametrize("global_batch_size", [60, 64])
 def test_one_two_and_three_ranks_have_the_same_losses(lab: Lab, global_batch_size: int) -> None:
+    """One, two and three ranks have the same losses, validation losses and norms of gradients, but
+    for rounding.
+    """
     runs = [
         lab.config(
             run_name=f"world-{world}",
@@ -106,6 +109,9 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(lab: Lab, world_size: in
 def test_a_save_holds_its_step_however_long_it_is_copied_beside_the_next_one(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A save in the background has the weights of its own step, however late they are copied while
+    training goes on.
+    """
     settings = {"train__max_steps": 12, "checkpoint__keep_last": 3}
     at_once = lab.config(
         run_name="at-once", **settings, checkpoint__interval=4, checkpoint__asynchronous=False
@@ -115,7 +121,7 @@ def test_a_save_holds_its_step_however_long_it_is_copied_beside_the_next_one(
     steps_of_writes: list[int] = []
 
     def pieces_late(arena: Arena, begin: int, end: int) -> Iterator[memoryview]:
-        """The writing thread copies nothing before training has changed the weights, or waits."""
+        """Let the writing thread copy nothing before training has changed the weights, or waits."""
         saved = 4 * (len(steps_of_writes) // 2 + 1)  # two files of tensors for each save
         steps_of_writes.append(saved)
         deadline = time.monotonic() + 60
@@ -174,9 +180,9 @@ def test_a_run_is_not_continued_with_other_settings(lab: Lab) -> None:
 
 
 def test_a_diverged_loss_is_tried_once_more_and_then_fatal(lab: Lab) -> None:
-    """C24 of the review: a single bad card leads to NaN, which a restart mends, so that the first
-    time was not to be fatal. C27: the message names the step at which it happened, not the step
-    at which it was noticed. What has diverged is never saved."""
+    """A diverged loss is tried once more, as a bad card may be the cause, and is then fatal. The
+    message names the step at which it happened, and no diverged weights are saved.
+    """
     settings = {"train__learning_rate": 1e30, "train__grad_clip": 0.0, "log__interval": 7}
     wild = lab.config(**settings, checkpoint__interval=1)
     lab.train(wild, 2, expect=75)
@@ -197,7 +203,7 @@ def test_training_without_a_dataset_says_how_to_make_it(lab: Lab) -> None:
 
 @contextmanager
 def disk_of(size_mib: int, where: Path) -> Iterator[None]:
-    """A file system of that size at `where`, which only root can make."""
+    """Mount a file system of this size at `where` for the block, which only root can do."""
     where.mkdir()
     options = f"size={size_mib}m"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", where], check=True)
@@ -208,7 +214,7 @@ def disk_of(size_mib: int, where: Path) -> Iterator[None]:
 
 
 def fill(path: Path, leave_bytes: int) -> None:
-    """Use up the disk of `path` but for `leave_bytes`."""
+    """Use up the disk of `path`, except for `leave_bytes`."""
     disk = os.statvfs(path.parent)
     path.write_bytes(bytes(max(0, disk.f_bavail * disk.f_frsize - leave_bytes)))
 
@@ -217,6 +223,9 @@ def fill(path: Path, leave_bytes: int) -> None:
 def test_a_full_disk_ends_the_run_with_the_reason_and_the_earlier_checkpoints_continue_it(
     lab: Lab, asynchronous: bool
 ) -> None:
+    """A full disk ends all ranks with the reason. The earlier checkpoints stay, and the run
+    continues from them as if nothing had happened.
+    """
     settings = {
         "model__n_embd": 64,
         "checkpoint__interval": 6 if asynchronous else 5,  # saved every 5 steps
@@ -254,7 +263,9 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_the_earlier_checkpoints_co
 
 
 def test_a_checkpoint_that_somebody_made_is_skipped_and_runs_no_code(lab: Lab) -> None:
-    """Tampered with, and with a manifest that fits. No file is of a kind that could hold code."""
+    """Checkpoints that somebody has changed, with manifests that fit, are skipped with the reason
+    and kept under other names. No file is of a kind that could contain code.
+    """
     settings = {"checkpoint__interval": 6, "checkpoint__keep_last": 4, "train__decay_steps": 20}
     run = lab.config(train__max_steps=20, **settings)
     lab.train(run, 1)
@@ -332,7 +343,7 @@ def test_the_best_checkpoint_is_known_after_a_restart(lab: Lab) -> None:
 
 
 def in_float16(lab: Lab, monkeypatch: pytest.MonkeyPatch, scale: float) -> RunConfig:
-    """A run whose gradient scaler begins with that scale."""
+    """Train a run in float16 whose gradient scaler begins with this scale, and return it."""
     half = Compute(torch.device("cpu"), "CPU", torch.float16, False, "gloo", ())
     scaler = functools.partial(torch.amp.grad_scaler.GradScaler, init_scale=scale)
     monkeypatch.setattr(torch.amp, "GradScaler", scaler)
@@ -342,8 +353,9 @@ def in_float16(lab: Lab, monkeypatch: pytest.MonkeyPatch, scale: float) -> RunCo
 
 
 def test_skipped_updates_of_float16_are_counted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C26 of the review: an overflow is part of float16's work, and was seen nowhere; a loss that
-    overflowed at a logged step ended the run."""
+    """Updates that float16's gradient scaler skips are counted in the records, and end no run, as
+    overflows are part of its work.
+    """
     run = in_float16(lab, monkeypatch, scale=2.0**40)
     found = records(run)
     assert found[0]["grad_norm"] is None
@@ -354,8 +366,9 @@ def test_skipped_updates_of_float16_are_counted(lab: Lab, monkeypatch: pytest.Mo
 
 
 def test_float16_that_never_gets_going_ends(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C26 of the review: a run whose gradients overflow at every step went on to its last step and
-    learned nothing. 50 in a row are enough."""
+    """A float16 run whose gradients overflow at every step ends after 50 updates. Otherwise it
+    would go on to its last step and learn nothing.
+    """
     with pytest.raises(RetryableError, match="step 1 diverged"):
         in_float16(lab, monkeypatch, scale=2.0**100)
     config = lab.config()
@@ -363,7 +376,9 @@ def test_float16_that_never_gets_going_ends(lab: Lab, monkeypatch: pytest.Monkey
 
 
 def test_a_loss_that_overflows_once_is_recorded_as_none(tmp_path: Path) -> None:
-    """C26 of the review: in float16 the loss of a skipped update may be infinite."""
+    """A loss or norm that is not finite is recorded as null. In float16 the loss of a skipped
+    update may be infinite.
+    """
     speed = Speed(1.0, 1.0, None, 0.0, 1.0, 1.0, 1.0)
     metrics = StepMetrics.of(
         step=1,
@@ -393,8 +408,9 @@ def test_a_loss_that_overflows_once_is_recorded_as_none(tmp_path: Path) -> None:
 
 
 def test_too_little_memory_is_tried_once_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C24 of the review: a GPU's fragmented memory is exactly what a restart mends, and it was
-    fatal at the first time. At the same place again it is the settings."""
+    """Lack of GPU memory is tried once more, as a restart mends fragmented memory. The second time
+    the settings are the cause, and it is fatal.
+    """
     run = lab.config(train__max_steps=6)
 
     def no_memory(*values: object) -> None:
@@ -413,7 +429,7 @@ def test_too_little_memory_is_tried_once_more(lab: Lab, monkeypatch: pytest.Monk
 
 
 def test_a_mistake_of_torch_is_tried_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C16 of the review: any ValueError, of torch or of c10d too, ended the run for good."""
+    """A `ValueError` of torch may be tried again, and one that comes from the settings is fatal."""
     run = lab.config(train__max_steps=6)
 
     def fail(*values: object) -> None:
@@ -430,8 +446,9 @@ def test_a_mistake_of_torch_is_tried_again(lab: Lab, monkeypatch: pytest.MonkeyP
 def test_deterministic_operations_can_be_asked_for(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C11 of the review: on GPUs a resume is bitwise only with deterministic algorithms, and there
-    was no way to ask for them."""
+    """With `train.deterministic` torch uses only deterministic algorithms. On GPUs a resume is bit
+    by bit the same only with these.
+    """
     asked: list[bool] = []
     monkeypatch.setattr(torch, "use_deterministic_algorithms", asked.append)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
@@ -443,7 +460,9 @@ def test_deterministic_operations_can_be_asked_for(
 
 
 def test_float16_with_its_gradient_scaler_resumes_bitwise(lab: Lab) -> None:
-    """The settings allow float16 on GPUs only; the arithmetic is there on a CPU too."""
+    """A resumed float16 run is bit by bit the uninterrupted one, with the state of its gradient
+    scaler. The settings allow float16 only on GPUs, so the test chooses it directly.
+    """
     half = Compute(torch.device("cpu"), "CPU", torch.float16, False, "gloo", ())
     few = {"train__global_batch_size": 4, "train__decay_steps": 6, "eval__batch_size": 1024}
     whole = lab.config(run_name="whole", train__max_steps=6, **few)

@@ -1,6 +1,6 @@
-"""The checks of tests/gpu on a CPU, as far as that means something, and what they say without one.
+"""The checks of `tests/gpu`, run on a CPU as far as possible, and what they say without a GPU.
 
-So a check that is wrong by itself is found here, and not on a GPU machine that is lent for an hour.
+A check that is wrong by itself is found here, and not on a GPU machine that is lent for an hour.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     ids=lambda check: check.__name__,
 )
 def test_check_passes_on_a_cpu(place: Place, check: Callable[[Place], str]) -> None:
-    """With gloo where a GPU has NCCL."""
+    """The check passes on a CPU, with gloo in place of NCCL."""
     assert check(place)
 
 
@@ -55,17 +55,18 @@ def test_check_passes_on_a_cpu(place: Place, check: Callable[[Place], str]) -> N
 def test_compiled_model_is_one_shape(
     place: Place, kind: str, recomputes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C25 and P2 of the review: DDP, compilation and recomputed blocks together ended at the first
-    step, and later nothing of them was compiled; micro-batches of two shapes were compiled twice.
+    """A compiled model with recomputed blocks trains as an eager one, with micro-batches of one
+    shape.
 
-    The graphs are made as always; without inductor's C++, which takes minutes for 12 layers here.
-    tests/trainer/parallel/test_wrap.py compiles 2 layers with it.
+    The graphs are made as always, but without inductor's C++, which takes minutes for 12 layers
+    here. `tests/trainer/parallel/test_wrap.py` compiles 2 layers with it.
     """
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
     assert compiled.compiled_trains_as_eager(place, kind, recomputes)
 
 
 def test_checks_of_a_gpus_own_parts_do_not_pass_on_a_cpu(place: Place) -> None:
+    """Checks of parts that only a GPU has do not pass on a CPU, but say that they cannot run."""
     for check in (
         saving.a_copy_runs_beside_the_kernels,
         saving.a_save_touches_no_other_gpu,
@@ -81,7 +82,9 @@ def test_checks_of_a_gpus_own_parts_do_not_pass_on_a_cpu(place: Place) -> None:
 def test_without_a_gpu_they_say_so_and_count_as_not_run(
     tmp_path: Path, program: str, torch_is_there: bool
 ) -> None:
-    """No success by skipping, and no traceback."""
+    """Without a GPU or without torch the programs say so in one line and end with the code for not
+    run, so that nobody takes that for a success.
+    """
     if not torch_is_there:
         (tmp_path / "torch.py").write_text("raise ImportError('no torch here')\n")
     done = subprocess.run(
@@ -107,12 +110,13 @@ def test_every_check_has_a_name_of_its_own() -> None:
 def event(
     kind: str, name: str, begin: float, length: float, stream: int, size: int = 0, call: int = 0
 ) -> object:
+    """Return an event of a profiler's trace, with times in microseconds."""
     arguments = {"device": 0, "stream": stream, "bytes": size, "correlation": call}
     return {"cat": kind, "name": name, "ts": begin, "dur": length, "args": arguments}
 
 
 def test_time_line_counts_what_ran_beside_the_copies() -> None:
-    """C10 of the review: whether anything overlaps is read off the profiler's trace."""
+    """How long kernels ran beside copies is counted right from a profiler's trace."""
     copies = [
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 100, 50, 9, 10**6),
         event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", 150, 50, 9, 10**6),
@@ -139,8 +143,9 @@ def test_time_line_counts_what_ran_beside_the_copies() -> None:
 
 
 def test_contexts_of_a_cpu_run_are_none(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C1 of the review. The GPU machine is a stand-in here: two GPUs, one of them touched or not;
-    the answers to the check come from torch's own function there."""
+    """The check fails if a run on the CPU makes a context on a GPU, and passes otherwise. A
+    stand-in takes the part of a machine with two GPUs.
+    """
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(Place, "train", lambda *values: [])

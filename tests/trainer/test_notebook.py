@@ -20,11 +20,15 @@ SET = "pulumi config set"
 
 
 def cells() -> list[str]:
+    """Return the code of the notebook's cells."""
     content = json.loads(NOTEBOOK.read_text())
     return ["".join(c["source"]) for c in content["cells"] if c["cell_type"] == "code"]
 
 
 def test_notebook_checks_trains_draws_and_samples(tmp_path: Path) -> None:
+    """All cells run in order; the notebook checks a configuration, trains, draws the curves, and
+    prints `pulumi` commands that give the same configuration.
+    """
     program = "\n".join(cells())
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -56,7 +60,7 @@ def test_notebook_checks_trains_draws_and_samples(tmp_path: Path) -> None:
 
 
 def test_notebook_is_kept_without_its_outputs() -> None:
-    """An output could hold paths and names of the machine that it ran on."""
+    """The notebook is stored without outputs, which could contain paths and names of a machine."""
     content = json.loads(NOTEBOOK.read_text())
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)

@@ -1,4 +1,4 @@
-"""The table of `plan`: its bytes are those that real collectives move, its sums are right."""
+"""The table of `plan`: its bytes are those that real collectives move, and its sums are right."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def moved(tmp_path: Path, *what: str) -> dict[str, int]:
-    """Bytes that went through the collectives of rank 0."""
+    """Return how many bytes went through the collectives of rank 0, by kind."""
     probe = [sys.executable, "-m", "tests.trainer.bytes_probe"]
     ranks = [
         subprocess.Popen(
@@ -42,6 +42,7 @@ def moved(tmp_path: Path, *what: str) -> dict[str, int]:
 
 
 def tiny_shape() -> Shape:
+    """Return the size of the tests' model."""
     with torch.device("meta"):
         model = GPT(MODEL, VOCAB_SIZE)
     blocks = sum(parameter.numel() for parameter in model.blocks.parameters())
@@ -60,7 +61,9 @@ def tiny_shape() -> Shape:
 def test_bytes_are_those_that_collectives_move(
     tmp_path: Path, parallel: str, dtype: str, micro_steps: int
 ) -> None:
-    """A ring of N ranks sends (N - 1) / N of what is gathered or scattered, an all-reduce twice."""
+    """The bytes of the table are those of real collectives: a ring of N ranks sends (N - 1) / N of
+    what is gathered or scattered, and an all-reduce twice that.
+    """
     found = moved(tmp_path, parallel, dtype, str(micro_steps))
     others = (RANKS - 1) / RANKS
     rings = {"ddp": 2 * found["reduced"], "fsdp": found["gathered"] + found["reduced"]}
@@ -69,6 +72,7 @@ def test_bytes_are_those_that_collectives_move(
 
 
 def config(**changes: object) -> RunConfig:
+    """Return the configuration of `openwebtext-124m` with these changes."""
     given = [f"--{key.replace('__', '.')}={value}" for key, value in changes.items()]
     return load_config(preset_path("openwebtext-124m"), given)
 
@@ -85,6 +89,9 @@ def test_more_ranks_share_the_same_arithmetic() -> None:
 
 
 def test_ranks_that_do_not_divide_the_batch_wait_for_others() -> None:
+    """If the ranks do not divide the batch, the share of idle time is that of the ranks with fewer
+    sequences.
+    """
     row = plan_row(config(train__global_batch_size=10), Shape(1, 1, 1), "float32", 4, 1.0)
     assert row.idle_share == pytest.approx(1 - 10 / 12)
 
@@ -130,7 +137,9 @@ def test_option_that_cannot_be_used_is_named(
 def test_vocabulary_of_another_tokenizer_is_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With GPT-2's in its place, a model for characters was three times as large as it is."""
+    """The size of the vocabulary has to be given if the tokenizer does not tell it. With GPT-2's in
+    its place, a model for characters would seem three times as large as it is.
+    """
     words = ["plan", "--preset", "shakespeare-char"]
     assert main(words) == ExitCode.FATAL
     assert "--vocab-size is missing: with dataset.tokenizer 'char'" in capsys.readouterr().err
@@ -139,7 +148,9 @@ def test_vocabulary_of_another_tokenizer_is_asked_for(
 
 
 def test_python_without_torch_is_told_what_it_needs() -> None:
-    """As that of the virtual environment in which `pulumi up` runs; a traceback helped nobody."""
+    """Without torch, as in the virtual environment in which `pulumi up` runs, the command says how
+    to install it, without a traceback.
+    """
     python = ensure_venv(".venv") / "bin" / "python"
     done = subprocess.run(
         [python, "-m", "trainer", "plan", "--preset", "openwebtext-124m"],
@@ -155,7 +166,7 @@ def test_python_without_torch_is_told_what_it_needs() -> None:
 
 
 def test_reader_that_has_enough_is_no_error() -> None:
-    """`... | head -1` ended with a traceback."""
+    """A reader that closes early, as `... | head -1` does, gives no traceback."""
     read, write = os.pipe()
     os.close(read)
     asked = ["plan", "--preset", "shakespeare-char", "--vocab-size", "65"]

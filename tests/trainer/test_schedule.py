@@ -1,3 +1,5 @@
+"""The learning rate at each step."""
+
 from __future__ import annotations
 
 import pytest
@@ -23,6 +25,7 @@ def train_configs(draw: st.DrawFn) -> TrainConfig:
 
 @given(train_configs())
 def test_the_first_rate_is_above_zero_where_training_warms_up_or_decays(train: TrainConfig) -> None:
+    """The first learning rate is above zero if there is a warm-up or a minimum above zero."""
     if train.warmup_steps or train.min_lr > 0:
         assert learning_rate(0, train) > 0
 

@@ -1,4 +1,4 @@
-"""The example for Slurm, on the distribution's own slurmctld and slurmd."""
+"""The example for Slurm, run by the distribution's own slurmctld and slurmd."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def slurm() -> Iterator[Slurm]:
 
 
 def submit(slurm: Slurm, lab: Lab, run: RunConfig) -> str:
-    """Hand in the example for a run; returns the number of the job."""
+    """Submit the example for a run, and return the number of the job."""
     environment = {
         "PYTHON": sys.executable,
         "GLOO_SOCKET_IFNAME": loopback(),
@@ -48,8 +48,9 @@ def submit(slurm: Slurm, lab: Lab, run: RunConfig) -> str:
 
 
 def test_job_that_is_signalled_saves_comes_back_and_ends(lab: Lab, slurm: Slurm) -> None:
-    """SIGTERM, as before the time limit: no step is lost, and Slurm starts the job again. At the
-    end of the run the job ends, and the weights are those of an undisturbed run."""
+    """A job that gets SIGTERM, as before its time limit, saves and is started again by Slurm. At
+    the end of the run the job ends, and the weights are those of an undisturbed run.
+    """
     run = lab.config(run_name="slurm", **ENDLESS)
     job = submit(slurm, lab, run)
     assert job.isdecimal(), slurm.logs()
@@ -65,7 +66,7 @@ def test_job_that_is_signalled_saves_comes_back_and_ends(lab: Lab, slurm: Slurm)
     assert {line[:3] for line in log.read_text().splitlines() if "round 1: " in line} == {
         f"{node}: " for node in range(NODES)
     }
-    slurm.asked("scancel", job)  # the user's own end: it saves, too, and does not come back
+    slurm.asked("scancel", job)  # a cancelled job saves, too, and does not come back
     slurm.wait("the end", lambda: slurm.state(job) == "CANCELLED")
     settings = {**ENDLESS, "train__max_steps": last_step(run) + 5}
     last = lab.config(run_name="slurm", **settings)

@@ -1,7 +1,9 @@
-"""kill -9 and SIGTERM at random instants: what is lost, and that nothing else ever is.
+"""Runs survive kill -9 and SIGTERM at random instants, with known losses of steps and of nothing
+else.
 
 The instants are drawn from fixed seeds, as a step to wait for and a delay after it. The ranks are
-real processes, started by fork. Kills of torchrun and of pods are in test_entrypoint.py.
+real processes, started by fork. Kills of entrypoints and of pods are in
+`tests/trainer/launch/test_entrypoint.py`.
 """
 
 from __future__ import annotations
@@ -51,23 +53,24 @@ SMALL = {
     "train__global_batch_size": 5,
     "train__warmup_steps": 0,
     "train__decay_steps": 400,
-    # Whom a test kills is missed at once, as its connections end. These limits are for ranks that
-    # say nothing, and a busy machine must not be taken for one.
+    # A killed rank is missed at once, as its connections end. These limits are for ranks that
+    # say nothing. They are long, so that a busy machine is not taken for such a rank.
     "train__timeout_seconds": 60,
     "train__start_timeout_seconds": 60,
     "checkpoint__interval": INTERVAL,
 }
 IMPATIENT = {**SMALL, "train__timeout_seconds": 5, "train__start_timeout_seconds": 5}
-LIMIT_SECONDS = 120  # for what has to happen
+LIMIT_SECONDS = 120  # the longest wait for what has to happen
 SLOW_DISK_SECONDS = 0.02  # per file: a save then takes longer than several steps
 
 
 def soon(what: str, condition: Callable[[], bool], lab: Lab) -> None:
+    """Wait until the condition holds, looking often."""
     wait_for(what, condition, LIMIT_SECONDS, lab, pause_seconds=0.002)
 
 
 def starts(lab: Lab, run: RunConfig) -> list[int]:
-    """The steps that the starts so far have continued after."""
+    """Return the steps after which the starts so far have continued."""
     log = lab.rank_log(run, 0)
     text = log.read_text() if log.exists() else ""
     found = re.findall(r"no checkpoint: starting at step (0)|continuing after step (\d+)", text)
@@ -75,20 +78,23 @@ def starts(lab: Lab, run: RunConfig) -> list[int]:
 
 
 def reported_saves(lab: Lab, run: RunConfig) -> list[int]:
+    """Return the steps of the saves that rank 0 has reported."""
     text = lab.rank_log(run, 0).read_text()
     return [int(step) for step in re.findall(r"checkpoint step-(\d+) saved", text)]
 
 
 def val_losses(run: RunConfig) -> list[tuple[int, float]]:
+    """Return step and validation loss of each record that has one."""
     return [(r["step"], r["val_loss"]) for r in records(run) if r["val_loss"] is not None]
 
 
 def is_saving(run: RunConfig) -> bool:
+    """Return whether a save has begun that is not in place."""
     return any(checkpoints(run).glob(".tmp-step-*"))
 
 
 def freeze_in_save(lab: Lab, run: RunConfig, writer: int, draw: random.Random) -> None:
-    """Stop the process that writes, somewhere in a save."""
+    """Stop the process that writes, at a random instant of a save."""
     while True:
         soon("a save", lambda: is_saving(run), lab)
         time.sleep(draw.uniform(0, 2 * SLOW_DISK_SECONDS))
@@ -99,7 +105,7 @@ def freeze_in_save(lab: Lab, run: RunConfig, writer: int, draw: random.Random) -
 
 
 def finish_and_compare(lab: Lab, run: RunConfig, settings: Mapping[str, Any]) -> None:
-    """A few steps more, and the run is what it would have been without anything happening."""
+    """Train a few steps more, and assert that the run is bit by bit an uninterrupted one."""
     last = {**settings, "train__max_steps": last_step(run) + 5}
     rest = lab.config(run_name=run.run_name, **last)
     lab.train(rest, 2)
@@ -117,6 +123,9 @@ def finish_and_compare(lab: Lab, run: RunConfig, settings: Mapping[str, Any]) ->
 def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
     lab: Lab, kills: int, asynchronous: bool, parallel: str
 ) -> None:
+    """After each kill of a rank, also in a save, at most the steps of one checkpoint interval are
+    lost and the other rank ends, too. In the end the run is bit by bit the uninterrupted one.
+    """
     draw = random.Random(f"kill -9 {parallel} {asynchronous}")
     settings = {
         **SMALL,
@@ -142,7 +151,7 @@ def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
         os.kill(pids[0], signal.SIGCONT)
         codes = lab.ended(pids, LIMIT_SECONDS)
         assert codes[victim] == -signal.SIGKILL
-        assert codes[1 - victim] == ExitCode.RETRYABLE, lab.logs()  # told, not left hanging
+        assert codes[1 - victim] == ExitCode.RETRYABLE, lab.logs()  # it was told, and does not hang
         killed_in_save += is_saving(run)
         saved = reported_saves(lab, run)
         assert newest(run) >= max(saved, default=0)
@@ -155,6 +164,9 @@ def test_after_44_kills_of_a_rank_the_runs_are_the_uninterrupted_ones(
 
 @pytest.mark.slow
 def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
+    """A request to stop, at a first step, in an evaluation, in a save or anywhere else, loses no
+    step, and the run is bit by bit the uninterrupted one.
+    """
     draw = random.Random("SIGTERM")
     settings = {
         **SMALL,
@@ -172,7 +184,7 @@ def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
         match attempt % 4:
             case 0:  # at the first step
                 time.sleep(draw.uniform(0, 0.05))
-            case 1:  # by itself
+            case 1:  # the last rank signals itself
                 pass
             case 2:  # in a save
                 freeze_in_save(lab, run, pids[0], draw)
@@ -185,7 +197,7 @@ def test_20_requests_to_stop_lose_no_step(lab: Lab) -> None:
         for pid in [] if in_evaluation else draw.choice((pids[:1], pids[1:], pids)):
             os.kill(pid, number)
         if not in_evaluation:
-            os.kill(pids[0], signal.SIGCONT)  # it may be frozen, and takes the signal now
+            os.kill(pids[0], signal.SIGCONT)  # it may be frozen, and gets the signal only now
         codes = lab.ended(pids, LIMIT_SECONDS)
         trained = last_step(run)
         if trained > before:
@@ -245,7 +257,9 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
     asynchronous: bool,
     waits: list[int],
 ) -> None:
-    """No write ends before training waits for it."""
+    """Training waits for a write in the background before a kill could cost more steps than the
+    interval. In this test no write ends before training waits for it.
+    """
     settings = {
         **SMALL,
         "train__max_steps": 30,
@@ -277,14 +291,16 @@ def test_training_waits_for_a_write_before_a_kill_could_cost_more_than_the_inter
 
 @pytest.mark.slow
 def test_a_write_may_take_longer_than_a_collective(lab: Lab) -> None:
+    """The write of a checkpoint may take longer than `train.timeout_seconds`."""
     run = lab.config(**{**IMPATIENT, "train__max_steps": 2})
     seconds_per_file = (run.train.timeout_seconds + 1) / 2  # each rank writes two or more
     assert lab.ended(lab.fork_ranks(run, 2, seconds_per_file)) == [ExitCode.DONE] * 2, lab.logs()
 
 
 def test_verifying_may_take_longer_than_a_collective(lab: Lab) -> None:
-    """C8 of the review: rank 0 read and checked every byte while the others waited for it inside
-    one collective, timed out, and started the same again until the restarts were used up."""
+    """The verification of a checkpoint may take longer than `train.timeout_seconds`. Otherwise
+    ranks that wait for it in one collective would time out, at every start again.
+    """
     lab.train(lab.config(**{**SMALL, "train__max_steps": 2}), 2)
     run = lab.config(**{**IMPATIENT, "train__max_steps": 3})
     seconds_per_file = (run.train.timeout_seconds + 1) / 3  # each rank reads three of the six
@@ -298,7 +314,9 @@ def test_verifying_may_take_longer_than_a_collective(lab: Lab) -> None:
 def test_storage_that_fails_for_a_while_costs_no_run(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, passes: bool, damaged_file: str
 ) -> None:
-    """C6 of the review: any error of a save was fatal for all ranks, a passing EIO too."""
+    """A save that fails is given up, and the run goes on. The third failure in a row ends
+    the run.
+    """
     settings = {**SMALL, "train__max_steps": 40, "checkpoint__asynchronous": False}
     run = lab.config(**settings)
     write, failed = save.write_file, list[int]()
@@ -328,7 +346,9 @@ def test_storage_that_fails_for_a_while_costs_no_run(
 def test_a_rank_that_dies_while_the_ranks_meet_or_stands_still_is_missed_in_bounded_time(
     lab: Lab,
 ) -> None:
-    """Side by side, since most of it is waiting."""
+    """Ranks end with a code that may be tried again when another rank dies while the ranks meet, or
+    stands still. The cases run side by side, since most of their time is waiting.
+    """
     meeting: list[list[int]] = []
     for victim in range(2):
         run = lab.config(run_name=f"without-{victim}", **IMPATIENT, train__max_steps=ENDLESS)
@@ -346,9 +366,10 @@ def test_a_rank_that_dies_while_the_ranks_meet_or_stands_still_is_missed_in_boun
 
 
 def test_a_rank_may_start_later_than_a_collective_waits(lab: Lab) -> None:
-    """P3 of the review: one limit of 60 s held for all waits, and nodes that import and compile at
-    different speeds timed each other out at the start. Until the first step is done there is
-    another limit; after it the short one holds (the test above)."""
+    """A rank may come to the start later than `train.timeout_seconds`, because until the first step
+    `train.start_timeout_seconds` holds. Otherwise nodes that import and compile at different speeds
+    would time each other out.
+    """
     run = lab.config(train__max_steps=6, train__timeout_seconds=5, train__start_timeout_seconds=90)
     port = free_port()
     pids = [lab.fork_rank(run, 0, rank_environment(0, 2, port))]

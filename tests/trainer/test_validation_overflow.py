@@ -1,4 +1,6 @@
-"""A validation loss that is not finite: float16 may overflow, in other arithmetic it is the end."""
+"""A validation loss that is not finite, which may happen in float16, and ends a run in other
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ WILD: dict[str, Any] = {
 
 
 def train_in(dtype: torch.dtype, run: RunConfig) -> None:
+    """Train the run in this process, with this arithmetic."""
     compute = Compute(torch.device("cpu"), "CPU", dtype, False, "gloo", ())
     train(run, World(), compute, NoSignals(), lambda: None)
 
@@ -35,8 +38,9 @@ def train_in(dtype: torch.dtype, run: RunConfig) -> None:
 def test_float16_overflow_ends_no_evaluated_run(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The overflow ended the run with a traceback, again at each start. It is recorded as null, and
-    the checkpoint is no candidate for the best one."""
+    """An overflow in an evaluation of a float16 run gives a warning and null in the records, and
+    the checkpoint is no candidate for the best one. The run goes on.
+    """
     run = lab.config(**WILD, train__learning_rate=30.0, eval__interval=1)
     train_in(torch.float16, run)
     assert [record["val_loss"] for record in records(run)] == [None] * 3
@@ -46,7 +50,7 @@ def test_float16_overflow_ends_no_evaluated_run(
 
 
 def test_repeated_evaluation_may_overflow_too(lab: Lab) -> None:
-    """A start that makes up for an evaluation, and finds the loss to be infinite, goes on."""
+    """A start that repeats an evaluation and finds an infinite loss goes on."""
     run = lab.config(**WILD, train__learning_rate=30.0)
     train_in(torch.float16, run)
     change_state(run, 3, lambda state: state.update(val_loss=None, full_val_loss=None))
@@ -56,8 +60,9 @@ def test_repeated_evaluation_may_overflow_too(lab: Lab) -> None:
 
 
 def test_weights_that_diverged_are_found_by_evaluation(lab: Lab) -> None:
-    """In float32 they are the end, as a training loss is that is not finite: the first time the run
-    is tried again, the second time not. They ended it with a traceback, again at each start."""
+    """In float32 a validation loss that is not finite ends the run as a training loss does. The
+    first time the run is tried again, the second time it is not.
+    """
     run = lab.config(**WILD, train__learning_rate=1e30, eval__interval=1)
     there_is_none = "step 1 diverged: validation loss nan; there is no checkpoint yet"
     with pytest.raises(RetryableError, match=there_is_none):

@@ -1,4 +1,4 @@
-"""Copies of tensors in host memory; the GPU's part by a stand-in that records what it is asked."""
+"""Copies of tensors in host memory. A stand-in that records all calls takes the part of the GPU."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from trainer.train import train
 
 
 def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C1 of the review: a save synchronised GPUs that were not its own, also in a run on the CPU
-    of a GPU machine. Each such call makes a context of half a gigabyte there."""
+    """A run on the CPU of a GPU machine makes no call of `torch.cuda` when it saves. Each such call
+    would make a context of half a gigabyte on a GPU that is not the run's own.
+    """
     run = lab.config(train__max_steps=12, checkpoint__interval=3)
 
     def refuse(*values: object, **named: object) -> None:
         raise AssertionError("a run on the CPU has called torch.cuda")
 
     def is_available() -> bool:
-        """As on a GPU machine, for the trainer; torch itself needs the truth."""
+        """Return True to the trainer, as on a GPU machine. Torch itself needs the truth."""
         return str(sys._getframe(1).f_globals["__name__"]).startswith("trainer.")
 
     monkeypatch.setattr(torch.cuda, "is_available", is_available)
@@ -57,7 +58,9 @@ def test_a_run_on_the_cpu_touches_no_gpu(lab: Lab, monkeypatch: pytest.MonkeyPat
 
 
 class RecordingGpu:
-    """Stands in for torch.cuda: what is asked of it, in order, and of which device."""
+    """A stand-in for `torch.cuda` that records in order what is asked of it, and for which
+    device.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -100,7 +103,9 @@ class RecordingGpu:
         }
 
     def cudaHostRegister(self, address: int, size_bytes: int, flags: int) -> int:  # noqa: N802
-        """A real GPU answers 712, "already registered", where these pages are locked."""
+        """Lock the pages, or return 712 ("already registered") as a real GPU does where they are
+        locked.
+        """
         self.calls.append(f"lock {size_bytes} bytes")
         if address in self.locked:
             return 712
@@ -113,9 +118,10 @@ class RecordingGpu:
 
 
 def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C10 of the review: copies were enqueued by a thread on the stream that trains, so nothing
-    overlapped, and only luck kept them whole. They belong on a stream of their own, between what
-    was computed before and the next change of the weights, without a wait of the host."""
+    """A copy from a GPU runs on a stream of its own, after what was computed before and before the
+    next change of the weights, and the host does not wait for it. On the stream that trains, copies
+    would not overlap with training.
+    """
     gpu = RecordingGpu()
     for name, part in gpu.parts.items():
         monkeypatch.setattr(torch.cuda, name, part)
@@ -139,8 +145,9 @@ def test_a_gpus_copy_is_ordered_by_streams(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_gpus_pages_are_unlocked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seen on an H200: the second run of a process got the same addresses for its copy, and the
-    driver refused them, because the first run had freed its memory locked."""
+    """An arena unlocks its pages when it is freed. Otherwise a later run of the process may get the
+    same addresses, which the driver then refuses, as was seen on an H200.
+    """
     gpu = RecordingGpu()
     for name, part in gpu.parts.items():
         monkeypatch.setattr(torch.cuda, name, part)
@@ -154,7 +161,7 @@ def test_a_gpus_pages_are_unlocked_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("changed_after", [0, 1, 3])
 def test_a_copy_is_of_one_moment(changed_after: int) -> None:
-    """Whatever has been written by then, what training changes later is not in the copy."""
+    """However much of a copy has been written, changes that training makes later are not in it."""
     sizes = (PIECE_BYTES - 8, 100, PIECE_BYTES + 3, 1)
     tensors = [torch.full((size,), number, dtype=torch.uint8) for number, size in enumerate(sizes)]
     begins = [0, PIECE_BYTES, PIECE_BYTES + 128, 3 * PIECE_BYTES]
@@ -176,7 +183,9 @@ def test_a_copy_is_of_one_moment(changed_after: int) -> None:
 
 
 def test_a_large_arena_needs_little_memory_while_nothing_changes() -> None:
-    """A rank has no room for its shard a second time: it is written through one small buffer."""
+    """A large arena is written through one small buffer, because a rank has no room for a second
+    copy of its shard.
+    """
     size = 16 * PIECE_BYTES
     shard = torch.ones(size, dtype=torch.uint8)
     before, most, end = _resident_bytes(), 0, b""
@@ -190,7 +199,9 @@ def test_a_large_arena_needs_little_memory_while_nothing_changes() -> None:
 
 
 def test_a_large_arena_gives_back_what_is_written() -> None:
-    """Where training had to go on, its copy is in memory until it is written, and no longer."""
+    """When training changes the weights, the whole copy is in memory, and each piece is given back
+    once it is written.
+    """
     size = 16 * PIECE_BYTES
     shard = torch.ones(size, dtype=torch.uint8)
     arena = Arena(size, torch.device("cpu"), kept_bytes=0)
@@ -203,9 +214,10 @@ def test_a_large_arena_gives_back_what_is_written() -> None:
         assert piece[-1:] == b"\1"
         pieces.append(piece)
     assert _resident_bytes() - before < 3 * PIECE_BYTES
-    # Pages that are only left out of this process, and still there, would show what they held.
+    # Pages that were only unmapped, and not given back, would still show their content.
     assert all(piece[0] == piece[-1] == 0 for piece in pieces)
 
 
 def _resident_bytes() -> int:
+    """Return the resident memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE

@@ -1,4 +1,6 @@
-"""Which checkpoint is called the best, where a pass takes only a part of the validation split."""
+"""Which checkpoint counts as the best one when an evaluation takes only a part of the validation
+split.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,10 @@ from trainer.train import train
 
 
 def run_of(lab: Lab, max_tokens: int | None, **settings: Any) -> RunConfig:
-    """A run on a text that the model learns to predict better where the limited pass looks.
+    """Return a run on a text whose limited evaluation gives lower losses than an evaluation of all
+    tokens.
 
-    That pass takes one window, which lies in the first tenth of the split: "abab".
+    The limited evaluation takes one window, which lies in the first tenth of the split ("abab").
     """
     draw = Random(1)
     mixed = "".join(draw.choice("cdefghijkl") + "ab" * 6 for _ in range(700))
@@ -51,11 +54,12 @@ def run_of(lab: Lab, max_tokens: int | None, **settings: Any) -> RunConfig:
 
 
 def train_here(run: RunConfig) -> None:
+    """Train the run in this process, with one rank."""
     train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
 
 
 def measured(run: RunConfig, step: int, max_tokens: int | None) -> Validation:
-    """One pass with the weights of a checkpoint."""
+    """Return the validation of one pass with the weights of a checkpoint."""
     dataset, root = open_dataset(run.dataset_dir), checkpoints(run)
     model = GPT(run.model, dataset.tokenizer.vocab_size)
     directory, saved = store.directory_of(root, step), store.load_layout(root, step)
@@ -79,12 +83,15 @@ def state_of(run: RunConfig, step: int) -> dict[str, Any]:
 
 
 def done(run: RunConfig) -> dict[str, Any]:
+    """Return the content of the run's `done.json`."""
     return json.loads(Path(run.run_dir / "done.json").read_text())
 
 
 def test_best_is_measured_by_equal_tokens(lab: Lab) -> None:
-    """The pass after the last step takes all tokens. Its loss was compared with those of the passes
-    before, which take a part, and an earlier and worse checkpoint was kept as the best one."""
+    """The best checkpoint is chosen by losses of the same tokens. The evaluation after the last
+    step takes all tokens; if its loss were compared with those of a part, an earlier and worse
+    checkpoint would be kept as the best one.
+    """
     run = run_of(lab, 16)
     train_here(run)
     kept = store.all_steps(checkpoints(run))
@@ -105,7 +112,9 @@ def test_best_is_measured_by_equal_tokens(lab: Lab) -> None:
 def test_no_pass_is_made_twice(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, max_tokens: int | None, passes: int
 ) -> None:
-    """Only a limit that leaves something out makes a second pass after the last step."""
+    """A second evaluation after the last step is made only if `eval.max_tokens` leaves something
+    out.
+    """
     run, made = run_of(lab, max_tokens), list[bool]()
 
     def counted(*arguments: Any, **options: Any) -> Validation | None:
@@ -121,7 +130,9 @@ def test_no_pass_is_made_twice(
 
 
 def test_an_older_checkpoint_ends_its_run(lab: Lab) -> None:
-    """Earlier versions kept one loss, after the last step that of the whole split."""
+    """A run whose last checkpoint is of an earlier version of the trainer ends with the same
+    `done.json`. Those versions kept one loss, and after the last step the one of the whole split.
+    """
     run = run_of(lab, 16)
     train_here(run)
     expected = done(run)
@@ -136,7 +147,7 @@ def test_an_older_checkpoint_ends_its_run(lab: Lab) -> None:
 
 
 def test_a_lowered_end_takes_all_tokens(lab: Lab) -> None:
-    """A run that now ends at a step which it had measured in part measures all of it there."""
+    """A run whose end is lowered to a step that was measured in part measures all tokens there."""
     settings: dict[str, Any] = {
         "train__decay_steps": 40,
         "checkpoint__interval": 10,
@@ -153,8 +164,9 @@ def test_a_lowered_end_takes_all_tokens(lab: Lab) -> None:
 
 
 def test_checkpoint_that_was_lost_is_not_best(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A save that a storage fails for a while is given up. Later ones were compared with its loss
-    all the same, so that the best checkpoint that could be had was not saved."""
+    """A save that was given up does not count as the best one. Otherwise later losses would be
+    compared with its loss, and the best checkpoint that could be had would not be kept.
+    """
     run, losses = run_of(lab, None), iter([2.0, 1.5, 1.6, 1.9])
 
     def measured_here(*arguments: Any, **options: Any) -> Validation:

@@ -1,4 +1,4 @@
-"""A save whose writing thread fails by something else than the storage, in a run of one rank."""
+"""A save whose writing thread fails for another reason than the storage, in a run of one rank."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ STEP = 7
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunConfig:
+    """Return a run whose folder is in `tmp_path`."""
     return RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": {"file": "text"}})
 
 
 def begin(saver: Save) -> None:
+    """Begin a save of one tensor at step `STEP`."""
     tensors = {"model.weight": torch.full((50,), math.pi)}
     saver.begin(STEP, tensors, {"step": STEP}, "", is_last=False)
 
@@ -31,8 +33,10 @@ def begin(saver: Save) -> None:
 def test_broken_save_leaves_earlier_one_alone(
     run: RunConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end of the process waits for the save. It put a checkpoint without files in the place of
-    a good one of the same step."""
+    """A save that fails by an unexpected error leaves a good checkpoint of the same step in place,
+    also when the process waits for saves at its end. Otherwise a checkpoint without files would
+    replace it.
+    """
     root, said = run.run_dir / CHECKPOINTS_DIR, list[str]()
     lock = RunLock(run.run_dir)
     lock.acquire()

@@ -1,7 +1,7 @@
-"""200 faults of a volume while checkpoints are saved on it: none costs one that was complete.
+"""A volume fails 200 times while checkpoints are saved on it, and none that was complete is lost.
 
-The volume is a file system of the tests (FUSE) in which any act of a program can fail, be slow, or
-be the last one of that program. tests/vm has the same programs on a real NFS server.
+The volume is a file system of the tests (FUSE) in which any operation of a program can fail, be
+slow, or be the last one of that program. `tests/vm` has the same programs on a real NFS server.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from trainer.checkpoint.run_lock import RunLock
 from trainer.launch.exit_codes import RetryableError
 
 FAILING, KILLS = 140, 60
-MOST_ACTS = 250  # of some saves
+MOST_ACTS = 250  # about as many as a few saves make
 ERRORS = (errno.EIO, errno.ENOSPC, errno.ESTALE)
 PROJECT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyFileSystem]:
+    """Yield a faulty file system that works until the test says otherwise. The run's folder is on
+    it.
+    """
     for name in ("folder", "volume"):
         (tmp_path / name).mkdir()
     made = FaultyFileSystem(tmp_path / "folder", tmp_path / "volume")
@@ -49,7 +52,9 @@ def volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyFi
 
 
 class Acts:
-    """Counts what is asked of the volume; those from `first` to before `last` fail."""
+    """Counts the operations on the volume, and lets `times` of them fail, from number
+    `first` on.
+    """
 
     def __init__(self) -> None:
         self.count, self.first, self.last, self.error = 0, 0, 0, 0
@@ -64,25 +69,32 @@ class Acts:
 
 
 def look() -> tuple[int | None, list[str]]:
+    """Return the newest verified checkpoint's step and what was said while looking for it."""
     said = list[str]()
     return store.latest_verified(training.ROOT, said.append), said
 
 
 def is_whole(step: int) -> bool:
+    """Return whether all files of the checkpoint have the content that the program saves at this
+    step.
+    """
     folder = store.directory_of(training.ROOT, step)
     names = training.FILES
     return all((folder / name).read_bytes() == training.content(name, step) for name in names)
 
 
 def assert_complete(told: object) -> None:
-    """All that have a checkpoint's name; nobody saves meanwhile."""
+    """Assert that each folder with a checkpoint's name is complete. Nobody may be saving
+    meanwhile.
+    """
     assert store.complete_steps(training.ROOT) == store.all_steps(training.ROOT), told
 
 
 def test_failing_acts_cost_no_complete_checkpoint(volume: FaultyFileSystem) -> None:
-    """One act, some in a row, or all until the save is given up; then new ones can be saved.
+    """After one failing operation, several in a row, or failures until the save is given up, the
+    newest checkpoint is complete, and new ones can be saved.
 
-    Some saves are of a step that has a checkpoint, as after a start from an older one.
+    Some saves are of a step that has a checkpoint already, as after a start from an older one.
     """
     draw, acts, tags = Random("failing acts"), Acts(), itertools.count()
     volume.hook = acts
@@ -90,7 +102,7 @@ def test_failing_acts_cost_no_complete_checkpoint(volume: FaultyFileSystem) -> N
     lock.acquire()
     training.ROOT.mkdir()
     said = list[str]()
-    for step in (1, 2, 3):  # from the third on one is removed at the end
+    for step in (1, 2, 3):  # from the third on, a save ends with a removal
         acts.count = 0
         training.save(step, lock, f"tag-{next(tags)}", said.append)
     in_all, newest, failed = acts.count, 3, 0
@@ -124,9 +136,11 @@ def test_failing_acts_cost_no_complete_checkpoint(volume: FaultyFileSystem) -> N
 
 
 class LastAct:
-    """Kills the program that asks for an act: for the one of this number, or the next rename.
+    """Kills the program that asks for the operation with this number, or for the first rename after
+    that.
 
-    The act is done all the same, as on a file server, or never. A rename takes long first.
+    The operation itself is then still done, as a file server may do it, or never. A rename takes a
+    while before that.
     """
 
     def __init__(self, number: int, *, is_done: bool, is_rename: bool) -> None:
@@ -146,7 +160,9 @@ class LastAct:
 
 
 def test_program_killed_at_any_act_leaves_the_newest_one(volume: FaultyFileSystem) -> None:
-    """The next one finds what was saved last, and removes what was left."""
+    """After a kill at any operation, the next program finds the checkpoint that was saved last and
+    nothing else, because it removes what the kill has left.
+    """
     draw, newest = Random("kills"), 0
     for number in range(KILLS):
         act = LastAct(
@@ -165,12 +181,14 @@ def test_program_killed_at_any_act_leaves_the_newest_one(volume: FaultyFileSyste
 
 
 def started(process: subprocess.Popen[str], newest: int) -> int:
-    """The step from which it goes on; the one after `newest` may be there, and not be told."""
+    """Return the step from which the program goes on, which is `newest`, or the one after it if the
+    kill came before the program could tell of it.
+    """
     start = told(process)
     assert start["said"] == []
     step = start["start"] or 0
     assert step in (newest, newest + 1)
-    steps = [int(name.removeprefix("step-")) for name in start["found"]]  # nothing else is there
+    steps = [int(name.removeprefix("step-")) for name in start["found"]]  # fails for any other name
     assert max(steps, default=0) == step
     return step
 
@@ -178,9 +196,10 @@ def started(process: subprocess.Popen[str], newest: int) -> int:
 def test_client_that_sees_all_late_takes_no_wrong_one(
     volume: FaultyFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New names come late, names that have gone stay, and their files are stale.
+    """A reader whose view of the volume is late, with new names missing and removed names still
+    there, never takes a wrong or partial checkpoint.
 
-    The saves go on until files of ten of them were read.
+    The saves go on until the files of ten of them were read.
     """
     (tmp_path / "late").mkdir()
     before, read = dict[Path, list[str]](), set[str]()
@@ -230,7 +249,7 @@ def test_client_that_sees_all_late_takes_no_wrong_one(
 
 @contextlib.contextmanager
 def saver(run: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    """`tests.trainer.faulty.saver`; it is ended if it has not been."""
+    """Start the program `tests.trainer.faulty.saver`, yield its process, and end it afterwards."""
     command = [sys.executable, "-m", "tests.trainer.faulty.saver", str(run or training.RUN)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=PROJECT, stdin=pipe, stdout=pipe, text=True) as process:
@@ -241,7 +260,7 @@ def saver(run: Path | None = None) -> Iterator[subprocess.Popen[str]]:
 
 
 def told(process: subprocess.Popen[str]) -> Any:
-    """The next thing that it tells."""
+    """Return the next message of the program."""
     assert process.stdout
     line = process.stdout.readline()
     assert line, "it has ended"

@@ -1,4 +1,4 @@
-"""Where a run continues: never at step 0 beside checkpoints that it cannot use."""
+"""Where a run continues. It never starts at step 0 beside checkpoints that it cannot use."""
 
 from __future__ import annotations
 
@@ -33,25 +33,28 @@ from trainer.train import TrainingEnd, train
 
 
 def run_here(run: RunConfig) -> TrainingEnd:
-    """The run in this process, with one rank."""
+    """Train the run in this process, with one rank."""
     return train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
 
 
 def trained(lab: Lab, **settings: Any) -> RunConfig:
+    """Return a run that has trained 8 steps, with checkpoints of steps 4 and 8."""
     run = lab.config(train__max_steps=8, train__decay_steps=20, checkpoint__interval=5, **settings)
     run_here(run)
     return run
 
 
 def longer(lab: Lab, **settings: Any) -> RunConfig:
+    """Return the settings of the same run with 12 steps."""
     return lab.config(
         train__max_steps=12, train__decay_steps=20, checkpoint__interval=5, **settings
     )
 
 
 def test_a_run_never_starts_over_beside_bad_checkpoints(lab: Lab) -> None:
-    """C2 of the review: where no checkpoint verified, the run renamed all of them, started at step
-    0 and emptied metrics.jsonl. It has to end, name them, and touch nothing."""
+    """A run whose checkpoints are all damaged ends, names them, and touches nothing. Otherwise it
+    would start at step 0 and empty `metrics.jsonl`.
+    """
     run = trained(lab)
     for step in store.all_steps(checkpoints(run)):
         (store.directory_of(checkpoints(run), step) / "model-00000.bin").write_bytes(b"x")
@@ -66,8 +69,10 @@ def test_a_run_never_starts_over_beside_bad_checkpoints(lab: Lab) -> None:
 
 
 def test_start_over_keeps_the_old_checkpoints_and_metrics(lab: Lab) -> None:
-    """C2 of the review: the way out that the message names, which loses nothing either. Once it
-    has started over, those set aside alone are no reason to start at step 0 again."""
+    """With `checkpoint.start_over` a run whose checkpoints are all damaged starts at step 0, and
+    keeps them and the old metrics under other names. When only checkpoints with such names are left
+    later, a run without that setting does not start.
+    """
     run = trained(lab)
     for step in store.all_steps(checkpoints(run)):
         (store.directory_of(checkpoints(run), step) / "model-00000.bin").write_bytes(b"x")
@@ -102,9 +107,11 @@ def test_what_cannot_be_read_is_not_damaged(
     kind: type[Exception],
     words: str,
 ) -> None:
-    """C2 of the review: missing rights, failing storage and failed allocations counted as damage.
+    """Missing rights, failing storage and lack of memory do not count as damage: the checkpoints
+    stay, and a later start uses them.
 
-    Files that root may not read cannot be made in a test that root runs, so reading is replaced."""
+    Reading is replaced by a stand-in that fails, because root can read every file.
+    """
     run = trained(lab)
 
     def fail(path: Path) -> str:
@@ -120,7 +127,9 @@ def test_what_cannot_be_read_is_not_damaged(
 
 
 def test_a_checkpoint_of_a_later_version_is_named(lab: Lab) -> None:
-    """C12 of the review: state.json had no format number, so versions could not be told apart."""
+    """A checkpoint with a later format number is refused, with the reason that a later version of
+    the trainer has saved it.
+    """
     run = trained(lab, checkpoint__keep_last=1)
     change_state(run, 8, lambda state: state.update(format=STATE_FORMAT + 1))
     with pytest.raises(FatalError, match="saved by a later version of the trainer"):
@@ -128,7 +137,9 @@ def test_a_checkpoint_of_a_later_version_is_named(lab: Lab) -> None:
 
 
 def test_a_model_setting_that_did_not_exist_then_has_its_default(lab: Lab) -> None:
-    """C12 of the review: a new model.* key made every run of an older version another run."""
+    """A checkpoint from before a `model.*` setting existed can be continued, and counts as having
+    its default.
+    """
     run = trained(lab, model__gelu="exact")
     for step in store.all_steps(checkpoints(run)):
         change_state(run, step, lambda state: state["identity"].pop("model.gelu"))
@@ -137,7 +148,9 @@ def test_a_model_setting_that_did_not_exist_then_has_its_default(lab: Lab) -> No
 
 
 def test_initial_weights_are_read_at_the_first_start_only(lab: Lab) -> None:
-    """C9 of the review: a run with checkpoints could not continue once that file was gone."""
+    """A run with checkpoints continues although the file of its initial weights is gone. A new run
+    needs the file.
+    """
     trained(lab)
     gone = longer(lab, train__initial_weights=str(lab.root / "gone.safetensors"))
     assert run_here(gone).step == 12
@@ -148,8 +161,9 @@ def test_initial_weights_are_read_at_the_first_start_only(lab: Lab) -> None:
 
 
 def test_starts_over_replace_no_metrics(lab: Lab) -> None:
-    """They were numbered by how many are there: after somebody had removed the first ones, the next
-    start over replaced the last one."""
+    """A start over never replaces metrics that an earlier one has kept, also after somebody has
+    removed some of them.
+    """
     run = trained(lab)
     shutil.rmtree(store.directory_of(checkpoints(run), 4))
     directory = store.directory_of(checkpoints(run), 8)
@@ -162,7 +176,9 @@ def test_starts_over_replace_no_metrics(lab: Lab) -> None:
 
 
 def test_changed_evaluation_tokens_are_said(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
-    """The losses before and after are of other tokens, and so is what counts as the best one."""
+    """A change of `eval.max_tokens` gives one warning, because losses before and after are of other
+    tokens, and so is what counts as the best checkpoint.
+    """
     run_here(lab.config(train__max_steps=8, train__decay_steps=12))
     run_here(lab.config(train__decay_steps=12, train__max_steps=12, eval__max_tokens=64))
     out = capsys.readouterr().out
@@ -174,8 +190,9 @@ def test_changed_evaluation_tokens_are_said(lab: Lab, capsys: pytest.CaptureFixt
 def test_a_changed_horizon_of_the_learning_rate_is_said(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """C15 of the review: raising max_steps moves the end of the decay, so that the learning rate
-    jumps up, and nothing said so."""
+    """A run whose `max_steps` was raised tells that the decay of the learning rate now ends later,
+    and how to keep it. Otherwise the learning rate would jump up without a word.
+    """
     run_here(lab.config(train__max_steps=8))
     run_here(lab.config(train__max_steps=12))
     out = capsys.readouterr().out
@@ -186,8 +203,9 @@ def test_a_changed_horizon_of_the_learning_rate_is_said(
 def test_damaged_metrics_do_not_end_a_healthy_run(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """C16 of the review: one malformed line inside metrics.jsonl (zeros after a power cut) was a
-    ValueError, and any ValueError was fatal."""
+    """A run continues with a message when `metrics.jsonl` has damaged lines, such as zeros after a
+    power cut. They are left out.
+    """
     run = trained(lab)
     path = run.run_dir / "metrics.jsonl"
     lines = path.read_bytes().split(b"\n")
@@ -201,8 +219,10 @@ def test_damaged_metrics_do_not_end_a_healthy_run(
 
 
 def test_two_writers_of_one_run_are_kept_apart(lab: Lab) -> None:
-    """C13 of the review: two stacks with one run_name wrote into the same directory, and the
-    second deleted what the first was just writing."""
+    """A second process cannot write the run while a first one does, and a process that has given up
+    the run finds out that another one has it. Otherwise two stacks with one `run_name` would delete
+    each other's files.
+    """
     run = lab.config()
     first, second = RunLock(run.run_dir), RunLock(run.run_dir, wait_seconds=0.3)
     first.acquire()
@@ -217,8 +237,9 @@ def test_two_writers_of_one_run_are_kept_apart(lab: Lab) -> None:
 
 
 def test_a_writer_that_was_replaced_puts_nothing_in_place(tmp_path: Path) -> None:
-    """C13 of the review: an old rank 0 behind a partition went on writing. Locks of a partitioned
-    file system do not help, so the owner is read again before each rename."""
+    """A process that no longer owns the run cannot put a checkpoint in place. Locks do not help on
+    a network that is cut in two, so the owner is read again before each rename.
+    """
     old, new = RunLock(tmp_path), RunLock(tmp_path)
     old.acquire()
     old.release()
@@ -233,7 +254,9 @@ def test_a_writer_that_was_replaced_puts_nothing_in_place(tmp_path: Path) -> Non
 
 
 def take_locks_away(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """The kernel answers with that error number, as on Lustre without `-o flock`."""
+    """Let the kernel answer with this error number when a lock is asked for, as on Lustre without
+    `-o flock`.
+    """
 
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
@@ -245,7 +268,10 @@ def take_locks_away(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 def test_displaced_writer_without_locks_stays_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Two that take the run from each other would never complete a checkpoint."""
+    """On a file system without locks, a process that another one has displaced fails for good and
+    names both pods. Two processes that take the run from each other would never complete a
+    checkpoint.
+    """
 
     take_locks_away(monkeypatch, number)
     said = list[str]()
@@ -264,7 +290,9 @@ def test_displaced_writer_without_locks_stays_away(
 
 
 def test_lost_lock_file_is_no_displacement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody has removed it: nobody else writes the run, and the next start makes it again."""
+    """A lock file that somebody has removed is no reason to fail for good. Nobody else writes the
+    run, and the next start makes the file again.
+    """
 
     take_locks_away(monkeypatch, errno.ENOSYS)
     lock = RunLock(tmp_path)
@@ -275,6 +303,7 @@ def test_lost_lock_file_is_no_displacement(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_all_shapes_must_fit(lab: Lab) -> None:
+    """A checkpoint with tensors of other shapes than the model's is refused."""
     run = trained(lab)
     lock = RunLock(run.run_dir)
     with pytest.raises(FatalError, match="it holds other tensors than this model"):
@@ -283,7 +312,9 @@ def test_all_shapes_must_fit(lab: Lab) -> None:
 
 
 def test_a_run_directory_of_another_user_is_named(tmp_path: Path) -> None:
-    """C2 of the review: a run restored by root, continued by a pod that runs as another user."""
+    """A run folder that this user cannot write gives an error that says so, as when root has
+    restored the run and the pod runs as another user.
+    """
     tmp_path.chmod(0o755)
     pid = os.fork()
     if pid == 0:  # root may write everywhere, so another user has to try
@@ -304,23 +335,28 @@ def test_a_run_directory_of_another_user_is_named(tmp_path: Path) -> None:
 
 
 def names(run: RunConfig) -> list[str]:
+    """Return the names in the run's folder of checkpoints."""
     return sorted(path.name for path in checkpoints(run).iterdir())
 
 
 def fill_mirror(run: RunConfig) -> None:
+    """Copy the run's checkpoints to its mirror until the mirror has them all."""
     pusher = Pusher(run.checkpoint, run.run_dir, mirror_place(run), print)
     while pusher.push_next():
         pass
 
 
 def damage_all(run: RunConfig) -> None:
+    """Make a file of each of the run's checkpoints too short."""
     for step in store.all_steps(checkpoints(run)):
         (store.directory_of(checkpoints(run), step) / "model-00000.bin").write_bytes(b"x")
 
 
 def test_refused_start_with_mirror_changes_nothing(lab: Lab) -> None:
-    """Checkpoints of another vocabulary were renamed to damaged-* before the mirror was asked,
-    which had no better ones. With two ranks, both have to know that it is not asked."""
+    """A start that is refused because the model differs from the checkpoints renames none of them,
+    and does not ask the mirror, which has no better ones. Both ranks end without waiting for the
+    mirror.
+    """
     mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
     run = trained(lab, **mirror)
     fill_mirror(run)
@@ -337,7 +373,9 @@ def test_refused_start_with_mirror_changes_nothing(lab: Lab) -> None:
 
 
 def test_mirror_without_checkpoints_changes_nothing(lab: Lab) -> None:
-    """Damaged checkpoints are renamed only once the mirror has brought a good one."""
+    """Damaged checkpoints keep their names if the mirror has no good one. They are renamed only
+    once it has brought one.
+    """
     mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
     run = trained(lab, **mirror)
     damage_all(run)
@@ -348,7 +386,9 @@ def test_mirror_without_checkpoints_changes_nothing(lab: Lab) -> None:
 
 
 def test_all_ranks_say_why_rank_0_ends_the_run(lab: Lab) -> None:
-    """Whichever reports first, its words are those of the node, and what `status` shows."""
+    """All ranks end with the reason that rank 0 has. The rank that reports first gives the reason
+    of the node, which `./disttrain status` shows.
+    """
     run = trained(lab)
     damage_all(run)
     lab.train(longer(lab), 2, expect=ExitCode.FATAL)
@@ -359,6 +399,9 @@ def test_all_ranks_say_why_rank_0_ends_the_run(lab: Lab) -> None:
 
 
 def test_mirror_replaces_checkpoints_that_are_damaged(lab: Lab) -> None:
+    """A run whose checkpoints are all damaged continues from the mirror, and keeps the damaged ones
+    under other names.
+    """
     mirror = {"checkpoint__mirror": f"file://{lab.root}/mirror"}
     run = trained(lab, **mirror)
     fill_mirror(run)

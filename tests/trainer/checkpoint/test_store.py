@@ -1,3 +1,5 @@
+"""Checkpoints on the volume: what is kept, what counts as damaged, and which errors end a save."""
+
 from __future__ import annotations
 
 import errno
@@ -18,7 +20,7 @@ from trainer.launch.exit_codes import FatalError
 
 
 def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = None) -> None:
-    """A checkpoint with the files that one rank writes."""
+    """Save a checkpoint with the files that one rank writes, and remove old ones."""
     building = store.building_directory(root, step, "test")
     building.mkdir(parents=True)
     tensors = {
@@ -49,6 +51,7 @@ def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = Non
 
 
 def latest(root: Path) -> tuple[int | None, list[str]]:
+    """Return the newest verified step and what was said while looking for it."""
     lines: list[str] = []
     return store.latest_verified(root, lines.append), lines
 
@@ -74,8 +77,9 @@ def test_only_the_newest_ones_stay(tmp_path: Path) -> None:
 
 
 def test_steps_of_nine_digits_are_found(tmp_path: Path) -> None:
-    """A checkpoint after 100,000,000 steps was not found, so a start went on from an older one, and
-    none of them was ever removed."""
+    """Checkpoints after 100,000,000 steps are found and removed like others. Otherwise a start
+    would go on from an older one.
+    """
     for step in (99_999_998, 99_999_999, 100_000_000, 100_000_001):
         save(tmp_path, step)
     assert store.all_steps(tmp_path) == [100_000_001, 100_000_000, 99_999_999]
@@ -83,6 +87,9 @@ def test_steps_of_nine_digits_are_found(tmp_path: Path) -> None:
 
 
 def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
+    """The checkpoint with the lowest loss is kept beside the newest ones until a better one is
+    saved. Of two equal losses the earlier one counts.
+    """
     for step, loss in ((1, 3.0), (2, 1.5), (3, None), (4, 2.0), (5, 1.5)):
         save(tmp_path, step, keep_last=2, val_loss=loss)
     assert store.best_step(tmp_path) == 2  # the earlier of two equals
@@ -92,9 +99,12 @@ def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
 
 
 def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> None:
+    """A damaged checkpoint that was renamed counts neither as the best nor as one of the newest,
+    and its files stay.
+    """
     for step in (1, 2, 3):
         save(tmp_path, step, val_loss=float(4 - step))
-    flip_a_bit(tmp_path / "step-00000003" / "model-00000.bin")  # its size says nothing
+    flip_a_bit(tmp_path / "step-00000003" / "model-00000.bin")  # its size stays the same
     newest, _ = latest(tmp_path)
     store.set_damaged_aside(tmp_path, newest)
     assert store.best_step(tmp_path) == 2
@@ -104,6 +114,7 @@ def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> 
 
 
 def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> None:
+    """A save of a step that has a checkpoint replaces it."""
     save(tmp_path, 1)
     save(tmp_path, 1, val_loss=2.0)
     assert store.val_loss(tmp_path, 1) == 2.0
@@ -113,8 +124,10 @@ def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> Non
 def test_one_that_was_replaced_half_is_replaced_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last save of a run is tried three times where the storage fails for a while. The second
-    and third one failed at what the first had set aside, and the run ended for good."""
+    """A save that failed after it had moved the older checkpoint of its step aside can be tried
+    again. The last save of a run is tried three times, and the run would otherwise end for good at
+    the second try.
+    """
     save(tmp_path, 1)
     fails = [True]
 
@@ -134,12 +147,13 @@ def test_one_that_was_replaced_half_is_replaced_again(
 def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A kill at any moment of the replacement leaves one complete checkpoint of the step."""
     save(tmp_path, 1)
     seen: list[int | None] = []
     rename = Path.rename
 
     def look() -> None:
-        """What a start would find after a kill at this moment."""
+        """Note what a start would find after a kill at this moment."""
         left = tmp_path.with_name(f"killed-{len(seen)}")
         shutil.copytree(tmp_path, left)
         with monkeypatch.context() as looking:
@@ -159,7 +173,9 @@ def test_a_kill_while_one_is_replaced_leaves_the_first_or_the_second(
 
 
 def test_checkpoints_are_found_and_checked_without_torch() -> None:
-    """Its import takes seconds, and more than a minute in the virtual machine of tests/vm."""
+    """The module that finds and checks checkpoints does not import torch, which takes seconds, and
+    more than a minute in the virtual machine of `tests/vm`.
+    """
     program = "import sys, trainer.checkpoint.store; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -215,6 +231,7 @@ def test_a_damaged_checkpoint_can_be_saved_again(tmp_path: Path) -> None:
 
 
 def test_damaged_ones_do_not_push_out_complete_ones(tmp_path: Path) -> None:
+    """Damaged checkpoints do not count as some of the newest ones that are kept."""
     for step in (1, 2, 3):
         save(tmp_path, step)
     for step in (2, 3):
@@ -260,8 +277,10 @@ def test_the_manifest_lists_sizes_and_checksums_of_all_other_files(tmp_path: Pat
 def test_a_failed_removal_of_old_ones_is_only_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C6 of the review: an error while old checkpoints were removed, after the new one was in
-    place, ended the run. Network storage refuses while a file is still open somewhere."""
+    """Old checkpoints that cannot be removed give a message each and do not end the run, and a
+    later start removes them. Network storage refuses a removal while a file is still open
+    somewhere.
+    """
     for step in (1, 2, 3):
         save(tmp_path, step)
     said: list[str] = []
@@ -283,7 +302,9 @@ def test_a_failed_removal_of_old_ones_is_only_said(
 def test_a_system_without_advice_about_pages_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On macOS the first file of 64 MiB, which all models but the smallest have, ended the run."""
+    """Large files are written also where the system has no `posix_fadvise`, as macOS. Otherwise the
+    first file of 64 MiB would end the run.
+    """
     monkeypatch.delattr(os, "posix_fadvise")
     monkeypatch.setattr(part_files, "_WRITE_BACK_BYTES", 4)
     assert part_files.write_file(tmp_path / "part", [b"12345678"])["bytes"] == 8
@@ -293,7 +314,7 @@ def test_a_system_without_advice_about_pages_will_do(
 def test_a_file_system_without_fsync_of_directories_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """C14 of the review: FUSE and SMB refuse fsync of a directory, which made every save fatal."""
+    """Checkpoints are saved also where fsync of a directory is refused, as by FUSE and SMB."""
     fsync = durable.os.fsync
 
     def refuse_directories(descriptor: int) -> None:
@@ -309,7 +330,9 @@ def test_a_file_system_without_fsync_of_directories_will_do(
 def test_an_unreadable_file_is_no_damaged_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C2 of the review: `sample` and `export` too skipped what they could not read."""
+    """A checkpoint that cannot be read for lack of rights is an error and is not skipped as
+    damaged, for `sample` and `export` as well.
+    """
     save(tmp_path, 1)
     save(tmp_path, 2)
 

@@ -1,4 +1,4 @@
-"""What the trainer really prints of its saves is what `./disttrain status` reads."""
+"""`./disttrain status` reads what the trainer really prints of its saves."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ LIMIT_SECONDS = 60
 
 
 def printed(lab: Lab, capsys: pytest.CaptureFixture[str], **settings: Any) -> list[str]:
+    """Train two steps in this process, and return the lines that the trainer prints."""
     run = lab.config(train__max_steps=2, train__warmup_steps=0, log__interval=1, **settings)
     train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
     return capsys.readouterr().out.splitlines()
 
 
 def seen_after(lines: list[str], last: str) -> Progress:
-    """What status has read once the line `last` has come, one second after the other."""
+    """Return what `./disttrain status` reads from the lines up to `last`, which come one second
+    apart.
+    """
     count = lines.index(last) + 1
     times = [(BEGIN + timedelta(seconds=number)).isoformat() for number in range(count)]
     return read_progress("\n".join(map(" ".join, zip(times, lines[:count], strict=True))))
 
 
 def only(lines: list[str], beginning: str) -> str:
+    """Return the only line that begins with these words."""
     (found,) = [line for line in lines if line.startswith(beginning)]
     return found
 
@@ -41,6 +45,9 @@ def only(lines: list[str], beginning: str) -> str:
 def test_save_that_training_waits_for_is_seen_from_its_begin_to_its_end(
     lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`./disttrain status` sees a save from its begin on, then that training waits for it, and its
+    end.
+    """
     write, said, is_waited_for = save.write_file, words.waited_for, threading.Event()
 
     def note(name: str) -> str:
@@ -69,6 +76,7 @@ def test_save_that_training_waits_for_is_seen_from_its_begin_to_its_end(
 def test_save_that_fails_is_over_and_the_next_try_begins(
     lab: Lab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After a save that failed, `./disttrain status` sees no save until the next try begins."""
     write, failed = save.write_file, list[Path]()
 
     def fail_once(path: Path, pieces: Any) -> dict[str, Any]:

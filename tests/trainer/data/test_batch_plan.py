@@ -1,3 +1,5 @@
+"""How the sequences of an update are divided over the ranks and their micro-steps."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -64,8 +66,9 @@ def test_the_plan_of_64_over_3_says_so() -> None:
 
 
 def test_all_micro_batches_have_one_shape() -> None:
-    """P2 of the review: 160 sequences over 3 ranks made micro-batches of 12 and of 11, so compiled
-    code was compiled twice, and at another step on each rank."""
+    """All micro-batches of all ranks have the same shape, filled up with rows whose targets are
+    ignored. Otherwise compiled code would be compiled twice, at another step on each rank.
+    """
     plans = [plan_batch(160, 12, 3, rank) for rank in range(3)]
     assert {plan.rows for plan in plans} == {11}
     for plan in plans:

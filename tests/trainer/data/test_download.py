@@ -1,4 +1,4 @@
-"""Downloads of several files against a real HTTP server on loopback that breaks connections."""
+"""Downloads of several files from a real HTTP server on loopback that breaks connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ FILES = {
 
 @dataclass
 class Server:
-    """Serves FILES as a server of static files does, and breaks off where it is told to."""
+    """Serves `FILES` as a server of static files does, and breaks a connection off after
+    `break_after_bytes`.
+    """
 
     address: str = ""
     break_after_bytes: int | None = None
@@ -62,6 +64,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Yield the running server. No proxy of the environment is used."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -84,6 +87,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def config(root: Path, server: Server, **changes: Any) -> RunConfig:
+    """Return a run with the server's files as data set; `changes` are for the settings of the third
+    file.
+    """
     files = [
         {
             "url": server.address + path,
@@ -103,6 +109,7 @@ def no_pause(seconds: float) -> None:
 
 
 def test_several_files_become_one_dataset(tmp_path: Path, server: Server) -> None:
+    """Several files become one data set with an end of text after each, and are downloaded once."""
     run = config(tmp_path, server)
     prepare(run)
     dataset = open_dataset(run.dataset_dir)
@@ -114,6 +121,7 @@ def test_several_files_become_one_dataset(tmp_path: Path, server: Server) -> Non
 
 
 def test_a_broken_connection_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
+    """After a broken connection only the missing bytes are downloaded."""
     server.break_after_bytes = 40_000
     prepare(config(tmp_path, server), sleep=no_pause)
     assert server.sent_bytes == sum(map(len, FILES.values()))  # no byte came twice
@@ -132,8 +140,9 @@ def test_a_broken_connection_goes_on_with_the_rest(tmp_path: Path, server: Serve
 def test_lost_network_in_body_is_retried(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
-    """A network that fails while the content of a file comes is tried again. These errors ended
-    the preparation for good, as if the disk had failed."""
+    """A network that fails in the middle of a file is tried again. Otherwise these errors would end
+    the preparation for good, as if the disk had failed.
+    """
     real, raised = http.client.HTTPResponse.read, list[OSError]()
 
     def fail_once(response: http.client.HTTPResponse, amount: int | None = None) -> bytes:
@@ -150,6 +159,7 @@ def test_lost_network_in_body_is_retried(
 
 
 def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> None:
+    """A start after an interrupted download downloads only the missing bytes."""
     server.break_after_bytes = 40_000
 
     def interrupt(seconds: float) -> None:
@@ -164,7 +174,7 @@ def test_a_later_start_goes_on_with_the_rest(tmp_path: Path, server: Server) -> 
 
 
 def test_another_version_is_not_glued_to_the_first(tmp_path: Path, server: Server) -> None:
-    """The file changes on the server between two parts of its download."""
+    """A file that changes on the server during its download is downloaded again from its begin."""
     server.break_after_bytes = 40_000
 
     def change(seconds: float) -> None:
@@ -177,8 +187,9 @@ def test_another_version_is_not_glued_to_the_first(tmp_path: Path, server: Serve
 def test_kill_at_new_version_keeps_none(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill right after the answer with another version of the file. The bytes of the old one were
-    then taken for the begin of the new one, and the file was a mixture."""
+    """A kill right after the answer with another version of a file leaves no bytes of the old one.
+    Otherwise they would be taken for the begin of the new file.
+    """
 
     def interrupt(*unused: object) -> None:
         raise KeyboardInterrupt
@@ -199,6 +210,9 @@ def test_kill_at_new_version_keeps_none(
 def test_servers_that_cannot_go_on_send_all_again(
     tmp_path: Path, server: Server, kind: str
 ) -> None:
+    """From a server without versions (ETag) or without ranges a file is downloaded again from its
+    begin.
+    """
     server.break_after_bytes = 40_000
     if kind == "no version":
         server.etag = None
@@ -213,6 +227,9 @@ def test_servers_that_cannot_go_on_send_all_again(
 
 
 def test_a_wrong_file_is_named_and_the_others_stay(tmp_path: Path, server: Server) -> None:
+    """A file with a wrong checksum or size is named, and the next start downloads only that
+    file.
+    """
     with pytest.raises(FatalError, match=r"dataset.files\[2\].sha256: wrong checksum: 000"):
         prepare(config(tmp_path, server, sha256="0" * 64))
     with pytest.raises(FatalError, match=r"dataset.files\[2\].size_bytes: 5 was asked for"):

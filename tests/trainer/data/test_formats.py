@@ -29,6 +29,7 @@ END = "<|endoftext|>"
 
 
 def made(root: Path, file: Path, **dataset: Any) -> Dataset:
+    """Prepare a data set from this file or folder, and open it."""
     values = {"name": "d", "file": str(file), "val_share": 0.2, **dataset}
     run = RunConfig.from_mapping({"data_root": str(root / "data"), "dataset": values})
     prepare(run)
@@ -36,10 +37,12 @@ def made(root: Path, file: Path, **dataset: Any) -> Dataset:
 
 
 def text_of(dataset: Dataset) -> str:
+    """Return the text of all tokens, training first."""
     return dataset.tokenizer.decode(np.concatenate([dataset.train, dataset.val]).tolist())
 
 
 def json_lines() -> bytes:
+    """Return the documents as lines of JSON."""
     lines = [json.dumps({"id": number, "text": text}) for number, text in enumerate(DOCUMENTS)]
     return ("\n".join(lines) + "\n").encode()
 
@@ -70,7 +73,7 @@ def write_parquet(folder: Path) -> Path:
 
 
 def write_hugging_face(folder: Path) -> Path:
-    """What `datasets.Dataset.save_to_disk` writes: arrow streams, and a list of them."""
+    """Write what `datasets.Dataset.save_to_disk` writes: arrow streams, and a list of them."""
     files = []
     for number, part in enumerate((DOCUMENTS[:170], DOCUMENTS[170:])):
         name = f"data-{number:05d}-of-00002.arrow"
@@ -117,7 +120,9 @@ def write_separated(folder: Path) -> Path:
 def test_every_format_gives_the_same_documents(
     tmp_path: Path, write: Callable[[Path], Path]
 ) -> None:
-    """D1 of the review: one text without documents was all that could be read."""
+    """Every format of input gives the same documents, each with an end of text. Validation gets
+    whole documents of at most its share.
+    """
     folder = tmp_path / "source"
     folder.mkdir()
     separator = {"document_separator": END} if write is write_separated else {}
@@ -132,7 +137,9 @@ def test_every_format_gives_the_same_documents(
 def test_a_text_that_ends_with_a_batch_ends_its_document(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The end was marked only if something of the file was left for a further batch."""
+    """A text whose last byte is also the last one of a batch gets its end of text, like any
+    other.
+    """
     monkeypatch.setattr(batches, "BATCH_BYTES", 1024)
     for name, text in (("1", "ab\r\n" * 512), ("2", ""), ("3", "cd\r\n" * 300)):
         (tmp_path / "text").mkdir(exist_ok=True)
@@ -142,6 +149,7 @@ def test_a_text_that_ends_with_a_batch_ends_its_document(
 
 
 def test_validation_by_tokens_takes_whole_documents(tmp_path: Path) -> None:
+    """With `val_tokens` validation gets whole documents with at most so many tokens."""
     (folder := tmp_path / "source").mkdir()
     dataset = made(tmp_path, write_jsonl(folder), val_tokens=500)
     longest = max(map(len, DOCUMENTS)) + 1
@@ -150,6 +158,7 @@ def test_validation_by_tokens_takes_whole_documents(tmp_path: Path) -> None:
 
 
 def test_a_plain_text_is_split_by_tokens_too(tmp_path: Path) -> None:
+    """With `val_tokens` a plain text is divided, and none of it is lost."""
     (tmp_path / "text").write_text("a line of a text\n" * 5000)
     dataset = made(tmp_path, tmp_path / "text", val_tokens=20_000)
     assert 15_000 < len(dataset.val) <= 20_000
@@ -159,8 +168,9 @@ def test_a_plain_text_is_split_by_tokens_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["jsonl", "separated", "line"])
 def test_one_big_document_is_divided(tmp_path: Path, kind: str) -> None:
-    """A book that is one line of JSON, or one document of a plain text, gives both splits: the cut
-    is inside the document. It was refused as too short, because a split began with a document."""
+    """A data set of one document, such as a book in one line of JSON, is divided inside the
+    document. Otherwise it would be refused as too short for two splits.
+    """
     book, end = "naïve words of a book. " * 2000, END
     options: dict[str, Any] = {"val_share": 0.2}
     if kind == "jsonl":
@@ -180,7 +190,7 @@ def test_one_big_document_is_divided(tmp_path: Path, kind: str) -> None:
 
 
 def test_document_without_tokens_is_too_short(tmp_path: Path) -> None:
-    """A tokenizer may leave out all of a text, and then there is nothing to divide."""
+    """A text of which the tokenizer leaves nothing is refused as too short."""
     words = tmp_path / "words.json"
     Tokenizer(models.BPE({"a": 0, "</s>": 1}, [])).save(str(words))
     (tmp_path / "text").write_text("b")
@@ -189,6 +199,7 @@ def test_document_without_tokens_is_too_short(tmp_path: Path) -> None:
 
 
 def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
+    """A validation split of the publisher is used as it is."""
     for split, words in (("train", ["one", "two"]), ("validation", ["three"])):
         folder = tmp_path / "dict" / split
         folder.mkdir(parents=True)
@@ -205,7 +216,9 @@ def test_the_publishers_validation_split_is_used(tmp_path: Path) -> None:
 
 
 def test_names_tell_the_publishers_validation_split(tmp_path: Path) -> None:
-    """Only a word of its own does: the tokens of `retrieval` were taken out of the training."""
+    """A file is a validation split only if its name has that word as a part of its own. Otherwise
+    the tokens of a file such as `retrieval` would be missing in training.
+    """
     validation = ["val.bin", "fineweb_val_000000.bin", "wiki-validation.bin", "valid01.bin"]
     training = ["train.bin", "retrieval_train_000.bin", "medieval.bin", "interval-02.bin"]
     for name in (*validation, *training):
@@ -220,7 +233,7 @@ def test_names_tell_the_publishers_validation_split(tmp_path: Path) -> None:
 
 @pytest.fixture
 def tokenizer_file(tmp_path: Path) -> Path:
-    """A real tokenizer.json of words, with GPT-2's name for the end of a text."""
+    """Return a real `tokenizer.json` of words, with GPT-2's name for the end of a text."""
     words = sorted({word for document in DOCUMENTS for word in document.split()})
     numbers = {word: number for number, word in enumerate([END, "?", *words])}
     tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="?"))
@@ -231,6 +244,7 @@ def tokenizer_file(tmp_path: Path) -> Path:
 
 
 def test_any_tokenizer_json_can_be_used(tmp_path: Path, tokenizer_file: Path) -> None:
+    """A `tokenizer.json` can be used, and the data set keeps its own copy."""
     (folder := tmp_path / "source").mkdir()
     dataset = made(tmp_path, write_jsonl(folder), tokenizer=str(tokenizer_file))
     assert text_of(dataset) == " ".join(" ".join([*d.split(), END]) for d in DOCUMENTS)
@@ -240,11 +254,15 @@ def test_any_tokenizer_json_can_be_used(tmp_path: Path, tokenizer_file: Path) ->
 
 
 def test_the_vocabulary_is_listed_once(tokenizer_file: Path) -> None:
-    """The list of 128,000 tokens takes a third of a second, and was made for each document."""
+    """The vocabulary is listed once and not for each document, because the list of 128,000 tokens
+    takes a third of a second.
+    """
     lists = list[bool]()
 
     class Library:
-        """Hands all on, and notes each list of the vocabulary."""
+        """A stand-in for the tokenizer that notes each list of the vocabulary, and passes all calls
+        on.
+        """
 
         def __getattr__(self, name: str) -> Any:
             return getattr(library, name)
@@ -272,7 +290,7 @@ def test_a_tokenizer_that_cannot_be_used_is_named(tmp_path: Path, tokenizer_file
 
 
 def llm_c(tokens: list[int], magic: int = 20240520, dtype: str = "<u2") -> bytes:
-    """A file as llm.c's dev/data/data_common.py writes it."""
+    """Return a file as llm.c's `dev/data/data_common.py` writes it."""
     header = np.zeros(256, "<i4")
     header[:3] = magic, 1, len(tokens)
     return header.tobytes() + np.array(tokens, dtype).tobytes()
@@ -283,7 +301,7 @@ TRAIN = [0, 5, 6, 0, 7, 8, 9]
 
 @pytest.mark.parametrize("kind", ["nanoGPT", "llm.c", "llm.c of 4 bytes"])
 def test_ready_made_tokens_are_taken_over(tmp_path: Path, tokenizer_file: Path, kind: str) -> None:
-    """D4 of the review: there was no way to use an existing .bin."""
+    """Token files of nanoGPT and llm.c are used without change, and the originals stay."""
     (folder := tmp_path / "source").mkdir()
     if kind == "nanoGPT":
         (folder / "train.bin").write_bytes(np.array(TRAIN, "<u2").tobytes())
@@ -303,6 +321,9 @@ def test_ready_made_tokens_are_taken_over(tmp_path: Path, tokenizer_file: Path, 
 def test_tokens_that_the_tokenizer_does_not_have_are_found(
     tmp_path: Path, tokenizer_file: Path
 ) -> None:
+    """Token files are refused with the place of the error if a token is not in the vocabulary, if
+    the tokenizer makes its vocabulary from text, or if the file's size is wrong.
+    """
     (tmp_path / "t.bin").write_bytes(np.array([1, 2, 3, 60000], "<u2").tobytes())
     with pytest.raises(FatalError, match=r"t.bin: token number 3 is 60000, and .* has only \d+ "):
         made(tmp_path, tmp_path / "t.bin", tokenizer=str(tokenizer_file))
@@ -341,6 +362,7 @@ CUT_OFF = gzip.compress(b'{"text": "x"}\n', mtime=0)[:-4]
 def test_bad_content_is_named_with_its_place(
     tmp_path: Path, name: str, content: bytes, words: str
 ) -> None:
+    """Content that is not in its format is refused with its file and place, and nothing is left."""
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FatalError, match=words):
         made(tmp_path, tmp_path / name)
@@ -356,8 +378,10 @@ def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ending", "format"), [(".json", "jsonl"), (".md", "text")])
 def test_format_makes_descriptions_the_data(tmp_path: Path, ending: str, format: str) -> None:
-    """A folder of only such files was refused also with dataset.format, which the message told to
-    set. Beside other files they are still left out: they would not be what the setting says."""
+    """With `dataset.format`, a folder that has only `.json` or `.md` files is data. Without that
+    setting it is refused, and the error names the setting. Beside other files they are still left
+    out as descriptions.
+    """
     (folder := tmp_path / "source").mkdir()
     for number, document in enumerate(DOCUMENTS):
         content = json.dumps({"text": document}) if format == "jsonl" else document
@@ -371,7 +395,9 @@ def test_format_makes_descriptions_the_data(tmp_path: Path, ending: str, format:
 
 
 def test_hidden_files_of_a_folder_are_left_out(tmp_path: Path) -> None:
-    """macOS copies a file `._d.jsonl` beside `d.jsonl`, which is no JSON."""
+    """Hidden files of a folder are left out. macOS copies a file `._d.jsonl`, which is no JSON,
+    beside `d.jsonl`.
+    """
     (folder := tmp_path / "source").mkdir()
     write_jsonl(folder)
     (folder / "._d.jsonl").write_bytes(b"Mac OS X")
@@ -379,6 +405,7 @@ def test_hidden_files_of_a_folder_are_left_out(tmp_path: Path) -> None:
 
 
 def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
+    """A folder without data, or with files of several formats, is refused with the reason."""
     (folder := tmp_path / "source").mkdir()
     with pytest.raises(FatalError, match=r"holds no text, jsonl, parquet"):
         made(tmp_path, folder)
@@ -390,8 +417,9 @@ def test_folders_that_cannot_be_understood_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["txt", "txt.gz", "txt.zst"])
 def test_source_that_became_shorter_is_named(tmp_path: Path, ending: str) -> None:
-    """A start that goes on where an earlier one stopped finds a shorter file. It read the end of a
-    gzip file again and again, for ever."""
+    """A source that is shorter than what an earlier start has read of it is refused. Otherwise the
+    end of a gzip file would be read again for ever.
+    """
     path, content = tmp_path / f"source.{ending}", b"a line\n" * 100
     if ending == "txt.gz":
         path.write_bytes(gzip.compress(content))
@@ -406,7 +434,7 @@ def test_source_that_became_shorter_is_named(tmp_path: Path, ending: str) -> Non
 
 
 def write_unchecked(path: Path, contents: list[bytes]) -> None:
-    """A table with any bytes as texts: Arrow does not look at them."""
+    """Write a table with any bytes as texts, which Arrow does not check."""
     _, offsets, content = pyarrow.array(contents, pyarrow.binary()).buffers()
     buffers = [None, offsets, content]
     texts = pyarrow.Array.from_buffers(pyarrow.string(), len(contents), buffers)
@@ -419,7 +447,9 @@ def write_unchecked(path: Path, contents: list[bytes]) -> None:
 
 
 def write_halves(path: Path) -> None:
-    """One half, then another one before a character, then a pair that is whole."""
+    """Write documents with half a character at the end, with the other half at the begin, and with
+    a whole one.
+    """
     if path.suffix == ".jsonl":
         path.write_text('{"text": "a\\ud83d"}\n{"text": "\\ude00é"}\n{"text": "\\ud83d\\ude00"}\n')
         return
@@ -431,7 +461,9 @@ def write_halves(path: Path) -> None:
 def test_half_characters_do_not_end_preparation(
     tmp_path: Path, tokenizer_file: Path, name: str, tokenizer: str
 ) -> None:
-    """Half of a surrogate pair, as in an emoji that was cut in two, becomes U+FFFD."""
+    """Half of a surrogate pair, as in an emoji that was cut in two, becomes U+FFFD and ends
+    nothing.
+    """
     write_halves(tmp_path / name)
     file = str(tokenizer_file) if tokenizer == "words" else tokenizer
     dataset = made(tmp_path, tmp_path / name, tokenizer=file)
@@ -442,6 +474,7 @@ def test_half_characters_do_not_end_preparation(
 
 @pytest.mark.parametrize("name", ["d.parquet", "d.arrow"])
 def test_tables_without_text_are_named(tmp_path: Path, name: str) -> None:
+    """A table whose texts are not UTF-8 is refused with the row."""
     write_unchecked(tmp_path / name, [b"good", b"bad \xff"])
     with pytest.raises(FatalError, match=rf"{name}: the row that begins with .*bad.* is not UTF-8"):
         made(tmp_path, tmp_path / name)
@@ -450,6 +483,7 @@ def test_tables_without_text_are_named(tmp_path: Path, name: str) -> None:
 def test_documents_without_text_are_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Documents without text are left out, and their number is printed."""
     texts = ["ab", None, "", "ba"]
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in texts))
     dataset = made(tmp_path, tmp_path / "a.jsonl")
@@ -460,7 +494,9 @@ def test_documents_without_text_are_left_out_and_counted(
 def test_a_file_that_changed_is_prepared_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """D4 of the review: without a checksum each start prepared everything again."""
+    """A data set is prepared again only if its file or its settings have changed, and the reason is
+    printed.
+    """
     file = write_jsonl(tmp_path)
     made(tmp_path, file)
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The map over processes: order, errors, and processes that are killed."""
+"""The map over worker processes: the order of results, errors, and processes that are killed."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def test_results_come_in_the_order_of_items(workers: int) -> None:
 
 
 def test_items_are_read_only_a_little_ahead() -> None:
+    """At most a few items per worker are read ahead, so that they need little memory."""
     read: list[int] = []
 
     def items() -> Iterator[int]:
@@ -55,7 +56,9 @@ def test_items_are_read_only_a_little_ahead() -> None:
 
 
 def test_process_killed_while_it_sends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of its result is in the pipe: a pipe that others hold open would never end."""
+    """A worker that is killed while it sends a result is noticed. Half of the result is in the
+    pipe, whose end would never come if other processes held the pipe open.
+    """
     made: list[Any] = []
     begin = pool.Worker.__init__
 
@@ -77,7 +80,7 @@ def test_process_killed_while_it_sends_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_error_of_the_work_is_raised_as_it_is(workers: int) -> None:
-    """That of the first item, whichever process fails first."""
+    """The error of the first item is raised unchanged, whichever process fails first."""
     with pytest.raises(EOFError, match="item 0 is cut"):
         list(pool.ordered_map(make_failing, (), range(3), workers))
 
@@ -93,7 +96,9 @@ def test_work_that_cannot_begin_says_why(workers: int) -> None:
 
 
 def test_error_of_the_items_is_raised_as_it_is() -> None:
-    """A cut file is no killed process."""
+    """An error while the items are read is raised unchanged, and is not taken for a killed
+    process.
+    """
 
     def items() -> Iterator[int]:
         yield 0

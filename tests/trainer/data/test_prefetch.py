@@ -1,4 +1,6 @@
-"""The next batch is made beside the step, and what goes wrong there reaches the loop."""
+"""The next batch is made in a thread during the step, and an error in the thread reaches
+the loop.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def test_batches_come_in_order_and_each_is_made_once() -> None:
 
 
 def test_the_next_batch_is_made_while_the_loop_computes() -> None:
-    """The loop waits here inside its step until the thread has made the batch of the next one."""
+    """The batch of the next step is made while the loop is in its step. Here the loop waits in a
+    step until that batch is made.
+    """
     next_is_made = threading.Event()
 
     def make(update: int) -> str:
@@ -36,7 +40,9 @@ def test_the_next_batch_is_made_while_the_loop_computes() -> None:
 
 
 def test_an_update_asked_for_twice_is_made_twice() -> None:
-    """The pass that warms up DDP's buckets takes the first update's batch and throws it away."""
+    """A batch that is asked for again is made again, as the pass that warms up DDP's buckets takes
+    the first batch and throws it away.
+    """
     prefetch = Prefetch(lambda update: [update], end=9)
     assert [prefetch.take(update) for update in (4, 4, 5, 4, 6)] == [[4], [4], [5], [4], [6]]
     prefetch.close()
@@ -56,6 +62,7 @@ def test_an_error_of_the_thread_reaches_the_loop() -> None:
 
 
 def test_the_end_does_not_wait_for_a_read_that_hangs() -> None:
+    """Closing does not wait for a batch whose read hangs."""
     hangs, go_on = threading.Event(), threading.Event()
 
     def make(update: int) -> int:
@@ -67,6 +74,6 @@ def test_the_end_does_not_wait_for_a_read_that_hangs() -> None:
     prefetch = Prefetch(make, end=9)
     prefetch.take(0)
     assert hangs.wait(LIMIT_SECONDS)
-    prefetch.close()  # would block for LIMIT_SECONDS and then fail
+    prefetch.close()  # if it waited, it would block for LIMIT_SECONDS
     assert not go_on.is_set()
     go_on.set()

@@ -1,4 +1,4 @@
-"""Preparation against a real HTTP server on loopback."""
+"""The preparation of a data set from a real HTTP server on loopback."""
 
 from __future__ import annotations
 
@@ -54,6 +54,7 @@ def send(
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    """Yield the running server, which answers with the whole text unless the test changes that."""
     state = Server()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -78,21 +79,25 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remove the proxies of the environment."""
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
 
 
 def config(root: Path, **dataset: Any) -> RunConfig:
+    """Return a run with these settings of the data set."""
     values = {"name": "text", "tokenizer": "char", **dataset}
     return RunConfig.from_mapping({"data_root": str(root), "dataset": values})
 
 
 def assert_nothing_left(root: Path) -> None:
+    """Assert that no file or folder is left below the data root."""
     assert [path for path in root.rglob("*") if path != root / "datasets"] == []
 
 
 def never(seconds: float) -> None:
+    """Stand in for a pause before another try, and fail the test."""
     pytest.fail("tried again")
 
 
@@ -114,6 +119,7 @@ def test_a_prepared_dataset_is_not_fetched_again(tmp_path: Path, server: Server)
 
 
 def test_a_damaged_or_other_dataset_is_replaced(tmp_path: Path, server: Server) -> None:
+    """A data set that is damaged, or was made with other settings, is prepared again."""
     run = config(tmp_path, url=server.address, sha256=SHA256)
     prepare(run)
     (run.dataset_dir / "val.bin").write_bytes(b"x")
@@ -181,6 +187,7 @@ def test_an_unreachable_server_is_a_retryable_failure(tmp_path: Path) -> None:
 def test_the_proxy_of_the_environment_is_used(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Downloads use the proxy of the environment."""
     monkeypatch.setenv("http_proxy", server.address.removesuffix("/text.txt"))
     prepare(config(tmp_path, url="http://text.invalid/a.txt", sha256=SHA256))
     assert server.paths == ["http://text.invalid/a.txt"]
@@ -202,6 +209,7 @@ def test_a_file_that_is_no_text_is_refused(
 
 
 def test_a_dataset_with_a_cut_file_is_not_opened(tmp_path: Path, server: Server) -> None:
+    """A data set whose token file is too short is refused with the name of the file."""
     run = config(tmp_path, url=server.address)
     prepare(run)
     (run.dataset_dir / "train.bin").write_bytes(b"xx")
@@ -222,6 +230,9 @@ def test_the_metadata_say_what_is_in_the_files(tmp_path: Path, server: Server) -
 
 
 def test_tiny_shakespeare_has_the_token_counts_of_nanogpt(tmp_path: Path) -> None:
+    """The text of the preset is divided into as many tokens as nanoGPT's. Where it cannot be
+    downloaded, other plays of the same size take its place.
+    """
     dataset, is_real = prepare_training_text("shakespeare-char", tmp_path)
     assert len(dataset.train) == 1_003_854  # the plays are cut to the same size
     assert len(dataset.val) == 111_540
@@ -237,7 +248,9 @@ def test_characters_survive_encoding_and_unknown_ones_are_named() -> None:
 
 
 def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
-    """C31 of the review: a vocabulary of more than 65,536 entries wrapped around silently."""
+    """A vocabulary of more than 65,536 entries is stored in four bytes for each token. Two bytes
+    would wrap around silently.
+    """
     many = "".join(map(chr, [*range(32, 0xD800), *range(0xE000, 0x13000)]))
     (tmp_path / "text").write_text(many * 2)
     run = config(tmp_path, file=str(tmp_path / "text"))
@@ -249,6 +262,7 @@ def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
 
 
 def test_commands_that_need_no_torch_do_not_import_it() -> None:
+    """The modules of the entrypoint and of the preparation do not import torch."""
     program = (
         "import sys, trainer.__main__, trainer.data.prepare, trainer.launch.entrypoint;"
         "print('torch' in sys.modules)"

@@ -1,4 +1,6 @@
-"""A preparation that is killed goes on where it was, with the result of an undisturbed one."""
+"""A preparation that was killed goes on where it was, with the same result as one that nobody has
+disturbed.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,18 @@ LIMIT_SECONDS = 120.0
 
 
 def config(root: Path, source: Path, **dataset: Any) -> RunConfig:
+    """Return a run with this file as data set."""
     values = {"name": "d", "file": str(source), **dataset}
     return RunConfig.from_mapping({"data_root": str(root), "dataset": values})
 
 
 def content(run: RunConfig) -> dict[str, bytes]:
+    """Return the files of the data set by name."""
     return {path.name: path.read_bytes() for path in run.dataset_dir.iterdir()}
 
 
 def write_lines(path: Path, count: int) -> Path:
+    """Write `count` documents as lines of JSON."""
     lines = (json.dumps({"text": f"line {n} é " + "ab " * (n % 40)}) for n in range(count))
     path.write_text("\n".join(lines))
     return path
@@ -43,7 +48,7 @@ def write_lines(path: Path, count: int) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several batches out of little data, each kept before the next."""
+    """Make several batches out of little data, each of which is stored before the next."""
     monkeypatch.setattr(batches, "BATCH_BYTES", BATCH_BYTES)
     monkeypatch.setattr(stream, "COMMIT_SECONDS", 0.0)
 
@@ -84,23 +89,30 @@ def prepare_in_a_fork(run: RunConfig, killed_at: int) -> bool:
 
 @pytest.mark.parametrize("kind", ["jsonl", "text"])
 def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, kind: str) -> None:
+    """A preparation that is killed at any of its durable steps ends with the same data set at the
+    next start.
+    """
     source = tmp_path / f"source.{kind}"
     if kind == "text":
         source.write_text("".join(f"line {n} é {'ab ' * (n % 30)}\n" for n in range(500)))
     else:
         write_lines(source, 400)
-    assert steps_of_which_each_may_be_the_last(tmp_path, source) > 25  # batches, and all of the end
+    assert steps_of_which_each_may_be_the_last(tmp_path, source) > 25  # batches and the end
 
 
 def test_kills_do_not_change_a_divided_document(tmp_path: Path) -> None:
-    """A data set of one document, which the cut divides, is the same after a kill at any step."""
+    """A data set of one document, which is divided in the middle, is the same after a kill at any
+    step.
+    """
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps({"text": "one é document " * 3000}))
     steps_of_which_each_may_be_the_last(tmp_path, source)
 
 
 def steps_of_which_each_may_be_the_last(tmp_path: Path, source: Path) -> int:
-    """Kill a preparation at each of its durable steps; returns how many there are."""
+    """Kill a preparation at each of its durable steps, assert that the next start gives the same
+    data set, and return the number of steps.
+    """
     undisturbed = config(tmp_path / "undisturbed", source)
     prepare(undisturbed)
     killed_at, finished = 0, False
@@ -116,7 +128,9 @@ def steps_of_which_each_may_be_the_last(tmp_path: Path, source: Path) -> int:
 
 @pytest.mark.parametrize("first", [b"", b'{"text": "of a batch"}\n'])
 def test_a_file_that_is_empty_or_ends_with_a_batch_is_counted(tmp_path: Path, first: bytes) -> None:
-    """The next start took the file after it for the one before, and its place for one in that."""
+    """A start that goes on after a file that is empty, or ends exactly with a batch, goes on in the
+    right file at the right place.
+    """
     source = tmp_path / "source"
     source.mkdir()
     (source / "1.jsonl").write_bytes(first.rjust(BATCH_BYTES) if first else b"")
@@ -125,7 +139,9 @@ def test_a_file_that_is_empty_or_ends_with_a_batch_is_counted(tmp_path: Path, fi
 
 
 def test_kills_one_after_the_other_end_all_the_same(tmp_path: Path) -> None:
-    """Each start is killed at its 15th step: far from the end, but past some batches."""
+    """A preparation comes to its end although each start is killed at its 15th step, because each
+    start gets some batches further.
+    """
     source = write_lines(tmp_path / "source.jsonl", 1500)
     undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "killed", source)
     prepare(undisturbed)
@@ -158,6 +174,9 @@ prepare(RunConfig.from_mapping({"data_root": sys.argv[1], "dataset": values}), w
 
 
 def start(run: RunConfig, *stops: str) -> subprocess.Popen[bytes]:
+    """Start a preparation with two workers; with an argument more it stops after its second
+    batch.
+    """
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, run.data_root, str(run.dataset.file), *stops],
         cwd=CHECKOUT,
@@ -173,7 +192,9 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def test_workers_give_the_same_and_end_with_their_parent(tmp_path: Path) -> None:
-    """kill -9 of the first process, as the kernel or a node does it, while two workers tokenise."""
+    """Two workers give the same data set as one. They end when the first process is killed by kill
+    -9, and the next start completes the data set.
+    """
     source = write_lines(tmp_path / "source.jsonl", 8_000)
     undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "killed", source)
     prepare(undisturbed, workers=1)
@@ -195,6 +216,7 @@ def test_workers_give_the_same_and_end_with_their_parent(tmp_path: Path) -> None
 
 
 def is_alive(pid: int) -> bool:
+    """Return whether the process runs, which a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -202,7 +224,9 @@ def is_alive(pid: int) -> bool:
 
 
 def test_a_worker_that_is_killed_is_a_retryable_failure(tmp_path: Path) -> None:
-    """The kernel ends the process that needs most memory; the next start goes on."""
+    """A worker that is killed, as by the kernel for lack of memory, is a failure that may be tried
+    again, and the next start goes on.
+    """
     source = write_lines(tmp_path / "source.jsonl", 8_000)
     run = config(tmp_path, source)
     folder = run.dataset_dir.with_name(".d.partial")
@@ -225,6 +249,7 @@ def test_a_worker_that_is_killed_is_a_retryable_failure(tmp_path: Path) -> None:
 
 
 def is_worker(pid: int) -> bool:
+    """Return whether the process is a worker of the preparation."""
     try:
         return b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
@@ -234,6 +259,9 @@ def is_worker(pid: int) -> bool:
 def test_a_source_that_changes_in_between_begins_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A preparation whose source has changed since it was killed begins again and prints the
+    reason.
+    """
     source = write_lines(tmp_path / "source.jsonl", 1200)
     run = config(tmp_path, source)
     assert not prepare_in_a_fork(run, 20)
@@ -248,7 +276,7 @@ def test_a_source_that_changes_in_between_begins_again(
 
 
 def stale(*values: object, **more: object) -> NoReturn:
-    """As a client of NFS answers after its server has come back."""
+    """Stand in for a call that fails as on a client of NFS whose server has come back."""
     raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
 
 
@@ -256,7 +284,9 @@ def stale(*values: object, **more: object) -> NoReturn:
 def test_storage_that_fails_for_a_while_costs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
-    """It ended the preparation for good, and after a read all that was done was thrown away."""
+    """A read or write that fails by the storage is a failure that may be tried again, and what was
+    done before is kept.
+    """
     source = write_lines(tmp_path / "source.jsonl", 1200)
     undisturbed, run = config(tmp_path / "undisturbed", source), config(tmp_path / "second", source)
     prepare(undisturbed)
@@ -284,7 +314,7 @@ def test_storage_that_fails_for_a_while_costs_nothing(
 
 
 def test_a_full_disk_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error is the system's own words; the next start goes on."""
+    """A full disk ends the preparation with the system's own words, and the next start goes on."""
     source = write_lines(tmp_path / "source.jsonl", 1200)
     run = config(tmp_path, source)
     real, calls = os.fsync, 0
@@ -319,9 +349,8 @@ print("grown by", (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) 
 
 
 def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
-    """D1 of the review: 200 MB of text took 3.5 GB. Here 48 MB may take as much as they are long.
-
-    An emoji in it made each character of the whole text four bytes long.
+    """Preparing 48 MB of text takes less than 48 MB of memory. The text has an emoji, for which
+    Python would store each character of the whole text in four bytes.
     """
     block = ("to be or not to be, that is the question 😀\n" * 25_000).encode()
     source = tmp_path / "text.txt"

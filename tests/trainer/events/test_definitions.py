@@ -1,4 +1,6 @@
-"""Goodput by NVIDIA's and by Google's definition, from one run's events, against their formulas."""
+"""Goodput by NVIDIA's and by Google's definition, computed from one run's events and compared with
+their formulas.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ STEP_SECONDS = 0.2
 
 
 def test_both_definitions_come_out_of_one_history() -> None:
+    """One account has the goodput by NVIDIA's, by Google's and by our definition."""
     told = Story()
     told.starts(1000, 300, 100, 400)
     told.trains(10, 200)

@@ -1,4 +1,4 @@
-"""Random histories: the account has no gap and no overlap, and is the truth where it is known."""
+"""Accounts of random runs have no gap and no overlap, and are the truth where it is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ numbers = st.one_of(st.integers(0, 10**6), st.floats(0, 1e6))
 
 @st.composite
 def any_event(draw: st.DrawFn) -> Event:
-    """What no trainer would write in this order, with clocks that jump."""
+    """Draw an event that no trainer would write in this order, by clocks that jump."""
     name = draw(st.sampled_from([*Name, "of a later version"]))
     may_be = draw(st.lists(st.sampled_from(MAY_BE_NUMBERS.get(name, ("of no use",))), unique=True))
     values: dict[str, Any] = {key: draw(numbers) for key in (*NUMBERS.get(name, ()), *may_be)}
@@ -35,18 +35,25 @@ def any_event(draw: st.DrawFn) -> Event:
 
 
 def spans_of(events: list[Event]) -> list[Span]:
+    """Return the spans of time that are read from these events."""
     spans = list[Span]()
     read_history(events, Outlook.of(events), spans.append)
     return spans
 
 
 def assert_is_a_partition(spans: list[Span]) -> None:
+    """Assert that the spans follow each other from 0 on without gap or overlap, and none is
+    empty.
+    """
     assert all(span.length > 0 for span in spans)
     assert [span.begin for span in spans] == [0, *(span.end for span in spans)][: len(spans)]
 
 
 @given(st.lists(any_event(), max_size=30))
 def test_spans_of_any_events_have_no_gap(events: list[Event]) -> None:
+    """Whatever the events are, their spans have no gap, and the account adds up to the wall
+    time.
+    """
     spans = spans_of(events)
     assert_is_a_partition(spans)
     account = account_of(events)
@@ -58,14 +65,18 @@ def test_spans_of_any_events_have_no_gap(events: list[Event]) -> None:
 
 
 def test_time_without_updates_after_the_newest_checkpoint_is_unsaved() -> None:
-    """A report may tell of no further update; the account must not divide by their number."""
+    """Time in which no update was made counts as a whole as made again when it lies after the
+    checkpoint. The number of its updates is zero, by which the account must not divide.
+    """
     span = Span(0, 1_000_000, Kind.PRODUCTIVE, None, 1, 0, first=7, last=7)
     assert span.repeated_after(7) == [span]
     assert span.repeated_after(6) == [span._replace(is_repeated=True)]
 
 
 def test_effort_grows_with_the_number_of_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that starts again and again from one checkpoint has thousands of starts in a week."""
+    """The effort of an account grows no faster than the number of starts. A run that starts again
+    and again from one checkpoint has thousands of them in a week.
+    """
 
     def looks(starts: int) -> int:
         told = Story()
@@ -91,7 +102,9 @@ def test_effort_grows_with_the_number_of_starts(monkeypatch: pytest.MonkeyPatch)
 
 @st.composite
 def story(draw: st.DrawFn) -> Story:
-    """A run with kills at any point, stops, other machines, torn lines and a clock that is set."""
+    """Draw a run with kills at any point, stops, other machines, torn lines and a clock that is
+    set.
+    """
     told = Story()
     is_moving = draw(st.booleans())
     for number in range(draw(st.integers(1, 5))):
@@ -126,6 +139,7 @@ def story(draw: st.DrawFn) -> Story:
 
 @given(story())
 def test_account_of_a_known_run_is_the_truth(told: Story) -> None:
+    """The account of a made-up run has the times that the run was made of."""
     account = account_of(*parse_events(told.content))
     found = {kind: round(seconds * 1000) for kind, seconds in account.seconds.items()}
     assert found == {kind: told.spent[kind] for kind in Kind}
@@ -135,7 +149,9 @@ def test_account_of_a_known_run_is_the_truth(told: Story) -> None:
 
 @given(story(), st.data())
 def test_account_does_not_depend_on_which_writer_was_late(told: Story, data: st.DataObject) -> None:
-    """The entrypoint and rank 0 append to one file, and either may be late on a busy machine."""
+    """The account is the same when two lines of one machine are in the wrong order. The entrypoint
+    and rank 0 append to one file, and either may be late on a busy machine.
+    """
     events, damaged = parse_events(told.content)
     written, place = list(events), 0
     while place + 1 < len(written):
@@ -149,7 +165,9 @@ def test_account_does_not_depend_on_which_writer_was_late(told: Story, data: st.
 
 
 def test_pod_whose_first_line_is_late_was_not_there_before() -> None:
-    """Rank 0 may have written lines by then; the time without a pod is no time of training."""
+    """The time without a pod does not count as training when the new pod's first line comes after
+    lines of its rank 0.
+    """
     told = Story()
     told.starts(100, 10, 10, 10)
     told.trains(10, 100)
@@ -168,7 +186,9 @@ def test_pod_whose_first_line_is_late_was_not_there_before() -> None:
 
 @given(story(), st.data())
 def test_file_cut_at_any_byte_loses_one_line(told: Story, data: st.DataObject) -> None:
-    """What a kill in the middle of a write leaves: all lines before it, and a right account."""
+    """A file that was cut anywhere, as by a kill in the middle of a write, keeps all whole lines
+    and gives an account without gaps.
+    """
     cut = data.draw(st.integers(0, len(told.content)))
     whole, _ = parse_events(told.content)
     events, damaged = parse_events(told.content[:cut])
@@ -181,6 +201,7 @@ def test_file_cut_at_any_byte_loses_one_line(told: Story, data: st.DataObject) -
 
 @given(story(), st.lists(any_event(), max_size=8))
 def test_account_is_frozen_once_the_run_is_finished(told: Story, later: list[Event]) -> None:
+    """Events after the end of a run do not change its account, unless a pod or a round begins."""
     told.note(Name.EVALUATING)
     told.finishes()
     events, _ = parse_events(told.content)
@@ -190,7 +211,9 @@ def test_account_is_frozen_once_the_run_is_finished(told: Story, later: list[Eve
 
 
 def test_run_that_goes_on_after_its_end_counts_on() -> None:
-    """`train.max_steps` was raised: the time between was without a pod."""
+    """A run that goes on after its end, because `train.max_steps` was raised, is counted on. The
+    time between counts as time without a pod.
+    """
     told = Story()
     told.starts(1000, 100, 100, 100)
     told.trains(10, 100)
@@ -207,7 +230,9 @@ def test_run_that_goes_on_after_its_end_counts_on() -> None:
 
 
 def test_program_that_has_ended_on_node_0_alone_counts_on() -> None:
-    """Another node has failed, so all train on in the same pod: that was in no account."""
+    """A program that has ended on node 0 and then trains on in the same pod, because another node
+    has failed, is counted on.
+    """
     told = Story()
     told.starts(1000, 100, 100, 100)
     told.trains(10, 100)
@@ -226,6 +251,9 @@ def test_program_that_has_ended_on_node_0_alone_counts_on() -> None:
 
 
 def test_pod_that_comes_counts_as_image_and_container_from_the_first_one_on() -> None:
+    """The time in which a pod pulls its image and makes its container counts as such, for the first
+    pod and for each later one.
+    """
     told = Story()
     told.comes("one", 4000, 500)
     told.starts(1000, 100, 100, 100)
@@ -244,7 +272,9 @@ def test_pod_that_comes_counts_as_image_and_container_from_the_first_one_on() ->
 
 
 def test_container_that_is_started_again_in_its_pod_pulls_no_image() -> None:
-    """What passes before Kubernetes tries again is time without a pod that could train."""
+    """A container that is started again in its pod pulls no image. The wait before Kubernetes tries
+    again counts as time without a pod.
+    """
     told = Story()
     told.comes("one", 4000, 500)
     told.starts(1000, 100, 100, 100)
@@ -261,6 +291,9 @@ def test_container_that_is_started_again_in_its_pod_pulls_no_image() -> None:
 
 
 def test_pod_that_comes_while_the_old_one_still_ends_counts_from_its_end_on() -> None:
+    """The image time of a new pod counts only from the end of the old pod on, and there is no time
+    without a pod.
+    """
     told = Story()
     told.starts(1000, 100, 100, 100)
     told.trains(10, 100)
@@ -273,7 +306,9 @@ def test_pod_that_comes_while_the_old_one_still_ends_counts_from_its_end_on() ->
 
 
 def test_two_pods_at_once_count_once() -> None:
-    """One still ends, on a machine whose clock is 30 s ahead, while its successor trains."""
+    """Two pods at once are not counted twice. One still ends, on a machine whose clock is 30 s
+    ahead, while its successor trains.
+    """
     told = Story(clock_error_ms=30_000)
     told.starts(1000, 100, 100, 100)
     told.trains(10, 100)
@@ -293,6 +328,7 @@ def test_two_pods_at_once_count_once() -> None:
 
 
 def hanging(*, reports: int, **last: Any) -> Story:
+    """Return a run that has made this many reports, one every 2 s."""
     told = Story()
     told.starts(1000, 100, 100, 100)
     for _ in range(reports):
@@ -301,7 +337,9 @@ def hanging(*, reports: int, **last: Any) -> Story:
 
 
 def test_silence_before_a_kill_is_a_hang_after_the_usual_time() -> None:
-    """A report comes every 2 s; of 40 s of silence 2 s may have been steps."""
+    """Silence before a kill counts as a hang, except for the usual time of a report. A report comes
+    every 2 s, so of 40 s of silence 2 s may have been steps.
+    """
     told = hanging(reports=4)
     told.now_ms += 40_000
     told.note(Name.FAILING)
@@ -311,6 +349,7 @@ def test_silence_before_a_kill_is_a_hang_after_the_usual_time() -> None:
 
 
 def test_one_long_step_in_a_report_is_a_hang() -> None:
+    """A step that is much longer than usual counts as a hang, except for its usual time."""
     told = hanging(reports=4)
     told.now_ms += 9 * 200 + 30_000
     values = {"data_seconds": 0.0, "save_seconds": 0.0, "longest_seconds": 30.0}
@@ -321,6 +360,7 @@ def test_one_long_step_in_a_report_is_a_hang() -> None:
 
 
 def test_long_wait_for_data_is_no_hang() -> None:
+    """A long step that has waited for data counts as such a wait, and not as a hang."""
     told = hanging(reports=4)
     told.now_ms += 10 * 200 + 30_000
     values = {"data_seconds": 30.0, "save_seconds": 0.0, "longest_seconds": 30.2}
@@ -332,7 +372,9 @@ def test_long_wait_for_data_is_no_hang() -> None:
 
 
 def test_start_from_an_older_checkpoint_loses_more() -> None:
-    """The newest one is damaged: what an earlier start had kept is made again after all."""
+    """A start from an older checkpoint, because the newest one is damaged, counts steps as lost
+    that an earlier start had kept.
+    """
     told = Story()
     told.starts(0, 0, 0, 0)
     for saved in (10, 20, 10):
@@ -348,6 +390,7 @@ def test_start_from_an_older_checkpoint_loses_more() -> None:
 
 
 def test_part_of_a_report_is_lost_where_the_checkpoint_lies_inside_it() -> None:
+    """If the checkpoint lies inside a report, only the steps after it count as lost."""
     told = Story()
     told.starts(0, 0, 0, 0)
     told.trains(9, 100)
@@ -360,6 +403,7 @@ def test_part_of_a_report_is_lost_where_the_checkpoint_lies_inside_it() -> None:
 
 
 def test_why_each_start_was_needed_is_kept() -> None:
+    """Each start has the reason why it was needed."""
     told = Story()
     told.starts(10, 10, 10, 10)
     told.lives_on(10)
@@ -384,6 +428,9 @@ def test_why_each_start_was_needed_is_kept() -> None:
 @settings(max_examples=20)
 @given(st.integers(1, 64), st.floats(0, 100))
 def test_cost_is_wall_clock_times_price_times_gpus(gpus: int, price: float) -> None:
+    """The cost is the wall time times the price times the GPUs, and the kinds of time add
+    up to it.
+    """
     from trainer.events.cost import cost_of
 
     told = Story(gpus=gpus)

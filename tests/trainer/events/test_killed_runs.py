@@ -1,4 +1,6 @@
-"""Real runs that are killed at random moments; a clock outside of them says what is right."""
+"""Accounts of real runs that are killed at random moments, compared with a clock outside of the
+runs.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +32,7 @@ SLOWER_SECONDS = float(os.environ.get("DISTTRAIN_SLOWER_SECONDS", "0"))
 
 
 def read(run: RunConfig, node: int = 0) -> tuple[list[Event], int]:
+    """Return the events in a node's file and the number of damaged lines."""
     return parse_events(event_file(run.run_dir, node).read_bytes())
 
 
@@ -38,6 +41,7 @@ def account(run: RunConfig) -> Account:
 
 
 def count(run: RunConfig, name: Name) -> int:
+    """Return how many events of this name node 0 has written."""
     return sum(event.name == name for event in read(run)[0])
 
 
@@ -48,6 +52,8 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
 
 
 def wait_for_steps(lab: Lab, run: RunConfig, starts: int) -> None:
+    """Wait until start number `starts` of the run has made its first step."""
+
     def has_stepped() -> bool:
         path = event_file(run.run_dir, 0)
         return path.exists() and count(run, Name.FIRST_STEP) >= starts
@@ -56,7 +62,7 @@ def wait_for_steps(lab: Lab, run: RunConfig, starts: int) -> None:
 
 
 def kill(process: Forked, run: RunConfig, whole_pod: bool) -> list[tuple[int, float]]:
-    """Kill a rank or the pod; returns the steps made by then, with their times of day."""
+    """Kill a rank or the whole pod, and return the steps made by then with their times of day."""
     pids = processes_below(process.pid)
     ranks = ranks_below(process.pid)
     signal_all(ranks, signal.SIGSTOP)
@@ -72,7 +78,10 @@ def kill(process: Forked, run: RunConfig, whole_pod: bool) -> list[tuple[int, fl
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 60 * KILLS)
 def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -> None:
-    lab.train(lab.config(run_name="before", train__max_steps=5), 1)  # what forks has imported torch
+    """The account of a run that is killed several times agrees with a clock outside of it: the wall
+    time, the steps and time that were lost, the time without a pod, and the reason of each start.
+    """
+    lab.train(lab.config(run_name="before", train__max_steps=5), 1)  # imports torch before forks
     draw = random.Random("goodput")
     run, port = lab.config(**ENDLESS), free_port()
     begin, away_seconds, killed = time.monotonic(), 0.0, list[list[tuple[int, float]]]()
@@ -130,10 +139,13 @@ def test_account_agrees_with_a_clock_outside_of_a_run_that_is_killed(lab: Lab) -
     # A pod that was killed is known to have lived until its last line, a report or a sign of life.
     assert -0.1 <= found.seconds[Kind.DOWN] - away_seconds <= one_report_each
     told = [(event.monotonic_seconds, event.name, event.values) for event in events]
-    assert found.starts[2].phases[Phase.DETECT] > 0, told  # nobody was there
+    assert found.starts[2].phases[Phase.DETECT] > 0, told  # no pod was there
 
 
 def test_each_node_has_a_file_and_node_0_waits_for_the_others(lab: Lab) -> None:
+    """Each node writes a file of its own, and the time in which node 0 waits for a lost node counts
+    as rendezvous.
+    """
     run, port = lab.config(**ENDLESS), free_port()
     nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
     wait_for_steps(lab, run, 1)
@@ -161,7 +173,9 @@ def test_each_node_has_a_file_and_node_0_waits_for_the_others(lab: Lab) -> None:
 
 
 def test_rank_without_an_entrypoint_tells_the_same(lab: Lab) -> None:
-    """torchrun, or by hand: rank 0 also writes what an entrypoint would."""
+    """Ranks without an entrypoint, as under torchrun, have an account, too: rank 0 also writes what
+    an entrypoint would.
+    """
     run = lab.config(train__max_steps=30, checkpoint__interval=10, eval__interval=10)
     lab.train(run, 2)
     found = account(run)
@@ -176,7 +190,9 @@ def test_rank_without_an_entrypoint_tells_the_same(lab: Lab) -> None:
 
 
 def test_run_that_is_finished_writes_nothing_more(lab: Lab) -> None:
-    """Its pod may be started again as often as Kubernetes likes: the account stays the same."""
+    """The account of a finished run stays the same however often Kubernetes starts its pod
+    again.
+    """
     run, port = lab.config(train__max_steps=5), free_port()
     assert lab.start_entrypoint(run, 0, 1, 1, port).wait(60) == ExitCode.DONE
     before = event_file(run.run_dir, 0).read_bytes()
@@ -186,6 +202,7 @@ def test_run_that_is_finished_writes_nothing_more(lab: Lab) -> None:
 
 @pytest.mark.parametrize("is_folder", [True, False])
 def test_run_trains_on_where_its_events_cannot_be_written(lab: Lab, is_folder: bool) -> None:
+    """A run trains on when its events cannot be written, and warns once for each process."""
     run = lab.config(train__max_steps=5)
     run.run_dir.mkdir(parents=True)
     if is_folder:
@@ -197,6 +214,9 @@ def test_run_trains_on_where_its_events_cannot_be_written(lab: Lab, is_folder: b
 
 
 def test_account_of_a_rank_started_by_hand_needs_no_pod(lab: Lab) -> None:
+    """A rank that was started by hand and stopped has an account with its saved step and no unsaved
+    time.
+    """
     run = lab.config(**ENDLESS)
     pid = lab.fork_rank(run, 0, rank_environment(0, 1, free_port()))
     wait_for_steps(lab, run, 1)
@@ -209,7 +229,9 @@ def test_account_of_a_rank_started_by_hand_needs_no_pod(lab: Lab) -> None:
 
 
 def test_process_that_is_stopped_for_a_while_is_a_hang(lab: Lab) -> None:
-    """Where it is stopped while it puts a batch together, the same time is a wait for data."""
+    """The time in which a process is stopped counts as a hang, or as a wait for data if it was
+    stopped while it put a batch together.
+    """
     run = lab.config(**{**ENDLESS, "checkpoint__interval": 0})
     pid = lab.fork_rank(run, 0, rank_environment(0, 1, free_port()))
     wait_for_steps(lab, run, 1)

@@ -1,4 +1,6 @@
-"""Events are appended whole, whatever happens to the process, and never at training's expense."""
+"""Events are appended as whole lines, whatever happens to the process, and never hold up
+training.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
 
 
 def test_kill_9_spoils_no_line_but_the_last(tmp_path: Path) -> None:
-    """Two writers at once and ten kills: all lines are whole, but one of each that was killed."""
+    """Of two writers that are killed while they write one file, each spoils at most its
+    last line.
+    """
     path = tmp_path / "events.jsonl"
     kills = 10
     for _ in range(kills // 2):
@@ -73,6 +77,7 @@ def test_kill_9_spoils_no_line_but_the_last(tmp_path: Path) -> None:
 
 
 def test_volume_that_fails_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    """A volume on which events cannot be written gives one warning, and training goes on."""
     (tmp_path / "events").write_text("a file where the folder should be")
     lines = list[str]()
     log = EventLog(tmp_path / "events" / "node-00000.jsonl", lines.append)
@@ -84,7 +89,9 @@ def test_volume_that_fails_is_said_once_and_ends_nothing(tmp_path: Path) -> None
 
 
 def test_full_volume_costs_the_events_it_has_no_room_for(tmp_path: Path) -> None:
-    """A limit of this process' file sizes is as a full disk: a part of a line is written."""
+    """A full volume costs only the events for which it has no room, and gives one warning. A limit
+    on the size of this process's files stands in for it: a part of a line is written.
+    """
     path, lines = tmp_path / "events.jsonl", list[str]()
     log = EventLog(path, lines.append)
     log.write(Name.SAVED, step=1)
@@ -110,9 +117,10 @@ def test_full_volume_costs_the_events_it_has_no_room_for(tmp_path: Path) -> None
 
 
 def test_file_that_became_stale_is_opened_again(tmp_path: Path) -> None:
-    """An NFS server that came back may know nothing of what was open; no event is lost by that.
+    """A file that has become stale is opened again, and no event is lost. An NFS server that came
+    back may not know the files that were open.
 
-    A descriptor that can only read stands in for the stale one: it fails each write just so.
+    A descriptor that can only read stands in for the stale one, as each write to it fails.
     """
     path, lines = tmp_path / "events.jsonl", list[str]()
     log = EventLog(path, lines.append)
@@ -137,7 +145,9 @@ def test_file_that_became_stale_is_opened_again(tmp_path: Path) -> None:
 def test_volume_that_stands_still_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More events than may wait, and the end of the process, beside a write that never ends."""
+    """A write that never ends holds up neither whoever notes more events than may wait, nor the end
+    of the process. A warning says that the volume is too slow.
+    """
     stands_still = threading.Event()
 
     def write(descriptor: int, line: bytes) -> int:
@@ -156,6 +166,7 @@ def test_volume_that_stands_still_holds_nobody_up(
 
 
 def test_process_that_does_nothing_gives_signs_of_life(tmp_path: Path) -> None:
+    """A process without any event to note writes signs of life."""
     path = tmp_path / "events.jsonl"
     log = EventLog(path, print, heartbeat_seconds=0.01)
     log.write(Name.POD_STARTED, age_seconds=0, gpus=1)
@@ -193,6 +204,7 @@ def test_line_that_cannot_be_used_is_counted_and_left_out(line: bytes) -> None:
 
 
 def test_age_of_a_process_is_from_its_start() -> None:
+    """The age of a process counts from its start, and not from the import of the module."""
     program = "import time; time.sleep(0.2); from trainer.events.clock import process_age_seconds;"
     program += "print(process_age_seconds())"
     begin = time.monotonic()
@@ -203,6 +215,7 @@ def test_age_of_a_process_is_from_its_start() -> None:
 
 
 def test_stamps_of_two_processes_share_one_clock() -> None:
+    """The monotonic times of two processes of one machine can be compared."""
     program = "from trainer.events.clock import stamped; e = stamped('x', {});"
     program += "print(e.boot, e.monotonic_seconds)"
     before = stamped("x", {})
@@ -216,7 +229,9 @@ def test_stamps_of_two_processes_share_one_clock() -> None:
 
 
 def test_lines_that_come_later_are_left_out(tmp_path: Path) -> None:
-    """The account reads the file twice while the run writes it, and has to see the same."""
+    """Each reading of one `Events` gives the same events, although the run appends further ones.
+    The account reads the file twice, and has to see the same.
+    """
     path = tmp_path / "node-00000.jsonl"
     event = Event(Name.ALIVE, 1.0, 1.0, "boot")
     path.write_bytes(to_line(event) + to_line(event)[:9])

@@ -1,4 +1,4 @@
-"""The median of many numbers against Python's own."""
+"""The median of many numbers, compared with Python's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rank 0 reports of its steps, and how often."""
+"""What rank 0 reports about its steps, and how often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainer.events.reports import Reports
 
 
 class Recorder(EventLog):
-    """Keeps the events instead of writing them."""
+    """A stand-in for the event log that keeps the events instead of writing them."""
 
     def __init__(self) -> None:
         super().__init__(None, print)
@@ -23,6 +23,9 @@ class Recorder(EventLog):
 
 
 def test_reports_wait_until_their_time_has_come_and_then_sum_up() -> None:
+    """Reports wait until their time has come, or something else is noted, and then give sums of all
+    steps since the last one.
+    """
     recorder = Recorder()
     reports = Reports(recorder, least_seconds=1e9)
     reports.first_step(11)
@@ -39,6 +42,7 @@ def test_reports_wait_until_their_time_has_come_and_then_sum_up() -> None:
 
 
 def test_each_report_begins_anew() -> None:
+    """The sums of each report begin at zero, and the first step is in none."""
     recorder = Recorder()
     reports = Reports(recorder, least_seconds=0)
     reports.first_step(1)
@@ -53,6 +57,7 @@ def test_each_report_begins_anew() -> None:
 
 
 def test_each_checkpoint_is_noted_once() -> None:
+    """A checkpoint is noted once, however often it is told, and step 0 is not noted."""
     recorder = Recorder()
     reports = Reports(recorder)
     for step in (0, 0, 10, 10, 20):
@@ -63,7 +68,9 @@ def test_each_checkpoint_is_noted_once() -> None:
 def test_what_stands_still_between_two_calls_is_the_longest_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Such as a log on a volume that does not answer; waits for a save are not in it."""
+    """Time in which the loop stands still between two calls, as for a log on a volume that does not
+    answer, counts as the longest step. Waits for a save do not count there.
+    """
     now = [100.0]
     monkeypatch.setattr("trainer.events.reports.time.monotonic", lambda: now[0])
     recorder = Recorder()

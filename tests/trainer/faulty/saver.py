@@ -14,10 +14,12 @@ from tests.vm.guest import training
 
 
 def tell(value: Any) -> None:
+    """Print the value as a line of JSON."""
     print(json.dumps(value), flush=True)
 
 
 def should_stop() -> bool:
+    """Return whether standard input has a line, or has ended."""
     return bool(select.select([sys.stdin], [], [], 0)[0])
 
 

@@ -26,7 +26,9 @@ ALL_NODES = RoundRules(nodes=3, nodes_min=3)
 def hello(
     rank: int, nnodes: int = 3, digest: str = "same", instance: str = "", machine: str = "one"
 ) -> Hello:
-    """The greeting of a node. Each node has one instance, unless the test names another one."""
+    """Return the greeting of a node, whose instance is `<rank>-1` unless the test names another
+    one.
+    """
     return Hello(rank, nnodes, digest, instance or f"{rank}-1", machine, 1, f"pod-{rank}")
 
 
@@ -68,6 +70,9 @@ class Gang:
     def join(
         self, who: Hello, timeout: float = LIMIT_SECONDS, key: bytes = KEY
     ) -> RoundMember | None:
+        """Join a round as the node `who`. Returns None if the gang is closed before a round
+        starts.
+        """
         give_up = self._closing.is_set
         member = join("localhost", self.port, who, key, timeout, self.said.append, give_up)
         if member is not None:
@@ -75,16 +80,22 @@ class Gang:
         return member
 
     def join_all(self, *nodes: Hello) -> list[RoundMember]:
+        """Join as these nodes (by default nodes 0 to 2) at once, and return their memberships of
+        the round.
+        """
         futures = [self._pool.submit(self.join, who) for who in nodes or map(hello, range(3))]
         members = [future.result(timeout=LIMIT_SECONDS) for future in futures]
         assert all(members)
         return [member for member in members if member]
 
     def join_later(self, rank: int, instance: str = "") -> Future[RoundMember | None]:
+        """Join as the node `rank` in another thread, and return the future of its membership."""
         return self._pool.submit(self.join, hello(rank, instance=instance))
 
     def refuse(self, who: Hello, words: str, clock: Clock, key: bytes = KEY) -> None:
-        """Assert that a node is refused with these words, and gives up when its time is over."""
+        """Assert that the node is told `words` while it waits, and that it gives up at its time
+        limit.
+        """
         joining = self._pool.submit(self.join, who, LIMIT_SECONDS, key)
         self.wait_until_said(words)
         clock.turn()
@@ -96,6 +107,9 @@ class Gang:
         self.wait_until(lambda: node in self.coordinator._waiting)  # pyright: ignore
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = LIMIT_SECONDS) -> None:
+        """Wait until the condition holds, and fail with everything that was said after
+        `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, self.said
@@ -113,6 +127,7 @@ class Gang:
 
 
 def lost(member: RoundMember, seconds: float = LIMIT_SECONDS) -> ExitReport | None:
+    """Return how the round ended for this member, or None if it still runs after `seconds`."""
     deadline = time.monotonic() + seconds
     while (ending := member.poll_lost()) is None and time.monotonic() < deadline:
         time.sleep(0.02)

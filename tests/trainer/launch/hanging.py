@@ -16,11 +16,14 @@ ENDLESS = {
 
 
 def hangs(lab: Lab) -> list[str]:
+    """Return the lines of the log of node 0 that report a hang."""
     return [line for line in lab.node_log(0).read_text().splitlines() if "] no step for" in line]
 
 
 def hang_event(lab: Lab, run: RunConfig) -> Event:
-    """The only event of the hang, once another thread has written it."""
+    """Wait until the event of the hang is in the file of node 0, and return it. It must be the only
+    one.
+    """
 
     def written() -> list[Event]:
         events, _ = parse_events(event_file(run.run_dir, 0).read_bytes())

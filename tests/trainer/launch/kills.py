@@ -17,6 +17,6 @@ def kill_entrypoint(process: Forked) -> None:
 
 
 def kill_tree(process: Forked) -> None:
-    """Kill an entrypoint and all processes below it, as the end of a pod does."""
+    """Kill an entrypoint and all processes below it, as happens when the pod ends."""
     for pid in processes_below(process.pid):
         os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,6 @@
-"""The agreement between entrypoints, over real sockets."""
+"""The entrypoints of the nodes agree on rounds through the coordinator of node 0, here over real
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ from trainer.launch.status_files import ExitReport
 
 @pytest.fixture
 def gang() -> Iterator[Gang]:
+    """Yield a coordinator for three nodes, and close it with its members afterwards."""
     gang = Gang()
     yield gang
     gang.close()
@@ -48,8 +51,9 @@ def test_a_failed_node_stops_the_others_and_the_next_round_is_a_new_one(gang: Ga
 
 
 def test_a_node_that_has_saved_as_asked_is_no_failure_of_the_others(gang: Gang) -> None:
-    """E5: its pod is evicted. Whether the others hear of that before their ranks have ended, too,
-    decided whether a restart was counted."""
+    """The other nodes of a round end as preempted, too, when one node was evicted and has saved.
+    Otherwise they would count a restart although nothing had failed.
+    """
     members = gang.join_all()
     members[1].leave(ExitReport(ExitCode.PREEMPTED, "stopped by a signal, saved at step 7"))
     for member in (members[0], members[2]):
@@ -58,6 +62,7 @@ def test_a_node_that_has_saved_as_asked_is_no_failure_of_the_others(gang: Gang) 
 
 
 def test_a_node_that_starts_again_ends_the_round_of_its_older_self(gang: Gang) -> None:
+    """A node that starts again ends the round in which its earlier process was."""
     members = gang.join_all()
     gang.join_later(2, instance="2-2")
     ending = lost(members[0])
@@ -66,13 +71,16 @@ def test_a_node_that_starts_again_ends_the_round_of_its_older_self(gang: Gang) -
 
 
 def test_a_round_starts_only_when_the_last_old_one_has_come_back(gang: Gang) -> None:
+    """The next round starts only after every node of the old round has left it. A node that was
+    told to stop, but has not ended its ranks yet, is waited for.
+    """
     members = gang.join_all()
     members[2].leave(FAILED)
     assert lost(members[0]) is not None
     members[0].leave(FAILED)
     gang.join_later(0)
     gang.join_later(2)
-    assert lost(members[1]) is not None  # told to stop, has not ended its torchrun yet
+    assert lost(members[1]) is not None  # node 1 is told to stop, but has not ended its ranks yet
     gang.wait_until_waiting(0)
     gang.wait_until_waiting(2)
     assert gang.coordinator.rounds == 1
@@ -95,14 +103,16 @@ def test_a_finished_node_stops_nobody(gang: Gang) -> None:
 
 
 def test_finished_node_waits_for_the_others_without_a_limit(gang: Gang, clock: Clock) -> None:
-    """They may have more to do than it, such as a last evaluation."""
+    """A node that has finished waits for the others beyond every time limit, because they may have
+    more to do, such as a last evaluation. It takes part in the next round if one of them fails.
+    """
     members = gang.join_all()
     members[1].leave(DONE)
     waiting = gang.join_later(1)
     words = "waiting for node(s) 0, 2 to end; this one has finished"
     gang.wait_until_said(words)
     clock.turn()
-    gang.wait_until(lambda: gang.said.count(words) > 1)  # so it is beyond the limit, and waits on
+    gang.wait_until(lambda: gang.said.count(words) > 1)  # it waits on beyond the limit
     members[0].leave(FAILED)
     assert lost(members[2]) is not None
     members[2].leave(FAILED)
@@ -112,7 +122,9 @@ def test_finished_node_waits_for_the_others_without_a_limit(gang: Gang, clock: C
 
 
 def test_end_of_the_run_is_told_when_the_last_node_has_finished(gang: Gang) -> None:
-    """And no round follows it, though a node may ask for one before it knows."""
+    """The coordinator reports the end of the run once, when the last node has finished. No further
+    round starts, although nodes may ask for one before they know of the end.
+    """
     members = gang.join_all()
     for member in members[:2]:
         member.leave(DONE)
@@ -146,10 +158,14 @@ def test_the_end_of_node_0_is_noticed(gang: Gang) -> None:
 def test_a_node_of_another_run_waits_outside_and_is_told_why(
     gang: Gang, clock: Clock, hello: Hello, words: str
 ) -> None:
+    """A node with another configuration or another number of nodes is refused with the reason."""
     gang.refuse(hello, words, clock)
 
 
 def test_a_name_that_does_not_resolve_is_waited_for_and_named() -> None:
+    """A node that cannot resolve the name of node 0 gives up at its time limit with that name in
+    its reason.
+    """
     said: list[str] = []
     with pytest.raises(RetryableError, match=r"waiting for the DNS name nobody\.invalid"):
         join("nobody.invalid", 1, hello(1), KEY, 1, said.append, lambda: False)
@@ -168,7 +184,9 @@ STRANGERS = (
 
 
 def test_strangers_at_the_port_disturb_nobody(gang: Gang) -> None:
-    """C4 of the review: a line with a node rank and nothing else ended the coordinator's thread."""
+    """Bytes that are no signed message cannot keep the nodes from meeting. Otherwise, for example,
+    a line with a node rank and nothing else would end the coordinator's thread.
+    """
     for data in STRANGERS:
         with socket.create_connection(("localhost", gang.port)) as stranger:
             try:
@@ -180,14 +198,16 @@ def test_strangers_at_the_port_disturb_nobody(gang: Gang) -> None:
 
 
 class RawNode:
-    """A peer that holds the key and says whatever a test wants."""
+    """A node that holds the key of the run and sends whatever a test wants."""
 
     def __init__(self, port: int, key: bytes = KEY):
         connection = socket.create_connection(("localhost", port))
         self.lines = SignedLines(connection, key, is_server=False)
 
     def until_closed(self) -> list[object]:
-        """All messages up to the end of the connection."""
+        """Return all messages that arrive before the connection is closed, which has to happen in
+        time.
+        """
         heard: list[object] = []
         deadline = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < deadline:
@@ -201,14 +221,16 @@ class RawNode:
 
 
 def test_last_words_are_heard_before_the_end_of_a_broken_connection() -> None:
-    """Who closes a connection in which an answer has not been read yet resets it, and the other
-    side finds the reset behind the last message. A node's report of its end was lost with that."""
+    """A node's report of its end is read even if its connection is reset right after it. A
+    connection is reset when one side closes it before it has read all answers, and the other side
+    finds the reset behind the last message.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         there = socket.create_connection(server.getsockname())
         node = SignedLines(there, KEY, is_server=False)
         node_0 = SignedLines(server.accept()[0], KEY, is_server=True)
     node.send(Ended(0, "finished"))
-    assert node.receive() == []  # but for the random number after which lines can be signed
+    assert node.receive() == []  # the random number alone is no message
     there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     node.close()
     assert node_0.receive() == [Ended(0, "finished")]
@@ -221,7 +243,10 @@ def test_last_words_are_heard_before_the_end_of_a_broken_connection() -> None:
 def test_members_that_say_nonsense_disturb_nobody(
     gang: Gang, message: Hello | Start | Ended
 ) -> None:
-    """C4 of the review, for peers that hold the key: a second hello, an order, an early end."""
+    """Messages that have a valid signature, but make no sense at that moment, cannot keep the nodes
+    from meeting. Tried are an order to start, a second hello, and an end before the round has
+    begun.
+    """
     node = RawNode(gang.port)
     node.lines.send(hello(1, instance="confused"))
     node.lines.send(message)
@@ -233,8 +258,10 @@ def test_members_that_say_nonsense_disturb_nobody(
 
 
 def test_a_connection_dropped_in_a_batch_is_not_read(gang: Gang) -> None:
-    """C5 of the review: the end of an old connection and the hello of its successor in one batch
-    of events made the coordinator read a connection it had just closed, and its thread ended."""
+    """The coordinator does not read a connection that it has just closed. The end of an old
+    connection and the hello of its successor can come in one batch of events, and such a read would
+    end the coordinator's thread.
+    """
     node = RawNode(gang.port)
     node.lines.send(hello(1))
     reception = gang.coordinator._reception  # pyright: ignore
@@ -253,15 +280,18 @@ def test_a_connection_dropped_in_a_batch_is_not_read(gang: Gang) -> None:
 
 @pytest.fixture
 def patient_gang() -> Iterator[Gang]:
-    """Its coordinator does not take a busy machine for a node that has gone."""
+    """Yield a gang whose coordinator does not take a node on a busy machine for one that
+    has gone.
+    """
     gang = Gang(ping_seconds=LIMIT_SECONDS)
     yield gang
     gang.close()
 
 
 def test_a_rank_that_is_there_twice_is_named(patient_gang: Gang) -> None:
-    """C17 of the review: two live entrypoints with one rank threw each other out for ever, and no
-    message said so. The one that trains goes on; the other is told both names."""
+    """When two live entrypoints have the same node rank, the one that trains goes on, and a message
+    names both. Otherwise they would throw each other out for ever, and nobody would know why.
+    """
     gang = patient_gang
     members = gang.join_all()
     second = gang.join_later(1, instance="1-2")
@@ -276,7 +306,9 @@ def test_a_rank_that_is_there_twice_is_named(patient_gang: Gang) -> None:
 
 
 def test_a_peer_without_the_key_can_neither_join_nor_end_a_round(gang: Gang, clock: Clock) -> None:
-    """Any pod of the cluster could join a run, or end it, by a line of JSON."""
+    """A peer without the key of the run can neither join a round nor end one. Otherwise any pod of
+    the cluster could do so by one line of JSON.
+    """
     gang.refuse(hello(1), "DISTTRAIN_RUN_KEY differs", clock, key=b"another key")
     gang.wait_until_said("closed a connection from")
     members = gang.join_all()
@@ -288,7 +320,9 @@ def test_a_peer_without_the_key_can_neither_join_nor_end_a_round(gang: Gang, clo
 
 
 def test_what_was_overheard_cannot_be_said_again(gang: Gang) -> None:
-    """A whole conversation of another connection is worth nothing: both sides draw a number."""
+    """A recorded conversation of another connection is refused, because both sides sign with a
+    random number that is new for each connection.
+    """
     ours, theirs = socket.socketpair()
     recorded = SignedLines(ours, KEY, is_server=False)
     server = SignedLines(theirs, KEY, is_server=True)
@@ -307,7 +341,9 @@ def test_what_was_overheard_cannot_be_said_again(gang: Gang) -> None:
 
 
 def test_nodes_are_told_how_many_ranks_share_their_machine(gang: Gang) -> None:
-    """C18 of the review: threads were divided by the ranks of all nodes, wherever they were."""
+    """Each node learns how many ranks share its machine, by which it divides the CPU threads. The
+    ranks on other machines do not count.
+    """
     nodes = [hello(0), hello(1, machine="two"), hello(2, machine="two")]
     members = gang.join_all(*nodes)
     assert [member.round.ranks_on_machine for member in members] == [1, 2, 2]
@@ -330,10 +366,12 @@ def test_nodes_are_told_how_many_ranks_share_their_machine(gang: Gang) -> None:
     ],
 )
 def test_only_whole_messages_are_messages(value: object) -> None:
+    """A message with a missing, additional or wrong field raises a `ValueError`."""
     with pytest.raises(ValueError):  # noqa: PT011
         from_mapping(value)
 
 
 def test_a_message_survives_the_way() -> None:
+    """A message is the same after it was sent as a mapping."""
     for message in (hello(2), Start(1, 2, [0, 2], 1, 4, 3, "a"), Ended(0, "done")):
         assert from_mapping(to_mapping(message)) == message

@@ -1,7 +1,7 @@
-"""A link dies under a real run: its node is named as what the others wait for.
+"""A network link dies while a real run trains, and the run names the node behind that link.
 
-No connection is closed by that. The ranks would wait until their own time limit, and then each of
-them would blame another one, as gloo and NCCL name whoever they waited for.
+A dead link closes no connection. Otherwise the ranks would wait until their own time limit, and
+each would then blame whichever rank it waited for, because gloo and NCCL name only that one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ NO_ACKNOWLEDGEMENT = "is not acknowledged, as by a dead network card, link or sw
 
 @pytest.fixture
 def pods(lab: Lab) -> Iterator[Networks]:
-    """Networks that go after the pods."""
+    """Yield a network for each pod. All processes of the lab are ended before the networks are
+    removed.
+    """
     with networks(PODS) as made:
         yield made
         lab.end_all()
 
 
 def start(lab: Lab, pods: Networks, run: RunConfig, count: int) -> None:
-    """Pods with one rank each, which have made some steps when this returns."""
+    """Start `count` pods with one rank each, and return after their first 30 steps."""
     port = free_port()
     for node in range(count):
         environment = {
@@ -44,13 +46,16 @@ def start(lab: Lab, pods: Networks, run: RunConfig, count: int) -> None:
 
 
 def the_hang(lab: Lab) -> str:
+    """Wait until node 0 reports a hang, and return its line, which must be the only one."""
     wait_for("the hang to be told", lambda: bool(hangs(lab)), 120, lab)
     (line,) = hangs(lab)
     return line
 
 
 def lines_of(run: RunConfig, pods: int) -> list[Line]:
-    """Of the run's logs, as `./disttrain logs --first-error` reads them."""
+    """Return the lines of the run's logs in order of time, as `./disttrain logs --first-error`
+    reads them.
+    """
     records = [
         parse_record(record)
         for node in range(pods)
@@ -60,7 +65,9 @@ def lines_of(run: RunConfig, pods: int) -> list[Line]:
 
 
 def test_node_whose_only_link_died_is_cut_off(lab: Lab, pods: Networks) -> None:
-    """It cannot say anything itself. With the link the run comes back."""
+    """A node that has lost all its links is named as cut off, although it cannot say anything
+    itself. The round ends, and the run goes on once the links are back.
+    """
     run = lab.config(**ENDLESS)
     start(lab, pods, run, PODS)
     for interface in INTERFACES:
@@ -86,7 +93,9 @@ def test_node_whose_only_link_died_is_cut_off(lab: Lab, pods: Networks) -> None:
 
 
 def test_rank_whose_second_link_died_is_cut_off(lab: Lab, pods: Networks) -> None:
-    """Its node answers by the other network, and says that its rank waits as all others do."""
+    """A rank that has lost only the link of the ranks is named as cut off. Its node still answers
+    through the other network, and reports that this rank waits like all others.
+    """
     run = lab.config(**ENDLESS)
     start(lab, pods, run, PODS)
     pods.set_link(2, "net1", "down")
@@ -99,7 +108,9 @@ def test_rank_whose_second_link_died_is_cut_off(lab: Lab, pods: Networks) -> Non
 
 
 def test_two_nodes_that_do_not_reach_each_other_are_both_named(lab: Lab, pods: Networks) -> None:
-    """Nobody can say which of the two ends it is."""
+    """When the link between the only two nodes dies, both are named, because nobody can tell at
+    which end the fault is.
+    """
     run = lab.config(**ENDLESS)
     start(lab, pods, run, 2)
     pods.set_link(1, "net1", "down")

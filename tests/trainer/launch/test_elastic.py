@@ -21,6 +21,9 @@ SAVED = ExitReport(ExitCode.PREEMPTED, "stopped by a signal, saved at step 7")
 
 @pytest.fixture
 def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
+    """Yield a gang of three nodes of which two are enough, and which waits `request.param` seconds
+    for the third one.
+    """
     gang = Gang(RoundRules(3, nodes_min=2, wait_seconds=request.param, return_seconds=0))
     yield gang
     gang.close()
@@ -28,8 +31,10 @@ def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
 
 @pytest.mark.parametrize("gang", [0.5], indirect=True)
 def test_a_node_that_comes_late_is_taken_into_the_next_round(gang: Gang, clock: Clock) -> None:
-    """The others are asked to save; their end on request is no failure that stops anybody. While
-    they train the late node does not give up, however long it takes."""
+    """When a late node appears, the nodes that train are asked to save and form a round with it.
+    Their end on request is no failure of the round. While they train, the late node does not give
+    up, however long that takes.
+    """
     members = gang.join_all(hello(0), hello(2))
     assert [member.round.nodes for member in members] == [(0, 2), (0, 2)]
     assert [member.round.first_rank for member in members] == [0, 1]
@@ -58,7 +63,9 @@ def test_a_node_that_comes_late_is_taken_into_the_next_round(gang: Gang, clock: 
 
 @pytest.mark.parametrize("gang", [60], indirect=True)
 def test_a_fatal_failure_of_a_node_that_is_not_needed_ends_no_run(gang: Gang) -> None:
-    """A GPU that is gone is fatal for its node; the others are to go on without it."""
+    """A fatal failure, such as a lost GPU, ends the run only if too few nodes are left without that
+    node. Otherwise the other nodes go on without it.
+    """
     members = gang.join_all(hello(0), hello(1), hello(2))
     members[2].leave(ExitReport(ExitCode.FATAL, "no GPU"))
     for member in members[:2]:
@@ -72,8 +79,10 @@ def test_a_fatal_failure_of_a_node_that_is_not_needed_ends_no_run(gang: Gang) ->
 
 @pytest.mark.parametrize("gang", [60], indirect=True)
 def test_the_node_that_failed_first_is_left_out(gang: Gang) -> None:
-    """A node with several ranks needs time to end them; others, whose ranks fail because of it, may
-    have ended before."""
+    """The node whose rank failed first is left out of the next round, even if another node has
+    ended before it. A node with several ranks needs time to end them, while ranks of other nodes
+    fail because of it.
+    """
     members = gang.join_all(hello(0), hello(1), hello(2))
     members[2].report_failing()
     gang.wait_until(lambda: gang.coordinator._first_failing == 2)  # pyright: ignore
@@ -91,10 +100,11 @@ def test_the_node_that_failed_first_is_left_out(gang: Gang) -> None:
 
 @pytest.mark.slow
 def test_a_run_goes_on_with_3_then_2_then_1_and_then_3_nodes(lab: Lab) -> None:
-    """Every recorded loss is within 1e-5 of that of the run that nothing has disturbed.
+    """A run that loses two of its three nodes and gets them back has, at every step, the loss of an
+    undisturbed run (within 1e-5).
 
-    More rounds are lost than `train.max_restarts`, and each has made progress: they are no reason
-    to give up. Node 1 is lost before node 2, so a round has the nodes 0 and 2.
+    More rounds are lost than `train.max_restarts` allows in a row, but each has made progress, so
+    the run does not give up. Node 1 is lost before node 2, so that one round has the nodes 0 and 2.
     """
     draw = random.Random("three two one")
     settings = {
@@ -131,7 +141,7 @@ def test_a_run_goes_on_with_3_then_2_then_1_and_then_3_nodes(lab: Lab) -> None:
     )
     assert (
         "training stopped: stopped by a signal" not in lab.logs()
-    )  # to take nodes back: no failure
+    )  # to take nodes back is no failure
     sizes = iter([record["world_size"] for record in records(run)])
     assert all(size in sizes for size in (3, 2, 1, 3))  # in this order
     whole = lab.config(run_name="undisturbed", **{**settings, "train__max_steps": last_step(run)})
@@ -142,7 +152,9 @@ def test_a_run_goes_on_with_3_then_2_then_1_and_then_3_nodes(lab: Lab) -> None:
 
 
 def wait_until_trained_by(lab: Lab, run: RunConfig, world_size: int) -> None:
-    """So many steps that some of them stay when the next node is lost."""
+    """Wait until the last 21 steps were made by `world_size` ranks. A checkpoint every 10 steps
+    keeps some of them when the next node is lost.
+    """
 
     def is_trained() -> bool:
         last = [record["world_size"] for record in records(run)[-21:]]

@@ -1,4 +1,4 @@
-"""The entrypoint of training pods: real ranks, signals and kill -9, on loopback."""
+"""The entrypoint of training pods, with real ranks on loopback that get signals and kill -9."""
 
 from __future__ import annotations
 
@@ -38,25 +38,28 @@ from trainer.launch.run_log import log_path
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.watch.beat import Phase, read_beat
 
-LIMIT_SECONDS = 60  # for what has to happen, on a busy machine too
+LIMIT_SECONDS = 60  # the longest wait for what has to happen, on a busy machine too
 LONG = {"train__max_steps": 160, "checkpoint__interval": 10}
 
 
 def newest_name(run: RunConfig) -> int:
-    """Step of the newest checkpoint by its name. Of a run that goes on, `newest` could read one
-    that is removed meanwhile, as old ones are."""
+    """Return the step of the newest checkpoint by its name. While a run trains, `newest` could read
+    a checkpoint that the run is removing as an old one.
+    """
     return max(store.all_steps(checkpoints(run)), default=0)
 
 
 def kill_rank(process: Forked) -> None:
-    """Only the training process, which the entrypoint has started."""
+    """Kill only the last training process that the entrypoint has started."""
     os.kill(ranks_below(process.pid)[-1], signal.SIGKILL)
 
 
 def assert_stopped_and_as_if_uninterrupted(
     lab: Lab, run: RunConfig, nodes: Sequence[Forked], settings: Mapping[str, Any]
 ) -> None:
-    """Stop the run by SIGTERM, which loses no step, and compare it with a run to that step."""
+    """Stop the run by SIGTERM, assert that no step is lost, and compare it bit by bit with an
+    uninterrupted run to the same step.
+    """
     for node in nodes:
         node.terminate()
     assert [node.wait(timeout=LIMIT_SECONDS) for node in nodes] == [ExitCode.PREEMPTED] * len(nodes)
@@ -69,6 +72,9 @@ def assert_stopped_and_as_if_uninterrupted(
 
 @pytest.mark.slow
 def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(lab: Lab) -> None:
+    """A run whose rank, entrypoint and whole pod are killed by SIGKILL goes on after each kill, and
+    ends bit by bit as a run that nobody has disturbed.
+    """
     run, port = lab.config(run_name="killed", **LONG), free_port()
     # A fast machine would be at the last step before the last kill.
     slow = Accident("slow forward", 0, str(lab.root / "slow"), 0.02)
@@ -116,7 +122,9 @@ def test_after_each_kill_9_the_run_goes_on_and_ends_as_if_nothing_had_happened(l
 
 
 def test_after_6_kills_of_a_rank_the_run_is_the_uninterrupted_one(lab: Lab) -> None:
-    """At random instants, in one start of the entrypoint: it starts the ranks again each time."""
+    """An entrypoint starts its ranks again after each of 6 kills at random instants, and the run
+    ends bit by bit as a run that nobody has disturbed.
+    """
     draw = random.Random("ranks")
     settings = {**ENDLESS, "model__dropout": 0.1}
     run = lab.config(run_name="killed", **settings)
@@ -141,7 +149,7 @@ def test_after_6_kills_of_a_rank_the_run_is_the_uninterrupted_one(lab: Lab) -> N
             LIMIT_SECONDS,
             lab,
         )
-        trained = last_step(run)  # first, as the next start may train already
+        trained = last_step(run)  # read first, as the next start may train already
         assert newest_name(run) >= trained - 10
     wait_for_start(7)
     assert_stopped_and_as_if_uninterrupted(lab, run, [entrypoint], settings)
@@ -149,6 +157,7 @@ def test_after_6_kills_of_a_rank_the_run_is_the_uninterrupted_one(lab: Lab) -> N
 
 @pytest.mark.parametrize("nnodes", [1, 2])
 def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
+    """SIGTERM to one node makes all ranks save, and the next start goes on at the same step."""
     run, port = lab.config(**ENDLESS), free_port()
     local_ranks = 2 // nnodes
     nodes = [lab.start_entrypoint(run, node, nnodes, local_ranks, port) for node in range(nnodes)]
@@ -163,7 +172,9 @@ def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
 
 
 def test_pod_evicted_before_first_step_costs_nothing(lab: Lab) -> None:
-    """Its ranks end at once, and the other node hears why before its own ranks fail by that."""
+    """The eviction of a pod before the first step is not counted as a restart. The ranks of that
+    pod end at once, and the other node hears why before its own ranks fail.
+    """
     accident = Accident("slow forward", 1, str(lab.root / "slow"), LIMIT_SECONDS)
     accident.begin()
     run = lab.config(train__max_restarts=0, train__spare_processes=False)
@@ -192,10 +203,11 @@ def test_pod_evicted_before_first_step_costs_nothing(lab: Lab) -> None:
 
 @pytest.mark.in_depth
 def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
-    """C7 of the review: torchrun killed ranks 30 s after SIGTERM, whatever the pod's grace was, so
-    that the save of a large model was lost each time."""
+    """Ranks that are asked to stop may take longer than 30 s to save. Otherwise the last save of a
+    large model would be cut off each time.
+    """
     run = lab.config(**{**ENDLESS, "checkpoint__interval": 0})
-    node = lab.start_entrypoint(run, 0, 1, 2, free_port(), slow_disk_seconds=6)  # six times
+    node = lab.start_entrypoint(run, 0, 1, 2, free_port(), slow_disk_seconds=6)  # in six fsyncs
     wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
     node.terminate()
     assert node.wait(timeout=90) == ExitCode.PREEMPTED, lab.logs()
@@ -204,9 +216,10 @@ def test_a_stop_may_take_longer_than_half_a_minute(lab: Lab) -> None:
 
 @pytest.mark.slow
 def test_a_lost_node_does_not_cut_off_a_save(lab: Lab) -> None:
-    """C7 and C19 of the review: 10 s after another node was lost, rank 0 was ended in the middle
-    of its write. Once all ranks have written their parts, the lost node is not needed any more:
-    rank 0 may put the checkpoint in place. All other ranks are killed after 2 s."""
+    """Rank 0 finishes a checkpoint that it is writing although another node was lost. The lost node
+    is not needed any more once all ranks have written their parts. Without such a save, the ranks
+    would be killed after 2 s.
+    """
     run, port = lab.config(**{**ENDLESS, "checkpoint__interval": 20}), free_port()
     nodes = [
         lab.start_entrypoint(run, node, 2, 1, port, slow_disk_seconds=5 * (node == 0))
@@ -221,8 +234,9 @@ def test_a_lost_node_does_not_cut_off_a_save(lab: Lab) -> None:
 
 
 def test_a_frozen_rank_is_killed_when_its_node_is_told_to_stop(lab: Lab) -> None:
-    """C19 of the review: a rank that cannot run its signal handler, as one that waits for a dead
-    collective on a GPU, was given 30 s before it was killed. Here it is frozen instead."""
+    """A rank that cannot run its signal handler is killed when its node is told to stop. Here it is
+    frozen by SIGSTOP, which stands in for a rank that waits for a dead collective on a GPU.
+    """
     run, port = lab.config(**{**ENDLESS, "train__timeout_seconds": 300}), free_port()
     nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
     wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
@@ -238,7 +252,7 @@ def test_a_frozen_rank_is_killed_when_its_node_is_told_to_stop(lab: Lab) -> None
 
 
 def test_nodes_with_the_key_of_the_run_train_together(lab: Lab) -> None:
-    """A pod without the run's key stays outside and is told so; the ranks do not see the key."""
+    """A pod without the run's key stays outside, and is told so. The key is in no log."""
     run, port = lab.config(train__max_steps=5, train__rendezvous_timeout_seconds=30), free_port()
     key = {"DISTTRAIN_RUN_KEY": "secret-of-this-run"}
     stranger = lab.start_entrypoint(run, 1, 2, 1, port, environment={"POD_NAME": "x-1"})
@@ -255,9 +269,10 @@ def test_nodes_with_the_key_of_the_run_train_together(lab: Lab) -> None:
 
 
 def test_nodes_meet_before_the_name_of_node_0_is_known(lab: Lab) -> None:
-    """By the address that node 0 leaves on the volume: the DNS servers of a cluster may answer for
-    half a minute with the address of the pod before it, or that there is no such name. Node 0 has
-    to find itself, too."""
+    """Nodes, node 0 among them, meet by the address that node 0 leaves on the volume, even if the
+    name of node 0 does not resolve. The DNS servers of a cluster may answer for half a minute with
+    the address of the pod before it, or that there is no such name.
+    """
     run, port = lab.config(train__max_steps=5), free_port()
     unknown = {"PET_MASTER_ADDR": "nobody.invalid", "DISTTRAIN_POD_IP": "127.0.0.1"}
     one = lab.start_entrypoint(run, 1, 2, 1, port, environment=unknown)
@@ -271,6 +286,9 @@ def test_nodes_meet_before_the_name_of_node_0_is_known(lab: Lab) -> None:
 
 
 def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
+    """A run in a single pod ends with exit code 0 and an account of its goodput. When it is started
+    again it trains nothing, unless it has got more steps to do.
+    """
     run = lab.config(train__max_steps=5)
     assert lab.execute_entrypoint(run, 0, 1, 2, free_port()).wait(timeout=60) == 0, lab.logs()
     assert (lab.ready_dir(0) / "ready").exists()
@@ -291,6 +309,9 @@ def test_a_single_pod_ends_with_0_and_does_not_train_twice(lab: Lab) -> None:
 
 def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> None:
     # Only the kills may end a start: on a busy machine it can take longer than the usual limits.
+    """A lost rank makes its pod not ready and uses up a restart. When no restart is left, the node
+    ends with the reason, and the run's log has the lines of the container's log.
+    """
     limits = {"train__timeout_seconds": 600, "train__start_timeout_seconds": 600}
     run = lab.config(train__max_restarts=1, train__max_steps=100_000, log__interval=50, **limits)
     node = lab.start_entrypoint(run, 0, 1, 2, free_port())
@@ -321,6 +342,9 @@ def test_a_lost_rank_takes_readiness_away_and_uses_up_a_restart(lab: Lab) -> Non
 
 
 def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> None:
+    """A fatal failure of one node ends all nodes, and the last line of each log gives the
+    reason.
+    """
     run, port = lab.config(), free_port()
     (run.dataset_dir / "val.bin").write_bytes(b"xx")
     nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
@@ -332,8 +356,9 @@ def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> 
 
 
 def test_run_of_another_kind_is_told(lab: Lab) -> None:
-    """The folder has the finished run of a user's own program. The reason had no `fatal: ` before
-    it, by which `./disttrain status` finds the reason of a pod."""
+    """A run whose folder has the finished run of a user's own program fails for good. Its last line
+    has the word `fatal: ` before the reason, by which `./disttrain status` finds it.
+    """
     run = lab.config()
     run.run_dir.mkdir(parents=True)
     (run.run_dir / "done.json").write_text('{"program": "x", "step": 5, "loss": null}')
@@ -372,12 +397,15 @@ def test_a_node_whose_peers_never_come_gives_up_and_says_who_is_missing(lab: Lab
 def test_the_node_is_read_from_the_variables_of_torchrun(
     environment: Mapping[str, str], node: Node
 ) -> None:
-    """C23 of the review: the pods of a finished run held their GPUs for ever. Those of a
-    StatefulSet have to; those of an Indexed Job know their rank from its index, and leave."""
+    """The number of nodes, this node's rank and the address of node 0 are read from the variables
+    that torchrun has, too. The pods of a StatefulSet stay after the run; those of an Indexed Job
+    leave, or they would hold their GPUs for ever.
+    """
     assert node_from_environment(environment) == node
 
 
 def test_every_wrong_variable_is_reported() -> None:
+    """All variables that are missing or wrong are named in one error."""
     with pytest.raises(ConfigError) as caught:
         node_from_environment({"PET_NNODES": "2", "PET_NPROC_PER_NODE": "0", "POD_NAME": "x"})
     assert [problem.split(":")[0] for problem in caught.value.problems] == [
@@ -410,11 +438,16 @@ FATAL = ExitReport(ExitCode.FATAL, "no disk")
 def test_the_worst_ending_of_a_rank_is_that_of_the_node(
     endings: list[ExitReport | None], code: ExitCode
 ) -> None:
+    """The exit code of a node is that of the rank that ended worst, and a rank that reported
+    nothing counts as one that failed.
+    """
     assert combine_exit_reports(endings, [1] * len(endings)).code == code
 
 
 def test_rank_that_reported_first_is_the_reason(tmp_path: Path) -> None:
-    """It has the error; the others report a moment later that they have lost it."""
+    """The rank that reported its end first gives the reason of the node. It has the error, while
+    the others report a moment later that they have lost it.
+    """
     status = StatusFiles(tmp_path)
     causes = {2: "ValueError: a batch", 0: "Connection reset", 1: "Connection closed"}
     for number, (rank, reason) in enumerate(causes.items()):
@@ -430,13 +463,15 @@ def test_rank_that_reported_first_is_the_reason(tmp_path: Path) -> None:
     ("code", "gone", "reason"),
     [
         (7, [1], "local rank(s) 1 (exit code 7)"),  # a library has ended it
-        (-9, [1], "local rank(s) 1 (exit code -9)"),  # for lack of memory
+        (-9, [1], "local rank(s) 1 (exit code -9)"),  # the kernel has killed it for lack of memory
         (-6, [1], "lost"),  # NCCL ends a rank by SIGABRT when it has lost another one
         (-9, [], "lost"),  # by the entrypoint, when the other had failed
     ],
 )
 def test_rank_that_says_nothing_is_the_reason(code: int, gone: list[int], reason: str) -> None:
-    """The others report that they have lost it, and `status` would show them as the cause."""
+    """A rank that ended by itself without a report is the reason of its node. Otherwise `status`
+    would show as the cause that the other ranks have lost it.
+    """
     lost, codes = ExitReport(ExitCode.RETRYABLE, "lost"), [75, code]
     found = combine_exit_reports([lost, None], codes, gone=gone)
     assert found.code == ExitCode.RETRYABLE

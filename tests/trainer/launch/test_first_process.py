@@ -1,4 +1,4 @@
-"""A pod that is asked to go while it still starts goes at once."""
+"""A pod that gets SIGTERM while it is still starting ends at once."""
 
 import subprocess
 import sys
@@ -18,7 +18,9 @@ LIMIT_SECONDS = 60
 
 
 def test_first_process_ends_while_it_starts() -> None:
-    """The kernel drops a SIGTERM for process 1 that has no handler: the pod stayed for minutes."""
+    """The trainer ends on SIGTERM as process 1 while it is still importing. The kernel drops a
+    SIGTERM for a process 1 without a handler, and the pod would stay for minutes.
+    """
     command = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child")
     with subprocess.Popen(
         [*command, sys.executable, "-c", textwrap.dedent(STARTS)],

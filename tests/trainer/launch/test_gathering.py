@@ -15,7 +15,7 @@ TWO_OF_FOUR = RoundRules(nodes=4, nodes_min=2, wait_seconds=60, return_seconds=3
 
 
 def running(members: list[int], rules: RoundRules = TWO_OF_FOUR) -> Gathering:
-    """A round of `members` that was started at 0 s and trains since 100 s."""
+    """Return the gathering of a round of `members` in which all ranks had made a step at 100 s."""
     gathering = Gathering(rules)
     gathering.started(members)
     gathering.all_stepped(now=100)
@@ -23,6 +23,9 @@ def running(members: list[int], rules: RoundRules = TWO_OF_FOUR) -> Gathering:
 
 
 def test_without_nodes_min_a_round_needs_all_nodes() -> None:
+    """Without `train.nodes_min` a round needs all nodes: nothing is started with fewer, and no
+    round is ended to take a node back.
+    """
     gathering = Gathering(ALL_NEEDED)
     assert gathering.next_round([0, 1], now=0) == []
     assert gathering.next_round([0, 1], now=1e6) == []
@@ -35,6 +38,9 @@ def test_without_nodes_min_a_round_needs_all_nodes() -> None:
 
 
 def test_a_round_starts_with_those_who_are_there_after_the_wait() -> None:
+    """A round starts at once when all nodes are there, and otherwise with enough nodes after the
+    wait.
+    """
     gathering = Gathering(TWO_OF_FOUR)
     assert gathering.next_round([0], now=0) == []
     assert gathering.next_round([0, 3], now=500) == []
@@ -44,6 +50,9 @@ def test_a_round_starts_with_those_who_are_there_after_the_wait() -> None:
 
 
 def test_the_wait_begins_anew_when_too_few_are_left() -> None:
+    """The wait for missing nodes begins again when so many leave that the rest is not enough for a
+    round.
+    """
     gathering = Gathering(TWO_OF_FOUR)
     assert gathering.next_round([0, 3], now=0) == []
     assert gathering.next_round([0], now=50) == []
@@ -62,7 +71,9 @@ def test_no_round_starts_without_node_0() -> None:
 
 
 def test_only_nodes_of_the_round_before_are_waited_for() -> None:
-    """A machine that stays away for hours costs one wait and not one at each failure."""
+    """After a failure only nodes of the last round are waited for. Otherwise a machine that stays
+    away for hours would cost one wait at each failure.
+    """
     gathering = running([0, 1, 3])
     assert not gathering.lost(3, others=2, now=500)
     assert gathering.next_round([0, 1], now=510) == []  # 3 may come back at once, 2 is long gone
@@ -71,6 +82,9 @@ def test_only_nodes_of_the_round_before_are_waited_for() -> None:
 
 
 def test_a_node_is_taken_back_when_the_others_have_trained_for_a_while() -> None:
+    """A node that waits outside is taken back `return_seconds` after all ranks of the round have
+    made their first step, and not before, as a rank that still starts has nothing to save.
+    """
     gathering = Gathering(TWO_OF_FOUR)
     gathering.started([0, 1])
     assert gathering.to_take_back([2], now=1e6) == []  # a rank that starts has nothing to save
@@ -81,7 +95,9 @@ def test_a_node_is_taken_back_when_the_others_have_trained_for_a_while() -> None
 
 
 def test_a_node_that_ends_a_young_round_is_left_out_once() -> None:
-    """A node whose processes fail at every start cannot keep the others from training."""
+    """A node that ends a round soon after its begin is left out of the next round. Otherwise a node
+    whose processes fail at every start would keep the others from training.
+    """
     gathering = running([0, 1, 2, 3])
     assert gathering.lost(2, others=3, now=399)
     assert gathering.next_round([0, 1, 2], now=400) == []  # 3 is ending its processes
@@ -95,6 +111,9 @@ def test_a_node_that_ends_a_young_round_is_left_out_once() -> None:
 
 
 def test_a_node_that_is_needed_is_never_left_out() -> None:
+    """A node that fails in a young round is not left out if it is node 0, or if too few nodes would
+    be left.
+    """
     gathering = running([0, 1])
     assert not gathering.lost(1, others=1, now=101)
     assert not gathering.lost(0, others=3, now=101)
@@ -107,6 +126,9 @@ def test_a_node_that_is_needed_is_never_left_out() -> None:
 
 @given(st.data())
 def test_whatever_happens_a_round_has_node_0_and_enough_nodes(data: st.DataObject) -> None:
+    """In any order of events a round has node 0 and at least `nodes_min` nodes, and one starts when
+    all nodes have waited long enough.
+    """
     nodes = data.draw(st.integers(1, 5))
     rules = RoundRules(nodes, data.draw(st.integers(1, nodes)), 10, 30)
     gathering, now, members = Gathering(rules), 0.0, list[int]()
@@ -146,7 +168,9 @@ def test_a_waiting_node_is_told_what_it_waits_for(
 
 
 def test_ranks_of_a_smaller_round_have_no_gaps() -> None:
-    """Nodes with different numbers of ranks too, and two of them on one machine."""
+    """The ranks of a round without some nodes are numbered without gaps, also where nodes have
+    different numbers of ranks and two of them share a machine.
+    """
     hellos = [
         Hello(node, 5, "same", str(node), machine, ranks, f"pod-{node}")
         for node, machine, ranks in ((0, "a", 2), (2, "b", 1), (4, "a", 3))
@@ -155,6 +179,9 @@ def test_ranks_of_a_smaller_round_have_no_gaps() -> None:
 
 
 def test_more_nodes_than_the_run_has_cannot_be_needed() -> None:
+    """`train.nodes_min` above the number of nodes is refused, and a run is elastic only if it is
+    below that number and not 0.
+    """
     with pytest.raises(ConfigError, match=r"train\.nodes_min: 4 cannot be used: .* at most 3"):
         RoundRules.of(TrainConfig(nodes_min=4), nodes=3)
     assert not RoundRules.of(TrainConfig(nodes_min=0), nodes=3).is_elastic

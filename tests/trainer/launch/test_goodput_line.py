@@ -1,4 +1,4 @@
-"""The account of a run in one line, made by a process of its own."""
+"""The line that gives the account of a run, which a separate process makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from trainer.launch.goodput_line import GoodputLine, goodput_line
 
 @pytest.fixture
 def arguments(lab: Lab) -> list[str]:
-    """Name a run which made 11 steps in 2 s of 2.3 s."""
+    """Return the arguments of a run whose events have 11 steps, and 2 s of training out of
+    2.3 s.
+    """
     run, told = lab.config(), Story()
     told.starts(1000, 100, 100, 100)
     told.trains(10, 200)
@@ -27,7 +29,7 @@ def arguments(lab: Lab) -> list[str]:
 
 
 def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
-    """From calls that never wait, and again and again."""
+    """The line is printed again and again while the ranks run."""
     said: list[str] = []
     line = GoodputLine(arguments, 0, said.append, least_seconds=0)
 
@@ -44,13 +46,16 @@ def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
 
 
 def test_last_line_is_said_at_the_end(arguments: list[str]) -> None:
+    """The line is printed once when the run ends."""
     said: list[str] = []
     GoodputLine(arguments, 0, said.append).say_last()
     assert len(said) == 1
 
 
 def test_other_nodes_and_missing_events_say_nothing(lab: Lab, arguments: list[str]) -> None:
-    """A run whose volume lost its event file has no account, and trains on."""
+    """Only node 0 prints the line. A run whose volume lost the event file prints none, and trains
+    on.
+    """
     said: list[str] = []
     GoodputLine(arguments, 1, said.append).say_last()
     event_file(lab.config().run_dir, 0).unlink()
@@ -61,8 +66,9 @@ def test_other_nodes_and_missing_events_say_nothing(lab: Lab, arguments: list[st
 def test_process_that_cannot_be_started_ends_no_round(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The ranks may use all processes or all memory that a pod may have; they are not ended for a
-    line of the log, and it is tried again."""
+    """The ranks go on when the process of the line cannot be started, and it is tried again later.
+    The ranks may use all processes or all memory that a pod may have.
+    """
     said: list[str] = []
     line = GoodputLine(arguments, 0, said.append, least_seconds=0)
 
@@ -79,6 +85,7 @@ def test_process_that_cannot_be_started_ends_no_round(
 
 
 def test_line_names_restarts_lost_steps_and_rank_hours() -> None:
+    """The line has the goodput, the wall time, restarts, steps made again, and rank-hours."""
     account = {"wall_seconds": 8000.0, "goodput": 0.5, "restarts": 1, "lost_steps": 1}
     account["gpu_hours"] = 8000 * 3 / 3600
     said = "goodput 50.0% of 2.2 h: 1 restart, 1 step made again; 6.667 rank-hours"

@@ -1,4 +1,6 @@
-"""Real runs that stand still: the rank that holds up the others is named, and they are not."""
+"""In real runs that stand still, the rank that holds up the others is named, and those that only
+wait for it are not.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ MOST_SECONDS = 30.0
 
 @pytest.fixture
 def stopped(lab: Lab) -> Iterator[list[int]]:
-    """Processes that the test stops; they go on before the lab ends them, or they would stay."""
+    """Yield a list for processes that the test stops. They are continued at the end, before the lab
+    ends them, because a stopped process would stay.
+    """
     pids = list[int]()
     yield pids
     for pid in pids:
@@ -32,7 +36,9 @@ def stopped(lab: Lab) -> Iterator[list[int]]:
 
 
 def wait_for_hang(lab: Lab) -> str:
-    """The line that says so; it comes in time, as this line itself says."""
+    """Wait for the line that reports the hang, assert that by its own words it came in time, and
+    return it.
+    """
     begin = time.monotonic()
     wait_for("the hang to be told", lambda: bool(hangs(lab)), 120, lab)
     (line,) = hangs(lab)
@@ -47,7 +53,9 @@ def wait_for_hang(lab: Lab) -> str:
 def test_a_stopped_rank_is_named_and_its_victims_are_not(
     lab: Lab, stopped: list[int], nodes: int
 ) -> None:
-    """It cannot answer; the kernel says that it is stopped. It goes on once it may."""
+    """A rank that is stopped by SIGSTOP is named with the state that the kernel gives, although it
+    cannot answer. The run goes on when the rank is continued.
+    """
     run, port = lab.config(**ENDLESS), free_port()
     pods = [lab.start_entrypoint(run, node, nodes, 3 // nodes, port) for node in range(nodes)]
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
@@ -67,6 +75,9 @@ def test_a_stopped_rank_is_named_and_its_victims_are_not(
 
 
 def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_path: Path) -> None:
+    """A rank that waits for ever in Python code is named with its step, its phase and the line of
+    code.
+    """
     accident = Accident("lock never given", 2, str(tmp_path / "locked"))
     run = lab.config(**ENDLESS)
     lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
@@ -86,7 +97,9 @@ def test_a_lock_that_is_never_given_is_named_by_its_python_line(lab: Lab, tmp_pa
 
 
 def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) -> None:
-    """With gloo it does not hang: the next message has another length, and ends that rank."""
+    """A rank that leaves out a collective is named, and no other. With gloo it does not hang: its
+    next message has another length than expected, and ends that rank.
+    """
     accident = Accident("skipped collective", 1, str(tmp_path / "skips"))
     run = lab.config(**ENDLESS)
     lab.start_entrypoint(run, 0, 1, 3, free_port(), accidents=[accident])
@@ -100,7 +113,9 @@ def test_a_rank_that_leaves_out_a_collective_is_named(lab: Lab, tmp_path: Path) 
 def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(
     lab: Lab, stopped: list[int]
 ) -> None:
-    """Nobody is left there who could say where the rank is."""
+    """A pod whose entrypoint and ranks all stand still is named by its node, because nobody is left
+    there who could say where the rank is.
+    """
     run, port = lab.config(**ENDLESS), free_port()
     pods = [lab.start_entrypoint(run, node, 3, 1, port) for node in range(3)]
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)
@@ -114,7 +129,9 @@ def test_a_pod_that_stands_still_with_its_ranks_is_named_by_its_node(
 
 
 def test_single_rank_that_hangs_starts_again(lab: Lab, tmp_path: Path) -> None:
-    """No other rank waits for it, so its entrypoint alone can see that it makes no step."""
+    """A run with a single rank that hangs starts again after `train.timeout_seconds`. No other rank
+    waits for that rank, so only its entrypoint can see that it makes no step.
+    """
     accident = Accident("lock never given", 0, str(tmp_path / "locked"))
     slow = Accident("slow forward", 0, str(tmp_path / "slow"), 0.1)  # 4 times in each step
     slow.begin()  # or a fast machine could make all its steps between two looks
@@ -136,8 +153,9 @@ def test_single_rank_that_hangs_starts_again(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("nodes", [1, in_depth(2)])
 def test_hang_ends_after_the_limit_of_training(lab: Lab, stopped: list[int], nodes: int) -> None:
-    """train.timeout_seconds holds with gloo, too. The limit of a gloo group is fixed when it is
-    made, for the start, and is so long here that it would not end the wait of this test."""
+    """With gloo, too, a hang ends after `train.timeout_seconds`. The limit of a gloo group is the
+    one of the start, fixed when the group is made, and is here too long to end the wait.
+    """
     run, port = lab.config(**{**ENDLESS, "train__timeout_seconds": 5}), free_port()
     pods = [lab.start_entrypoint(run, node, nodes, 2 // nodes, port) for node in range(nodes)]
     wait_for("30 steps", lambda: last_step(run) > 30, 120, lab)

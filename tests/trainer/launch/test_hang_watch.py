@@ -1,4 +1,4 @@
-"""When the ranks of a node are asked where they are, by a clock that the test turns."""
+"""When the entrypoint asks the ranks of a node where they are, by a clock that the test turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from trainer.watch.beat import Beat, Phase
 
 
 class Node:
-    """Two ranks, of which the test moves either, and the entrypoint's watch."""
+    """A stand-in for a node: the heartbeats of two ranks, which the test moves, and the
+    entrypoint's watch over them.
+    """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
         self.status, self.now, self.asked = StatusFiles(directory), 1000.0, 0
@@ -31,13 +33,16 @@ class Node:
         monkeypatch.setattr(hang_watch, "ask_for_stack", answer)
 
     def steps(self, count: int, seconds: float, first: int = 0) -> None:
+        """Let all ranks make `count` steps of `seconds` each, the first with the number `first`."""
         for step in range(first, first + count):
             for beat in self.beats:
                 beat.at(Phase.DATA, step)
             self.told_within(seconds)
 
     def told_within(self, seconds: float) -> list[float]:
-        """After how many seconds something is told while the clock goes on so far."""
+        """Turn the clock on by `seconds`, and return after how many seconds each report of a hang
+        came.
+        """
         begin, told = self.now, list[float]()
         while self.now < begin + seconds:
             self.now += 0.1
@@ -50,10 +55,14 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Return the stand-in for a node with two ranks."""
     return Node(tmp_path, monkeypatch)
 
 
 def test_ranks_that_stand_still_are_told_once_and_again_after_they_moved(node: Node) -> None:
+    """Ranks that stand still for some seconds are reported once, and once more if they stand still
+    again after further steps.
+    """
     node.steps(5, seconds=1)
     (after,) = node.told_within(300)
     assert 15 < after < 20
@@ -63,6 +72,7 @@ def test_ranks_that_stand_still_are_told_once_and_again_after_they_moved(node: N
 
 
 def test_one_rank_that_moves_hides_no_other_that_does_not(node: Node) -> None:
+    """A rank that stands still is reported although the other one goes from phase to phase."""
     node.steps(5, seconds=1)
     for _ in range(14):
         node.beats[1].phase(Phase.SAVE)
@@ -72,6 +82,7 @@ def test_one_rank_that_moves_hides_no_other_that_does_not(node: Node) -> None:
 
 
 def test_a_slow_run_has_five_of_its_steps(node: Node) -> None:
+    """A run with slow steps is reported only after the time of about five steps."""
     node.steps(6, seconds=20)
     (after,) = node.told_within(600)
     assert 80 <= after <= 106  # the last step was 20 s ago
@@ -79,7 +90,9 @@ def test_a_slow_run_has_five_of_its_steps(node: Node) -> None:
 
 @pytest.mark.parametrize("first", [0, 812])
 def test_a_first_step_may_take_long_after_a_resume_too(node: Node, first: int) -> None:
-    """It compiles; the time limit of the start is what bounds it."""
+    """The first step of a start is not reported as a hang, at step 0 as well as after a resume. It
+    compiles, and has the time limit of the start.
+    """
     node.beats[0].phase(Phase.PASSES)
     assert not node.told_within(300)
     for beat in node.beats:
@@ -89,6 +102,7 @@ def test_a_first_step_may_take_long_after_a_resume_too(node: Node, first: int) -
 
 @pytest.mark.parametrize("phase", [Phase.EVALUATION, Phase.SAVE])
 def test_an_evaluation_and_a_save_have_longer(node: Node, phase: Phase) -> None:
+    """In an evaluation or a save, ranks may stand still for 60 s before they are reported."""
     node.steps(5, seconds=1)
     for beat in node.beats:
         beat.phase(phase)
@@ -97,7 +111,7 @@ def test_an_evaluation_and_a_save_have_longer(node: Node, phase: Phase) -> None:
 
 
 class Lonely(Node):
-    """One rank, which no other one waits for."""
+    """A stand-in for a node with a single rank, for which no other rank waits."""
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch):
         super().__init__(directory, monkeypatch)
@@ -106,7 +120,9 @@ class Lonely(Node):
         self.watch = HangWatch(0, 0, [os.getpid()], self.status, is_alone=True)
 
     def told_within(self, seconds: float) -> list[float]:
-        """Nothing is asked for here but the end."""
+        """Turn the clock on by `seconds`. Returns no reports, as tests of a single rank ask only
+        for the end.
+        """
         begin = self.now
         while self.now < begin + seconds:
             self.now += 0.1
@@ -116,13 +132,17 @@ class Lonely(Node):
 
 @pytest.fixture
 def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lonely:
+    """Return the stand-in for a node with a single rank, whose `train.timeout_seconds` is 60."""
     node = Lonely(tmp_path, monkeypatch)
     node.beat.bound_waits(60)
     return node
 
 
 def test_single_rank_that_hangs_is_ended(lonely: Lonely) -> None:
-    """Nobody waits for it in a collective, so its own steps tell what is usual."""
+    """A single rank that makes no step for longer than `train.timeout_seconds` is overdue, and the
+    reason names its phase and step. Nobody waits for it in a collective, so its own steps tell what
+    is usual.
+    """
     lonely.steps(6, seconds=1)
     lonely.beat.phase(Phase.PASSES)
     assert 65 < overdue_after(lonely) < 68
@@ -134,6 +154,7 @@ def test_single_rank_that_hangs_is_ended(lonely: Lonely) -> None:
 
 
 def test_single_rank_with_slow_steps_has_five(lonely: Lonely) -> None:
+    """A single rank whose steps are slow is overdue only after five of its usual steps."""
     lonely.steps(6, seconds=30)
     lonely.beat.phase(Phase.PASSES)
     assert 150 < overdue_after(lonely) < 158
@@ -141,17 +162,19 @@ def test_single_rank_with_slow_steps_has_five(lonely: Lonely) -> None:
 
 @pytest.mark.parametrize("case", ["in its first steps", "data", "an evaluation", "a save", "wrote"])
 def test_single_rank_may_take_its_time(lonely: Lonely, case: str) -> None:
-    """It may compile, or wait for a volume."""
+    """A single rank is not overdue in its first steps, which may compile, nor while it waits for
+    data, evaluates, saves, or a write goes on in the background.
+    """
     lonely.steps(3 if case == "in its first steps" else 6, seconds=1)
     phases = {"data": Phase.DATA, "an evaluation": Phase.EVALUATION, "a save": Phase.SAVE}
     lonely.beat.phase(phases.get(case, Phase.PASSES))
-    if case == "wrote":  # in the background
+    if case == "wrote":  # a write goes on in the background
         lonely.status.mark_saving(0, True)
     assert overdue_after(lonely) >= 600
 
 
 def overdue_after(node: Node) -> float:
-    """After how many seconds a rank has waited for too long; 600: it never does."""
+    """Return after how many seconds a rank is overdue, and at least 600 if none is by then."""
     begin = node.now
     while not node.watch.overdue(node.now) and node.now < begin + 600:
         node.told_within(1)
@@ -159,7 +182,10 @@ def overdue_after(node: Node) -> float:
 
 
 def test_rank_waits_no_longer_than_it_may(node: Node) -> None:
-    """And some seconds, as NCCL has such a limit of its own, whose words say more."""
+    """A rank that waits in a collective is overdue some seconds after `train.timeout_seconds`, and
+    no more once it has left the collective. NCCL has the same limit, and its message says more, so
+    it gets these seconds to come first.
+    """
     node.beats[1].bound_waits(60)
     node.beats[1].at(Phase.AGREEMENT, 11)
     node.beats[1].enter()
@@ -176,7 +202,9 @@ def test_rank_waits_no_longer_than_it_may(node: Node) -> None:
 
 
 def test_hang_is_told_before_its_round_ends(node: Node) -> None:
-    """Also where the ranks may wait for a few seconds only."""
+    """A hang is reported before its round is ended, also where ranks may wait for a few seconds
+    only.
+    """
     node.steps(5, seconds=1)
     for beat in node.beats:
         beat.bound_waits(5)
@@ -191,9 +219,10 @@ def test_hang_is_told_before_its_round_ends(node: Node) -> None:
     "case", ["before its first step", "by itself", "in many collectives", "in an evaluation"]
 )
 def test_rank_that_may_wait_goes_on(node: Node, case: str) -> None:
-    """Its limit is said after the first step. What it does by itself has none, nor has a write, for
-    which the ranks ask each other again and again. An evaluation may compile, and the group's own
-    limit holds there."""
+    """A rank is not overdue before its first step, which sets the limit, nor while it works outside
+    of collectives or enters new ones again and again, as during a write. In an evaluation, which
+    may compile, only the group's own limit holds.
+    """
     beat = node.beats[0]
     if case != "before its first step":
         beat.bound_waits(60)

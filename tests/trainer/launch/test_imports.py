@@ -1,4 +1,6 @@
-"""What a rank imports is imported without Python's search for unused objects."""
+"""Ranks import their modules while Python's garbage collection, which would only cost time,
+is off.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ MAKES_MANY_OBJECTS = "made = [[number] for number in range(100_000)]"
 
 @pytest.fixture
 def searches() -> Iterator[list[str]]:
-    """One text for each beginning and each end of a search."""
+    """Yield a list that gets one text at each begin and each end of a garbage collection."""
     seen: list[str] = []
 
     def note(phase: str, _: object) -> None:
         seen.append(phase)
 
-    gc.collect()  # else one may be due at once, before anything is imported
+    gc.collect()  # otherwise one may be due at once, before anything is imported
     gc.callbacks.append(note)
     yield seen
     gc.callbacks.remove(note)
@@ -36,7 +38,9 @@ def searches() -> Iterator[list[str]]:
 def test_spare_imports_without_any_search(
     searches: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each search goes through all objects that were made so far, which are in use."""
+    """A spare process imports without a garbage collection. Each one would go through all objects
+    made so far, and find them in use.
+    """
     (tmp_path / "many_objects.py").write_text(MAKES_MANY_OBJECTS)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(spare, "NEEDED", ("many_objects",))
@@ -48,7 +52,9 @@ def test_spare_imports_without_any_search(
 def test_rank_imports_without_any_search(
     searches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was no spare before; when it trains, the search is on again."""
+    """A rank that was no spare process before imports with garbage collection off, and trains with
+    it on.
+    """
     is_on: list[bool] = []
 
     class Worker(ModuleType):
@@ -63,7 +69,9 @@ def test_rank_imports_without_any_search(
 
 
 def test_search_comes_back_after_an_error() -> None:
-    """It is on again, and leaves out what is there by then."""
+    """Garbage collection is on again after an import that failed, and leaves out the objects made
+    so far.
+    """
     with pytest.raises(ImportError), without_garbage_collection():
         raise ImportError
     try:

@@ -1,4 +1,4 @@
-"""Which ports, interfaces and time limits the nodes of a run use between them."""
+"""The ports, interfaces and time limits that the nodes of a run use between them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def gang() -> Iterator[Gang]:
 
 @pytest.mark.parametrize("is_server", [True, False])
 def test_unacknowledged_lines_are_given_up_after_30_seconds(is_server: bool) -> None:
-    """C20 of the review: keep-alive finds a dead peer only while nothing is on its way; what was
-    sent to it was repeated for about 15 minutes before the connection broke."""
+    """A connection breaks 30 s after its peer has died, also while something is on its way.
+    Keep-alive alone works only on a silent connection, and unacknowledged data is repeated for
+    about 15 minutes.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = socket.create_connection(server.getsockname())
         line = SignedLines(connection, b"", is_server)
@@ -47,12 +49,15 @@ def test_unacknowledged_lines_are_given_up_after_30_seconds(is_server: bool) -> 
 
 
 def environment_of(here: Round, nnodes: int = 2, **in_common: str) -> dict[str, str]:
+    """Return the environment of the first rank in this round, given the variables `in_common`."""
     return rank_environment(in_common, Node(nnodes, 1, 0, "localhost", 29500), here, 0)
 
 
 def test_ranks_use_the_interface_by_which_nodes_meet() -> None:
-    """C21 of the review: where a host's own name is 127.0.1.1, gloo listened there alone unless a
-    variable said otherwise, and the ranks of other machines could not reach it."""
+    """Gloo and NCCL use the interface by which the nodes have met, unless a variable names another
+    one. Where a host's own name is 127.0.1.1, gloo would otherwise listen there alone, and no other
+    machine could reach it.
+    """
     here = Round(1, "127.0.0.1", 29501, (0, 1), 0, 2, 1, own_address="127.0.0.1")
     found = environment_of(here)
     assert found["GLOO_SOCKET_IFNAME"] == found["NCCL_SOCKET_IFNAME"] == loopback()
@@ -62,8 +67,9 @@ def test_ranks_use_the_interface_by_which_nodes_meet() -> None:
 
 
 def test_node_0_takes_the_address_that_others_reach(gang: Gang) -> None:
-    """C21 of the review: node 0 reaches itself by an address of its own machine. Every node gets
-    an own address that is not of that kind, where another machine takes part."""
+    """Node 0 takes part with the address that other machines reach, and not with the one by which
+    it reaches itself, when another machine takes part.
+    """
     gang.coordinator._address_for_other_machines = lambda: "192.0.2.7"  # pyright: ignore
     members = gang.join_all(hello(0), hello(1, machine="two"), hello(2, machine="three"))
     assert members[0].round.own_address == "192.0.2.7"
@@ -71,7 +77,7 @@ def test_node_0_takes_the_address_that_others_reach(gang: Gang) -> None:
 
 def test_interfaces_are_found_by_their_address(tmp_path: Path) -> None:
     assert interface_of("127.0.0.1") == loopback()
-    assert interface_of("192.0.2.1") is None  # for documentation: nobody has it
+    assert interface_of("192.0.2.1") is None  # an address of documentation, which no machine has
     table = tmp_path / "if_inet6"
     table.write_text("fe80000000000000000000000000abcd 02 40 20 80     eth0\n")
     assert _interface_of_ipv6("fe80::abcd%eth0", table) == "eth0"
@@ -79,8 +85,9 @@ def test_interfaces_are_found_by_their_address(tmp_path: Path) -> None:
 
 
 def test_rounds_meet_at_the_ports_after_the_master_port() -> None:
-    """C22 of the review: the ranks met at any free port, which a firewall does not allow and which
-    another process could take. They take one of 16 in turn, and the next one where it is taken."""
+    """The ranks of a round meet at one of the 16 ports after the master port, in turn, and at the
+    next one where it is taken. Otherwise a firewall would have to allow every port.
+    """
     master = free_port()
     ports = [store_port(master, number) for number in range(1, 18)]
     assert set(ports) <= set(range(master + 1, master + 17))

@@ -1,6 +1,6 @@
 """What the processes of a node print reaches the container's log and the run's log.
 
-The processes are real; in the place of ranks there are a few lines of Python.
+The processes are real, but a few lines of Python stand in for each rank.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def start(run_dir: Path, *programs: str, stdout: int = subprocess.PIPE) -> subpr
 
 
 def run(run_dir: Path, *programs: str) -> list[bytes]:
+    """Run the node with these programs as ranks, and return the lines that it prints."""
     with start(run_dir, *programs) as node:
         output = node.communicate(timeout=60)[0]
     assert node.returncode == 0
@@ -62,7 +63,7 @@ def run(run_dir: Path, *programs: str) -> list[bytes]:
 
 
 def kept(run_dir: Path) -> list[tuple[bytes, bytes]]:
-    """Rank and text of each record."""
+    """Return rank and text of each record of the run's log."""
     content = (run_dir / "logs" / "node-00001.log").read_bytes()
     found = [RECORD.fullmatch(line) for line in content[:-1].split(b"\n")]
     assert content.endswith(b"\n")
@@ -89,6 +90,9 @@ def test_a_later_start_adds_its_lines(tmp_path: Path) -> None:
 
 
 def test_a_rank_killed_within_a_line_leaves_it_and_is_named(tmp_path: Path) -> None:
+    """A rank that is killed in the middle of a line leaves this piece in the log, and is named with
+    its signal.
+    """
     kill = "import os; os.write(1, b'whole\\nhalf a li'); os.kill(os.getpid(), 9)"
     shown = run(tmp_path, kill, "print('the other')")
     by = b"was killed by SIGKILL: by the kernel for lack of memory, or by somebody"
@@ -100,13 +104,16 @@ def test_a_rank_killed_within_a_line_leaves_it_and_is_named(tmp_path: Path) -> N
 
 
 def test_a_rank_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
-    """As by a library that ends the process itself: only the others would have an error then."""
+    """A rank that ends without a reason, for example by a library that ends the process, is named
+    with its exit status. Otherwise only the other ranks would show an error.
+    """
     shown = run(tmp_path, "import os; os._exit(7)", "raise SystemExit(75)")
     assert b"[node 1] rank 4 ended by itself with exit status 7 and gave no reason" in shown
-    assert not any(b"rank 5" in line for line in shown)  # a code of ours, which has a meaning
+    assert not any(b"rank 5" in line for line in shown)  # exit status 75 says enough
 
 
 def test_bytes_that_are_no_text_and_endless_lines_pass(tmp_path: Path) -> None:
+    """Bytes that are no text pass unchanged, and a line of several MiB passes in pieces."""
     long = "import os\nfor _ in range(48): os.write(1, b'x' * 65536)\nos.write(1, b'end\\n')"
     odd = "import os; os.write(1, b'a\\xff\\x00\\r\\n\\n\\xc3')"
     shown = run(tmp_path, long, odd)
@@ -119,7 +126,9 @@ def test_bytes_that_are_no_text_and_endless_lines_pass(tmp_path: Path) -> None:
 
 
 def test_a_process_left_behind_by_a_rank_keeps_nothing_waiting(tmp_path: Path) -> None:
-    """It has the rank's pipe open, and writes into it for ever."""
+    """A node ends although a process that a rank has left behind still writes into the rank's pipe.
+    That process ends, too, as nobody reads the pipe any more.
+    """
     leave = (
         "import os, subprocess, sys, time\n"
         "child = subprocess.Popen(['sh', '-c', 'while echo more; do :; done'])\n"
@@ -132,7 +141,7 @@ def test_a_process_left_behind_by_a_rank_keeps_nothing_waiting(tmp_path: Path) -
     assert b"the other" in shown
     assert b"[node 1] pipes that are still read: 0" in shown
     pid = int(next(line for line in shown if line.startswith(b"child")).split()[1])
-    for _ in range(600):  # it met the end of the pipe
+    for _ in range(600):  # its writes fail as nobody reads the pipe
         if not Path(f"/proc/{pid}").exists():
             break
         time.sleep(0.1)
@@ -140,8 +149,10 @@ def test_a_process_left_behind_by_a_rank_keeps_nothing_waiting(tmp_path: Path) -
 
 
 def test_a_volume_that_hangs_does_not_hold_up_the_ranks(tmp_path: Path) -> None:
-    """The file is a pipe that nobody reads: who opens it waits for ever. The ranks write more than
-    the queue takes; all of it is in the container's log, with one warning."""
+    """A volume that hangs does not hold up the ranks: all they print is in the container's log,
+    with two warnings. A pipe that nobody reads stands in for the file, because opening it waits for
+    ever.
+    """
     (tmp_path / "logs").mkdir()
     os.mkfifo(tmp_path / "logs" / "node-00001.log")
     shown = run(tmp_path, "for i in range(200_000): print('x' * 80, i)")
@@ -154,6 +165,9 @@ def test_a_volume_that_hangs_does_not_hold_up_the_ranks(tmp_path: Path) -> None:
 
 
 def test_a_volume_without_rights_is_said_and_the_ranks_run(tmp_path: Path) -> None:
+    """The ranks run although the log cannot be written on the volume, and the container's log says
+    why.
+    """
     (tmp_path / "logs").write_text("not a folder")
     shown = run(tmp_path, "print('trained')")
     assert b"trained" in shown
@@ -162,6 +176,9 @@ def test_a_volume_without_rights_is_said_and_the_ranks_run(tmp_path: Path) -> No
 
 
 def test_nobody_who_reads_standard_output_ends_no_rank(tmp_path: Path) -> None:
+    """The ranks run to their end, and the run's log is complete, when nobody reads standard output
+    any more.
+    """
     read_end, write_end = os.pipe()
     os.close(read_end)
     with start(tmp_path, "for i in range(1000): print(i)", stdout=write_end) as node:
@@ -173,7 +190,9 @@ def test_nobody_who_reads_standard_output_ends_no_rank(tmp_path: Path) -> None:
 
 
 def test_at_a_terminal_the_ranks_print_for_themselves(tmp_path: Path) -> None:
-    """There a rank draws a progress bar, which it does on a terminal alone."""
+    """At a terminal the ranks print directly, and no log is written. A rank draws its progress bar
+    only on a terminal.
+    """
     master, slave = os.openpty()
     with start(tmp_path, "import sys; print(sys.stdout.isatty())", stdout=slave) as node:
         os.close(slave)
@@ -185,6 +204,7 @@ def test_at_a_terminal_the_ranks_print_for_themselves(tmp_path: Path) -> None:
 
 
 def test_ranks_end_by_their_lifeline_when_the_node_is_killed(tmp_path: Path) -> None:
+    """A rank ends when its entrypoint is killed by SIGKILL."""
     follow = (
         "import os, time\n"
         "from trainer.launch.lifeline import follow_entrypoint\n"

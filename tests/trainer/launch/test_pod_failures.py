@@ -1,4 +1,6 @@
-"""Pods that fail one after the other are counted on the volume, whoever starts them again (E5)."""
+"""Pods that fail one after the other are counted on the volume, whichever controller starts
+them.
+"""
 
 import json
 import os
@@ -19,6 +21,9 @@ NO_RESTART = {"max_restarts": 0, "max_pod_failures": 2}
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Yield a desk whose runs have a revision, as pods have. It ends all its processes
+    afterwards.
+    """
     made = Desk(tmp_path)
     made.revision = REVISION
     yield made
@@ -26,19 +31,23 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 class Said(list[str]):
+    """A list of everything that was said, which can be called to add a text."""
+
     def __call__(self, text: str) -> None:
         self.append(text)
 
 
 def counted(folder: Path, *, revision: str = REVISION, writes: bool = True) -> PodFailures:
-    """As a pod that is started now finds the count."""
+    """Return the count of failures as a pod that is started now finds it on the volume."""
     found = PodFailures(folder, revision, 1, writes, Said())
     found.start(lambda: "step-5")
     return found
 
 
 def test_third_pod_without_progress_fails_for_good(desk: Desk) -> None:
-    """A run that has failed stays failed: a pod that is made once more starts no rank."""
+    """A run fails for good when one pod more than `train.max_pod_failures` failed in a row. It
+    stays failed: a pod that is made after that starts no rank.
+    """
     config = desk.config("sh", "-c", "exit 3", train=NO_RESTART)
     codes = [desk.run(config) for _ in range(3)]
     assert codes == [ExitCode.RETRYABLE, ExitCode.RETRYABLE, ExitCode.FATAL]
@@ -50,6 +59,7 @@ def test_third_pod_without_progress_fails_for_good(desk: Desk) -> None:
 
 
 def test_pods_of_changed_settings_are_counted_anew(desk: Desk) -> None:
+    """Pods of another revision of the run are counted from zero, so that a mended run starts."""
     config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 0, "max_pod_failures": 0})
     assert [desk.run(config), desk.run(config)] == [ExitCode.FATAL, ExitCode.FATAL]
     desk.revision = "two"
@@ -58,7 +68,9 @@ def test_pods_of_changed_settings_are_counted_anew(desk: Desk) -> None:
 
 
 def test_start_by_a_user_is_never_counted(desk: Desk) -> None:
-    """Without Kubernetes nobody else starts the run again."""
+    """Starts outside of Kubernetes are not counted, because there only the user starts the run
+    again.
+    """
     desk.revision = ""
     config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 0, "max_pod_failures": 0})
     assert [desk.run(config), desk.run(config)] == [ExitCode.RETRYABLE, ExitCode.RETRYABLE]
@@ -75,6 +87,7 @@ GOES_FURTHER = """
 
 
 def test_pods_that_bring_the_run_further_may_all_fail(desk: Desk) -> None:
+    """Pods that each leave a newer checkpoint may fail as often as they like."""
     config = desk.python(GOES_FURTHER, train={"max_restarts": 0, "max_pod_failures": 1})
     assert [desk.run(config) for _ in range(4)] == [ExitCode.RETRYABLE] * 4
 
@@ -87,7 +100,9 @@ WAITS = """
 
 
 def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
-    """The first two are asked to go, as by a preemption or a drained node, and the others die."""
+    """A pod that is killed counts as a failure. A pod that is asked to go by SIGTERM, as by a
+    preemption or a drained node, does not.
+    """
     config = desk.python(WAITS, train={"max_restarts": 0, "max_pod_failures": 1})
     for times, (sign, code) in enumerate(
         [
@@ -111,6 +126,7 @@ def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
 
 
 def test_pod_that_waits_for_the_others_has_not_failed(desk: Desk) -> None:
+    """A pod that gives up waiting for the other nodes does not count as a failure."""
     patience = {"rendezvous_timeout_seconds": 5, "max_pod_failures": 0}
     config = desk.config("true", train=patience)
     for _ in range(2):
@@ -119,7 +135,9 @@ def test_pod_that_waits_for_the_others_has_not_failed(desk: Desk) -> None:
 
 
 def test_other_nodes_hear_that_the_run_has_failed(desk: Desk) -> None:
-    """They need not wait for node 0 until the time for that is up."""
+    """The other nodes of a run that has failed for good end at once, and do not wait for node 0
+    until their time limit.
+    """
     config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 0, "max_pod_failures": 0})
     port = free_port()
     nodes = [desk.start(config, node, 2, port=port) for node in range(2)]
@@ -129,7 +147,9 @@ def test_other_nodes_hear_that_the_run_has_failed(desk: Desk) -> None:
 
 
 def test_own_trainers_pods_are_counted_by_its_checkpoints(tmp_path: Path) -> None:
-    """A newer checkpoint begins a new row, and the count does not outlive it."""
+    """For the project's own trainer, too, failures count from the last new checkpoint on, and those
+    of another revision do not count.
+    """
     first = counted(tmp_path)
     first.round_begins()
     first.failed("step-5", "a")
@@ -146,7 +166,9 @@ def test_own_trainers_pods_are_counted_by_its_checkpoints(tmp_path: Path) -> Non
 
 
 def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) -> None:
-    """It reads the count each time it asks, and not only when it starts."""
+    """A node that already waits learns of the last failure, because it reads the count each time it
+    asks and not only when it starts.
+    """
     waits = counted(tmp_path, writes=False)
     assert waits.spent() is None
     first = counted(tmp_path)
@@ -159,7 +181,9 @@ def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) ->
 def test_restart_is_counted_aloud_only_without_progress(
     tmp_path: Path, newest: str, is_said: bool
 ) -> None:
-    """A checkpoint that came after the failure begins a new row."""
+    """A pod prints the failure before it, with its number, unless a newer checkpoint has come
+    since.
+    """
     counted(tmp_path).failed("step-5", "the disk was full")
     said = Said()
     PodFailures(tmp_path, REVISION, 1, True, said).start(lambda: newest)
@@ -168,7 +192,9 @@ def test_restart_is_counted_aloud_only_without_progress(
 
 
 def test_volume_that_fails_ends_no_run(tmp_path: Path) -> None:
-    """It is said once, and what this pod has seen is counted all the same."""
+    """A count that cannot be read or written gives one warning, and what this pod has seen is
+    counted all the same. A file that is no JSON counts as no failure.
+    """
     (tmp_path / PLACE).mkdir()
     said = Said()
     found = PodFailures(tmp_path, REVISION, 0, True, said)

@@ -1,4 +1,6 @@
-"""A run that was lost two times says so in words that `./disttrain status` reads as the second."""
+"""A run that was lost twice says so in words that `./disttrain status` reads as the second
+restart.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,9 @@ WAITS = """
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
+    """Yield a desk whose runs have a revision, as pods have. It ends all its processes
+    afterwards.
+    """
     made = Desk(tmp_path)
     made.revision = "one"
     yield made
@@ -34,13 +39,13 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def seen(log: str) -> Progress:
-    """What status makes of the lines of one pod."""
+    """Return the progress that `./disttrain status` reads from the log of one pod."""
     now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     return read_progress("\n".join(f"{now} {line}" for line in log.splitlines()))
 
 
 def made_at(lab: Lab) -> int | None:
-    """When node 1 became ready; None: it is not."""
+    """Return when node 1 became ready, in ns, or None if it is not ready."""
     try:
         return (lab.ready_dir(1) / "ready").stat().st_ctime_ns
     except FileNotFoundError:
@@ -48,7 +53,9 @@ def made_at(lab: Lab) -> int | None:
 
 
 def test_ranks_lost_twice_are_told_as_restart_two(lab: Lab) -> None:
-    """By both nodes alike, although the ranks of only one of them were killed."""
+    """Both nodes count the loss of ranks alike, although the ranks of only one of them were
+    killed.
+    """
     run, port = lab.config(train__max_steps=1_000_000, train__decay_steps=200), free_port()
     nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
     made = None
@@ -70,7 +77,7 @@ def test_ranks_lost_twice_are_told_as_restart_two(lab: Lab) -> None:
 
 
 def test_pods_killed_twice_are_told_as_pod_restart_two(desk: Desk) -> None:
-    """By the pod that comes after them, which has seen neither of them."""
+    """A new pod prints how many pods before it have failed, although it has seen none of them."""
     config = desk.python(WAITS, train={"max_restarts": 0, "max_pod_failures": MOST})
     for number in range(MOST + 1):
         before = len(desk.log()) if number else 0
@@ -95,7 +102,10 @@ SAVES = """
 
 @pytest.mark.parametrize("saves", [False, True])
 def test_pod_after_progress_tells_of_no_failure(desk: Desk, saves: bool) -> None:
-    """The second pod is asked to go, and did not fail: what counts then is whether it has saved."""
+    """A pod prints an earlier failure only if no checkpoint has been saved since. The second pod of
+    the test is asked to go and does not fail, so only its checkpoint decides what the third one
+    prints.
+    """
     may_save = desk.root / "may-save"
     program = SAVES.replace("{may_save}", str(may_save))
     config = desk.python(program, train={"max_restarts": 0, "max_pod_failures": MOST})

@@ -1,4 +1,6 @@
-"""The file of a run's log: its size, two writers at once, and a volume without room."""
+"""The file of a run's log: its size, two writers at once, a clock that was wrong, and lines cut
+off.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ for number in range(lines):
 
 
 class ClockAhead(datetime):
-    """A clock that is a century ahead."""
+    """A stand-in for the clock that is a century ahead."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> ClockAhead:
@@ -38,6 +40,7 @@ class ClockAhead(datetime):
 
 
 def test_old_files_give_way_and_the_newest_lines_stay(tmp_path: Path) -> None:
+    """The log keeps to its size and number of files by dropping the oldest files."""
     path = tmp_path / "logs" / "node-00000.log"
     file = RotatingFile(path, largest_bytes=100, old_files=2)
     for number in range(100):
@@ -53,7 +56,9 @@ def test_old_files_give_way_and_the_newest_lines_stay(tmp_path: Path) -> None:
 def test_newest_lines_stay_after_a_clock_was_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files that gave way while it was ahead are older than their names say."""
+    """The newest lines stay after the clock was ahead for a while, although the names of the files
+    of that while say that they are newer.
+    """
     path = tmp_path / "node-00000.log"
     file = RotatingFile(path, largest_bytes=100, old_files=2)
     with monkeypatch.context() as patch:
@@ -79,7 +84,9 @@ def test_a_later_start_appends_to_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_writer_has_renamed_is_left(tmp_path: Path) -> None:
-    """Otherwise the lines would go into an old file, and away with it."""
+    """A writer leaves a file that another writer has renamed. Otherwise its lines would go into an
+    old file, and be removed with it.
+    """
     path = tmp_path / "node-00000.log"
     one, other = (RotatingFile(path, largest_bytes=30) for _ in range(2))
     one.append(b"one\n")
@@ -91,7 +98,9 @@ def test_a_file_that_another_writer_has_renamed_is_left(tmp_path: Path) -> None:
 
 
 def test_two_processes_write_one_file_and_lose_nothing(tmp_path: Path) -> None:
-    """A pod that is still ending and its successor: both rotate the file under each other."""
+    """A pod that is still ending and its successor lose no line, although each renames the file
+    while the other writes.
+    """
     path, lines = tmp_path / "node-00000.log", 4000
     writers = [
         subprocess.Popen(
@@ -122,7 +131,9 @@ def test_two_processes_write_one_file_and_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_a_line_that_was_cut_off_is_ended_before_the_next(tmp_path: Path) -> None:
-    """The kernel writes what still fits (here: below a limit of the size), then no more."""
+    """A line that the kernel has cut off is ended before the next line is written. A limit on the
+    size of a file stands in for a full disk: the kernel writes what still fits, and then no more.
+    """
     path = tmp_path / "node-00000.log"
     file, limits = RotatingFile(path), resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -138,8 +149,9 @@ def test_a_line_that_was_cut_off_is_ended_before_the_next(tmp_path: Path) -> Non
 
 
 def test_a_line_cut_by_a_lost_machine_is_ended(tmp_path: Path) -> None:
-    """A machine that lost its power leaves a piece of a line, of which the next pod knows nothing;
-    without an end of it the first line of that pod would be a part of the piece."""
+    """The next pod ends a piece of a line that a machine without power has left. Otherwise the
+    first line of that pod would become a part of the piece.
+    """
     path = tmp_path / "node-00000.log"
     path.write_bytes(b"to be or not\nthat is the que")
     for line in (b"whether\n", b"'tis nobler\n"):

@@ -1,4 +1,4 @@
-"""The log on the volume never holds up the one who gives it a line."""
+"""The log on the volume never holds up whoever gives it a line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def test_lines_are_on_the_volume_after_close(tmp_path: Path) -> None:
 
 
 def test_a_volume_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
-    """The file is a pipe that nobody reads: to open it blocks, as on a lost NFS server."""
+    """A volume that hangs holds up nobody, and one notice reports it. A pipe that nobody reads
+    stands in for the file, because opening it waits as on a lost NFS server.
+    """
     path = tmp_path / "node-00000.log"
     os.mkfifo(path)
     log = RunLog(RotatingFile(path), 0, queue_bytes=10_000)
@@ -51,6 +53,9 @@ def test_a_volume_that_hangs_holds_up_nobody(tmp_path: Path) -> None:
 
 
 def test_when_the_volume_answers_again_the_file_says_what_is_missing(tmp_path: Path) -> None:
+    """When the volume answers again, the file has the lines that were kept, and a warning with the
+    number of those that are missing.
+    """
     path = tmp_path / "node-00000.log"
     os.mkfifo(path)
     log = RunLog(RotatingFile(path), 0, queue_bytes=10_000)
@@ -72,6 +77,9 @@ def test_when_the_volume_answers_again_the_file_says_what_is_missing(tmp_path: P
 
 
 def test_a_full_volume_is_tried_again_and_loses_no_line(tmp_path: Path) -> None:
+    """A full volume is reported and tried again, and no line is lost. A limit on the size of a file
+    stands in for it.
+    """
     path = tmp_path / "node-00000.log"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     run_log_retry, run_log.RETRY_SECONDS = run_log.RETRY_SECONDS, 0.05
@@ -95,6 +103,7 @@ def test_a_full_volume_is_tried_again_and_loses_no_line(tmp_path: Path) -> None:
 
 
 def _problem(log: RunLog) -> str:
+    """Return the notice that the file is too large, or `none` if it does not come."""
     for _ in range(1000):
         if "File too large" in (notice := log.settle(0.01)):
             return notice
@@ -105,7 +114,9 @@ def _problem(log: RunLog) -> str:
 def test_a_volume_that_cannot_be_written_for_long_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Long before the queue is full: somebody may have to give it rights."""
+    """A log that cannot be written for a while is reported once, long before its queue is full, as
+    somebody may have to give it rights.
+    """
     monkeypatch.setattr(run_log, "STUCK_SECONDS", 0.1)
     (tmp_path / "logs").write_text("not a folder")
     log = RunLog(RotatingFile(log_path(tmp_path, 0)), 0)

@@ -41,7 +41,7 @@ output.close()
 
 
 def printed(lines: list[str]) -> list[str]:
-    """What a node prints in the place of these lines."""
+    """Return what a node prints when its ranks print these lines."""
     node, shown = SaidAgain(), list[str]()
     for line in lines:
         shown += [f"[node 0] {text}" for text in node.before(AT, line.encode())]
@@ -50,13 +50,15 @@ def printed(lines: list[str]) -> list[str]:
 
 
 def seen(lines: list[str]) -> Progress:
-    """What status reads of the last lines."""
+    """Return the progress that `./disttrain status` reads from the last lines of a log."""
     return read_progress("\n".join(f"2026-11-25T10:00:00Z {line}" for line in lines[-LINES:]))
 
 
 @pytest.mark.parametrize("steps", [*range(0, 450, 7), 10_000])
 def test_verified_checkpoint_stays_among_the_last_lines(steps: int) -> None:
-    """However many lines of steps have followed it, and with the time when it was verified."""
+    """`./disttrain status` finds the verified checkpoint and the goodput, with the time of each,
+    however many lines of steps have followed.
+    """
     found = seen(printed([STARTED, COPIED, GOODPUT, *[STEP] * steps]))
     assert (found.verified_step, found.verified_by) == (750, verified_words.BY_MIRROR)
     assert found.goodput.startswith("92.3% of 3.1 h")
@@ -67,7 +69,9 @@ def test_verified_checkpoint_stays_among_the_last_lines(steps: int) -> None:
 
 @pytest.mark.parametrize("lines", [*range(0, 450, 7), 10_000])
 def test_last_step_of_a_program_stays_visible(lines: int) -> None:
-    """However much it prints after it, such as an evaluation at its end."""
+    """`./disttrain status` finds the last step of a program however much it prints after that step,
+    such as an evaluation at the end.
+    """
     found = seen(printed([PROGRAM_STEP, *["evaluates"] * lines]))
     assert (found.step, found.of, found.loss) == (120, 120, "1.8307")
     if lines > LINES:
@@ -76,14 +80,18 @@ def test_last_step_of_a_program_stays_visible(lines: int) -> None:
 
 @pytest.mark.parametrize("ended", ["round 2: 1 node(s)", "training stopped: rank 0 was killed"])
 def test_step_of_processes_that_ended_is_over(ended: str) -> None:
-    """The next ones have made no step yet, however much they print."""
+    """The last step of processes that have ended is not repeated. The next processes have made no
+    step yet, however much they print.
+    """
     lines = printed([PROGRAM_STEP, f"[node 0] {ended}", *["imports"] * 1000])
     assert len(lines) == 1002
     assert seen(lines).step is None
 
 
 def test_what_is_said_again_is_what_counts() -> None:
-    """Not an older checkpoint of the mirror, but an older one that a start had to take."""
+    """The line of the verified checkpoint that counts is repeated: the newest one that the mirror
+    has, or an older one if a start had to go back to it.
+    """
     for lines, step in (([COPIED, OLDER], 750), ([COPIED, STARTED], 700), ([STARTED, COPIED], 750)):
         (again,) = {
             found[1]
@@ -94,7 +102,7 @@ def test_what_is_said_again_is_what_counts() -> None:
 
 
 def test_nothing_is_said_again_without_need() -> None:
-    """A log of other lines stays as it is, and the last line stays the last one."""
+    """A log without such lines stays as it is, and a repeated line is never the last one."""
     assert printed([STEP] * 1000) == [STEP] * 1000
     many = printed([STARTED, *[STEP] * 1000])
     assert len(many) == 1001 + 1000 // EVERY_LINES
@@ -102,7 +110,9 @@ def test_nothing_is_said_again_without_need() -> None:
 
 
 def test_both_logs_of_a_node_have_it(tmp_path: Path) -> None:
-    """The container's, which Kubernetes shows, and the run's own on the volume."""
+    """The repeated lines are in the container's log, which Kubernetes shows, and in the run's log
+    on the volume.
+    """
     words = [sys.executable, "-c", NODE, str(tmp_path), STARTED, f"{STEP} x 1000"]
     done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     shown = done.stdout.splitlines()

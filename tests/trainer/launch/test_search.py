@@ -1,4 +1,6 @@
-"""Several ways at once to node 0, over real sockets: no way waits for another."""
+"""A node looks for node 0 in several ways at once, over real sockets, and no way waits for
+another.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ NO_NAME = "nobody.invalid"
 
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
+    """Yield a listening socket that stands in for node 0."""
     with socket.create_server(("127.0.0.1", 0)) as made:
         made.settimeout(LIMIT_SECONDS)
         yield made
@@ -30,6 +33,7 @@ def port_of(server: socket.socket) -> int:
 
 
 def found_by(search: Search) -> Found:
+    """Wait until the search has found node 0, and return what it found."""
     found = list[Found]()
     wait_until(lambda: bool(found.append(each) if (each := search.taken()) else found))
     return found[0]
@@ -40,7 +44,9 @@ def here() -> str:
 
 
 def test_address_is_used_while_the_name_is_unknown(server: socket.socket) -> None:
-    """The name is what people are told of until then."""
+    """Node 0 is found by its address while its name is unknown. Until then the status shows the
+    name.
+    """
     known = threading.Event()
     address = by_address(lambda: here() if known.is_set() else "")
     with closing(Search([by_name(NO_NAME), address], port_of(server))) as search:
@@ -52,7 +58,9 @@ def test_address_is_used_while_the_name_is_unknown(server: socket.socket) -> Non
 
 
 def test_way_that_hangs_holds_up_no_other(server: socket.socket) -> None:
-    """As a volume does that is away. Its answer comes too late then, and is closed."""
+    """A way that hangs, as one by a volume that is away, does not hold up another one. When it
+    answers too late, its connection is closed.
+    """
     answers, asked = threading.Event(), threading.Event()
 
     def hang() -> str:
@@ -82,6 +90,7 @@ def test_closed_search_leaves_no_connection(server: socket.socket) -> None:
 
 
 def test_volume_that_fails_is_asked_again(server: socket.socket) -> None:
+    """A volume that fails with an `OSError` is asked for the address again."""
     fails = [OSError("stale file handle"), OSError("stale file handle")]
 
     def ask() -> str:
@@ -94,7 +103,9 @@ def test_volume_that_fails_is_asked_again(server: socket.socket) -> None:
 
 
 def test_address_of_a_stranger_is_tried_once(server: socket.socket) -> None:
-    """A pod of another run may have an old address of node 0. The name is still looked up."""
+    """An address that somebody else answers at is tried once, and the name is still looked up. A
+    pod of another run may have got an old address of node 0.
+    """
     asked, over, said = list[str](), threading.Event(), list[str]()
 
     def noted() -> str:
@@ -117,7 +128,9 @@ def test_address_of_a_stranger_is_tried_once(server: socket.socket) -> None:
 
 
 def test_question_that_hangs_is_not_repeated() -> None:
-    """A node that is refused again and again would otherwise pile up threads."""
+    """A question to the volume that hangs is not asked again until it is answered. Otherwise a node
+    that is refused again and again would pile up threads.
+    """
     asked, answers = threading.Event(), threading.Event()
 
     def noted() -> str:
@@ -136,7 +149,7 @@ def test_question_that_hangs_is_not_repeated() -> None:
 
 
 def test_names_are_told_and_addresses_are_not() -> None:
-    """The address is beside the name, by which people know node 0."""
+    """The status shows names and not addresses, because people know node 0 by its name."""
     way = by_address(here)
     assert (by_name(here()).is_told, way.is_told) == (True, False)
     told = replace(way, is_told=True)

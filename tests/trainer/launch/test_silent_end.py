@@ -1,4 +1,6 @@
-"""A rank that ends without an error: the others have errors, and are not the cause."""
+"""A rank that ends without an error is named as the cause, and not the others, which report
+errors.
+"""
 
 import pytest
 
@@ -23,7 +25,9 @@ ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "train__max_r
 def test_rank_that_leaves_without_an_error_is_the_cause(
     lab: Lab, kind: str, words: str, reason: str
 ) -> None:
-    """For `./disttrain logs --first-error`, and in the node's own reason, which `status` shows."""
+    """`./disttrain logs --first-error` and the reason of the node, which `status` shows, both name
+    a rank that ended without an error.
+    """
     accident = Accident(kind, 1, str(lab.root / "begun"))
     run = lab.config(**ENDLESS)
     pod = lab.start_entrypoint(run, 0, 1, 2, free_port(), accidents=[accident])

@@ -1,4 +1,4 @@
-"""Spares: processes that have imported torch before they are needed."""
+"""Spare processes, which have imported torch before they are needed as ranks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ print(os.getpid(), *(os.environ.get(name) for name in names), sys.stdin.read())
 print(*(variables_of(str(os.getpid())).get(name) for name in names[:3]))
 """
 
-# A GPU is there, and whoever starts something on it is told off.
+# A GPU seems to be there, and whatever starts something on it raises an error.
 IMPORTS_BESIDE_A_GPU = """
 import importlib, torch
 def refuse(*arguments):
@@ -56,22 +56,25 @@ for module in NEEDED:
     importlib.import_module(module)
 """
 
-NAMED = ["3 ä", " after"]  # by `variables_of`
+NAMED = ["3 ä", " after"]  # the variables as `variables_of` reads them
 
 
 def spares_below(process: Forked) -> list[int]:
+    """Return the pids of the spare processes that wait below this entrypoint."""
     return [pid for pid in processes_below(process.pid) if name_of(pid) == WAITS_NAME]
 
 
 def wait_for_spares(lab: Lab, process: Forked, count: int) -> list[int]:
-    """Waits until so many have imported what they need."""
+    """Wait until `count` spare processes have imported what they need, and return their pids."""
     wait_for(f"{count} spares", lambda: len(spares_below(process)) == count, 60, lab)
     return spares_below(process)
 
 
 @contextmanager
 def small_spares(count: int) -> Iterator[Spares]:
-    """Of a program that imports nothing."""
+    """Yield `count` spare processes of a program that imports nothing more, and end them
+    afterwards.
+    """
     spares = Spares([sys.executable, "-c", PROGRAM], count)
     try:
         yield spares
@@ -81,6 +84,9 @@ def small_spares(count: int) -> Iterator[Spares]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Callable[..., dict[str, str]]:
+    """Return a function that makes the environment of a rank from this process's and the given
+    variables.
+    """
     ours = {LIFELINE_VARIABLE: "stdin", READY_DIR_VARIABLE: str(tmp_path / "status")}
     return lambda **more: {**os.environ, "PYTHONPATH": str(CHECKOUT), **ours, **more}
 
@@ -98,8 +104,10 @@ def started(spares: Spares, tmp_path: Path, variables: dict[str, str]) -> tuple[
 def test_spare_that_fails_says_why(
     tmp_path: Path, environment: Callable[..., dict[str, str]]
 ) -> None:
-    """Its status folder cannot be written. The reason was printed where nobody reads it, and the
-    run's log said only that the rank had ended with status 1 and given no reason."""
+    """The reason why a spare process fails, here a status folder that cannot be written, is in the
+    rank's output. Otherwise the run's log would say only that the rank ended with status 1 without
+    a reason.
+    """
     (tmp_path / "status").write_text("a file where the folder should be\n")
     output = tmp_path / "output"
     with small_spares(1) as spares, output.open("w") as file:
@@ -114,8 +122,10 @@ def test_spare_that_fails_says_why(
 def test_spare_becomes_the_rank_it_is_asked_for(
     tmp_path: Path, environment: Callable[..., dict[str, str]]
 ) -> None:
-    """It has that rank's variables, standard input and output, and what it printed before. So
-    `./disttrain shell --rank` finds it, too."""
+    """A spare process that becomes a rank has that rank's variables, standard input and output, and
+    the rank's output begins with what it printed before. `./disttrain shell --rank` finds its
+    variables.
+    """
     with small_spares(1) as spares:
         spares.prepare(environment(CHANGED="before", REMOVED="x"))
         (waiting,) = spares.pids()
@@ -129,7 +139,9 @@ def test_spare_becomes_the_rank_it_is_asked_for(
 def test_rank_without_a_spare_is_the_same(
     tmp_path: Path, environment: Callable[..., dict[str, str]]
 ) -> None:
-    """None is there at all, or the one that was there has died."""
+    """A rank gets the same variables, input and output when there is no spare process, or only one
+    that has died.
+    """
     variables = environment(RANK="3", ADDED="ä\n", CHANGED="after")
     for count in (0, 1):
         with small_spares(count) as spares:
@@ -144,14 +156,18 @@ def test_rank_without_a_spare_is_the_same(
 
 
 def test_what_a_spare_imports_touches_no_gpu() -> None:
-    """It would hold memory of a GPU that a rank beside it needs."""
+    """The imports of a spare process do not touch a GPU. Otherwise it would hold memory of a GPU
+    that a rank beside it needs.
+    """
     program = [sys.executable, "-c", IMPORTS_BESIDE_A_GPU]
     done = subprocess.run(program, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_dead_spare_is_replaced_and_all_end(environment: Callable[..., dict[str, str]]) -> None:
-    """`prepare` starts what is missing and no more; `close` ends what waits."""
+    """`prepare` starts the spare processes that are missing and no more, and `close` ends all that
+    wait.
+    """
     with small_spares(2) as spares:
         spares.prepare(environment())
         first = spares.pids()
@@ -166,8 +182,10 @@ def test_dead_spare_is_replaced_and_all_end(environment: Callable[..., dict[str,
 
 @pytest.mark.slow
 def test_killed_rank_comes_back_as_a_spare(lab: Lab) -> None:
-    """The ranks of the second round are the processes that waited in the first one, and the run
-    is the same to the last bit. A spare that was killed with the rank is done without."""
+    """The ranks of the second round are the processes that waited in the first one, and the run is
+    the same to the last bit. If a spare process was killed, too, an ordinary process takes its
+    place.
+    """
     run = lab.config(run_name="killed", **ENDLESS)
     node = lab.start_entrypoint(run, 0, 1, 2, free_port())
     wait_for("20 steps", lambda: last_step(run) >= 20, 60, lab)
@@ -194,6 +212,7 @@ def test_killed_rank_comes_back_as_a_spare(lab: Lab) -> None:
 
 
 def wait_for_end(lab: Lab, pids: Sequence[int]) -> None:
+    """Wait until none of these processes runs any more."""
     wait_for("the spares to end", lambda: not any(map(is_running, pids)), 60, lab)
 
 
@@ -206,7 +225,9 @@ def test_spares_end_with_a_killed_entrypoint(lab: Lab) -> None:
 
 
 def test_pod_of_a_finished_run_has_no_spares(lab: Lab) -> None:
-    """It holds, for hours perhaps, and needs no memory for ranks that will not come."""
+    """The pod of a finished run ends its spare processes. It may stay for hours, and needs no
+    memory for ranks that will not come.
+    """
     run, port = lab.config(train__max_steps=5, train__spare_processes=True), free_port()
     nodes = [lab.start_entrypoint(run, node, 2, 1, port) for node in range(2)]
     wait_for("both to hold", lambda: lab.logs().count("holding until SIGTERM") == 2, 60, lab)
@@ -224,7 +245,9 @@ def test_run_without_spare_processes_has_none(lab: Lab) -> None:
 def test_threads_are_those_of_the_environment(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, threads: str
 ) -> None:
-    """OpenMP reads the variable when torch is imported, before a spare knows its own."""
+    """A rank uses as many threads as its variable `OMP_NUM_THREADS` says. OpenMP reads that
+    variable when torch is imported, which is before a spare process knows its own variables.
+    """
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     try:

@@ -1,4 +1,4 @@
-"""When node 0 tells of ranks that stand still, and what it knows then of nodes that say nothing."""
+"""When node 0 reports ranks that stand still, and what it then knows of nodes that say nothing."""
 
 # pyright: reportPrivateUsage=false
 
@@ -28,7 +28,9 @@ def gang() -> Iterator[Gang]:
 
 @pytest.fixture
 def told(gang: Gang) -> list[Told]:
-    """Of each time: the ranks that were seen, the nodes that are missing, and those cut off."""
+    """Return a list that gets an entry for each report: the ranks that answered, the nodes that are
+    missing, and the nodes that are cut off.
+    """
     found = list[Told]()
 
     def stalled(
@@ -44,7 +46,9 @@ def told(gang: Gang) -> list[Told]:
 def test_node_that_is_cut_off_is_not_awaited(
     gang: Gang, told: list[Told], monkeypatch: pytest.MonkeyPatch, is_silent: bool
 ) -> None:
-    """Its connection would break soon, and the round with it. Another one may still answer."""
+    """Node 0 reports at once when all nodes without an answer are cut off, because their
+    connections, and with them the round, will end soon. A node that may still answer is waited for.
+    """
     if is_silent:
         monkeypatch.setattr(coordinator, "_STALLED_SECONDS", 10 * LIMIT_SECONDS)
     monkeypatch.setattr(gang.coordinator._reception, "is_silent", lambda node: is_silent)
@@ -69,7 +73,9 @@ def test_connection_that_breaks_ends_the_waiting(
     reason: str,
     expected: list[Told],
 ) -> None:
-    """What is known is told before the round ends; a process that has ended is no dead link."""
+    """A node that is lost by a dead link ends the wait, and the hang is reported before the round
+    ends. A node whose process has ended is no dead link, and no hang is reported.
+    """
 
     def receive() -> None:
         cause = OSError(number, os.strerror(number))
@@ -80,7 +86,7 @@ def test_connection_that_breaks_ends_the_waiting(
     members[0].report_stalled([WAITS], 15)
     gang.wait_until(lambda: 0 in gang.coordinator._stalled)
     monkeypatch.setattr(gang.coordinator._reception._nodes[2].line, "receive", receive)
-    members[2].report_stepped()  # it is read
+    members[2].report_stepped()  # makes the coordinator read from this node
     ended = lost(members[0])
     assert ended is not None
     assert ended.reason.startswith(f"node 2 {reason}")

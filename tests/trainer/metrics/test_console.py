@@ -1,3 +1,5 @@
+"""What rank 0 prints, into a log and at a terminal."""
+
 from __future__ import annotations
 
 import errno
@@ -49,11 +51,11 @@ def test_a_terminal_gets_a_bar_below_the_lines(monkeypatch: pytest.MonkeyPatch) 
 
 
 def _read(terminal: int) -> str:
-    """What a closed terminal still holds, a part at a time; then nothing."""
+    """Return a part of what a closed terminal still holds, and nothing at its end."""
     try:
         return os.read(terminal, 4096).decode()
     except OSError as error:
-        if error.errno != errno.EIO:  # Linux' word for the end of a terminal
+        if error.errno != errno.EIO:  # Linux reports the end of a terminal so
             raise
         return ""
 

@@ -1,4 +1,4 @@
-"""The step at which a training was lost."""
+"""The step at which a training got a number that is not finite."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from trainer.metrics.finite import MOST_SKIPPED_IN_A_ROW, FiniteCheck
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_the_first_bad_step_is_named_later(value: float) -> None:
-    """C27 of the review: without a gradient scaler a norm that is not finite was seen at logged
-    steps only, and the message named the step at which it was seen."""
+    """The first step whose norm is not finite is named, although norms are looked at only at logged
+    steps.
+    """
     check = FiniteCheck(torch.device("cpu"), skips_updates=False)
     for step in range(1, 11):
         check.note(torch.tensor(1.0 if step < 7 else value))
@@ -22,6 +23,9 @@ def test_the_first_bad_step_is_named_later(value: float) -> None:
 
 
 def test_a_scaler_may_skip_updates_but_not_for_ever() -> None:
+    """A gradient scaler may skip updates, but `MOST_SKIPPED_IN_A_ROW` of them in a row end the
+    training, and the first of these is named.
+    """
     check = FiniteCheck(torch.device("cpu"), skips_updates=True)
     for _ in range(MOST_SKIPPED_IN_A_ROW - 1):
         check.note(torch.tensor(math.inf))
@@ -36,7 +40,7 @@ def test_a_scaler_may_skip_updates_but_not_for_ever() -> None:
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
 def test_loss_that_is_not_finite_ends_training(loss: float) -> None:
-    """Its gradient may be finite all the same."""
+    """A loss that is not finite ends the training, even if its gradient is finite."""
     check = FiniteCheck(torch.device("cpu"), skips_updates=False)
     check.note(torch.tensor(1.0))
     assert check.first_bad_step(1, 3.9) is None

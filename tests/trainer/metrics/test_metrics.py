@@ -1,3 +1,5 @@
+"""The records of a run in its log, in `metrics.jsonl` and for TensorBoard."""
+
 from __future__ import annotations
 
 import json
@@ -53,6 +55,9 @@ def test_a_line_for_people_holds_step_loss_and_speed() -> None:
 def test_speed_counts_only_the_time_between_start_and_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Speed, MFU and percentiles count only the time between start and stop, and the time left
+    counts pauses such as saves, too.
+    """
     now = 0.0
     monkeypatch.setattr("trainer.metrics.speed.time.perf_counter", lambda: now)
     cpu = torch.device("cpu")
@@ -75,6 +80,9 @@ def test_speed_counts_only_the_time_between_start_and_stop(
 
 
 def test_a_wait_between_two_steps_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that is left out between two steps, such as a wait for a save, does not count for the
+    speed.
+    """
     now = 0.0
     monkeypatch.setattr("trainer.metrics.speed.time.perf_counter", lambda: now)
     meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
@@ -111,7 +119,9 @@ def test_records_after_a_resume_follow_without_gap_or_overlap(lab: Lab) -> None:
 
 
 def test_curves_do_not_overlap_after_crashes(lab: Lab) -> None:
-    """What TensorBoard shows: each step once, and none missing, though logs end anywhere."""
+    """TensorBoard shows each step once and misses none, although logs end anywhere after
+    crashes.
+    """
     settings = {"train__decay_steps": 30, "checkpoint__interval": 4}
     run = lab.config(train__max_steps=30, **settings)
     for steps in (10, 20, 30):
@@ -131,8 +141,10 @@ def test_curves_do_not_overlap_after_crashes(lab: Lab) -> None:
 def test_metrics_are_durable_before_their_checkpoint(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
 ) -> None:
-    """A machine that is lost right after a save must leave no gap: the run continues after that
-    step, and what only the system's memory had of the steps before would be missing for ever."""
+    """The metrics of all steps are on the disk before the checkpoint after them is in place.
+    Otherwise a machine that is lost right after a save would leave a gap for ever, because the run
+    continues after that step.
+    """
     run = lab.config(
         train__max_steps=4,
         train__warmup_steps=2,
@@ -149,7 +161,9 @@ def test_metrics_are_durable_before_their_checkpoint(
         fsync(descriptor)
 
     def lose_machine_and_rename(path: Path, target: Path) -> Path:
-        """What is on the disk at that moment is copied to the folder of the checkpoint's name."""
+        """Copy what is on the disk at this moment to a folder with the checkpoint's name, and then
+        rename.
+        """
         if target.name.startswith("step-"):
             (left / target.name).mkdir(parents=True)
             (curves,) = (run.run_dir / "tensorboard").glob("events.*")
@@ -173,6 +187,9 @@ def test_metrics_are_durable_before_their_checkpoint(
 
 
 def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
+    """Each record has the speed, the times of steps, the memory, the time of a save, and the time
+    left.
+    """
     run = lab.config(train__max_steps=12, checkpoint__interval=6, log__interval=2)
     lab.train(run, 2)
     found = records(run)
@@ -203,7 +220,9 @@ def test_validation_is_recorded_with_bits_per_byte(lab: Lab) -> None:
 
 
 def test_memory_of_a_start_does_not_grow_with_the_records(tmp_path: Path) -> None:
-    """Rank 0 of a run of months drops what comes after the checkpoint from millions of lines."""
+    """A start reads a long file of records with as little memory as a short one. Rank 0 of a run of
+    months drops what comes after the checkpoint from millions of lines.
+    """
     path = tmp_path / "metrics.jsonl"
 
     def peak_bytes(records: int) -> int:
@@ -220,7 +239,7 @@ def test_memory_of_a_start_does_not_grow_with_the_records(tmp_path: Path) -> Non
             tracemalloc.stop()
 
     few, many = 200, 20_000
-    peak_bytes(few)  # what is imported and made once
+    peak_bytes(few)  # so that what is imported once does not count
     assert peak_bytes(many) < 2 * peak_bytes(few)
     peak_bytes(many)
     kept = [json.loads(line) for line in path.read_text().splitlines()]

@@ -1,3 +1,5 @@
+"""`python -m trainer plot`, which draws the curves of runs."""
+
 from __future__ import annotations
 
 import json
@@ -15,6 +17,7 @@ from trainer.program.record import Curve
 
 
 def record(step: int, **changes: object) -> str:
+    """Return a line of `metrics.jsonl` for this step."""
     values: dict[str, object] = {
         "step": step,
         "loss": 4.0 / step,
@@ -47,7 +50,9 @@ def test_a_run_without_validation_can_be_drawn_elsewhere(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("losses", [(4.0, None, 2.0), (None, None, None)])
 def test_run_of_a_program_is_drawn(tmp_path: Path, losses: tuple[float | None, ...]) -> None:
-    """It has no tokens and no speed, and of its losses those that are finite."""
+    """The run of a user's program, which has no tokens and no speed, is drawn with those of its
+    losses that are finite.
+    """
     points = [Point(step, loss, None, 1000.0 + step) for step, loss in enumerate(losses, 1)]
     curve = Curve(tmp_path, world_size=2, say=pytest.fail)
     curve.add(points)
@@ -76,7 +81,9 @@ def test_a_run_without_usable_metrics_is_named(
 def test_losses_of_several_runs_are_one_svg(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """On standard output is the picture alone, since `disttrain runs compare` reads it."""
+    """The losses of several runs are drawn into one SVG. On standard output is only the picture,
+    because `disttrain runs compare` reads it.
+    """
     for name, steps in (("first", 30), ("second & last", 20)):
         (tmp_path / name).mkdir()
         text = "".join(record(step) for step in range(1, steps + 1))
@@ -103,7 +110,7 @@ def test_picture_of_several_runs_needs_a_file(
 def test_damaged_line_is_left_out_and_said(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """As when the run continues: one line that a crash has damaged hid all the others."""
+    """A damaged line is left out with a message, and all other lines are drawn."""
     file = tmp_path / "metrics.jsonl"
     file.write_bytes(record(1).encode() + b'{"step": \xff\n' + record(2).encode())
     assert main(["plot", str(tmp_path), "--output", str(tmp_path / "plot.png")]) == 0

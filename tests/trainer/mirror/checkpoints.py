@@ -1,4 +1,4 @@
-"""Writes checkpoints of a few bytes in the form that they have on the volume."""
+"""Checkpoints of a few bytes, in the form that they have on the volume."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def write_checkpoint(
 
 
 def files_of(root: Path, step: int) -> dict[str, bytes]:
-    """The files of a checkpoint by name; empty if there is no such checkpoint."""
+    """Return the files of a checkpoint by name; empty if there is no such checkpoint."""
     folder = root / f"step-{step:08d}"
     return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}

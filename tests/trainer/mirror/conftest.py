@@ -1,3 +1,5 @@
+"""Fixtures for tests of the mirror: a real S3 server, the way to it, buckets and volumes."""
+
 from __future__ import annotations
 
 import uuid
@@ -14,6 +16,7 @@ from tests.trainer.mirror.volume import Volume
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """Yield a real S3 server on this machine, which all tests of the session share."""
     server = S3Server(tmp_path_factory.mktemp("s3"))
     yield server
     server.close()
@@ -21,7 +24,7 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 @pytest.fixture
 def gate(s3_server: S3Server) -> Iterator[Gate]:
-    """The way to the server, which a test may close, slow down or cut."""
+    """Yield the way to the server, which a test may close, slow down or cut."""
     gate = Gate(s3_server.address)
     yield gate
     gate.close()
@@ -29,7 +32,7 @@ def gate(s3_server: S3Server) -> Iterator[Gate]:
 
 @pytest.fixture
 def s3_environment(gate: Gate) -> dict[str, str]:
-    """The environment of a client of the server, as a Secret gives it to the pods."""
+    """Return the environment of a client of the server, as a Secret gives it to the pods."""
     return {
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -45,7 +48,9 @@ def bucket(
     s3_environment: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> str:
-    """The name of a new bucket for this test. This process gets the environment to reach it."""
+    """Return the name of a new bucket for this test, and set the variables by which this process
+    reaches it.
+    """
     for name, value in s3_environment.items():
         monkeypatch.setenv(name, value)
     name = f"bucket-{uuid.uuid4().hex}"  # unique, because all tests share the server
@@ -55,13 +60,13 @@ def bucket(
 
 @pytest.fixture
 def objects(s3_server: S3Server, bucket: str) -> Path:
-    """The folder in which the server keeps the objects of the bucket."""
+    """Return the folder in which the server keeps the objects of the bucket."""
     return s3_server.buckets / bucket
 
 
 @pytest.fixture
 def mirrored(tmp_path: Path, bucket: str) -> Volume:
-    """A volume whose checkpoints 10 and 20 are in the mirror."""
+    """Return a volume whose checkpoints 10 and 20 are in the mirror."""
     volume = Volume(tmp_path / "first" / "words", f"s3://{bucket}")
     for step in (10, 20):
         write_checkpoint(volume.root, step)

@@ -1,4 +1,4 @@
-"""Runs a real S3 server on this machine: versitygw, which keeps objects as files in a folder."""
+"""A real S3 server on this machine: versitygw, which keeps objects as files in a folder."""
 
 from __future__ import annotations
 

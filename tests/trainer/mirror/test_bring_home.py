@@ -1,4 +1,4 @@
-"""`python -m trainer restore`, as somebody types it whose volume is lost."""
+"""`python -m trainer restore`, as a user who has lost the volume types it."""
 
 from pathlib import Path
 
@@ -15,6 +15,9 @@ RUN = ("--preset", "shakespeare-char-cpu", "--run_name=words")
 def test_newest_checkpoint_comes_with_the_run_configuration(
     mirrored: Volume, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`restore` brings the newest checkpoint and `run.yaml` into an empty folder, and refuses to
+    write over a checkpoint that is there.
+    """
     home = tmp_path / "home"
     words = ["restore", *RUN, f"--data_root={home}", f"--checkpoint.mirror=s3://{bucket}"]
     assert main(words) == ExitCode.DONE
@@ -33,6 +36,7 @@ def test_newest_checkpoint_comes_with_the_run_configuration(
 def test_nothing_to_restore_is_said(
     mirror: str, reason: str, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`restore` fails with the reason if no mirror is set, or the mirror holds no checkpoint."""
     given = [f"--checkpoint.mirror={mirror.format(bucket=bucket)}"] if mirror else []
     assert main(["restore", *RUN, f"--data_root={tmp_path}", *given]) == ExitCode.FATAL
     assert reason in capsys.readouterr().err

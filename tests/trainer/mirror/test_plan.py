@@ -1,3 +1,5 @@
+"""Which checkpoint is copied to the mirror next, and which ones are removed there."""
+
 from __future__ import annotations
 
 from hypothesis import given
@@ -12,6 +14,9 @@ STEPS = st.integers(1, 30)
 def test_copying_ends_with_newest_and_best_in_the_mirror(
     local: dict[int, bytes], remote_steps: set[int]
 ) -> None:
+    """At most three copies bring the newest and the best checkpoint of the volume into the mirror,
+    with the content that they have on the volume.
+    """
     best = min(local, default=None)
     remote = dict.fromkeys(remote_steps, b"another")
     for _ in range(3):
@@ -29,6 +34,9 @@ def test_copying_ends_with_newest_and_best_in_the_mirror(
 def test_newest_and_best_and_those_to_come_are_never_removed(
     remote: dict[int, float | None], newest_local: int, keep_last: int
 ) -> None:
+    """The mirror keeps the newest checkpoints, the best one, and those newer than the volume's
+    newest.
+    """
     doomed = too_many(remote, newest_local, keep_last)
     kept = set(remote) - set(doomed)
     assert {step for step in remote if step > newest_local} <= kept

@@ -1,4 +1,4 @@
-"""The process of the mirror, where it cannot begin."""
+"""The process of the mirror when the mirror or the status file on the volume cannot be used."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from trainer.mirror.status import read_status
 
 
 def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
-    """In mirror.json, which alerts and `./disttrain status` read, until a later start can copy."""
+    """If a mirror cannot be used, `mirror.json` has the reason, which alerts and `./disttrain
+    status` read, until a later start can copy.
+    """
     settings = {
         "run_name": "words",
         "data_root": str(tmp_path),
@@ -45,7 +47,9 @@ def test_mirror_that_cannot_begin_says_why(tmp_path: Path) -> None:
 def test_end_does_not_depend_on_a_readable_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A volume that failed meanwhile replaced the exit code of the pod, and its last lines."""
+    """A pod ends as usual when the mirror's status cannot be read. Otherwise a volume that has
+    failed would replace the pod's exit code and its last lines.
+    """
     settings = {
         "run_name": "words",
         "data_root": str(tmp_path),
@@ -54,7 +58,7 @@ def test_end_does_not_depend_on_a_readable_status(
     }
     config = RunConfig.from_mapping(settings)
     config.run_dir.mkdir(parents=True)
-    (config.run_dir / status.STATUS_FILE).mkdir()  # cannot be read, also by root
+    (config.run_dir / status.STATUS_FILE).mkdir()  # not even root can read a folder as a file
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     monkeypatch.setattr(launch, "own_command", lambda *_: command)
     said = list[str]()
@@ -69,8 +73,9 @@ def test_end_does_not_depend_on_a_readable_status(
 def test_volume_that_refuses_the_status_does_not_end_the_mirror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full volume is when the mirror matters most: the process ended with a traceback there, for
-    it could not write down either that it could not write."""
+    """The mirror goes on copying when its status cannot be written, as on a full volume, where the
+    mirror matters most.
+    """
     settings = {
         "run_name": "words",
         "data_root": str(tmp_path),

@@ -1,4 +1,4 @@
-"""Checkpoints reach a real S3 server whole, or not at all."""
+"""A checkpoint reaches a real S3 server whole, or counts as absent there."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ WITHIN_THE_FIRST_PART = 10 * 2**20
 
 @pytest.fixture
 def volume(tmp_path: Path, bucket: str) -> Volume:
+    """Return a volume whose mirror is below a prefix of the bucket."""
     return Volume(tmp_path / "words", f"s3://{bucket}/some/prefix")
 
 
 class Clock:
-    """Stands in for `time`: nobody waits; the seconds are only counted."""
+    """A stand-in for the module `time` that only counts the seconds, so that nobody waits."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -41,11 +42,14 @@ class Clock:
 
 @pytest.fixture
 def remote(objects: Path) -> Path:
-    """Where the server keeps the run's checkpoints."""
+    """Return the folder in which the server keeps the run's checkpoints."""
     return objects / "some" / "prefix" / "words" / "checkpoints"
 
 
 def test_newest_and_best_checkpoints_reach_the_store(volume: Volume, remote: Path) -> None:
+    """The newest and the best checkpoint are copied to the store, and the status names the newest
+    one.
+    """
     best = write_checkpoint(volume.root, 10, val_loss=1.0)
     write_checkpoint(volume.root, 20, val_loss=3.0)
     newest = write_checkpoint(volume.root, 30, val_loss=2.0)
@@ -57,9 +61,8 @@ def test_newest_and_best_checkpoints_reach_the_store(volume: Volume, remote: Pat
 
 
 def test_damaged_state_does_not_end_the_copies(volume: Volume, remote: Path) -> None:
-    """The process of the mirror ended with a traceback after each copy, and removed none any more.
-
-    The best checkpoint of the volume, whose copy is the damaged one, is copied again.
+    """A damaged `state.json` in the mirror does not keep it from copying further checkpoints and
+    removing old ones. Otherwise the process would end with a traceback after each copy.
     """
     for step in (10, 20, 30, 40):
         write_checkpoint(volume.root, step, val_loss=float(step))
@@ -69,6 +72,7 @@ def test_damaged_state_does_not_end_the_copies(volume: Volume, remote: Path) -> 
 
 
 def test_mirror_keeps_checkpoints_by_the_volumes_rules(volume: Volume, remote: Path) -> None:
+    """The mirror keeps the last checkpoints and the best one, as the volume does."""
     for step in (10, 20, 30, 40):
         write_checkpoint(volume.root, step, val_loss=float(step))
         volume.push()
@@ -82,7 +86,9 @@ def test_mirror_keeps_checkpoints_by_the_volumes_rules(volume: Volume, remote: P
 def test_copy_that_is_cut_is_no_checkpoint_and_goes_on(
     volume: Volume, remote: Path, gate: Gate
 ) -> None:
-    """A store that goes away in the middle, and then a start of the process from nothing."""
+    """A copy that is cut off when the store goes away is no checkpoint in the mirror, and stays on
+    the volume. A new process then completes it.
+    """
     files = write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
     gate.cut_after_bytes, gate.close_when_cut = WITHIN_THE_FIRST_PART, True
     with pytest.raises(StoreError):
@@ -95,6 +101,9 @@ def test_copy_that_is_cut_is_no_checkpoint_and_goes_on(
 
 
 def test_connection_that_breaks_costs_no_copy(volume: Volume, remote: Path, gate: Gate) -> None:
+    """A connection that breaks in the middle of an upload does not keep the copy from being
+    completed.
+    """
     files = write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
     gate.cut_after_bytes = WITHIN_THE_FIRST_PART
     pusher = volume.pusher()
@@ -102,11 +111,12 @@ def test_connection_that_breaks_costs_no_copy(volume: Volume, remote: Path, gate
         pusher.push_next()
     except StoreError:
         assert pusher.push_next()
-    assert gate.cut_after_bytes == 0  # it was cut
+    assert gate.cut_after_bytes == 0  # the connection was cut
     assert files_of(remote, 10) == files
 
 
 def test_file_that_was_copied_is_not_sent_again(volume: Volume, remote: Path) -> None:
+    """When a copy is tried again, the files that have arrived are not sent again."""
     write_checkpoint(volume.root, 10)
     pusher = volume.pusher()
     sent: list[str] = []
@@ -127,7 +137,9 @@ def test_file_that_was_copied_is_not_sent_again(volume: Volume, remote: Path) ->
 
 
 def test_copy_that_was_overtaken_is_removed(volume: Volume, remote: Path, gate: Gate) -> None:
-    """A copy is cut, and the next start has a newer checkpoint: no copy is left half for ever."""
+    """A copy that was cut off is removed when a newer checkpoint is copied in its place. Otherwise
+    half a copy would stay in the store for ever.
+    """
     write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
     gate.cut_after_bytes, gate.close_when_cut = WITHIN_THE_FIRST_PART, True
     with pytest.raises(StoreError):
@@ -142,7 +154,9 @@ def test_copy_that_was_overtaken_is_removed(volume: Volume, remote: Path, gate: 
 def test_removal_that_was_cut_is_finished_later(
     volume: Volume, remote: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process is killed between the manifest and the other files of an old checkpoint."""
+    """A removal that ended between the manifest and the other files is finished by a later copy.
+    Here the process is killed at that point.
+    """
     for step in (10, 20):
         write_checkpoint(volume.root, step)
         volume.push()
@@ -160,7 +174,9 @@ def test_removal_that_was_cut_is_finished_later(
 def test_best_checkpoint_half_copied_becomes_whole(
     volume: Volume, remote: Path, gate: Gate
 ) -> None:
-    """It is overtaken by a newer one, and has to be in the mirror all the same."""
+    """The best checkpoint, whose copy was cut off, is completed although a newer one is there by
+    now.
+    """
     best = write_checkpoint(volume.root, 10, val_loss=1.0, size_bytes=MANY_BYTES)
     gate.cut_after_bytes, gate.close_when_cut = WITHIN_THE_FIRST_PART, True
     with pytest.raises(StoreError):
@@ -173,7 +189,9 @@ def test_best_checkpoint_half_copied_becomes_whole(
 
 
 def test_copy_completed_by_another_process_stays(volume: Volume, remote: Path) -> None:
-    """The pod of the earlier start may still be ending, and complete its copy meanwhile."""
+    """A checkpoint that another process has completed in the mirror stays. The pod of the earlier
+    start may still be ending, and complete its copy meanwhile.
+    """
     files = write_checkpoint(volume.root, 10)
     pusher = volume.pusher()
     assert pusher.push_next()
@@ -186,6 +204,7 @@ def test_copy_completed_by_another_process_stays(volume: Volume, remote: Path) -
 
 
 def test_damaged_checkpoint_is_never_copied(volume: Volume, remote: Path) -> None:
+    """A checkpoint that does not match its manifest is not copied, and a message says why."""
     write_checkpoint(volume.root, 10)
     good = write_checkpoint(volume.root, 20)
     path = volume.root / "step-00000020" / "tensors.bin"
@@ -198,6 +217,7 @@ def test_damaged_checkpoint_is_never_copied(volume: Volume, remote: Path) -> Non
 
 
 def test_step_that_was_saved_again_replaces_its_copy(volume: Volume, remote: Path) -> None:
+    """When a step is saved again with other content, its copy in the mirror is replaced."""
     write_checkpoint(volume.root, 10)
     volume.push()
     again = write_checkpoint(volume.root, 10, seed=1)
@@ -206,7 +226,9 @@ def test_step_that_was_saved_again_replaces_its_copy(volume: Volume, remote: Pat
 
 
 def test_copy_newer_than_the_volume_is_left_alone(volume: Volume, remote: Path) -> None:
-    """A run that was set back, because its newest checkpoint on the volume was damaged."""
+    """A copy that is newer than all checkpoints of the volume stays, as after a run was set back
+    because its newest checkpoint on the volume was damaged.
+    """
     newer = write_checkpoint(volume.root, 50)
     volume.push()
     shutil.rmtree(volume.root / "step-00000050")
@@ -218,7 +240,9 @@ def test_copy_newer_than_the_volume_is_left_alone(volume: Volume, remote: Path) 
 
 
 def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket: str) -> None:
-    """S3 keeps the parts of an upload for ever, and charges for them."""
+    """Unfinished uploads of this run are removed, and those of other runs are not. S3 keeps the
+    parts of an upload for ever, and charges for them.
+    """
     write_checkpoint(volume.root, 10)
     filesystem = cast(Any, volume.place)._filesystem
     ours = "some/prefix/words/checkpoints/step-00000010/tensors.bin"
@@ -234,6 +258,7 @@ def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket
 def test_store_that_refuses_is_named_with_the_reason(
     volume: Volume, gate: Gate, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An error of the store names its URL and never the password."""
     write_checkpoint(volume.root, 10)
     if fault == "no such bucket":
         volume = Volume(volume.run_dir, "s3://no-such-bucket/prefix")
@@ -253,6 +278,7 @@ def test_url_of_an_unknown_kind_is_refused() -> None:
 
 
 def test_folder_of_another_file_system_serves_too(tmp_path: Path) -> None:
+    """A folder (`file://`) can be the mirror."""
     volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror")
     files = write_checkpoint(volume.root, 10)
     volume.push()
@@ -260,6 +286,7 @@ def test_folder_of_another_file_system_serves_too(tmp_path: Path) -> None:
 
 
 def test_settings_and_metrics_follow_each_checkpoint(volume: Volume, remote: Path) -> None:
+    """The run configuration and the metrics are in the mirror with each checkpoint."""
     write_checkpoint(volume.root, 10)
     (volume.run_dir / "run.yaml").write_text("run_name: words\n")
     for line in ("1\n", "2\n"):
@@ -279,6 +306,7 @@ def test_settings_and_metrics_follow_each_checkpoint(volume: Volume, remote: Pat
 def test_metrics_that_could_not_be_copied_are_copied_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Metrics that could not be copied with their checkpoint are copied by the next process."""
     volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror")
     write_checkpoint(volume.root, 10)
     (volume.run_dir / "metrics.jsonl").write_text("1\n")
@@ -305,6 +333,7 @@ def _be_killed(*_: object) -> None:
 
 
 def _names(folder: Path) -> list[str]:
+    """Return the names in the folder, sorted."""
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -315,7 +344,9 @@ def test_defaults_have_no_mirror() -> None:
 def test_copies_keep_to_the_bandwidth_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`checkpoint.mirror_bytes_per_second`: training and its peers need the line as well."""
+    """Copies take the time that `checkpoint.mirror_bytes_per_second` demands, because training and
+    others need the network as well.
+    """
     limit = 2**20
     settings = {"mirror_bytes_per_second": limit}
     volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror", **settings)

@@ -15,6 +15,7 @@ from trainer.mirror.restore import restore
 
 
 def fetch(volume: Volume, root: Path) -> int | None:
+    """Make the folder `root`, restore into it from the volume's mirror, and return the step."""
     root.mkdir(parents=True)
     return restore(root, volume.place, volume.said.append)
 
@@ -29,6 +30,9 @@ def test_newest_checkpoint_comes_back_bitwise(mirrored: Volume, tmp_path: Path) 
 def test_copy_that_was_changed_is_skipped_and_named(
     mirrored: Volume, tmp_path: Path, objects: Path
 ) -> None:
+    """A copy whose content has changed is skipped with a message, and the one before it is
+    restored.
+    """
     path = objects / "words" / "checkpoints" / "step-00000020" / "tensors.bin"
     content = bytearray(path.read_bytes())
     content[7] ^= 1
@@ -41,7 +45,10 @@ def test_copy_that_was_changed_is_skipped_and_named(
 
 
 def test_copy_that_lacks_a_file_is_skipped(mirrored: Volume, tmp_path: Path, objects: Path) -> None:
-    """A rule of the bucket, or somebody, had removed it, and the run never started again."""
+    """A copy in which a file is missing is skipped, and the one before it is restored. A rule of
+    the bucket, or somebody, may have removed the file, and the run would otherwise never start
+    again.
+    """
     (objects / "words" / "checkpoints" / "step-00000020" / "tensors.bin").unlink()
     root = tmp_path / "second"
     assert fetch(mirrored, root) == 10
@@ -51,8 +58,10 @@ def test_copy_that_lacks_a_file_is_skipped(mirrored: Volume, tmp_path: Path, obj
 
 
 def test_what_a_killed_process_of_the_same_number_has_left_is_replaced(tmp_path: Path) -> None:
-    """In a container `python -m trainer restore` is process 1 each time, so it could never be
-    tried again after a kill."""
+    """A restore replaces what a killed process with the same pid has left. In a container `python
+    -m trainer restore` is process 1 each time, and could otherwise never be tried again after a
+    kill.
+    """
     volume = Volume(tmp_path / "first", f"file://{tmp_path}/mirror")
     write_checkpoint(volume.root, 20)
     (volume.run_dir / "metrics.jsonl").write_text('{"step": 20}\n')
@@ -71,6 +80,7 @@ def test_what_a_killed_process_of_the_same_number_has_left_is_replaced(tmp_path:
 def test_mirror_without_a_good_copy_starts_no_run(
     mirrored: Volume, tmp_path: Path, objects: Path
 ) -> None:
+    """A run does not start if the mirror has copies, but none that can be used."""
     for path in (objects / "words" / "checkpoints").glob("*/tensors.bin"):
         path.write_bytes(b"")
     with pytest.raises(FatalError, match="none of them can be used"):
@@ -78,7 +88,9 @@ def test_mirror_without_a_good_copy_starts_no_run(
 
 
 def test_metrics_come_first_and_replace_none(mirrored: Volume, tmp_path: Path) -> None:
-    """A run that goes on without them would write its few new ones over those of the mirror."""
+    """The metrics are restored before the checkpoint, and replace none that are there. A run that
+    goes on without them would write its few new ones over those of the mirror.
+    """
     mirrored.place.parent().write("metrics.jsonl", b"1\n")
     said: list[tuple[str, bool]] = []
 
@@ -98,7 +110,9 @@ def test_metrics_come_first_and_replace_none(mirrored: Volume, tmp_path: Path) -
 
 
 def test_tokenizer_comes_and_replaces_none(mirrored: Volume, tmp_path: Path) -> None:
-    """Without the file of its tokenizer the run that comes back could not be sampled."""
+    """The tokenizer's file is restored, and replaces none that is there. Without that file nobody
+    could sample from the restored run.
+    """
     mirrored.place.parent().write("tokenizer.json", b"{}")
     root = tmp_path / "other" / "checkpoints"
     assert fetch(mirrored, root) == 20
@@ -109,7 +123,9 @@ def test_tokenizer_comes_and_replaces_none(mirrored: Volume, tmp_path: Path) -> 
 
 
 def test_mirror_that_is_away_starts_no_run(mirrored: Volume, tmp_path: Path, gate: Gate) -> None:
-    """The run might have checkpoints there, so it must not begin at step 0."""
+    """A run does not start while its mirror cannot be reached. Its checkpoints may be there, so it
+    must not begin at step 0.
+    """
     gate.close()
     with pytest.raises(RetryableError, match="does not start at step 0"):
         fetch(mirrored, tmp_path / "second")
@@ -117,11 +133,14 @@ def test_mirror_that_is_away_starts_no_run(mirrored: Volume, tmp_path: Path, gat
 
 
 def test_empty_mirror_lets_a_run_begin(tmp_path: Path, bucket: str) -> None:
+    """A run whose mirror is empty begins at step 0."""
     assert fetch(Volume(tmp_path / "words", f"s3://{bucket}"), tmp_path / "second") is None
 
 
 def test_manifest_cannot_write_elsewhere(mirrored: Volume, tmp_path: Path) -> None:
-    """A bucket that somebody else can write to must not reach files outside the checkpoint."""
+    """A manifest that names a file outside of the checkpoint is refused. Otherwise somebody else
+    who can write to the bucket could write other files of the volume.
+    """
     for step in (10, 20):
         manifest = files_of(mirrored.root, step)["manifest.json"]
         manifest = manifest.replace(b"tensors.bin", b"../../escaped")

@@ -18,9 +18,11 @@ from trainer.mirror.status import read_status
 def test_run_goes_on_from_the_mirror_where_the_volume_is_empty(
     lab: Lab, bucket: str, s3_environment: dict[str, str]
 ) -> None:
-    """The second start finds nothing on the volume, and goes on in the metrics of the first.
+    """A run whose volume is empty fetches its checkpoint from the mirror, and continues the metrics
+    of its first start.
 
-    Both the copy and the start verify the checkpoint, and `./disttrain status` reads that of them.
+    Both the copy and the start print that the checkpoint is verified, in the words that
+    `./disttrain status` reads.
     """
     mirror = f"s3://{bucket}/runs"
     whole = lab.config(run_name="whole", train__max_steps=12)
@@ -45,7 +47,9 @@ def test_run_goes_on_from_the_mirror_where_the_volume_is_empty(
 
 
 def test_mirror_process_that_dies_is_started_again(lab: Lab) -> None:
-    """In the same round of the ranks, which may go on for weeks."""
+    """A mirror process that is killed is started again while the ranks go on, as their round may
+    last for weeks.
+    """
     run = lab.config(
         train__max_steps=1_000_000,
         train__decay_steps=200,
@@ -67,7 +71,7 @@ def test_mirror_process_that_dies_is_started_again(lab: Lab) -> None:
 
 
 def is_mirror(pid: int) -> bool:
-    """Whether the process is the one that copies."""
+    """Return whether the process is the one that copies to the mirror."""
     with suppress(OSError):
         return b"\0mirror\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False
@@ -76,7 +80,9 @@ def is_mirror(pid: int) -> bool:
 def test_store_that_is_away_costs_no_step(
     lab: Lab, bucket: str, s3_environment: dict[str, str], gate: Gate
 ) -> None:
-    """It is away from the beginning to the end, once there is a checkpoint on the volume."""
+    """A run that continues from a checkpoint on the volume makes all its steps although the store
+    cannot be reached, and warns that its newest checkpoint is not in the mirror.
+    """
     start = lab.config(train__max_steps=6)
     lab.train(start, 1)
     (start.run_dir / "done.json").unlink()

@@ -1,3 +1,5 @@
+"""How tokens are drawn from a model, with and without the cache of keys and values."""
+
 from __future__ import annotations
 
 import math
@@ -23,6 +25,7 @@ def model() -> GPT:
 def tokens_of(
     model: GPT, sampling: Sampling, count: int = 40, seed: int = 3, use_cache: bool = True
 ) -> torch.Tensor:
+    """Return `count` tokens after each of two prompts of three tokens, as `(2, count)`."""
     start = torch.arange(6).reshape(2, 3)
     generator = torch.Generator().manual_seed(seed)
     return torch.stack(list(generate(model, start, count, sampling, generator, use_cache)), dim=1)
@@ -35,6 +38,9 @@ def tokens_of(
 def test_the_cache_changes_no_token_also_past_the_end_of_the_block(
     model: GPT, sampling: Sampling
 ) -> None:
+    """The same tokens are drawn with the cache and without it, also when the text is longer than
+    the block.
+    """
     with_cache, without = (tokens_of(model, sampling, 60, use_cache=c) for c in (True, False))
     assert torch.equal(with_cache, without)
 
@@ -61,6 +67,7 @@ def test_tokens_stay_inside_the_vocabulary() -> None:
 
 
 def test_top_1_and_a_tiny_top_p_are_the_likeliest_token(model: GPT) -> None:
+    """`top_k` of 1 and a tiny `top_p` give the likeliest token each time."""
     greedy = tokens_of(model, Sampling(0.0))
     assert torch.equal(tokens_of(model, Sampling(1.0, top_k=1)), greedy)
     assert torch.equal(tokens_of(model, Sampling(1.0, top_p=1e-9)), greedy)
@@ -118,6 +125,8 @@ def test_bad_values_are_named(values: tuple[float, int | None, float | None], wo
 
 @pytest.mark.parametrize("temperature", [1e-40, 1e-300])
 def test_smallest_temperatures_take_the_likeliest_token(temperature: float) -> None:
-    """The logits became too large for float32, and the probabilities were no numbers."""
+    """The smallest temperatures take the likeliest token. Divided by them, logits would be too
+    large for float32, and the probabilities no numbers.
+    """
     found = Sampling(temperature=temperature).probabilities(torch.tensor([[1.0, 3.0, -2.0]]))
     assert found.tolist() == [[0.0, 1.0, 0.0]]

@@ -1,3 +1,5 @@
+"""The model: its loss, its initial values, its optimizer, and the memory that its logits take."""
+
 # pyright: reportPrivateImportUsage=false
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ CONFIG = ModelConfig(n_layer=2, n_head=2, n_embd=32, block_size=16, dropout=0.0,
 
 @pytest.fixture(params=["default", "onednn"])
 def model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> GPT:
-    """On each of the two libraries that multiply its matrices, whichever this CPU would take."""
+    """Return a model on each of the two libraries that multiply its matrices, whichever this CPU
+    would use.
+    """
     monkeypatch.setattr(linear, "onednn_is_faster", lambda: request.param == "onednn")
     torch.manual_seed(0)
     return GPT(CONFIG, vocab_size=65)
 
 
 def random_batch(rows: int = 4, length: int = 16) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return tokens and targets of shape `(rows, length)`, which are the same each time."""
     tokens = torch.randint(65, (rows, length + 1), generator=torch.Generator().manual_seed(1))
     return tokens[:, :-1], tokens[:, 1:]
 
@@ -78,6 +83,9 @@ def test_a_token_sees_everything_up_to_itself(model: GPT) -> None:
 def test_initial_values_are_gpt2s_at_its_width_and_as_large_in_effect_at_others(
     width: int, std: float
 ) -> None:
+    """Initial weights have GPT-2's standard deviation at its width, and a larger one for narrower
+    models.
+    """
     torch.manual_seed(0)
     model = GPT(ModelConfig(n_layer=8, n_head=4, n_embd=width, bias=True), vocab_size=500)
     named = dict(model.named_parameters())
@@ -90,8 +98,10 @@ def test_initial_values_are_gpt2s_at_its_width_and_as_large_in_effect_at_others(
 
 
 def test_compiled_logits_are_kept_in_low_precision() -> None:
-    """Minus infinity was written over their padding, and so they were kept in float32 for the
-    backward pass. With GPT-2's vocabulary they are the largest tensor of all."""
+    """In bfloat16 the logits, with GPT-2's vocabulary the largest tensor of all, are kept in
+    bfloat16 for the backward pass. If minus infinity were written over their padding, they would be
+    kept in float32.
+    """
     kept: list[torch.dtype] = []
 
     def note(graph: Any, _: object) -> Any:
@@ -135,8 +145,10 @@ class MovedBytes(TorchDispatchMode):
 
 
 def test_passes_move_the_logits_no_more_than_a_plain_loop() -> None:
-    """With GPT-2's vocabulary they are most of what an eager step moves. Minus infinity written
-    over their padding moved 38 % more bytes of them."""
+    """The passes move at most 1 % more bytes of logits than a plain loop. With GPT-2's vocabulary
+    logits are most of what an eager step moves, and minus infinity written over their padding would
+    move 38 % more.
+    """
     tokens, targets = random_batch()
     moved: list[int] = []
     for model in (GPT(CONFIG, vocab_size=1025), nanogpt_like.Model(CONFIG, 1088)):
@@ -161,8 +173,9 @@ def test_the_padding_of_the_vocabulary_takes_no_part_in_the_loss() -> None:
 
 
 def test_logits_are_not_copied_without_their_padding(model: GPT) -> None:
-    """C30 of the review: the padding columns were cut off before the loss. That made a second copy
-    of all logits in float32, 2.5 GB for gpt2-124m, in rows of an odd length."""
+    """The logits are kept once, with their padding. Cutting the padding off before the loss would
+    make a second copy in float32, of 2.5 GB for `gpt2-124m`, in rows of an odd length.
+    """
     model = GPT(CONFIG, vocab_size=1025)  # padded to 1088
     tokens, targets = random_batch()
     kept: set[tuple[int, int]] = set()
@@ -196,6 +209,8 @@ def test_matrices_decay_and_biases_and_norms_do_not(model: GPT) -> None:
 
 
 def test_the_optimizer_continues_exactly_from_its_saved_state(model: GPT) -> None:
+    """An optimizer that gets the saved state makes bit by bit the same update."""
+
     def update(model: GPT, optimizer: torch.optim.AdamW) -> None:
         optimizer.zero_grad()
         model(*random_batch()).backward()

@@ -1,3 +1,5 @@
+"""Weights in the format of the published GPT-2: export, and a start from them."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -20,6 +22,7 @@ CONFIG = ModelConfig(n_layer=2, n_head=2, n_embd=32, block_size=16, dropout=0.0,
 
 
 def new_model(seed: int = 0, vocab_size: int = 65, **changes: Any) -> GPT:
+    """Return a model with random weights, also for its biases and norms."""
     torch.manual_seed(seed)
     model = GPT(dataclasses.replace(CONFIG, **changes), vocab_size)
     with torch.no_grad():
@@ -29,6 +32,7 @@ def new_model(seed: int = 0, vocab_size: int = 65, **changes: Any) -> GPT:
 
 
 def export(model: GPT, directory: Path, largest_file_bytes: int = 10**9) -> None:
+    """Export the model's weights into the folder."""
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     export_gpt2_weights(
@@ -128,8 +132,10 @@ def test_a_run_starts_from_exported_weights(
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_weights_in_several_files_are_written_and_read(lab: Lab, parallel: str) -> None:
-    """Weights over 5 GB are published in several files with an index, which could not be read;
-    every rank read whole files. Shards are rows, also of the matrices that are transposed."""
+    """Weights over a limit are exported to several files with an index, as published weights over 5
+    GB are, and a run of several ranks starts with exactly these weights. With FSDP2 a rank has rows
+    of each matrix, also of those that the files hold transposed.
+    """
     settings = {"train__max_steps": 2, "train__warmup_steps": 0, "train__parallel": "fsdp"}
     first = lab.config(run_name="first", **settings)
     lab.train(first, 3)
@@ -160,9 +166,10 @@ def test_weights_in_several_files_are_written_and_read(lab: Lab, parallel: str) 
 
 
 def test_export_removes_files_of_earlier_one(tmp_path: Path) -> None:
-    """A folder holds the weights of the last export only, whatever the number of its files. A
-    reader that loads each safetensors file of the folder, without the index, would otherwise load
-    old weights. Files that an export does not write are left alone."""
+    """A folder has only the weights of the last export, whatever the number of its files. Otherwise
+    a reader that loads each safetensors file of the folder would load old weights. Files that an
+    export does not write are left alone.
+    """
     (tmp_path / "other.safetensors").write_bytes(b"of the user")
     numbers = list[int]()
     for largest in (5000, 50_000, 10**9, 5000):

@@ -13,6 +13,7 @@ CONFIG = ModelConfig(n_layer=2, n_head=2, n_embd=16, block_size=700, bias=True)
 
 
 def whole(seed: int) -> GPT:
+    """Return a model with all its initial weights for this seed."""
     with torch.device("meta"):
         model = GPT(CONFIG, 65)
     model.to_empty(device="cpu")
@@ -21,6 +22,9 @@ def whole(seed: int) -> GPT:
 
 
 def test_the_seed_alone_decides_the_weights() -> None:
+    """Equal seeds give equal weights, and other seeds give others, except for constant values. The
+    layers of one model differ.
+    """
     one, same, other = whole(1), whole(1), whole(2)
     for name, parameter in one.named_parameters():
         assert torch.equal(parameter, same.get_parameter(name))
@@ -32,8 +36,9 @@ def test_the_seed_alone_decides_the_weights() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 7])
 def test_shards_are_rows_of_the_whole(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K4 of the review: every rank built the whole model in host memory before it was shared out.
-    Now each makes its own rows, which must be the same. Small blocks stand for many rows."""
+    """A rank that makes only its own rows gets the same weights as in the whole model. So no rank
+    needs the whole model in host memory. Small blocks stand in for many rows.
+    """
     monkeypatch.setattr(initial_weights, "_BLOCK_ELEMENTS", 1000)
     wanted = whole(3)
 

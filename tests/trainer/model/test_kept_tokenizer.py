@@ -1,4 +1,4 @@
-"""A run whose data set has a tokenizer.json of its own is complete without its data set."""
+"""A run whose data set has its own `tokenizer.json` is complete without its data set."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ END = "<|endoftext|>"
 
 
 def config_of(lab: Lab) -> RunConfig:
+    """Return a run of five steps with a data set of words and a tokenizer of its own."""
     source = lab.root / "given.json"
     if not source.exists():
         tokenizer = Tokenizer(models.WordLevel(dict(zip([END, *WORDS], range(99), strict=False))))
@@ -45,7 +46,7 @@ def train_here(run: RunConfig) -> None:
 
 @pytest.fixture
 def run(lab: Lab) -> Iterator[RunConfig]:
-    """A finished run, whose data set is away until the test is over."""
+    """Yield a finished run, whose data set is away until the test is over."""
     run = config_of(lab)
     train_here(run)
     away = run.dataset_dir.rename(lab.root / "away")
@@ -54,7 +55,7 @@ def run(lab: Lab) -> Iterator[RunConfig]:
 
 
 def copied(run: RunConfig, how: str, to: Path) -> Path:
-    """The run's folder as it arrives elsewhere."""
+    """Copy the run as `fetch`, `push` or `restore` does, and return its folder."""
     folder = to / "runs" / run.run_name
     if how == "restore":
         pusher = Pusher(run.checkpoint, run.run_dir, mirror_place(run), print)
@@ -82,7 +83,9 @@ def copied(run: RunConfig, how: str, to: Path) -> Path:
 def test_copied_run_needs_no_data_set(
     run: RunConfig, tmp_path: Path, how: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """state.json names the tokenizer's file in the data set, which is not where the copy is."""
+    """A run that was copied elsewhere can be exported and sampled without its data set, in which
+    `state.json` names the tokenizer's file.
+    """
     folder = copied(run, how, tmp_path / "elsewhere")
     assert main(["export", "--run-dir", str(folder), "--output", str(tmp_path / "out")]) == 0
     assert json.loads((tmp_path / "out" / "config.json").read_text())["vocab_size"] == 11
@@ -92,7 +95,9 @@ def test_copied_run_needs_no_data_set(
 
 
 def test_copy_follows_the_data_set(lab: Lab) -> None:
-    """A copy that is damaged is replaced at the next start, and one that is right is left alone."""
+    """A damaged copy of the tokenizer is replaced at the next start, and a right one is
+    left alone.
+    """
     run = config_of(lab)
     train_here(run)
     copy, given = run.run_dir / TOKENIZER_FILE, (run.dataset_dir / TOKENIZER_FILE).read_bytes()
@@ -106,7 +111,9 @@ def test_copy_follows_the_data_set(lab: Lab) -> None:
 
 
 def test_run_without_copy_reads_the_data_set(lab: Lab, tmp_path: Path) -> None:
-    """Runs of earlier versions have no copy."""
+    """A run of an earlier version, which has no copy of the tokenizer, is exported with that of the
+    data set.
+    """
     run = config_of(lab)
     train_here(run)
     (run.run_dir / TOKENIZER_FILE).unlink()

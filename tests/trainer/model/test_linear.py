@@ -1,3 +1,5 @@
+"""Products of matrices by oneDNN, which is faster than the default on some CPUs."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,7 +14,7 @@ from trainer.model.allocator import keep_freed_memory
 
 @pytest.fixture
 def onednn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also on CPUs where the default is as fast."""
+    """Use oneDNN also on CPUs where the default is as fast."""
     monkeypatch.setattr(module, "onednn_is_faster", lambda: True)
 
 
@@ -65,6 +67,7 @@ def test_the_same_sums_come_out_bit_by_bit_every_time() -> None:
 def test_intels_cpus_and_unknown_ones_keep_the_default(
     tmp_path: Path, content: str | None, intel: bool
 ) -> None:
+    """Intel's CPUs, and those that cannot be told, count as Intel's, which keep the default."""
     path = tmp_path / "cpuinfo"
     if content is not None:
         path.write_text(content)

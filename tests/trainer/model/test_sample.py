@@ -1,3 +1,5 @@
+"""`python -m trainer sample`, which continues a text with a trained model."""
+
 from __future__ import annotations
 
 import subprocess
@@ -14,7 +16,7 @@ from trainer.config import RunConfig
 
 @pytest.fixture(scope="module")
 def runs(module_lab: Lab) -> tuple[RunConfig, RunConfig]:
-    """The same run by one process and by two."""
+    """Return the same run by one process and by two."""
     settings = {"train__max_steps": 150, "train__global_batch_size": 32}
     one, two = (module_lab.config(run_name=name, **settings) for name in ("one", "two"))
     module_lab.train_side_by_side((one, 1), (two, 2))
@@ -31,7 +33,9 @@ Sample = Callable[..., str]
 
 @pytest.fixture
 def sample(capsys: pytest.CaptureFixture[str]) -> Sample:
-    """What `python -m trainer sample` prints, in this process: importing torch takes seconds."""
+    """Return a function that gives what `python -m trainer sample` prints. It runs in this process,
+    because importing torch takes seconds.
+    """
 
     def print_sample(run: RunConfig, *options: str) -> str:
         assert main(["sample", "--run-dir", str(run.run_dir), *options]) == 0

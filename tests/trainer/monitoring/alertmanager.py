@@ -1,4 +1,4 @@
-"""A real Alertmanager on the loopback, and a webhook that keeps the alerts that it gets."""
+"""A real Alertmanager on loopback, and a webhook that keeps the alerts that it gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts the program of a pod, whose metrics a Prometheus scrapes."""
+"""Starts the program of a pod, whose metrics a Prometheus reads."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ def start_pod(
 
 
 def served(prometheus: Prometheus, node: int, port: int) -> dict[str, str]:
-    """Let Prometheus scrape a pod at a port; return the variable that makes the pod serve there."""
+    """Let Prometheus read a pod's metrics at a port, and return the variable that makes the pod
+    serve there.
+    """
     prometheus.add_target(port, {**NAMESPACE, "pod": f"train-multipod-{node}"})
     return {PORT_VARIABLE: str(port)}

@@ -1,4 +1,4 @@
-"""Runs pods in control groups of version 2, in which the kernel counts their waits for a core.
+"""Pods in control groups of version 2, in which the kernel counts their waits for a core.
 
 The pods see the groups as a container does. It needs root. A machine with version 1 has such groups
 too, but without limits.
@@ -18,7 +18,7 @@ from tests.trainer.monitoring.quota import JOIN
 
 @contextmanager
 def counted_pods(count: int) -> Iterator[list[Sequence[str]]]:
-    """For each pod, the first words of a command line that runs the rest of it in the pod.
+    """Yield for each pod the first words of a command line that runs the rest of it in the pod.
 
     The processes have to end before the block does.
     """
@@ -38,6 +38,7 @@ def counted_pods(count: int) -> Iterator[list[Sequence[str]]]:
 
 
 def _why_it_stays(group: Path) -> str | None:
+    """Remove the group; return why that is not possible yet, or None."""
     try:
         group.rmdir()
     except OSError as reason:  # a process that has just ended still counts

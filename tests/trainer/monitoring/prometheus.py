@@ -1,4 +1,4 @@
-"""A real Prometheus on the loopback, which scrapes each second."""
+"""A real Prometheus on loopback, which reads all metrics each second."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Prometheus:
         self._wait_until_ready()
 
     def add_target(self, port: int, labels: Mapping[str, str]) -> None:
-        """Scrape this port of the loopback, with the labels that discovery would give."""
+        """Read this port of loopback, with the labels that discovery would give."""
         target = {"targets": [f"127.0.0.1:{port}"], "labels": dict(labels)}
         if target not in self._targets:
             self._targets.append(target)
@@ -86,25 +86,27 @@ class Prometheus:
         self._write_targets()
 
     def ask(self, expression: str) -> list[dict[str, Any]]:
-        """The result of an instant query, a vector."""
+        """Return the result of an instant query, a vector."""
         return self.get("query", query=expression)["result"]
 
     def get(self, path: str, **words: str) -> Any:
-        """The data in the answer to a request of its HTTP API."""
+        """Return the data in the answer to a request of the HTTP API."""
         query = urllib.parse.urlencode(words)
         address = f"http://127.0.0.1:{self._port}/api/v1/{path}?{query}"
         with urllib.request.urlopen(address, timeout=20) as answer:
             return json.loads(answer.read())["data"]
 
     def wait_for(self, expression: str, seconds: float = 90) -> list[dict[str, Any]]:
-        """The first result of a query that is not empty; empty if none comes within `seconds`."""
+        """Return the first result of a query that is not empty; empty if none comes within
+        `seconds`.
+        """
         deadline = time.monotonic() + seconds
         while not (found := self.ask(expression)) and time.monotonic() < deadline:
             time.sleep(0.2)
         return found
 
     def alerts(self) -> Sequence[str]:
-        """The names of the alerts that fire."""
+        """Return the names of the alerts that fire."""
         return [
             alert["labels"]["alertname"]
             for alert in self.get("alerts")["alerts"]

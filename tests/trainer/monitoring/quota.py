@@ -1,4 +1,4 @@
-"""Limits the CPU time of one pod's program by the kernel's control groups; it needs root."""
+"""Limits on the CPU time of one pod's program, by the kernel's control groups. They need root."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Quota:
 
     @property
     def wrapper(self) -> Sequence[str]:
-        """The first words of a command line that runs the rest of it in the group."""
+        """Return the first words of a command line that runs the rest of it in the group."""
         return ["sh", "-ec", JOIN, "sh", str(self.folder), str(self.seen_at)]
 
     def limit(self, microseconds: int | None) -> None:

@@ -1,4 +1,6 @@
-"""From a fault to a webhook: a real run, Prometheus with our rules, and Alertmanager."""
+"""The way from a fault to a webhook, with a real run, Prometheus with our rules, and
+Alertmanager.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from tests.trainer.process_tree import ranks_below
 from trainer.config import RunConfig
 
 FAILED, FALLBACK = "DisttrainRunFailed", "DisttrainTransportFallback"
-# A program whose NCCL falls back: it writes, where its variables say, what NCCL would.
+# A stand-in for a program whose NCCL falls back: it writes the lines that NCCL would.
 STAND_IN = """
 import os, time
 from tests.trainer.transport.recorded import RECORDED
@@ -47,7 +49,7 @@ def webhook() -> Iterator[Webhook]:
 
 @pytest.fixture
 def prometheus(lab: Lab, webhook: Webhook) -> Iterator[Prometheus]:
-    """With our rules; it tells the webhook by Alertmanager."""
+    """Yield a Prometheus with our rules, which tells the webhook through Alertmanager."""
     alertmanager = Alertmanager(lab.root / "alertmanager", webhook)
     server = Prometheus(lab.root / "prometheus", alertmanager.port)
     yield server
@@ -56,7 +58,7 @@ def prometheus(lab: Lab, webhook: Webhook) -> Iterator[Prometheus]:
 
 
 def check_first(webhook: Webhook, name: str, severity: str, summary: str) -> None:
-    """It says what is wrong, with whom, and what to do."""
+    """Assert that the webhook's first alert says what is wrong, with which run, and what to do."""
     rule = next(rule for rule in RULES if rule.name == name)
     alert = webhook.alerts[0]
     assert alert["status"] == "firing"
@@ -72,7 +74,9 @@ def check_first(webhook: Webhook, name: str, severity: str, summary: str) -> Non
 def test_killed_rank_of_a_run_without_restarts_reaches_the_webhook(
     lab: Lab, prometheus: Prometheus, webhook: Webhook
 ) -> None:
-    """With who it is and what to do; before the fault nothing is told."""
+    """When a killed rank ends a run without restarts, the webhook gets an alert that names the run
+    and says what to do. Before the fault it gets none.
+    """
     config = lab.config(train__max_steps=1_000_000, train__max_restarts=0)
     pod = start_pod(lab, prometheus, config, 0, 1, free_port())
     wait_for("steps", lambda: last_step(config) > 5, 60, lab)
@@ -91,8 +95,9 @@ def test_killed_rank_of_a_run_without_restarts_reaches_the_webhook(
 def test_nccl_that_falls_back_to_sockets_reaches_the_webhook(
     lab: Lab, prometheus: Prometheus, webhook: Webhook, profile: NetworkProfile
 ) -> None:
-    """Two pods whose NCCL says that it has found no EFA: an alert where EFA was asked for, and
-    none with `pod-tcp`, which asks for sockets."""
+    """When the NCCL of two pods has found no EFA, the webhook gets an alert if EFA was asked for,
+    and none with `pod-tcp`, which asks for sockets.
+    """
     mapping = {
         "run_name": "tiny",
         "data_root": str(lab.root),

@@ -1,11 +1,11 @@
-"""Faults of real runs, each until a webhook is told of it, and then of its end.
+"""A webhook gets alerts about faults of real runs, and then hears that they are over.
 
-Real trainers in real processes on the CPU, a real Prometheus with our rules, and a real
-Alertmanager. The rules' minutes are seconds here (tests/monitoring/hurried.py), and nothing else of
-them is changed. docs/monitoring.md lists the alerts that cannot be caused so.
+Trainers are real processes on the CPU, with a real Prometheus with our rules, and a real
+Alertmanager. The minutes of the rules are seconds here (`tests/monitoring/hurried.py`), and nothing
+else of the rules is changed. `docs/monitoring.md` lists the alerts that cannot be caused this way.
 
-It runs as root, since it mounts a small disk and makes a control group. `make test-engines` runs
-this file; test_alerts.py asks of the rules as they are, with every commit.
+These tests run as root, since they mount a small disk and make a control group. `make test-engines`
+runs them; `test_alerts.py` checks the unchanged rules with every commit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from trainer.launch.exit_codes import ExitCode
 from trainer.watch.slow import Cause
 
 ENDLESS = {"train__max_steps": 1_000_000, "train__decay_steps": 200}
-# A pass of a step takes at least so long, so that a run leaves the processor to the others.
+# A pass of a step takes at least this long, so that a run leaves the processor to the others.
 USUAL_SECONDS, SLOW_SECONDS = 0.1, 0.3
 QUICK_SECONDS, STEADY_SECONDS = 0.02, 0.08
 LIMIT_SECONDS = 300  # for what has to happen, on a machine that has much else to do
@@ -53,7 +53,7 @@ for step in range(1, 1_000_000):
     print(f"step {step} loss {loss}", flush=True)
     time.sleep(0.1)
 """
-# A program whose NCCL has found no EFA: it writes, where its variables say, what NCCL would. Once a
+# A stand-in for a program whose NCCL has found no EFA: it writes NCCL's lines. Once a
 # file exists it ends, and its next start finds EFA.
 FALLING_BACK = """
 import os, pathlib, sys, time
@@ -81,7 +81,9 @@ def webhook() -> Iterator[Webhook]:
 
 @pytest.fixture(scope="module")
 def server(module_lab: Lab, webhook: Webhook) -> Iterator[Prometheus]:
-    """With our rules, whose minutes are seconds; it tells the webhook by Alertmanager."""
+    """Yield a Prometheus with our rules, whose minutes are seconds here. It tells the webhook
+    through Alertmanager.
+    """
     alertmanager = Alertmanager(module_lab.root / "alertmanager", webhook)
     made = Prometheus(module_lab.root / "prometheus", alertmanager.port, rules=hurried(rule_file()))
     yield made
@@ -91,20 +93,20 @@ def server(module_lab: Lab, webhook: Webhook) -> Iterator[Prometheus]:
 
 @pytest.fixture
 def prometheus(server: Prometheus) -> Iterator[Prometheus]:
-    """The same, which reads nothing yet."""
+    """Yield this Prometheus without targets, and remove those of the test afterwards."""
     yield server
     server.forget_targets()
 
 
 @pytest.fixture
 def told(lab: Lab, prometheus: Prometheus, webhook: Webhook) -> Told:
-    """Of the run of this test, which has a name of its own."""
+    """Return the alerts of the run of this test, which has a name of its own."""
     return Told(prometheus, webhook, {"namespace": "disttrain", "run": run_name(lab)}, lab.logs)
 
 
 @pytest.fixture
 def settings(lab: Lab) -> Callable[..., RunConfig]:
-    """A run without an end."""
+    """Return a function that makes a run without an end, with changes of its settings."""
 
     def make(**changes: object) -> RunConfig:
         return lab.config(run_name=run_name(lab), **{**ENDLESS, **changes})
@@ -113,7 +115,7 @@ def settings(lab: Lab) -> Callable[..., RunConfig]:
 
 
 def program(lab: Lab, source: str, switch: Path, progress: str, run: str = "") -> RunConfig:
-    """A run of a user's own program, which looks for the file `switch`."""
+    """Return a run of a user's own program, which looks for the file `switch`."""
     command = [sys.executable, "-c", source, str(switch)]
     return RunConfig.from_mapping(
         {
@@ -125,25 +127,30 @@ def program(lab: Lab, source: str, switch: Path, progress: str, run: str = "") -
 
 
 def run_name(lab: Lab) -> str:
-    """One for each test: Prometheus still knows the runs of the tests before."""
+    """Return a name for the run of this test, because Prometheus still knows the runs of earlier
+    tests.
+    """
     return f"r-{lab.root.name.replace('_', '-')}"
 
 
 def usually(folder: Path, seconds: float, ranks: int = 1) -> list[Accident]:
-    """Each rank takes so long for each pass of a step, at least."""
+    """Return accidents by which each rank takes at least this long for each pass of a step."""
     made = [Accident("slow forward", r, str(folder / "usual"), seconds) for r in range(ranks)]
     made[0].begin()
     return made
 
 
 def wait_for_steps(lab: Lab, config: RunConfig, count: int = 3) -> None:
+    """Wait until the run has made more than `count` steps."""
     wait_for("steps", lambda: last_step(config) > count, LIMIT_SECONDS, lab)
 
 
 def test_pod_that_is_lost_and_comes_again(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """One of two, with its ranks, as with its machine: the discovery still finds its address."""
+    """A pod that is lost with its ranks, as with its machine, gives alerts that end when it comes
+    back. The discovery still finds its address.
+    """
     config, port, address = settings(), free_port(), free_port()
     slow = usually(tmp_path, QUICK_SECONDS)
     start_pod(lab, prometheus, config, 0, 2, port, accidents=slow)
@@ -161,6 +168,7 @@ def test_pod_that_is_lost_and_comes_again(
 def test_rank_that_hangs_and_goes_on(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
+    """A rank that hangs gives an alert that ends when it goes on."""
     config = settings(train__timeout_seconds=600)
     accidents = usually(tmp_path, QUICK_SECONDS)
     pod = start_pod(lab, prometheus, config, 0, 1, free_port(), accidents=accidents)
@@ -176,7 +184,9 @@ def test_rank_that_hangs_and_goes_on(
 def test_loss_that_is_no_number_ends_the_run(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """It is tried once more, and given up at the same step: an alert for each."""
+    """A loss that is no number gives an alert. The run is tried once more, given up at the same
+    step, and that gives another one.
+    """
     broken = Accident("not a number", 0, str(tmp_path / "broken"))
     accidents = [*usually(tmp_path, QUICK_SECONDS), broken]
     config = settings(checkpoint__interval=50)
@@ -196,8 +206,10 @@ def test_loss_that_is_no_number_ends_the_run(
 def test_loss_of_a_program_is_no_number_for_a_while(
     lab: Lab, prometheus: Prometheus, told: Told, webhook: Webhook, tmp_path: Path
 ) -> None:
-    """The trainer's own loss is no number and the run goes on with float16 alone, which needs a
-    GPU; a user's own program may print such a loss anywhere. One that tells no loss is healthy."""
+    """A program whose loss is no number for a while gives an alert for that time, and a program
+    that tells no loss gives none. With our trainer a run goes on after such a loss only in float16
+    on a GPU, so the test uses programs.
+    """
     switch, quiet = tmp_path / "overflows", f"{run_name(lab)}-quiet"
     config = program(lab, OVERFLOWING, switch, r"step (?P<step>\d+) loss (?P<loss>\S+)")
     without_loss = program(lab, OVERFLOWING, switch, r"step (?P<step>\d+)", quiet)
@@ -219,7 +231,9 @@ def test_loss_of_a_program_is_no_number_for_a_while(
 def test_transport_that_falls_back_until_it_is_mended(
     lab: Lab, prometheus: Prometheus, told: Told, tmp_path: Path
 ) -> None:
-    """Two pods whose NCCL finds no EFA, and finds it once they have started again."""
+    """Two pods whose NCCL finds no EFA give an alert that ends when they find it after a
+    restart.
+    """
     switch = tmp_path / "mended"
     config, port = program(lab, FALLING_BACK, switch, r"step (?P<step>\d+)"), free_port()
     told.nothing_of("DisttrainTransportFallback")
@@ -238,7 +252,9 @@ def test_transport_that_falls_back_until_it_is_mended(
 def test_data_that_are_garbled_for_a_while(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """The loss rises by more than half, once it has been low for some time."""
+    """A loss that has been low for some time and rises by more than half gives an alert that ends
+    when the data are right again.
+    """
     garbled = Accident("garbled data", 0, str(tmp_path / "garbled"))
     accidents = [*usually(tmp_path, QUICK_SECONDS), garbled]
     config = settings()
@@ -257,7 +273,7 @@ def test_data_that_are_garbled_for_a_while(
 def test_checkpoints_that_cannot_be_written_for_a_while(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """The disk fails twice, and the third save, in which it would end the run, succeeds.
+    """Two saves that fail give an alert that ends with the third save, which succeeds.
 
     A save is begun every 320 steps. So the newest checkpoint is more than 800 steps old for the
     last 160 steps before the third one, which take twice as long as the alert has to wait.
@@ -277,7 +293,7 @@ def test_checkpoints_that_cannot_be_written_for_a_while(
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 32 MB."""
+    """Yield a folder on a file system of 32 MB of its own."""
     folder = tmp_path / "disk"
     folder.mkdir()
     size = f"size={DISK_BYTES}"
@@ -294,7 +310,9 @@ def test_volume_that_gets_full_and_then_has_no_room(
     settings: Callable[..., RunConfig],
     tmp_path: Path,
 ) -> None:
-    """Room that is made in time ends the alert; without any, the next checkpoint ends the run."""
+    """An almost full volume gives an alert that ends when room is made. Without any room the next
+    checkpoint ends the run, which gives another one.
+    """
     filler = disk / "filler"
     config = settings(data_root=str(disk), checkpoint__interval=50)
     accidents = usually(tmp_path, USUAL_SECONDS)
@@ -313,7 +331,7 @@ def test_volume_that_gets_full_and_then_has_no_room(
 
 
 def leave_free(disk: Path, filler: Path, free_bytes: int) -> None:
-    """Fill the disk with a file, but for so much."""
+    """Fill the disk with the file `filler`, except for `free_bytes`."""
 
     def is_filled() -> bool:
         found = os.statvfs(disk)
@@ -333,7 +351,9 @@ def leave_free(disk: Path, filler: Path, free_bytes: int) -> None:
 def test_store_of_the_mirror_that_is_away_for_a_while(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
-    """A real S3 server, and a gate before it."""
+    """A mirror whose store cannot be reached gives an alert that ends when the store is back. The
+    store is a real S3 server, with a gate before it.
+    """
     store, bucket = S3Server(tmp_path / "s3"), f"bucket-{uuid.uuid4().hex}"
     gate = Gate(store.address)
     store.make_bucket(bucket)
@@ -363,6 +383,7 @@ def test_store_of_the_mirror_that_is_away_for_a_while(
 def test_rank_that_is_slow_for_a_while(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig], tmp_path: Path
 ) -> None:
+    """A slow rank gives an alert with its cause, which ends when the rank is fast again."""
     slow = Accident("slow forward", 1, str(tmp_path / "slow"), SLOW_SECONDS)
     accidents = [*usually(tmp_path, USUAL_SECONDS, ranks=2), slow]
     config = settings()
@@ -378,7 +399,9 @@ def test_rank_that_is_slow_for_a_while(
 def test_pod_that_is_throttled_for_a_while(
     lab: Lab, prometheus: Prometheus, told: Told, settings: Callable[..., RunConfig]
 ) -> None:
-    """The second pod is in a control group, which the kernel keeps from the processor."""
+    """A pod whose control group has too little CPU time gives an alert that ends without
+    the limit.
+    """
     large = {"n_layer": 4, "n_head": 4, "n_embd": 64, "block_size": 64, "dropout": 0.0}
     config = settings(model={**large, "bias": True}, train__timeout_seconds=120)
     port, serves = free_port(), free_port()

@@ -1,7 +1,7 @@
 """Every panel and rule, asked of a real Prometheus that reads a real training of three pods.
 
-What only GPUs have comes from two stand-ins: the text of DCGM's exporter in dcgm.txt, with the
-names of its default counters, and our own endpoint over a record that has an MFU.
+Two stand-ins give what only GPUs have: the text of DCGM's exporter in `dcgm.txt`, with the names of
+its default counters, and our own endpoint over a record that has an MFU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def prometheus(module_lab: Lab) -> Iterator[Prometheus]:
 
 @pytest.fixture(scope="module")
 def scraped(module_lab: Lab, prometheus: Prometheus) -> Iterator[Prometheus]:
-    """Prometheus, while a run of three pods trains."""
+    """Yield the Prometheus while a run of three pods trains."""
     config = module_lab.config(
         train__max_steps=1_000_000, eval__interval=20, checkpoint__interval=20
     )
@@ -55,6 +55,7 @@ def scraped(module_lab: Lab, prometheus: Prometheus) -> Iterator[Prometheus]:
 
 
 def page_of_gpu_run(lab: Lab) -> str:
+    """Return the metrics of a run whose record has an MFU."""
     config = lab.config(run_name="on-gpus")
     config.run_dir.mkdir(parents=True)
     (config.run_dir / "metrics.jsonl").write_text('{"step": 10, "loss": 3.1, "mfu": 0.41}\n')
@@ -63,6 +64,7 @@ def page_of_gpu_run(lab: Lab) -> str:
 
 @pytest.mark.parametrize("panel", PANELS, ids=[panel.title for panel in PANELS])
 def test_each_panel_has_something_to_show(panel: Panel, scraped: Prometheus) -> None:
+    """Each query of each panel has a result."""
     for expression, _ in panel.queries:
         about_gpus = "DCGM" in expression or MFU.name in expression
         run = ".*" if about_gpus else "tiny"  # the real one
@@ -72,14 +74,17 @@ def test_each_panel_has_something_to_show(panel: Panel, scraped: Prometheus) -> 
 
 
 def test_panel_of_an_unknown_metric_would_be_seen(scraped: Prometheus) -> None:
+    """A query of a metric that does not exist has no result, so a panel with a wrong name would
+    fail.
+    """
     assert scraped.wait_for("disttrain_step")
     assert scraped.wait_for('disttrain_steps{run=~".*"}', seconds=3) == []
 
 
 def test_a_real_run_offers_every_metric_that_it_can(scraped: Prometheus) -> None:
-    """The run has no mirror and no GPU; all else that is documented is there.
+    """A run without a mirror and GPUs offers all other documented metrics, and no further ones.
 
-    Other work on the machine may really slow one of its ranks down.
+    The metric of a slow rank may be there, as other work on the machine may slow one down.
     """
     assert scraped.wait_for('disttrain_validation_loss{run="tiny"}')
     assert scraped.wait_for("disttrain_checkpoint_timestamp_seconds")
@@ -118,8 +123,11 @@ def test_rules_are_evaluated_without_errors_and_none_fires(
 def test_finished_pod_waits_until_prometheus_has_seen_it(
     module_lab: Lab, prometheus: Prometheus
 ) -> None:
-    """A Job's pod ends with its training, between two readings. Its last checkpoint takes so long
-    that two readings have told it before that somebody reads regularly.
+    """The pod of a finished run waits until Prometheus has read its end. A Job's pod ends with its
+    training, which may be between two readings.
+
+    The last checkpoint of this run takes so long that two readings before it show that somebody
+    reads regularly.
     """
     config = module_lab.config(run_name="short", train__max_steps=20)
     pod = start_pod(module_lab, prometheus, config, 0, 1, free_port(), slow_disk_seconds=2)

@@ -1,4 +1,4 @@
-"""The address at which a pod offers its metrics: real questions over real sockets."""
+"""The address at which a pod offers its metrics, with real questions over real sockets."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ def endpoint(page: Page, said: list[str]) -> Iterator[Endpoint]:
 
 
 def ask(endpoint: Endpoint, path: str = "/metrics", host: str = "127.0.0.1") -> tuple[int, str]:
+    """Return the status and the text of the answer."""
     assert endpoint.port is not None
     connection = http.client.HTTPConnection(host, endpoint.port, timeout=20)
     try:
@@ -59,7 +60,9 @@ def ask(endpoint: Endpoint, path: str = "/metrics", host: str = "127.0.0.1") -> 
 
 
 def was_read_twice(endpoint: Endpoint) -> None:
-    """Long ago and now, so that whoever reads is waited for as long as for anybody."""
+    """Make the endpoint believe that it was read long ago and now, so that it waits for its reader
+    as long as it ever does.
+    """
     endpoint._readings = [0.0, time.monotonic()]  # pyright: ignore[reportPrivateUsage]
 
 
@@ -71,6 +74,7 @@ def test_metrics_are_served_at_their_path(endpoint: Endpoint) -> None:
 def test_many_questions_make_one_page(
     endpoint: Endpoint, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Many questions within a short time are answered with one page."""
     monkeypatch.setattr(module, "_PAGE_SECONDS", 3600)
     assert {ask(endpoint) for _ in range(20)} == {(200, "page 1\n")}
     assert page.made == 1
@@ -88,7 +92,9 @@ def test_page_that_cannot_be_made_is_told_to_the_asker(endpoint: Endpoint, page:
 def test_client_that_says_nothing_is_dropped(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise one such client would keep Prometheus away for ever."""
+    """A client that connects and says nothing is dropped. Otherwise it would keep Prometheus away
+    for ever.
+    """
     monkeypatch.setattr(module._Handler, "timeout", 1.0)  # pyright: ignore[reportPrivateUsage]
     with socket.create_connection(("127.0.0.1", endpoint.port or 0)):
         assert ask(endpoint)[0] == 200
@@ -97,6 +103,7 @@ def test_client_that_says_nothing_is_dropped(
 def test_port_that_is_taken_costs_the_metrics_alone(
     endpoint: Endpoint, page: Page, said: list[str]
 ) -> None:
+    """If the port is taken, training goes on without metrics, and a warning says so."""
     assert endpoint.port is not None
     second = Endpoint(endpoint.port, page, said.append)
     assert second.port is None
@@ -109,7 +116,9 @@ def test_port_that_is_taken_costs_the_metrics_alone(
 
 
 def test_regular_reader_sees_the_end(endpoint: Endpoint, page: Page) -> None:
-    """The program waits for its next reading, which is new and not the page of before."""
+    """At the end the program waits for the next reading of a regular reader, who gets a new page
+    and not the one of before.
+    """
     was_read_twice(endpoint)
     waiting = threading.Thread(target=endpoint.await_last_reading, args=(NoSignals(),))
     waiting.start()
@@ -121,18 +130,22 @@ def test_regular_reader_sees_the_end(endpoint: Endpoint, page: Page) -> None:
 
 
 def test_reading_that_came_late_shortens_no_wait() -> None:
-    """On a busy machine one comes late and the next in time; the end was hardly waited for."""
+    """A reading that came late does not shorten the wait for the next one. On a busy machine a late
+    reading and the next one in time would otherwise look like a short interval.
+    """
     assert module.next_reading_by([100.0, 115.0]) == 145.0
     assert module.next_reading_by([100.0, 114.9, 115.0]) == pytest.approx(144.8)
     assert module.next_reading_by([0.0, 100.0]) == 160.0  # a minute is the most
 
 
 def test_nobody_is_waited_for_who_reads_rarely(endpoint: Endpoint) -> None:
+    """Nobody is waited for after a single reading."""
     ask(endpoint)
     endpoint.await_last_reading(NoSignals())  # after one reading nothing is known
 
 
 def test_asked_to_stop_it_waits_for_nobody(endpoint: Endpoint) -> None:
+    """A pod that is asked to stop does not wait for a reader."""
     was_read_twice(endpoint)
     stop = NoSignals()
     stop.requested = True

@@ -1,4 +1,4 @@
-"""What the files of a run say; files that are missing or damaged say nothing."""
+"""The metrics that come from the files of a run. Files that are missing or damaged give none."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from trainer.run_folder import METRICS_FILE
 
 
 def config(root: Path, **checkpoint: Any) -> RunConfig:
+    """Return a run with these settings of its checkpoints, and make its folder."""
     given = {"run_name": "r", "data_root": str(root), "checkpoint": checkpoint}
     run = RunConfig.from_mapping({**given, "dataset": {"file": "/text"}})
     run.run_dir.mkdir(parents=True, exist_ok=True)
@@ -26,6 +27,7 @@ def config(root: Path, **checkpoint: Any) -> RunConfig:
 
 
 def found(run: RunConfig) -> dict[str, float]:
+    """Return the values of all metrics by name."""
     return {sample.family.name: sample.value for sample in samples_of_files(run)}
 
 
@@ -41,6 +43,9 @@ def test_a_run_without_files_has_only_what_is_known(tmp_path: Path) -> None:
 
 
 def test_newest_record_and_newest_evaluation_are_offered(tmp_path: Path) -> None:
+    """The newest record and the newest evaluation are offered, a loss of null as NaN, and damaged
+    lines are passed over.
+    """
     run = config(tmp_path)
     lines = [
         {"step": 1, "loss": 3.0, "val_loss": 2.5, "mfu": None},
@@ -58,7 +63,9 @@ def test_newest_record_and_newest_evaluation_are_offered(tmp_path: Path) -> None
 
 
 def test_run_that_tells_no_loss_offers_none(tmp_path: Path) -> None:
-    """The lines of a user's own program may tell the step alone; that is not a loss of NaN."""
+    """A run whose records have no loss, as of a user's program that tells only its step, offers no
+    loss instead of NaN.
+    """
     run = config(tmp_path)
     path = run.run_dir / METRICS_FILE
     path.write_text('{"step": 1}\n{"step": 2}\n')
@@ -98,6 +105,7 @@ def test_only_the_end_of_a_long_file_is_read(
 
 
 def test_newest_checkpoint_is_offered_and_parts_are_not(tmp_path: Path) -> None:
+    """The newest complete checkpoint is offered, and no part of one."""
     run = config(tmp_path, interval=50)
     for name, second in (("step-00000100", 5), ("step-00000200", 9), (".tmp-step-00000300", 11)):
         (folder := run.run_dir / "checkpoints" / name).mkdir(parents=True)
@@ -109,8 +117,9 @@ def test_newest_checkpoint_is_offered_and_parts_are_not(tmp_path: Path) -> None:
 
 
 def test_checkpoint_that_is_removed_meanwhile_is_left_out(tmp_path: Path) -> None:
-    """Old ones go after each save. A question at that moment was answered with an error, and
-    Prometheus took the pod for dead."""
+    """A checkpoint that is removed while the folder is read is left out. Otherwise the answer would
+    be an error, and Prometheus would take the pod for dead.
+    """
     run = config(tmp_path)
     folder = run.run_dir / "checkpoints"
     (folder / "step-00000200").mkdir(parents=True)

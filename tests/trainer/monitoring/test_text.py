@@ -1,3 +1,5 @@
+"""The text format in which Prometheus reads metrics."""
+
 from __future__ import annotations
 
 import math
@@ -25,11 +27,13 @@ def test_samples_are_grouped_under_type_and_help() -> None:
 
 
 def test_numbers_that_are_none_are_written_so() -> None:
+    """Values that are not finite are written as Prometheus reads them."""
     values = [math.nan, math.inf, -math.inf]
     lines = as_text([Sample(LOSS, value) for value in values], {}).splitlines()
     assert [line.rpartition(" ")[2] for line in lines[2:]] == ["NaN", "+Inf", "-Inf"]
 
 
 def test_signs_in_labels_are_escaped() -> None:
+    """Quotes, backslashes and line ends in labels are escaped."""
     line = as_text([Sample(INFO, 1, {"dataset": 'a"b\\c\nd'})], {}).splitlines()[-1]
     assert line == r'disttrain_info{dataset="a\"b\\c\nd"} 1'

@@ -1,3 +1,5 @@
+"""The metrics that an entrypoint keeps about its ranks."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -14,6 +16,8 @@ from trainer.monitoring.vitals import State, Vitals
 
 
 class Clock:
+    """A stand-in for the clock, in seconds, that the test turns."""
+
     def __init__(self) -> None:
         self.seconds = 100.0
 
@@ -22,6 +26,7 @@ class Clock:
 
 
 def values(vitals: Vitals) -> dict[str, float]:
+    """Return the value of each metric by its name and labels."""
     return {
         "_".join([sample.family.name.removeprefix("disttrain_"), *sample.labels.values()]): (
             sample.value
@@ -37,7 +42,7 @@ def vitals_of(tmp_path: Path, clock: Clock) -> Vitals:
 
 
 def reason_of_divergence() -> str:
-    """What the ranks report when the training loop finds a loss that is not finite."""
+    """Return what the ranks report when the training loop finds a loss that is not finite."""
     world: Any = SimpleNamespace(is_main=False, any=lambda said: False)
     with pytest.raises(RetryableError) as error:
         raise_diverged(Path("unused"), world, 7, "loss nan, gradient norm 1.0", 0)

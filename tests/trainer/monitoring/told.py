@@ -77,7 +77,7 @@ class Told:
             time.sleep(0.05)
 
     def _found(self, name: str, status: str) -> list[dict[str, Any]]:
-        """The messages about an alert with this status since `nothing_of`."""
+        """Return the messages about an alert with this status since `nothing_of`."""
         return [
             alert
             for alert in self._webhook.alerts[self._known[name] :]

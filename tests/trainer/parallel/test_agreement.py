@@ -1,4 +1,4 @@
-"""What all ranks compute with is compared before they share anything."""
+"""All ranks compare what they compute with before they share anything."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ A10 = Choice("cuda", "NVIDIA A10", "bfloat16", True, "nccl", "2.7.1")
 
 
 def compute(choice: Choice) -> Compute:
+    """Return this choice in the form in which a rank uses it."""
     dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}[choice.dtype]
     return Compute(
         torch.device("cuda:0"), choice.device_name, dtype, choice.compile, choice.backend, ()
@@ -23,8 +24,9 @@ def compute(choice: Choice) -> Compute:
 
 
 def test_a_t4_and_an_a10_compute_alike() -> None:
-    """C3 of the review: each rank chose for itself, so a T4 computed in float16 with scaled
-    gradients and an A10 in bfloat16 without, and DDP added the two."""
+    """Ranks with different GPUs agree on the arithmetic and compilation that all can do. Otherwise
+    DDP would add scaled gradients in float16 to unscaled ones in bfloat16.
+    """
     agreed = [agree(compute(own), "auto", [T4, A10, A10]) for own in (T4, A10)]
     assert [one.dtype for one in agreed] == [torch.float16] * 2
     assert [one.compile for one in agreed] == [False] * 2
@@ -56,16 +58,22 @@ def test_equal_choices_stay_as_they_are() -> None:
     ],
 )
 def test_ranks_that_cannot_train_together_are_named(other: dict[str, str], words: str) -> None:
-    """C3 of the review: dtype, compile and versions have to be agreed by all ranks."""
+    """Ranks with different versions of torch, devices, collectives or arithmetic are refused, with
+    the ranks of each.
+    """
     with pytest.raises(FatalError) as caught:
         agree(compute(A10), "auto", [A10, dataclasses.replace(A10, **other)])
     assert words in str(caught.value)
 
 
 def test_an_arithmetic_that_was_set_is_not_changed() -> None:
+    """An arithmetic that the user has set is not changed by the agreement, and ranks that cannot do
+    it are refused.
+    """
     with pytest.raises(FatalError, match="different arithmetic"):
         agree(compute(A10), "bfloat16", [A10, T4])
 
 
 def test_a_choice_survives_the_way() -> None:
+    """A choice is the same after it was sent as text."""
     assert Choice.from_text(A10.to_text()) == A10

@@ -1,3 +1,5 @@
+"""How many threads each rank uses, by the cores of its machine and the quota of its pod."""
+
 from __future__ import annotations
 
 import os
@@ -44,6 +46,7 @@ def test_a_process_has_at_least_one_core_and_at_most_the_machines() -> None:
 def test_threads_are_shared_by_the_ranks_of_a_machine(
     cores: int, quota: float | None, local_ranks: int, ranks_on_machine: int, threads: int
 ) -> None:
-    """C18 of the review: the cores were divided by the ranks of all nodes, so four hosts of 64
-    cores gave each rank 16 threads, and a pod's own quota was divided by the other pods too."""
+    """Only ranks of one machine share its cores, and only ranks of one pod share its quota.
+    Otherwise four hosts of 64 cores would give each rank 16 threads.
+    """
     assert share_cores(cores, quota, local_ranks, ranks_on_machine) == threads

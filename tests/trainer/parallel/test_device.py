@@ -1,3 +1,5 @@
+"""Which device, arithmetic and collectives a rank chooses, and the peak speed of GPUs."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -17,7 +19,7 @@ from trainer.parallel.world import World, duplicates
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A machine as torch.cuda describes it; change the returned values to change it."""
+    """Return a stand-in machine as `torch.cuda` describes it, whose values a test may change."""
     machine: dict[str, Any] = {"count": 1, "capability": (8, 6), "name": "NVIDIA A10"}
     monkeypatch.setattr(torch.cuda, "device_count", lambda: machine["count"])
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda d: machine["capability"])
@@ -48,6 +50,9 @@ def test_the_arithmetic_follows_the_compute_capability(
 
 
 def test_a_pod_with_one_gpu_uses_number_0_and_others_the_local_rank(gpu: dict[str, Any]) -> None:
+    """A rank uses the only visible GPU, or the one with its local rank. It is refused if there is
+    none for it.
+    """
     assert choose_compute(TrainConfig(), 2).device.index == 0
     gpu["count"] = 3
     assert choose_compute(TrainConfig(), 2).device.index == 2
@@ -58,6 +63,9 @@ def test_a_pod_with_one_gpu_uses_number_0_and_others_the_local_rank(gpu: dict[st
 def test_compilation_is_off_with_the_reason_where_it_cannot_work(
     gpu: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Compilation is off, with the reason, without a C compiler, after a failed trial or on an old
+    GPU. With `train.compile` set to on, a failed trial is an error.
+    """
     monkeypatch.setattr(device.shutil, "which", lambda name: None)
     compute = choose_compute(TrainConfig(), 0)
     assert not compute.compile
@@ -129,6 +137,9 @@ def test_ranks_on_the_same_gpu_are_found() -> None:
     ],
 )
 def test_the_peak_is_that_of_the_data_sheet_or_unknown(name: str, tflops: float | None) -> None:
+    """The peak speed of a GPU is that of its data sheet, and unknown for similar names and
+    slices.
+    """
     assert peak_flops(name, torch.bfloat16) == (tflops and tflops * 1e12)
     assert peak_flops(name, torch.float32) is None
 
@@ -137,8 +148,9 @@ def test_the_peak_is_that_of_the_data_sheet_or_unknown(name: str, tflops: float 
 def test_float32_takes_tf32_on_a_gpu(
     monkeypatch: pytest.MonkeyPatch, kind: str, precision: str
 ) -> None:
-    """C33 of the review: products of float32 ran at an eighth of the speed that Ampere and later
-    have with TF32. tests/gpu looks at what a real GPU then computes."""
+    """Products of float32 use TF32 on a GPU, which is up to eight times as fast on Ampere and
+    later. `tests/gpu` checks what a real GPU then computes.
+    """
     compute = device.Compute(torch.device(kind), "a GPU", torch.float32, False, "gloo", ())
     monkeypatch.setattr(worker, "choose_compute", lambda train, rank: compute)
     before = torch.get_float32_matmul_precision()

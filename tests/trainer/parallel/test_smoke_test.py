@@ -1,4 +1,6 @@
-"""The check before the first step, with real ranks over gloo and with faults that it has to see."""
+"""The check before the first step, with real ranks over gloo and with faults that it has to
+find.
+"""
 
 import json
 import re
@@ -20,7 +22,7 @@ CPU = Compute(torch.device("cpu"), "CPU", torch.float32, False, "gloo", ())
 
 @pytest.fixture
 def one_rank(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A single rank with a process group, as on a machine with one GPU."""
+    """Yield a single rank with a process group, as on a machine with one GPU."""
     for name, value in rank_environment(0, 1, free_port()).items():
         monkeypatch.setenv(name, value)
     world = World(grouped=True)
@@ -31,7 +33,9 @@ def one_rank(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_three_ranks_measure_every_size(lab: Lab) -> None:
-    """The rates are in the run's folder and in the log, and training goes on after them."""
+    """The check writes the rates of all sizes into the run's folder and rank 0's log, and training
+    goes on after it.
+    """
     run = lab.config(train__max_steps=2, train__warmup_steps=0, train__smoke_test=True)
     assert lab.ended(lab.fork_ranks(run, 3)) == [ExitCode.DONE] * 3, lab.logs()
     seen = json.loads((run.run_dir / "smoke-test.json").read_text())
@@ -47,12 +51,14 @@ def test_three_ranks_measure_every_size(lab: Lab) -> None:
 
 
 def test_nothing_is_measured_without_the_option(lab: Lab) -> None:
+    """Without `train.smoke_test` nothing is measured."""
     run = lab.config(train__max_steps=2, train__warmup_steps=0)
     lab.train(run, 2)
     assert not (run.run_dir / "smoke-test.json").exists()
 
 
 def test_one_rank_checks_its_device(tmp_path: Path) -> None:
+    """A single rank checks its device, and measures no rates."""
     lines: list[str] = []
     assert smoke_test.smoke_test(World(), CPU, tmp_path / "run", lines.append) == ()
     assert lines == ["smoke test: CPU computes rightly; there is one rank"]
@@ -62,7 +68,9 @@ def test_one_rank_checks_its_device(tmp_path: Path) -> None:
 def test_wrong_sums_stop_the_run(
     one_rank: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A link or a device that flips bits would spoil the training without an error."""
+    """A wrong sum over the ranks stops the run. A link or device that flips bits would otherwise
+    spoil the training without an error.
+    """
     right = torch.distributed.all_reduce
 
     def flips_a_bit(tensor: torch.Tensor, *rest: Any) -> None:
@@ -80,7 +88,9 @@ def test_wrong_sums_stop_the_run(
 def test_device_that_cannot_compute_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torch's wheel without code for the GPU says so only when the first kernel is started."""
+    """A device whose first kernel fails is named with the error. A wheel of torch without code for
+    the GPU shows that only when the first kernel is started.
+    """
 
     def no_kernel(*_: Any, **__: Any) -> torch.Tensor:
         raise RuntimeError("CUDA error: no kernel image is available\nCompile with ...")
@@ -93,5 +103,6 @@ def test_device_that_cannot_compute_is_named(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_every_arithmetic_holds_the_product(dtype: torch.dtype) -> None:
+    """The check of a healthy device passes in every arithmetic."""
     compute = Compute(torch.device("cpu"), "CPU", dtype, False, "gloo", ())
     assert smoke_test.device_problem(compute) == ""

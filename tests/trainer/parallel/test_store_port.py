@@ -1,4 +1,4 @@
-"""Ranks that are there before rank 0 connect as soon as it listens."""
+"""Ranks that start before rank 0 connect as soon as rank 0 listens."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ os._exit(0)
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Return a free port, which the variables name as that of rank 0."""
     port = free_port()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(port))
@@ -45,7 +46,7 @@ def port(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_rank_waits_until_somebody_listens(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it has to try."""
+    """A rank tries to connect again and again until somebody listens."""
     refused = threading.Event()
     real = socket.create_connection
 
@@ -68,7 +69,9 @@ def test_rank_waits_until_somebody_listens(port: int, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("limit_seconds", [0.0, 0.2])
 def test_wait_ends_where_nobody_comes(port: int, limit_seconds: float) -> None:
-    """torch then waits and fails with its own words."""
+    """The wait ends at its limit without an error if nobody listens. Torch then waits and fails
+    with its own words.
+    """
     assert port
     await_store(1, 2, limit_seconds)
 
@@ -77,7 +80,9 @@ def test_wait_ends_where_nobody_comes(port: int, limit_seconds: float) -> None:
 def test_nobody_is_waited_for_without_need(
     port: int, monkeypatch: pytest.MonkeyPatch, rank: int, address: str | None
 ) -> None:
-    """Rank 0 listens itself. Without the variables, torch says that they are missing."""
+    """Rank 0, which listens itself, does not wait, nor does a rank without the variables, for which
+    torch says what is missing.
+    """
     assert port
     if address is None:
         monkeypatch.delenv("MASTER_ADDR")
@@ -87,6 +92,7 @@ def test_nobody_is_waited_for_without_need(
 
 
 def test_rank_joins_the_group_after_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank waits for the store, with the limit of the start, before it joins the group."""
     done = list[str]()
 
     def join(*_: object, **__: object) -> None:
@@ -102,14 +108,16 @@ def test_rank_joins_the_group_after_the_store(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_many_ranks_ask_less_often() -> None:
-    """Together at most some thousand times a second and ten thousand ranks."""
+    """Where there are many ranks, each asks less often, but at least twice a second."""
     assert pause_seconds(2) == pause_seconds(64) == 0.05
     assert pause_seconds(128) == 0.1
     assert pause_seconds(100_000) == 0.5
 
 
 def test_connections_that_are_closed_disturb_no_group() -> None:
-    """Rank 0 comes last, and the others have asked for it before."""
+    """The group is made although the other ranks have connected and closed before. Here rank 0
+    comes last.
+    """
     port = free_port()
     ranks = [
         subprocess.Popen(

@@ -1,4 +1,6 @@
-"""DDP, FSDP2 and activation checkpointing give the same run; their checkpoints fit each other."""
+"""DDP, FSDP2 and activation checkpointing give the same run, and their checkpoints fit each
+other.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,9 @@ UNEVEN = {"train__global_batch_size": 10, "eval__interval": 10, "eval__batch_siz
 
 
 def assert_same_losses(one: RunConfig, other: RunConfig, tolerance: float = 1e-5) -> None:
+    """Assert that two runs have the same steps, and nearly the same losses and norms of
+    gradients.
+    """
     assert [r["step"] for r in records(one)] == [r["step"] for r in records(other)]
     for left, right in zip(records(one), records(other), strict=True):
         assert right["loss"] == pytest.approx(left["loss"], rel=tolerance)
@@ -26,8 +31,10 @@ def assert_same_losses(one: RunConfig, other: RunConfig, tolerance: float = 1e-5
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
-    """C29 of the review: gloo adds gradients up where FSDP2 asks for their average. The factor that
-    mends it is measured on the way that gradients take, for any backend and version of torch."""
+    """A run in shards (FSDP2) has the losses and weights of a run with copies (DDP). Gloo adds
+    gradients up where FSDP2 asks for their average; the factor that corrects that is measured, for
+    any backend and version of torch.
+    """
     # A bias of keys has a gradient of 0 but for rounding, which Adam blows up: no biases here.
     copies = lab.config(run_name="ddp", model__bias=False, **UNEVEN)
     shards = lab.config(run_name="fsdp", model__bias=False, train__parallel="fsdp", **UNEVEN)
@@ -50,6 +57,9 @@ def test_shards_train_as_copies_do(lab: Lab, world_size: int) -> None:
 def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
     lab: Lab,
 ) -> None:
+    """A run that changes between DDP and FSDP2 and between numbers of ranks has the losses of an
+    undisturbed run with one rank.
+    """
     whole = lab.config(run_name="whole", train__max_steps=24, **UNEVEN)
     lab.train(whole, 1)
     ways = [(6, 3, "fsdp"), (12, 2, "ddp"), (18, 1, "fsdp"), (24, 3, "fsdp")]
@@ -74,7 +84,9 @@ def test_a_checkpoint_continues_in_the_other_way_and_on_another_number_of_ranks(
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_shards_train_with_padded_vocabulary(lab: Lab, dtype: str) -> None:
-    """What takes the padding out of the loss has to fit the head's weights, which a shard lends."""
+    """A run in shards with a padded vocabulary has the losses of a run with copies. What takes the
+    padding out of the loss must fit the weights of the head, of which a rank has only a shard.
+    """
     many = lab.root / "many.txt"
     many.write_text("".join(chr(0x4E00 + i % 1100) for i in range(30000)))
     shape = {
@@ -118,6 +130,7 @@ def test_activation_checkpointing_changes_no_bit(lab: Lab, parallel: str) -> Non
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_bfloat16_trains_in_both_ways(lab: Lab, parallel: str) -> None:
+    """In bfloat16 the loss falls with DDP and with FSDP2, and checkpoints are in float32."""
     run = lab.config(train__parallel=parallel, train__dtype="bfloat16")
     lab.train(run, 2)
     first, *_, last = records(run)
@@ -126,7 +139,7 @@ def test_bfloat16_trains_in_both_ways(lab: Lab, parallel: str) -> None:
 
 
 def test_bfloat16_is_the_same_arithmetic_in_both_ways(lab: Lab) -> None:
-    """C28 of the review: with FSDP2 what the blocks add up was in bfloat16, with DDP in float32."""
+    """In bfloat16 FSDP2 computes as DDP does, with sums of the blocks in float32."""
     runs = [
         lab.config(
             run_name=parallel,
@@ -147,8 +160,10 @@ def test_bfloat16_is_the_same_arithmetic_in_both_ways(lab: Lab) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", [in_depth("ddp"), "fsdp"])
 def test_recomputed_blocks_compile_on_several_ranks(lab: Lab, parallel: str) -> None:
-    """C25 of the review: DDP, compilation and activation checkpointing together ended at the first
-    step with NotImplementedError, again at every start."""
+    """Compiled code and activation checkpointing work together on several ranks, and give the
+    losses of a run without them. With DDP torch would otherwise raise NotImplementedError at the
+    first step.
+    """
     shape = {
         "train__max_steps": 6,
         "train__parallel": parallel,

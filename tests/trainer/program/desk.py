@@ -1,4 +1,4 @@
-"""Runs the real entrypoint with users' programs: real processes and signals, on the loopback."""
+"""The real entrypoint with users' programs, in real processes with signals, on loopback."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Desk:
         self._started = list[subprocess.Popen[str]]()
 
     def config(self, *command: str, **more: Any) -> RunConfig:
-        """A run whose ranks run `command`.
+        """Return a run whose ranks run `command`.
 
         `more` has further settings of `program`, and `train` with settings of that section.
         """
@@ -52,7 +52,7 @@ class Desk:
         return RunConfig.from_mapping(mapping)
 
     def python(self, text: str, **more: Any) -> RunConfig:
-        """A run whose ranks run this Python text; `more` as in `config`."""
+        """Return a run whose ranks run this Python text; `more` as in `config`."""
         path = self.root / "program.py"
         path.write_text(textwrap.dedent(text))
         return self.config(sys.executable, str(path), **more)
@@ -93,16 +93,20 @@ class Desk:
         return self.start(config, ranks=ranks).wait(LIMIT_SECONDS)
 
     def log(self, node: int = 0) -> str:
+        """Return what the entrypoints of this node have printed."""
         path = self.root / f"node-{node}.log"
         return path.read_text() if path.exists() else ""
 
     def wait_for(self, what: str, node: int = 0, times: int = 1) -> None:
+        """Wait until the pattern `what` is in the node's log `times` times."""
+
         def found() -> bool:
             return len(re.findall(what, self.log(node))) >= times
 
         self.wait(f"{what!r} of node {node}", found)
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds, and fail with the logs after `LIMIT_SECONDS`."""
         deadline = time.monotonic() + LIMIT_SECONDS
         while not condition():
             if time.monotonic() > deadline:
@@ -110,7 +114,7 @@ class Desk:
             time.sleep(0.05)
 
     def kill(self, pod: subprocess.Popen[str]) -> int:
-        """Kill all processes of a pod, as the end of a container does; return its exit code.
+        """Kill all processes of a pod, as the end of a container does, and return its exit code.
 
         If only the entrypoint were killed, a program that waits for ever would outlive it.
         """

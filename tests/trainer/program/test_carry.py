@@ -1,4 +1,4 @@
-"""The launcher in a Python that has none of our packages, as in an image of the user's own."""
+"""The launcher in a Python without any of our packages, as in an image of the user's own."""
 
 import subprocess
 import sys
@@ -11,24 +11,29 @@ from trainer.launch.exit_codes import ExitCode
 from trainer.program.carry import START_FILE, carry
 
 LIMIT_SECONDS = 120
-# Without `site` there are no packages but the standard library's: the launcher has its own alone.
+# Without `site` Python finds only the standard library, so the launcher has only what it carries.
 BARE_PYTHON = [sys.executable, "-S"]
 
 
 @pytest.fixture
 def start_file(tmp_path: Path) -> Path:
+    """Return the file that starts the carried launcher."""
     folder = tmp_path / "carried"
     carry(folder)
     return folder / START_FILE
 
 
 def use_carried(desk: Desk, start_file: Path) -> None:
-    """Away from the checkout, where Python would find our packages by themselves."""
+    """Let the desk use the carried launcher, away from the checkout, where Python would find our
+    packages.
+    """
     desk.trainer, desk.folder = [*BARE_PYTHON, str(start_file)], start_file.parents[1]
 
 
 def test_carried_launcher_runs_a_program_to_its_end(desk: Desk, start_file: Path) -> None:
-    """It accounts for the time of the run too, which it does in a process of its own."""
+    """The carried launcher runs a program to its end, and prints the run's goodput, for which it
+    starts a process of its own.
+    """
     use_carried(desk, start_file)
     assert desk.run(desk.config("sh", "-c", "echo made step 1")) == ExitCode.DONE
     assert "run mine is finished" in desk.log()
@@ -36,7 +41,9 @@ def test_carried_launcher_runs_a_program_to_its_end(desk: Desk, start_file: Path
 
 
 def test_program_sees_none_of_the_carried_packages(desk: Desk, start_file: Path) -> None:
-    """A program may have a package `trainer`, or another version of PyYAML, of its own."""
+    """A program does not see the launcher's packages, because it may have a package `trainer`, or
+    another version of PyYAML, of its own.
+    """
     use_carried(desk, start_file)
     find = "from importlib.util import find_spec; print('sees', find_spec('trainer'))"
     assert desk.run(desk.python(find)) == ExitCode.DONE
@@ -44,13 +51,14 @@ def test_program_sees_none_of_the_carried_packages(desk: Desk, start_file: Path)
 
 
 def test_nothing_compiled_is_carried(start_file: Path) -> None:
-    """It would be of another Python."""
+    """No compiled file is carried, because it would be for another Python."""
     suffixes = {path.suffix for path in start_file.parent.rglob("*.*")}
     assert ".py" in suffixes
     assert not suffixes & {".so", ".pyc"}
 
 
 def test_python_that_is_too_old_is_named(start_file: Path) -> None:
+    """A Python that is too old for the launcher is named with its version."""
     older = f"import sys; sys.version_info = (3, 10, 1); exec(open({str(start_file)!r}).read())"
     done = subprocess.run(
         [*BARE_PYTHON, "-c", older], capture_output=True, text=True, timeout=LIMIT_SECONDS

@@ -1,4 +1,4 @@
-"""What other programs ask torch, to know that somebody has started their ranks for them."""
+"""What programs ask torch in order to know that their ranks were started for them."""
 
 from tests.trainer.program.desk import Desk
 
@@ -12,7 +12,9 @@ print("roles:", os.environ["ROLE_NAME"], os.environ["ROLE_WORLD_SIZE"])
 
 
 def test_torch_takes_ranks_as_started_by_torchrun(desk: Desk) -> None:
-    """Lightning and others start ranks of their own where torch says that torchrun has not."""
+    """Torch takes the ranks for ones that torchrun has started. Otherwise Lightning and others
+    would start ranks of their own.
+    """
     assert desk.run(desk.python(ASK), ranks=2) == 0, desk.log()
     for rank in range(2):
         assert f"run: mine role rank: {rank}" in desk.log()
@@ -20,7 +22,9 @@ def test_torch_takes_ranks_as_started_by_torchrun(desk: Desk) -> None:
 
 
 def test_launchers_of_a_node_are_not_ranks_of_torchrun(desk: Desk) -> None:
-    """They set the variables themselves, and would take themselves for a rank."""
+    """A program that starts the ranks of its node itself does not look like a rank of torchrun. It
+    sets the variables for its ranks, and would otherwise take itself for one.
+    """
     text = "import torch.distributed; print(torch.distributed.is_torchelastic_launched())"
     assert desk.run(desk.python(text, per="node")) == 0, desk.log()
     assert "False" in desk.log()

@@ -1,4 +1,4 @@
-"""How long a process that does not end when it is asked is let alone."""
+"""How long a process that does not end when it is asked to may go on."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ DEAF = "trap 'echo asked >> asked' TERM; touch here; while :; do sleep 0.05; don
 
 
 def wait_for_end(ranks: ProgramRanks) -> None:
+    """Wait until the rank has ended, asking and looking again and again as the entrypoint does."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while ranks.is_running():
         assert time.monotonic() < deadline, "it still runs"
@@ -38,7 +39,7 @@ def stop() -> StopRequest:
 def deaf(
     tmp_path: Path, stop: StopRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[ProgramRanks]:
-    """A rank that notes a SIGTERM and goes on, and whose time to end is over at once."""
+    """Yield a rank that notes a SIGTERM and goes on, and whose time to end is over at once."""
     monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
     # This process is pytest's, whose other children are none of the program's.
     monkeypatch.setattr(module, "take_orphans", lambda: None)
@@ -65,7 +66,9 @@ def deaf(
 
 
 def test_rank_that_does_not_end_is_killed_after_its_time(deaf: ProgramRanks) -> None:
-    """Another one has failed, and all have to start again together."""
+    """A rank that does not end after another rank has failed is killed after its time, so that all
+    ranks can start again together.
+    """
     wait_for_end(deaf)
     assert deaf.exit_codes() == [-signal.SIGKILL]
 
@@ -73,7 +76,9 @@ def test_rank_that_does_not_end_is_killed_after_its_time(deaf: ProgramRanks) -> 
 def test_rank_of_a_run_that_is_stopped_has_the_pods_time(
     deaf: ProgramRanks, stop: StopRequest, tmp_path: Path
 ) -> None:
-    """However long it saves: Kubernetes alone ends it, also where another node has failed."""
+    """A rank of a run that is stopped is asked to end once, and is not killed however long it
+    saves. Only Kubernetes ends it, also if another node has failed.
+    """
     stop.requested = True
     deadline = time.monotonic() + LIMIT_SECONDS
     asked = tmp_path / "asked"

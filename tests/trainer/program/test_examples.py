@@ -1,5 +1,6 @@
-"""The examples that the trainer image has no packages for, on loopback; the others run in pods
-(tests/e2e/test_programs.py)."""
+"""The examples whose packages the trainer image does not have, on loopback. The others run in pods
+(`tests/e2e/test_programs.py`).
+"""
 
 from __future__ import annotations
 
@@ -35,6 +36,7 @@ class Example:
     ranks: int
 
     def config(self, desk: Desk, steps: int) -> RunConfig:
+        """Return a run of the example with this number of steps."""
         shell = f"cd {EXAMPLES / self.folder} && exec {self.command} --steps {steps}"
         return desk.config("sh", "-c", shell, per=self.per, progress=PATTERN)
 
@@ -46,7 +48,7 @@ EACH = {"accelerate": ACCELERATE, "mpirun": MPIRUN, "mpirun-in-two-pods": MPIRUN
 
 
 def python_below(pid: int) -> list[int]:
-    """The ranks of an entrypoint."""
+    """Return the pids of the ranks of an entrypoint."""
     commands = {p: Path(f"/proc/{p}/cmdline").read_bytes() for p in processes_below(pid)[1:]}
     return [p for p, words in commands.items() if words.startswith(b"python\0")]
 
@@ -55,10 +57,12 @@ def python_below(pid: int) -> list[int]:
 def test_killed_rank_of_an_example_resumes_and_ends(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, example: Example
 ) -> None:
-    """After a kill -9 all ranks go on from the example's own checkpoint, and after a stop, too."""
+    """After a kill -9 of one rank, all ranks of the example go on from its own checkpoint. After a
+    stop the run can be started again and ends.
+    """
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
-        monkeypatch.setenv(name, "1")  # pods have another user
+        monkeypatch.setenv(name, "1")  # the tests may run as root, pods do not
     config, port = example.config(desk, ENDLESS), free_port()
 
     def start(config: RunConfig) -> list[subprocess.Popen[str]]:
@@ -78,7 +82,7 @@ def test_killed_rank_of_an_example_resumes_and_ends(
     for pod in pods:
         pod.terminate()
     assert [pod.wait(LIMIT_SECONDS) for pod in pods] == [ExitCode.PREEMPTED] * example.nodes
-    pods = start(example.config(desk, 1))  # it has made more steps than that
+    pods = start(example.config(desk, 1))  # the run has made more steps already
     desk.wait_for("run mine is finished")
     if example.nodes > 1:
         desk.wait_for("holding until SIGTERM", example.nodes - 1)

@@ -1,4 +1,4 @@
-"""What exit codes mean; docs/programs.md has the same as a table."""
+"""What the exit codes of a program mean; `docs/programs.md` has the same as a table."""
 
 import signal
 

@@ -1,4 +1,6 @@
-"""What `pulumi up` says while ranks fail before their first step, read from real entrypoints."""
+"""What `pulumi up` says while ranks fail before their first step, from the logs of real
+entrypoints.
+"""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -24,13 +26,13 @@ def pod(name: str, phase: str = "Running") -> dict[str, Any]:
 
 
 class Logs:
-    """Stands in for an API server that gives these pods' logs, and refuses others."""
+    """A stand-in for an API server that gives the logs of these pods and refuses others."""
 
     def __init__(self, logs: Mapping[str, str]) -> None:
         self.logs, self.asked = logs, list[str]()
 
     def text(self, path: str, query: Mapping[str, str], seconds: float) -> str:
-        assert seconds < EVERY_SECONDS  # a machine that is lost does not hold the looks up
+        assert seconds < EVERY_SECONDS  # so a lost machine does not delay the next look
         name = path.split("/")[-2]
         self.asked.append(name)
         if name not in self.logs:
@@ -39,12 +41,13 @@ class Logs:
 
 
 def words_of(logs: Logs) -> str:
+    """Return what `pulumi up` says of the pods `t-1` and `t-0` with these logs."""
     pods = [pod(name) for name in ("t-1", "t-0")]
     return FailedStarts(cast(Api, logs), "disttrain").words(pods)
 
 
 def test_failing_rank_is_named_with_its_last_words(desk: Desk) -> None:
-    """Of two nodes the second fails: the words are those of its rank."""
+    """When a rank of the second node fails, `pulumi up` names that rank and shows its last line."""
     config, port = desk.python(FAILS_ON_NODE_1), free_port()
     for node in range(2):
         desk.start(config, node, nodes=2, port=port)
@@ -59,6 +62,7 @@ def test_failing_rank_is_named_with_its_last_words(desk: Desk) -> None:
 
 
 def test_single_node_names_its_failing_rank(desk: Desk) -> None:
+    """When the rank of a single node fails, `pulumi up` names it and shows its last line."""
     config = desk.python("raise SystemExit('no data in /data')")
     assert desk.run(config) != 0
     said = words_of(Logs({"t-0": desk.log()}))
@@ -67,7 +71,9 @@ def test_single_node_names_its_failing_rank(desk: Desk) -> None:
 
 
 def test_nothing_is_said_of_starts_that_go_on() -> None:
-    """One log is enough for that, and a log that may not be read says nothing."""
+    """`pulumi up` says nothing if the first log shows a start that goes on, or if no log may be
+    read.
+    """
     logs = Logs({"t-0": "[node 0] round 1: 2 node(s) x 1 rank(s)\nloading\n", "t-1": ""})
     assert words_of(logs) == ""
     assert logs.asked == ["t-0"]
@@ -75,6 +81,7 @@ def test_nothing_is_said_of_starts_that_go_on() -> None:
 
 
 def test_logs_are_not_asked_at_each_look() -> None:
+    """The logs are asked for at most every `EVERY_SECONDS`, and only those of pods that run."""
     now = [0.0]
     logs = Logs({"t-0": ""})
     starts = FailedStarts(cast(Api, logs), "disttrain", lambda: now[0])

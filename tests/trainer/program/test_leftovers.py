@@ -1,4 +1,4 @@
-"""What is a leftover of a program, and what is a process of the launcher's own."""
+"""Which processes are leftovers of a program, and which belong to the launcher."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ print(json.dumps({"found": len(found), "left": left, "rest": list(rest) == [help
 
 
 def test_every_orphan_is_ended_and_no_helper() -> None:
-    """Without a mark by which it could be told that the program has started it."""
+    """Every orphan of the program is ended, also one in another session and without variables, and
+    no helper of the launcher is.
+    """
     done = subprocess.run(
         [sys.executable, "-c", LEAVES], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     assert json.loads(done.stdout) == {"found": 1, "left": [], "rest": True}
 
 
-# Both have ended, and nobody has asked how. The exit status of the helper is still wanted.
+# Both have ended, and nobody has read their exit status. That of the helper is still wanted.
 REAPS = """
 import os, subprocess, time
 from pathlib import Path
@@ -59,7 +61,9 @@ print(os.path.exists(f"/proc/{orphan}"), helper.wait())
 
 
 def test_orphans_that_have_ended_are_let_go() -> None:
-    """They would fill the container's table of processes. Others are left to who waits for them."""
+    """Orphans that have ended are removed from the container's table of processes, which they would
+    fill. A helper that has ended is left to the code that waits for it.
+    """
     done = subprocess.run(
         [sys.executable, "-c", REAPS], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
@@ -75,7 +79,9 @@ runpy.run_module("trainer", run_name="__main__", alter_sys=True)
 
 
 def test_running_program_keeps_no_ended_orphans(desk: Desk) -> None:
-    """A program may start thousands of short commands in the background."""
+    """Ended orphans are removed while the program runs, as it may start thousands of short commands
+    in the background.
+    """
     desk.trainer = [sys.executable, "-c", LOOKS_OFTEN]
     desk.start(desk.config("sh", "-c", "sh -c 'true & echo orphan $!'; exec sleep 3600"))
     desk.wait_for(r"orphan \d+")

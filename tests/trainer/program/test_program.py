@@ -1,4 +1,6 @@
-"""Programs under the real entrypoint: real processes and signals, on loopback, without torch."""
+"""Programs under the real entrypoint, in real processes with signals, on loopback and without
+torch.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,12 @@ PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
 
 
 def marker(config: RunConfig) -> dict[str, Any]:
+    """Return the content of the run's `done.json`."""
     return json.loads((config.run_dir / "done.json").read_text())
 
 
 def printed(log: str) -> list[dict[str, str]]:
-    """The variables that the processes have printed as JSON, by rank."""
+    """Return the variables that the processes have printed as JSON, by rank."""
     found = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     return sorted(found, key=lambda each: (each["NODE_RANK"], each.get("LOCAL_RANK", "")))
 
@@ -69,6 +72,9 @@ def test_each_rank_gets_the_variables_that_torchrun_sets(desk: Desk) -> None:
 
 
 def test_program_for_each_node_finds_what_torchrun_reads(desk: Desk) -> None:
+    """A program that starts the ranks of its node itself gets the variables that torchrun reads, a
+    port of its own, and none of the variables of a rank.
+    """
     config, port = desk.python(TELL, per="node"), free_port()
     nodes = [desk.start(config, node, 2, 3, port) for node in range(2)]
     for node in range(2):
@@ -103,6 +109,9 @@ COUNTS = """
 
 
 def test_failed_rank_starts_all_again_from_what_the_program_saved(desk: Desk) -> None:
+    """When a rank fails, all ranks start again, and the steps, the curve and the events continue
+    from what the program has saved.
+    """
     config = desk.python(COUNTS, progress=PATTERN)
     assert desk.run(config, ranks=2) == ExitCode.DONE
     assert "training stopped: rank " in desk.log()
@@ -127,6 +136,9 @@ def test_failed_rank_starts_all_again_from_what_the_program_saved(desk: Desk) ->
 
 
 def test_restarts_without_a_newer_file_are_given_up(desk: Desk) -> None:
+    """A program that fails again and again and saves nothing new is given up after
+    `train.max_restarts`.
+    """
     config = desk.config("sh", "-c", "exit 3", train={"max_restarts": 2})
     assert desk.run(config) == ExitCode.RETRYABLE
     assert desk.log().count("round ") == 3
@@ -144,7 +156,9 @@ FAILS_AT_STEP_9 = """
 
 
 def test_starts_that_come_to_the_same_step_are_given_up(desk: Desk) -> None:
-    """Though each of them writes into the program's folder."""
+    """Starts that come to the same step each time are given up, although each writes into the
+    program's folder.
+    """
     config = desk.python(FAILS_AT_STEP_9, progress=PATTERN, train={"max_restarts": 1})
     assert desk.run(config) == ExitCode.RETRYABLE
     assert desk.log().count("round ") == 2
@@ -162,14 +176,18 @@ FAILS_SOONER_EACH_TIME = """
 
 
 def test_steps_that_go_down_again_are_no_progress(desk: Desk) -> None:
-    """The highest step counts: some programs count anew in each epoch."""
+    """Only a higher step than the highest one so far is progress, as some programs count anew in
+    each epoch.
+    """
     config = desk.python(FAILS_SOONER_EACH_TIME, progress=PATTERN, train={"max_restarts": 2})
     assert desk.run(config) == ExitCode.RETRYABLE
     assert desk.log().count("round ") == 3
 
 
 def test_program_holds_the_right_to_write_its_run(desk: Desk) -> None:
-    """As our own trainer does: two stacks may have one runName by mistake."""
+    """While a program runs, no other process can write its run, as two stacks may have one
+    `runName` by mistake.
+    """
     config = desk.config("sh", "-c", "echo it runs now; sleep 600")
     desk.start(config)
     desk.wait_for("it runs now")
@@ -227,7 +245,9 @@ FAILS_TEN_STEPS_LATER = """
 
 
 def test_higher_step_is_progress_on_all_nodes(desk: Desk) -> None:
-    """Only node 0 sees the steps. Another one gave up after some failures in all of its time."""
+    """A higher step counts as progress on all nodes, although only node 0 sees the steps. Otherwise
+    another node would give up after a few failures in all of its time.
+    """
     config = desk.python(FAILS_TEN_STEPS_LATER, progress=PATTERN, train={"max_restarts": 1})
     port = free_port()
     nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
@@ -249,6 +269,7 @@ SAVES_AND_ENDS_WITH_0 = """
 
 
 def test_program_that_saves_and_ends_with_0_is_stopped_and_not_finished(desk: Desk) -> None:
+    """A program that saves on SIGTERM and ends with 0 counts as stopped and not as finished."""
     config = desk.python(SAVES_AND_ENDS_WITH_0, progress=PATTERN)
     entrypoint = desk.start(config)
     desk.wait_for("program: step 1/2")
@@ -274,7 +295,9 @@ SAVES_WHEN_IT_MAY = """
 
 
 def test_program_below_a_shell_has_its_time_to_save(desk: Desk) -> None:
-    """SIGTERM ends the shell at once. Its program was killed then, in the middle of its save."""
+    """A program below a shell has its time to save, although SIGTERM ends the shell at once.
+    Otherwise the program would be killed in the middle of its save.
+    """
     path = desk.root / "below.py"
     path.write_text(textwrap.dedent(SAVES_WHEN_IT_MAY))
     config = desk.config("sh", "-c", f"{sys.executable} {path}; true", progress=PATTERN)
@@ -292,6 +315,7 @@ def test_program_below_a_shell_has_its_time_to_save(desk: Desk) -> None:
 
 
 def is_alive(pid: int) -> bool:
+    """Return whether the process runs, which a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -299,11 +323,14 @@ def is_alive(pid: int) -> bool:
 
 
 def pids_in(log: str, word: str) -> list[int]:
+    """Return the numbers that follow this word in the log."""
     return [int(pid) for pid in re.findall(rf"{word} (\d+)", log)]
 
 
 def test_nothing_that_the_program_has_started_outlives_its_round(desk: Desk) -> None:
-    """Not even a process that has left the rank's group: it would hold the GPUs."""
+    """At the end of a round every process that the program has started is ended, even one that has
+    left the group of its rank. Otherwise it would hold the GPUs.
+    """
     command = "setsid sleep 3600 & echo child $!; sleep 3600 & echo child $!; exit 78"
     assert desk.run(desk.config("sh", "-c", command)) == ExitCode.FATAL
     children = pids_in(desk.log(), "child")
@@ -316,6 +343,7 @@ def test_nothing_that_the_program_has_started_outlives_its_round(desk: Desk) -> 
 
 
 def test_killed_rank_of_one_node_starts_the_ranks_of_all_again(desk: Desk) -> None:
+    """When a rank of one node is killed, the ranks of all nodes are ended and started again."""
     config = desk.config("sh", "-c", "echo pid $$; exec sleep 3600")
     port = free_port()
     nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
@@ -346,7 +374,9 @@ STEPS_UNTIL_ASKED = """
 
 
 def test_evicted_pod_counts_for_nothing_on_other_nodes(desk: Desk) -> None:
-    """E5: it has saved as it was asked. With no restart allowed, node 0 gave the run up."""
+    """A pod that was evicted and has saved counts as no restart on the other nodes. Otherwise a run
+    without further restarts would be given up.
+    """
     config = desk.python(STEPS_UNTIL_ASKED, progress=PATTERN, train={"max_restarts": 0})
     port = free_port()
     nodes = [desk.start(config, node, 2, 1, port) for node in range(2)]
@@ -363,6 +393,7 @@ def test_evicted_pod_counts_for_nothing_on_other_nodes(desk: Desk) -> None:
 
 
 def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
+    """Stop the entrypoints, and assert that each ends as preempted."""
     for node in nodes:
         node.terminate()
     codes = [node.wait(LIMIT_SECONDS) for node in nodes]
@@ -371,7 +402,10 @@ def stop_all(nodes: Sequence[subprocess.Popen[str]]) -> None:
 
 @pytest.mark.parametrize("program", ["while sleep 0.2; do echo works; done", "sleep 1000"])
 def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk, program: str) -> None:
-    """Also where it prints nothing: `./disttrain status` would call it `starting` for ever."""
+    """A run whose steps cannot be seen prints a line that says this, and its pod becomes ready,
+    also if the program prints nothing. Otherwise `./disttrain status` would call it `starting` for
+    ever.
+    """
     config = desk.config("sh", "-c", program)
     entrypoint = desk.start(config)
     desk.wait_for("program: it runs; its steps are not seen, because neither program.progress nor ")
@@ -380,8 +414,10 @@ def test_run_without_a_pattern_says_that_its_steps_are_not_seen(desk: Desk, prog
 
 
 def test_step_is_said_at_least_every_hundred_lines(desk: Desk) -> None:
-    """`./disttrain status` reads a pod's last 200 lines. A program that prints many in a moment
-    would hide its step there, so here the time alone lets no step be said."""
+    """The last step is printed again after at most a hundred further lines of the program, because
+    `./disttrain status` reads only a pod's last 200 lines. The pauses after which it is printed
+    anyway are switched off here.
+    """
     desk.trainer = [sys.executable, "-c", WITHOUT_PAUSES_OF_SECONDS]
     many = "for line in $(seq 100); do echo line $line; done"
     said = f"until grep -q 'program: step 1/9' {desk.root}/node-0.log; do sleep 0.1; done"
@@ -401,7 +437,9 @@ HAS_A_PROGRESS_BAR = r"""
 
 
 def test_progress_bar_is_read_while_it_runs(desk: Desk) -> None:
-    """It ends its line only with its last step, perhaps after hours."""
+    """The steps of a progress bar are read while it runs. It ends its line only with its last step,
+    which may be hours later.
+    """
     entrypoint = desk.start(desk.python(HAS_A_PROGRESS_BAR, progress=PATTERN))
     desk.wait_for(r"\[node 0\] program: step \d+/1000000 loss 1")
     stop_all([entrypoint])
@@ -416,13 +454,16 @@ PRINTS_A_LONG_LINE = """
 
 
 def test_long_line_does_not_hold_up_the_launcher(desk: Desk) -> None:
-    """A pattern that begins with anything was searched in it for hours; SIGTERM had no effect."""
+    """A very long line does not hold up the launcher, even with a pattern that begins with
+    anything. Otherwise the search could take hours, in which SIGTERM has no effect.
+    """
     entrypoint = desk.start(desk.python(PRINTS_A_LONG_LINE, progress=f".*{PATTERN}"))
     desk.wait_for("program: step 1/9 loss 3")
     stop_all([entrypoint])
 
 
 def test_finished_program_is_not_started_again(desk: Desk) -> None:
+    """A program that has ended with 0 is not started again."""
     config = desk.config("sh", "-c", "echo it runs now")
     assert [desk.run(config) for _ in range(2)] == [ExitCode.DONE] * 2
     assert desk.log().count("it runs now") == 1
@@ -430,7 +471,9 @@ def test_finished_program_is_not_started_again(desk: Desk) -> None:
 
 
 def test_volume_that_fails_between_two_rounds_ends_the_pod_in_words(desk: Desk) -> None:
-    """It ended with a traceback, as a pod that has failed: with exit code 1."""
+    """A volume that fails between two rounds ends the pod with one line and a code that may be
+    tried again, and does not count as a failure of the pod.
+    """
     desk.revision = "one"
     text = "import os; os.mkdir(os.environ['DISTTRAIN_RUN_DIR'] + '/done.json'); os._exit(1)"
     config = desk.config(sys.executable, "-c", text)  # the marker of the end cannot be read now
@@ -450,8 +493,9 @@ FINISHES_AND_CANNOT_BE_MARKED = """
 
 
 def test_end_that_cannot_be_recorded_is_no_reason_to_start_again_and_again(desk: Desk) -> None:
-    """As on a full volume. With several nodes a program that had ended was started anew at once,
-    without end."""
+    """If the end of a program cannot be recorded, as on a full volume, the pod ends with the
+    reason. Otherwise the nodes would start the program again at once, without end.
+    """
     config, port = desk.python(FINISHES_AND_CANNOT_BE_MARKED), free_port()
     first, _ = (desk.start(config, node, nodes=2, port=port) for node in range(2))
     assert first.wait(LIMIT_SECONDS) == ExitCode.RETRYABLE

@@ -1,3 +1,5 @@
+"""How steps and losses are read from the output of a program."""
+
 import math
 import re
 
@@ -42,6 +44,7 @@ def test_line_of_a_program_tells_step_and_loss(
     ],
 )
 def test_other_lines_tell_nothing(line: bytes) -> None:
+    """Lines without a step, with an impossible one, or with one too far behind are no progress."""
     assert point_in(re.compile(PATTERN), line) is None
 
 
@@ -67,7 +70,9 @@ def test_only_the_lines_of_rank_0_are_read_and_all_are_counted() -> None:
     ids=["lines", "bar", "long"],
 )
 def test_step_is_read_however_output_is_cut(printed: bytes, steps: list[int], size: int) -> None:
-    """A step is told once, and a state of a progress bar as soon as the next one begins."""
+    """A step is read once, however the output is cut into parts. A state of a progress bar is read
+    as soon as the next one begins.
+    """
     reader, found = ProgressReader(PATTERN), list[int]()
     for begin in range(0, len(printed), size):
         reader.take(printed[begin : begin + size], of_rank_0=True)

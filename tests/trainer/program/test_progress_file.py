@@ -1,4 +1,6 @@
-"""A file that tells a program's progress: appended to, written anew, cut off and broken."""
+"""A file in which a program tells its progress, which may be appended to, rewritten, cut off or
+broken.
+"""
 
 import json
 import math
@@ -17,6 +19,7 @@ LINES = [b'{"step": 1, "loss": 0.5}', b'{"step": 2, "loss": 0.25}']
 
 
 def written(path: Path, *lines: bytes, end: bytes = b"\n") -> Path:
+    """Write these lines into the file, and return its path."""
     path.write_bytes(b"\n".join(lines) + end)
     return path
 
@@ -52,6 +55,7 @@ def test_other_json_tells_nothing(line: bytes) -> None:
 
 
 def test_only_lines_since_the_start_are_new(tmp_path: Path) -> None:
+    """Only lines that were written since the start are read, and each once it has its end."""
     tail = Tail(written(tmp_path / "log", *LINES), is_whole=lambda _: False)
     tail.skip()
     assert tail.new_lines() == []
@@ -65,7 +69,9 @@ def test_only_lines_since_the_start_are_new(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [b'{"step": 8}', b'{"step": 10}', b'{"s": 1}', b""])
 def test_file_that_is_written_anew_is_read_anew(tmp_path: Path, other: bytes) -> None:
-    """Of the same length, a longer one, a shorter one, and one that is empty at first."""
+    """A file that is rewritten is read again, whether it is as long as before, longer, shorter, or
+    empty at first.
+    """
     place = written(tmp_path / "state", b'{"step": 9}', end=b"")
     tail = Tail(place, is_whole=lambda rest: point_of_json(rest) is not None)
     assert tail.new_lines() == [b'{"step": 9}']
@@ -77,6 +83,7 @@ def test_file_that_is_written_anew_is_read_anew(tmp_path: Path, other: bytes) ->
 
 
 def test_file_may_come_late_and_go_again(tmp_path: Path) -> None:
+    """A file may appear after the start, vanish and come back."""
     tail = Tail(tmp_path / "log", is_whole=lambda _: False)
     tail.skip()
     assert tail.new_lines() == []
@@ -89,7 +96,7 @@ def test_file_may_come_late_and_go_again(tmp_path: Path) -> None:
 
 
 def test_long_file_is_read_in_parts(tmp_path: Path) -> None:
-    """And a line that never ends is left out."""
+    """A long file is read in parts, and a line that is too long is left out."""
     lines = [b"%07d" % number for number in range(1000)]
     tail = Tail(written(tmp_path / "log", *lines), is_whole=lambda _: False, most_bytes=100)
     found = list[bytes]()
@@ -102,19 +109,21 @@ def test_long_file_is_read_in_parts(tmp_path: Path) -> None:
 
 
 def looked_at(file: ProgressFile) -> list[int]:
-    """The steps that one look finds, as the thread takes them."""
+    """Return the steps that one look finds, as the thread takes them."""
     file.look()
     return [point.step for point in file.taken()]
 
 
 def indented(step: int) -> str:
-    """A state as many libraries write it; `history` has steps of its own."""
+    """Return a state as many libraries write it, whose `history` has steps of its own."""
     return json.dumps({"history": [{"step": 1}, {"step": 2}], "step": step, "loss": 1.5}, indent=2)
 
 
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_object_over_several_lines_is_read_as_a_whole(tmp_path: Path, end: str) -> None:
-    """Such a file is written anew each time, here in place and half at first."""
+    """A JSON object over several lines is read when it is whole. Here it is rewritten in place, and
+    only a part of it is there at first.
+    """
     place = tmp_path / "state.json"
     place.write_text(indented(3) + end)
     file = ProgressFile(place, None)
@@ -137,7 +146,9 @@ def test_object_over_several_lines_is_read_as_a_whole(tmp_path: Path, end: str) 
 def test_step_before_a_long_part_that_stays_is_seen(
     tmp_path: Path, indent: int | None, end: str
 ) -> None:
-    """Written anew in place, the file is as long as before and ends as before."""
+    """A new step is seen although the rewritten file is as long as before and ends as before. A
+    file that is only touched gives no step.
+    """
 
     def text(step: int) -> str:
         return json.dumps({"step": step, "setup": "x" * 1000}, indent=indent) + end
@@ -146,7 +157,7 @@ def test_step_before_a_long_part_that_stays_is_seen(
     place.write_text(text(12))
     file = ProgressFile(place, None)
     file.skip()
-    os.utime(place, (1, 1))  # touched, and still of an earlier start
+    os.utime(place, (1, 1))  # the content is still of an earlier start
     assert looked_at(file) == []
     for step in (13, 14):
         place.write_text(text(step))
@@ -161,7 +172,9 @@ STEP = r"step (?P<step>\d+)"
 
 
 def test_state_without_an_end_is_read(tmp_path: Path) -> None:
-    """Once it stays as it is, as a line whose end has not come may go on."""
+    """A state without an end of line is read once it stays the same, because a line without an end
+    may still go on.
+    """
     place = tmp_path / "state"
     place.write_text("step 7")
     file = ProgressFile(place, STEP)
@@ -175,11 +188,13 @@ def test_state_without_an_end_is_read(tmp_path: Path) -> None:
 
 
 def test_state_without_an_end_is_read_when_replaced(tmp_path: Path) -> None:
-    """A program may write it more often than it is looked at, so that it never stays."""
+    """A state without an end of line is read when another one replaces it. A program may write more
+    often than anybody looks, so that no state ever stays.
+    """
     place = tmp_path / "state"
     file = ProgressFile(place, STEP)
     found = list[list[int]]()
-    for step in (1, 12, 20, 31):  # the second one may be the first one that goes on
+    for step in (1, 12, 20, 31):  # the second one may be the first one, continued
         place.write_text(f"step {step}")
         found.append(looked_at(file))
     assert found == [[], [], [12], [20]]
@@ -188,6 +203,7 @@ def test_state_without_an_end_is_read_when_replaced(tmp_path: Path) -> None:
 
 
 def test_line_whose_end_comes_late_is_read_once(tmp_path: Path) -> None:
+    """A line whose end comes late is read once."""
     place = tmp_path / "log"
     file = ProgressFile(place, STEP)
     for text, steps in (("step 1", []), ("step 12\n", [12]), ("step 12\nstep 3", [])):
@@ -200,7 +216,9 @@ def test_line_whose_end_comes_late_is_read_once(tmp_path: Path) -> None:
 
 
 def test_volume_that_hangs_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pipe stands for its file: who opens it waits for somebody at the other end."""
+    """A volume that hangs does not hold up the end. A pipe stands in for the file, because opening
+    it waits for somebody at the other end.
+    """
     monkeypatch.setattr(progress_file, "LAST_LOOK_SECONDS", 0.01)
     place = tmp_path / "log"
     file = ProgressFile(place, None)
@@ -214,6 +232,7 @@ def test_volume_that_hangs_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_object_that_is_too_long_is_not_read_again_and_again(tmp_path: Path) -> None:
+    """An object that is too long is not read."""
     place = tmp_path / "state.json"
     place.write_text(json.dumps({"step": 3, "weights": ["x" * 100] * 20_000}, indent=2))
     assert looked_at(ProgressFile(place, None)) == []
@@ -236,8 +255,9 @@ COUNTS = """
 
 
 def test_program_that_prints_nothing_is_seen_by_its_file(desk: Desk) -> None:
-    """Its last step is known, though it has ended just after it; and what a start writes that is
-    tried again stands once in the curve."""
+    """The steps of a program that prints nothing are read from its file, with the last one just
+    before its end. Steps that are made again are once in the curve.
+    """
     config = desk.python(COUNTS, progress_file="log.jsonl")
     assert desk.run(config) == ExitCode.DONE
     done = json.loads((config.run_dir / "done.json").read_text())
@@ -248,7 +268,9 @@ def test_program_that_prints_nothing_is_seen_by_its_file(desk: Desk) -> None:
 
 
 def test_pattern_is_for_the_lines_of_the_file(desk: Desk) -> None:
-    """What the program prints is not read then."""
+    """With `progress_file`, the pattern is for the lines of that file, and what the program prints
+    is not read.
+    """
     script = 'echo "step 9 loss 9"; echo "it=4 l=0.5" >> "$DISTTRAIN_CHECKPOINT_DIR/log"'
     config = desk.config(
         "sh", "-c", script, progress=r"it=(?P<step>\d+) l=(?P<loss>\S+)", progress_file="log"

@@ -23,6 +23,7 @@ from trainer.program.record import (
 
 
 def config(root: Path, **program: Any) -> RunConfig:
+    """Return a run with these settings of its program."""
     given = {"command": ["true"], **program}
     return RunConfig.from_mapping({"run_name": "r", "data_root": str(root), "program": given})
 
@@ -32,6 +33,7 @@ def point(step: int) -> Point:
 
 
 def record_start(run_dir: Path, steps: range) -> None:
+    """Write the curve of a start that makes these steps."""
     curve = Curve(run_dir, 2, pytest.fail)
     for step in steps:
         curve.add([point(step)])
@@ -39,7 +41,9 @@ def record_start(run_dir: Path, steps: range) -> None:
 
 
 def test_another_command_or_other_files_have_not_ended_yet(tmp_path: Path) -> None:
-    """So that a program with more steps to make goes on after the end."""
+    """The marker of a finished run does not count for another command or other files, so that a
+    program with more steps to make goes on. A change of only the pattern does not matter.
+    """
     done = config(tmp_path, files="abc")
     write_program_done(done, point(7))
     marker = read_program_done(done)
@@ -52,7 +56,9 @@ def test_another_command_or_other_files_have_not_ended_yet(tmp_path: Path) -> No
 
 
 def test_program_in_another_image_has_not_ended(tmp_path: Path) -> None:
-    """It may be other code: with program.build the folder's content names the image."""
+    """The marker of a finished run does not count for another image, which may have other code.
+    With `program.build` the name of the image follows the content of the folder.
+    """
     write_program_done(config(tmp_path, image="mine:1"), point(7))
     assert read_program_done(config(tmp_path, image="mine:1")) is not None
     assert read_program_done(config(tmp_path, image="mine:2")) is None
@@ -60,7 +66,9 @@ def test_program_in_another_image_has_not_ended(tmp_path: Path) -> None:
 
 
 def test_marker_without_an_image_counts_for_any(tmp_path: Path) -> None:
-    """An earlier version has written it; no finished run may start again because of an update."""
+    """A marker of an earlier version, which names no image, counts for any image. No finished run
+    may start again because of an update.
+    """
     write_program_done(config(tmp_path, image="mine:1"), point(7))
     place = config(tmp_path).run_dir / "done.json"
     marker = json.loads(place.read_text())
@@ -71,6 +79,7 @@ def test_marker_without_an_image_counts_for_any(tmp_path: Path) -> None:
 
 
 def test_folder_of_a_run_of_our_trainer_is_left_alone(tmp_path: Path) -> None:
+    """A program is refused a folder in which our trainer has finished a run."""
     run = config(tmp_path)
     run.run_dir.mkdir(parents=True)
     (run.run_dir / "done.json").write_text('{"max_steps": 5, "identity": {}}')
@@ -79,7 +88,9 @@ def test_folder_of_a_run_of_our_trainer_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_folder_of_a_finished_program_is_left_alone(tmp_path: Path) -> None:
-    """Without the setting `program` our trainer came to that folder, and ended with a traceback."""
+    """Our trainer is refused a folder in which a program has finished, with a message instead of a
+    traceback.
+    """
     write_program_done(config(tmp_path), point(7))
     given = {"run_name": "r", "data_root": str(tmp_path), "dataset": {"file": "/text"}}
     with pytest.raises(FatalError, match="Choose another runName"):
@@ -87,6 +98,9 @@ def test_folder_of_a_finished_program_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) -> None:
+    """A start that continues from an earlier step replaces the steps that it makes again, and drops
+    a line that a crash has cut off.
+    """
     record_start(tmp_path, range(1, 8))
     with (tmp_path / "metrics.jsonl").open("a") as file:
         file.write('{"step": 8, "lo')  # a crash has cut it off
@@ -98,7 +112,9 @@ def test_resumed_start_replaces_the_steps_that_it_makes_again(tmp_path: Path) ->
 
 
 def test_last_step_of_a_long_curve_is_found(tmp_path: Path) -> None:
-    """Only its end is read, and a crash may have cut that off."""
+    """The last step of a long curve is found, although only the end of the file is read and a crash
+    may have cut off its last line.
+    """
     assert last_step(tmp_path) == 0
     record_start(tmp_path, range(1, 3001))
     with (tmp_path / "metrics.jsonl").open("a") as file:
@@ -107,7 +123,9 @@ def test_last_step_of_a_long_curve_is_found(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_curve(tmp_path: Path) -> None:
-    """The launcher's memory is the pod's, and a run of months has millions of lines."""
+    """A start reads a long curve with as little memory as a short one. The launcher's memory is the
+    pod's, and a run of months has millions of lines.
+    """
 
     def peak_bytes(steps: int) -> int:
         lines = (json.dumps({"step": step, "loss": 1.5, "world_size": 2}) for step in range(steps))
@@ -127,7 +145,9 @@ def test_memory_does_not_grow_with_the_curve(tmp_path: Path) -> None:
 
 
 def test_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
-    """As in our trainer's records; a line without a loss has no such key at all."""
+    """A loss that is not finite is stored as null, as in our trainer's records, and a step without
+    a loss has no such key.
+    """
     curve = Curve(tmp_path, 1, pytest.fail)
     curve.add([Point(1, math.nan, None, 1e9), Point(2, None, None, 1e9)])
     curve.close()
@@ -142,6 +162,7 @@ def test_loss_that_is_not_finite_is_null(tmp_path: Path) -> None:
 
 
 def test_curve_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
+    """A curve that cannot be written gives one message and ends nothing."""
     (tmp_path / "file").write_text("")
     said = list[str]()
     curve = Curve(tmp_path / "file" / "run", 1, said.append)
@@ -153,7 +174,9 @@ def test_curve_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
 
 
 def test_newest_change_grows_with_each_file_that_is_written(tmp_path: Path) -> None:
-    """By it the launcher knows that a start has come further than the one before."""
+    """The time of the newest change grows with each file that is written, by which the launcher
+    knows that a start has come further than the one before.
+    """
     assert newest_change(tmp_path / "missing") == ""
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a").write_text("")
@@ -165,7 +188,9 @@ def test_newest_change_grows_with_each_file_that_is_written(tmp_path: Path) -> N
 
 
 def test_curve_with_bytes_that_are_no_text_goes_on(tmp_path: Path) -> None:
-    """They ended the thread that writes the curve, without a word, and no point was written."""
+    """A curve with bytes that are no text is continued. Otherwise they would end the thread that
+    writes it, without a word.
+    """
     record_start(tmp_path, range(1, 3))
     file = tmp_path / "metrics.jsonl"
     file.write_bytes(file.read_bytes() + b"\xff\xfe damaged\n")

@@ -1,4 +1,6 @@
-"""A stopped run asks the first process of each rank to save, and what a shell leaves behind."""
+"""When a run is stopped, the first process of each rank is asked to save, and so is what a shell
+leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ LOADS_DATA = """
 
 
 def test_program_with_data_loader_workers_saves(desk: Desk) -> None:
-    """They have no handler for SIGTERM and would die of it, and the program with an error."""
+    """Workers of a data loader get no SIGTERM, so that the program can go on to its save. They have
+    no handler and would die, and the program would end with an error.
+    """
     config = desk.python(LOADS_DATA, progress=PATTERN)
     pod = desk.start(config)
     desk.wait_for("program: step")
@@ -54,7 +58,9 @@ SAVES = """
 
 
 def test_ranks_of_torchrun_below_a_shell_save(desk: Desk) -> None:
-    """SIGTERM ends the shell at once. Then torchrun gets it, which passes it on to its ranks."""
+    """Ranks of a torchrun below a shell save when the run is stopped. SIGTERM ends the shell at
+    once; then torchrun gets it and passes it on to its ranks.
+    """
     path = desk.root / "ranks.py"
     path.write_text(textwrap.dedent(SAVES))
     command = f"{sys.executable} -m torch.distributed.run {path}; true"
@@ -67,7 +73,9 @@ def test_ranks_of_torchrun_below_a_shell_save(desk: Desk) -> None:
 
 
 def test_program_without_its_variables_saves_below_a_shell(desk: Desk) -> None:
-    """`env -i` removes them, and a title of setproctitle is written over them."""
+    """A program below a shell saves also if its variables cannot be read. `env -i` removes them,
+    and setproctitle writes a title over them.
+    """
     path = desk.root / "below.py"
     path.write_text(textwrap.dedent(SAVES))
     folder = "DISTTRAIN_CHECKPOINT_DIR=$DISTTRAIN_CHECKPOINT_DIR"

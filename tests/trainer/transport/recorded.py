@@ -18,7 +18,7 @@ INFO = "pod-0:152:386 [0] NCCL INFO "
 
 
 def info(*texts: str) -> tuple[str, ...]:
-    """Log lines of a process, with the beginning that NCCL gives them."""
+    """Return these texts as log lines of a process, with the beginning that NCCL gives them."""
     return tuple(f"{INFO}{text}" for text in texts)
 
 

@@ -1,4 +1,4 @@
-"""Whether a transport is what was asked for, and what a node says of it."""
+"""Whether a transport is the one that was asked for, and what a node says about it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from trainer.transport.lines import Transport, read_transport
 
 
 def recorded(name: str) -> Transport:
+    """Return the transport that the recorded lines of this name mean."""
     return read_transport(RECORDED[name][0])
 
 
@@ -56,11 +57,16 @@ GLOO = Transport(("socket",), ("eth0",), machines=2, library="gloo")
 def test_what_was_asked_for_is_told_from_what_was_not(
     found: Transport, asked: str, answer: bool | None
 ) -> None:
-    """A network whose name is not known is neither; so is one that nobody uses."""
+    """The answer is True or False only if it is known. It is None for a network whose name is not
+    known, for one that nobody uses, and if nothing was asked for.
+    """
     assert as_asked(found, asked_of(asked)) is answer
 
 
 def test_one_rank_with_another_transport_decides_for_its_node() -> None:
+    """A node has another transport than asked for as soon as one of its ranks has, and the one
+    asked for only if all its ranks have it.
+    """
     assert of_node({0: IB, 1: SOCKETS}, ("ib",)) is False
     assert of_node({0: IB, 1: Transport()}, ("ib",)) is None
     assert of_node({0: IB, 1: IB}, ("ib",)) is True
@@ -110,10 +116,16 @@ def test_one_rank_with_another_transport_decides_for_its_node() -> None:
 def test_a_node_says_it_in_one_plain_line(
     found: dict[int, Transport], asked: str, said: str
 ) -> None:
+    """A node tells in one line by which transport its ranks talk, and whether that was
+    asked for.
+    """
     assert line(found, asked_of(asked)) == said
 
 
 def test_a_fallback_names_three_causes_and_begins_with_the_likeliest() -> None:
+    """A fallback to TCP sockets gives a warning of one line with three causes, the likeliest one
+    first.
+    """
     off = recorded("switched off by a variable")
     said = line({0: off, 1: IB}, ("ib", "roce"))
     assert said.startswith(
@@ -137,6 +149,7 @@ def test_a_fallback_names_three_causes_and_begins_with_the_likeliest() -> None:
     ],
 )
 def test_the_cause_that_nccl_speaks_of_comes_first(name: str, asked: str, first: str) -> None:
+    """Of the three causes the first is the one that NCCL's own lines speak of."""
     found = causes(recorded(name), asked_of(asked))
     assert len(found) == 3
     assert found[0][0].text.startswith(first)

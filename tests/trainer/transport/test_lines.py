@@ -1,4 +1,4 @@
-"""What NCCL's lines say of the way to other ranks: recorded ones, each read as it is meant."""
+"""What NCCL's lines say about the way to other ranks, for recorded lines."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def test_recorded_lines_are_read_as_they_are_meant(name: str) -> None:
 
 
 def test_connections_that_go_two_ways_are_both_told() -> None:
+    """If some connections use InfiniBand and others TCP sockets, both are in the result."""
     found = read_transport(
         info(
             "NET/IB : Using [0]mlx5_0:1/IB; OOB eth0:10.0.0.1<0>",

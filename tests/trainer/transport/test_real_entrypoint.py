@@ -1,4 +1,6 @@
-"""The real entrypoint with programs that write what NCCL would, where its variables say."""
+"""The real entrypoint with programs that stand in for NCCL: they write its lines into the file that
+its variables name.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_ranks_by_sockets_where_ib_was_asked_for_are_told(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the log by one line, to Prometheus, and as an event; what NCCL prints stays out of the
-    log."""
+    """Ranks that use sockets although InfiniBand was asked for are reported by one line of the log,
+    by a metric and by an event. What NCCL prints stays out of the log.
+    """
     monkeypatch.setenv(VARIABLE, "ib,roce")
     monkeypatch.setenv("SEEN", str(desk.root / "seen"))
     monkeypatch.setenv(PORT_VARIABLE, str(port := free_port()))
@@ -87,6 +90,9 @@ def test_ranks_by_sockets_where_ib_was_asked_for_are_told(
 def test_own_nccl_debug_keeps_its_lines_in_the_log(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """If the user sets `NCCL_DEBUG`, no further NCCL variable is set, and NCCL prints into
+    the log.
+    """
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     config = desk.python("import os; print(sorted(n for n in os.environ if 'NCCL_D' in n))")
     assert desk.run(config) == 0
@@ -97,7 +103,9 @@ def test_own_nccl_debug_keeps_its_lines_in_the_log(
 def test_policy_stop_fails_the_run_with_the_causes(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, nodes: int
 ) -> None:
-    """Goal N2: one rank has sockets in place of EFA. All pods end as failed, none tries again."""
+    """With `train.transport_policy` set to stop, one rank that has sockets in place of EFA ends all
+    pods as failed, and none of them tries again.
+    """
     monkeypatch.setenv(VARIABLE, "efa")
     starts = desk.root / "starts"
     monkeypatch.setenv("STARTS", str(starts))

@@ -1,4 +1,6 @@
-"""Reads what the ranks' NCCL has printed, when it is time to: files of the test's own folder."""
+"""When a node reads what NCCL has printed for its ranks, and what it then says, from files of the
+test's own folder.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ LONG = 3600.0
 
 
 class Events:
-    """Keeps what is noted."""
+    """A stand-in for the event log that keeps what is noted."""
 
     def __init__(self) -> None:
         self.noted = list[tuple[str, dict[str, Any]]]()
@@ -34,9 +36,10 @@ class Events:
 
 
 class Pod:
-    """A node's watch, its clock and what it says; `more`: environment and parts of the run.
+    """A node's watch, its clock and what it says.
 
-    `ends`: why it would end the run.
+    `more` has the pod's `environment` and settings of the run. `ends` has the reports with which
+    the watch would end the run.
     """
 
     def __init__(self, folder: Path, nodes: int = 2, ranks: int = 2, **more: Any) -> None:
@@ -65,12 +68,12 @@ class Pod:
         self.watch.begins(self.here, self.environments)
 
     def prints(self, local_rank: int, lines: tuple[str, ...], process: int = 7) -> None:
-        """As NCCL does into the file that a rank's variable names."""
+        """Write these lines into the file that a rank's variable names, as NCCL does."""
         name = self.environments[local_rank]["NCCL_DEBUG_FILE"].replace("%p", str(process))
         Path(name).write_text("\n".join(lines) + "\n")
 
     def after(self, seconds: float, has_stepped: bool = True) -> None:
-        """What is done that much later; seen each second."""
+        """Turn the clock on by `seconds`, and let the watch look once in each second."""
         for _ in range(int(seconds)):
             self.seconds += 1
             if (why := self.watch.poll(has_stepped)) is not None:
@@ -85,6 +88,9 @@ ASKED: dict[str, Any] = {"environment": {"DISTTRAIN_TRANSPORTS": "efa"}}
 
 
 def test_fallback_is_said_noted_and_offered_to_prometheus(tmp_path: Path) -> None:
+    """A fallback to sockets is reported after the first step in the log, as an event and as
+    metrics.
+    """
     pod = Pod(tmp_path, **NCCL, **ASKED)
     for rank in range(2):
         pod.prints(rank, SOCKETS)
@@ -114,7 +120,9 @@ STOP: dict[str, Any] = {"train": {"backend": "nccl", "transport_policy": "stop"}
 
 @pytest.mark.parametrize("has_stepped", [True, False])
 def test_policy_stop_ends_the_run_within_a_minute(tmp_path: Path, *, has_stepped: bool) -> None:
-    """Goal N2, with the three likely causes. The reason is the last line, and is not said twice."""
+    """With the policy stop, a fallback ends the run within a minute, with three likely causes. The
+    reason is not said a second time as a warning.
+    """
     pod = Pod(tmp_path, **STOP, **ASKED)
     for rank in range(2):
         pod.prints(rank, SOCKETS)
@@ -129,7 +137,9 @@ def test_policy_stop_ends_the_run_within_a_minute(tmp_path: Path, *, has_stepped
 
 
 def test_policy_stop_lets_what_was_asked_for_go_on(tmp_path: Path) -> None:
-    """Nor does it end a run of which nothing is known, or which uses no network."""
+    """With the policy stop, a run goes on that has what was asked for, that asks for nothing, of
+    which nothing is known, or that uses no network.
+    """
     for place, environment, lines, nodes in (
         ("as asked", {"DISTTRAIN_TRANSPORTS": "socket"}, SOCKETS, 2),
         ("not asked", {}, SOCKETS, 2),
@@ -145,7 +155,9 @@ def test_policy_stop_lets_what_was_asked_for_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["warn", "stop"])
 def test_one_rank_without_lines_keeps_no_bad_news_back(tmp_path: Path, policy: str) -> None:
-    """A rank that hangs before NCCL has written anything, because of its network perhaps."""
+    """A fallback of one rank is reported within a minute although NCCL has written nothing for
+    another rank, which may hang because of its network.
+    """
     for has_stepped in (False, True):
         train = {"backend": "nccl", "transport_policy": policy}
         pod = Pod(tmp_path / str(has_stepped), train=train, **ASKED)
@@ -157,7 +169,9 @@ def test_one_rank_without_lines_keeps_no_bad_news_back(tmp_path: Path, policy: s
 
 
 def test_a_warning_is_repeated_and_good_news_are_not(tmp_path: Path) -> None:
-    """`status` reads the last lines of a pod, from which an old one has gone."""
+    """A warning is repeated from time to time, and good news is not. `./disttrain status` reads
+    only the last lines of a pod.
+    """
     for asked, times in (("efa", 1 + LONG // module.REPEAT_SECONDS), ("socket", 1)):
         pod = Pod(tmp_path, ranks=1, **NCCL, environment={"DISTTRAIN_TRANSPORTS": asked})
         pod.prints(0, SOCKETS)
@@ -167,6 +181,7 @@ def test_a_warning_is_repeated_and_good_news_are_not(tmp_path: Path) -> None:
 
 
 def test_lines_that_come_late_are_waited_for(tmp_path: Path) -> None:
+    """No message comes until the lines of all ranks are there, if they come within the limit."""
     pod = Pod(tmp_path, **NCCL, **ASKED)
     pod.prints(0, IB)
     pod.after(20)
@@ -177,6 +192,9 @@ def test_lines_that_come_late_are_waited_for(tmp_path: Path) -> None:
 
 
 def test_what_nccl_has_not_said_is_not_known(tmp_path: Path) -> None:
+    """If NCCL writes nothing, the message says that the transport is not known, and the metric that
+    compares it with the one asked for is left out.
+    """
     pod = Pod(tmp_path, **NCCL, **ASKED)
     pod.prints(0, IB)
     pod.after(LONG)
@@ -189,7 +207,9 @@ def test_what_nccl_has_not_said_is_not_known(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_first_step_is_told_within_a_minute(tmp_path: Path) -> None:
-    """It may hang because of its network."""
+    """A fallback is reported within a minute although the run has made no step, as it may hang
+    because of its network. The first step does not repeat the message.
+    """
     pod = Pod(tmp_path, **NCCL, **ASKED)
     for rank in range(2):
         pod.prints(rank, SOCKETS)
@@ -200,6 +220,9 @@ def test_a_run_without_a_first_step_is_told_within_a_minute(tmp_path: Path) -> N
 
 
 def test_another_round_may_have_another_transport(tmp_path: Path) -> None:
+    """The transport is read again in each round, and no message comes about a round that
+    has ended.
+    """
     pod = Pod(tmp_path, ranks=1, **NCCL, **ASKED)
     pod.prints(0, SOCKETS)
     pod.after(1)
@@ -216,6 +239,9 @@ def test_another_round_may_have_another_transport(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"])
 def test_variables_of_the_users_own_stay_as_they_are(name: str, tmp_path: Path) -> None:
+    """If the user sets a variable of NCCL's debugging, no variable is added, and the message says
+    that the transport is not known.
+    """
     pod = Pod(tmp_path, **NCCL, environment={name: "mine"})
     assert pod.environments == [{name: "mine"}] * 2
     pod.after(LONG)
@@ -226,6 +252,9 @@ def test_variables_of_the_users_own_stay_as_they_are(name: str, tmp_path: Path) 
 
 
 def test_gloo_is_tcp_on_its_interface_and_gets_no_variables(tmp_path: Path) -> None:
+    """With gloo, the transport is TCP on the interface of its variable, and no variable is added.
+    Ranks of a single machine give no message.
+    """
     environment = {"GLOO_SOCKET_IFNAME": "eth0", "DISTTRAIN_TRANSPORTS": "socket"}
     pod = Pod(tmp_path, train={"backend": "gloo"}, environment=environment)
     assert pod.environments[0] == environment
@@ -240,6 +269,7 @@ def test_gloo_is_tcp_on_its_interface_and_gets_no_variables(tmp_path: Path) -> N
 
 
 def test_backend_auto_without_nccls_files_is_gloo(tmp_path: Path) -> None:
+    """With the backend auto, a rank for which NCCL has written no file uses gloo."""
     pod = Pod(tmp_path, environment={"DISTTRAIN_TRANSPORTS": "ib"})
     assert pod.environments[0]["NCCL_DEBUG"] == "INFO"
     pod.after(1)
@@ -247,12 +277,16 @@ def test_backend_auto_without_nccls_files_is_gloo(tmp_path: Path) -> None:
 
 
 def test_one_rank_has_nobody_to_reach(tmp_path: Path) -> None:
+    """A run of one rank gives neither a message nor a metric."""
     pod = Pod(tmp_path, nodes=1, ranks=1, **NCCL, **ASKED)
     pod.after(LONG)
     assert (pod.said, pod.page()) == ([], "")
 
 
 def test_a_program_that_starts_its_ranks_is_read_by_process(tmp_path: Path) -> None:
+    """For a program that starts its ranks itself, the files of all processes of the node are read,
+    and the ranks come from NCCL's own lines.
+    """
     program = {"command": ["torchrun"], "per": "node"}
     pod = Pod(tmp_path, program=program, **ASKED)
     group = "pod-0:{0}:9 [0] NCCL INFO comm 0x1 rank {1} nRanks 4 nNodes 2 localRanks 2"
@@ -264,12 +298,16 @@ def test_a_program_that_starts_its_ranks_is_read_by_process(tmp_path: Path) -> N
 
 
 def test_a_program_without_nccl_is_left_in_peace(tmp_path: Path) -> None:
+    """A program for which NCCL writes nothing gives no message, metric or event."""
     pod = Pod(tmp_path, program={"command": ["mine"]}, **ASKED)
     pod.after(LONG)
     assert (pod.said, pod.page(), pod.events.noted) == ([], "", [])
 
 
 def test_files_that_cannot_be_read_cost_the_answer_alone(tmp_path: Path) -> None:
+    """NCCL's files that cannot be read give the message that the transport is not known, and the
+    run goes on.
+    """
     pod = Pod(tmp_path, **NCCL, **ASKED)
     Path(pod.environments[0]["NCCL_DEBUG_FILE"].replace("%p", "7")).mkdir()
     pod.after(LONG)

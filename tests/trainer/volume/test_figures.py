@@ -1,4 +1,4 @@
-"""The one line about a volume that is shared."""
+"""The line that tells how fast the shared volume is."""
 
 from trainer.volume.figures import Figures, figures_line
 

@@ -1,4 +1,4 @@
-"""The file by which a node shows that it can write, on a real folder."""
+"""The file by which a node shows that it can write on the volume, in a real folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def never() -> bool:
 
 
 def test_written_file_is_seen_and_removed(tmp_path: Path) -> None:
-    """What one node has written another one finds under its token, and nothing else is left."""
+    """A node finds, by its token, the file that another node has written, and nothing is left after
+    the file is removed.
+    """
     folder = tmp_path / "runs" / "r"
     written = write_proof(folder, 3, "abcd")
     assert written.write_seconds >= 0
@@ -30,7 +32,9 @@ def test_written_file_is_seen_and_removed(tmp_path: Path) -> None:
 
 
 def test_file_of_earlier_attempt_counts_for_nothing(tmp_path: Path) -> None:
-    """The token of this attempt is asked for, in the name and in the content."""
+    """A file of an earlier attempt does not count: both its name and its content must have the
+    token of this attempt.
+    """
     write_proof(tmp_path, 0, "old")
     assert look_for(tmp_path, {0: "new"}, never) == {0: errno.ENOENT}
     proof_file(tmp_path, 0, "old").rename(proof_file(tmp_path, 0, "new"))
@@ -38,7 +42,7 @@ def test_file_of_earlier_attempt_counts_for_nothing(tmp_path: Path) -> None:
 
 
 def test_file_that_appears_late_is_seen(tmp_path: Path) -> None:
-    """A file server that shows a rename late is looked at again, until the limit."""
+    """A file that the file server shows late is looked for again until the limit."""
     looks = list[int]()
 
     def goes_on() -> bool:
@@ -55,7 +59,9 @@ def test_file_that_appears_late_is_seen(tmp_path: Path) -> None:
 def test_failed_act_is_named_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each act may be the one that a volume refuses; stand-in: a call that fails as it would."""
+    """An operation that the volume refuses is named in the error, and no file is left. Each
+    operation is replaced in turn by a stand-in that fails.
+    """
 
     def refuse(*_: object) -> None:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
@@ -74,7 +80,7 @@ def test_failed_act_is_named_and_leaves_nothing(
 
 
 def test_only_own_leftovers_are_removed(tmp_path: Path) -> None:
-    """A node that was killed leaves its file; its next attempt removes that, and no other one's."""
+    """A node removes the files that its own killed attempts have left, and no other node's."""
     for node, token in ((1, "dead"), (1, "mine"), (2, "other")):
         write_proof(tmp_path, node, token)
     proof_file(tmp_path, 1, "killed").with_suffix(".tmp").touch()

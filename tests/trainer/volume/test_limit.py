@@ -1,4 +1,4 @@
-"""An act on a volume that may never answer."""
+"""A limit of time for an operation on a volume that may never answer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ from trainer.volume.limit import Interrupted, within
 
 @pytest.fixture
 def stuck() -> Iterator[threading.Event]:
-    """An act that waits for it does not end before the test has."""
+    """Yield an event that is set at the end of the test. An operation that waits for it never ends
+    before.
+    """
     event = threading.Event()
     yield event
     event.set()
 
 
 def test_result_and_error_are_handed_on() -> None:
-    """What the act returns or raises is what the caller gets, an error of time included."""
+    """The caller gets what the operation returns or raises, also if that is a `TimeoutError` of its
+    own.
+    """
     assert within(60, lambda: 7, lambda: False) == 7
 
     def fail() -> None:
@@ -33,7 +37,7 @@ def test_result_and_error_are_handed_on() -> None:
 
 
 def test_end_between_two_looks_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An act that ended just after a look was called one that had not ended within the limit."""
+    """An operation that ends just after it was looked at has not exceeded the limit."""
     done = Future[int].done
 
     def done_a_moment_later(future: Future[int]) -> bool:
@@ -52,12 +56,14 @@ def test_end_between_two_looks_is_no_timeout(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_act_without_end_is_given_up(stuck: threading.Event) -> None:
-    """A system call that hangs holds its caller up for the limit and no longer."""
+    """An operation that hangs holds up its caller until the limit and no longer."""
     with pytest.raises(TimeoutError):
         within(0, stuck.wait, lambda: False)
 
 
 def test_wait_ends_when_interrupted(stuck: threading.Event) -> None:
-    """A stop or a lost round is heard while the volume does not answer."""
+    """The wait ends early when the caller is interrupted, so that a stop or a lost round is heard
+    while the volume does not answer.
+    """
     with pytest.raises(Interrupted):
         within(60, stuck.wait, lambda: True)

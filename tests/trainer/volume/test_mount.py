@@ -1,4 +1,6 @@
-"""Which file system a folder is on, from recorded tables of mounts and from this system."""
+"""The file system that a folder is on, from recorded tables of mounts and from that of this
+system.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ def test_longest_mount_above_folder_counts(folder: str, mount: str) -> None:
 
 
 def test_later_mount_covers_earlier_one() -> None:
-    """Of two mounts at one place the later one is seen; a line that is none is passed over."""
+    """Of two mounts at one place the later one counts, and a line that is no mount is
+    passed over.
+    """
     table = f"{TABLE}40 22 0:60 / /data rw - tmpfs none rw\nno mount\n"
     assert mount_of("/data/datasets", table) == "tmpfs from none"
     assert mount_of("/data", "") == ""
 
 
 def test_own_folder_has_a_mount(tmp_path: Path) -> None:
-    """This system's own table is understood."""
+    """The table of mounts of this system can be read."""
     assert " from " in mount_here(tmp_path)

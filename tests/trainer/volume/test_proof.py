@@ -1,6 +1,7 @@
-"""The nodes of a round and their volume: real sockets and folders, each node in a thread.
+"""The nodes of a round prove that they share one volume. Sockets and folders are real, and each
+node is a thread.
 
-A volume that differs between nodes is a folder for each of them.
+Where nodes have different volumes, each node has a folder of its own.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from trainer.launch.stop_request import StopRequest
 from trainer.volume import files
 from trainer.volume.proof import FILE, MOST_LOOKED_FOR, VolumeProof, looked_for
 
-LIMIT_SECONDS = 60  # for what has to happen
-SOON_SECONDS = 1  # for what never happens
+LIMIT_SECONDS = 60  # the longest wait for what has to happen
+SOON_SECONDS = 1  # the time limit where something never happens
 
 
 class NoSignals(StopRequest):
-    """The signals stay with the test."""
+    """A stop request that leaves the signals of this process alone."""
 
     def install(self) -> None:
         pass
@@ -56,7 +57,7 @@ class TestedNode:
 
 
 class Nodes:
-    """The nodes of a run, each with the folder that it takes for the run's."""
+    """The nodes of a run, each with the folder that it takes for the run's folder."""
 
     def __init__(self, folders: Sequence[Path], limit_seconds: int = LIMIT_SECONDS):
         self.folders, self.port = folders, free_port()
@@ -88,7 +89,7 @@ class Nodes:
         return Hello(rank, len(self.folders), "same", str(rank), "one", 1, f"pod-{rank}")
 
     def join_all(self, token: Callable[[int], str]) -> list[RoundMember]:
-        """All nodes join, each with what `token` gives for it."""
+        """Let all nodes join, each with the token that `token` returns for it."""
 
         def join_one(rank: int) -> RoundMember:
             return self._join(rank, token(rank))
@@ -98,6 +99,9 @@ class Nodes:
         return members
 
     def prove(self, member: RoundMember, rank: int) -> ExitReport | None:
+        """Let one node look for the files of the others, and return why it leaves the round, if it
+        does.
+        """
         tokens = dict(zip(member.round.nodes, member.round.proofs, strict=True))
         return self.nodes[rank].proof.prove(member, tokens)
 
@@ -113,9 +117,11 @@ class Nodes:
     def round(
         self, between: Callable[[], None] = lambda: None, leaves: bool = True
     ) -> list[ExitReport | None]:
-        """All nodes write, join and look; `between` happens when all have joined.
+        """Let all nodes write, join and look, and return why each leaves the round, or None.
+        `between` is called when all have joined.
 
-        A node that has a reason to leave the round does so at once, as the entrypoint does.
+        A node that has a reason to leave the round does so at once, as the entrypoint does, unless
+        `leaves` is false.
         """
         members = self.join_all(lambda rank: self.nodes[rank].proof.write())
         between()
@@ -130,7 +136,7 @@ class Nodes:
         return list(self._pool.map(prove, range(len(self.folders))))
 
     def left(self) -> list[str]:
-        """Names of proof files in all folders."""
+        """Return the names of the proof files in all folders."""
         found = {path for folder in self.folders for path in folder.glob(".volume-proof-*")}
         return sorted(path.name for path in found)
 
@@ -145,6 +151,9 @@ class Nodes:
 
 @pytest.fixture
 def gather() -> Iterator[Callable[..., Nodes]]:
+    """Yield a function that makes the nodes of a run, one for each folder, and closes them
+    afterwards.
+    """
     made = list[Nodes]()
 
     def make(*folders: Path, limit_seconds: int = LIMIT_SECONDS) -> Nodes:
@@ -159,7 +168,9 @@ def gather() -> Iterator[Callable[..., Nodes]]:
 def test_shared_folder_is_proven_and_left_clean(
     tmp_path: Path, gather: Callable[..., Nodes]
 ) -> None:
-    """Every node passes; the figures are in the log, in the file and in each node's events."""
+    """Every node passes when all share a folder, and the figures are in the log, in the file and in
+    each node's events.
+    """
     nodes = gather(tmp_path, tmp_path, tmp_path)
     assert nodes.round() == [None, None, None]
     assert nodes.proven.wait(LIMIT_SECONDS)
@@ -180,7 +191,9 @@ def test_shared_folder_is_proven_and_left_clean(
 
 
 def test_folder_of_its_own_ends_the_run(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """Such as host-path on machines that share nothing: fatal, and it is said what is needed."""
+    """Nodes that share no folder, as with `host-path` on several machines, end with a fatal reason
+    that says what is needed.
+    """
     nodes = gather(tmp_path / "a", tmp_path / "b", limit_seconds=SOON_SECONDS)
     reports = nodes.round(leaves=False)
     for report, other in zip(reports, (1, 0), strict=True):
@@ -195,7 +208,10 @@ def test_folder_of_its_own_ends_the_run(tmp_path: Path, gather: Callable[..., No
 
 
 def test_large_run_looks_for_neighbours_and_the_first() -> None:
-    """Each file is looked for by many nodes, and the looks do not grow with the square."""
+    """In a large run each node looks only for the files of a few neighbours and of node 0, so that
+    the number of looks does not grow with the square of the nodes. Each file is still looked for by
+    many.
+    """
     assert looked_for(1, [0, 1, 2]) == [2, 0]
     assert looked_for(5, [2, 5]) == [2]
     nodes = list(range(200))
@@ -214,7 +230,7 @@ def test_reason_of_one_node_reaches_all(
 ) -> None:
     """A node that cannot write joins all the same, so that the others end with its reason.
 
-    Stand-in for a mount that is read-only on one node: its write fails as it does there.
+    A write that fails stands in for a mount that is read-only on one node.
     """
     write = files.write_proof
 
@@ -239,10 +255,11 @@ def test_reason_of_one_node_reaches_all(
 def test_late_rename_is_waited_for(
     tmp_path: Path, gather: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file that a node sees only after it has looked in vain passes within the limit.
+    """A node passes that sees another node's file only after it has looked in vain, but within the
+    limit.
 
-    Stand-in for a client of a file server that is late: a folder for each node, between which the
-    files are copied once somebody has looked in vain.
+    A folder for each node stands in for a client of a file server that is late: the files are
+    copied from one to the other once a node has looked in vain.
     """
     folders, copied, lock = (tmp_path / "a", tmp_path / "b"), list[Path](), threading.Lock()
 
@@ -271,7 +288,9 @@ def test_late_rename_is_waited_for(
 
 
 def test_vanished_own_file_is_tried_again(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """Another pod with the same rank may have removed it: that says nothing of the volume."""
+    """A node whose own file has vanished may try again. Another pod with the same rank may have
+    removed the file, which says nothing about the volume.
+    """
     nodes = gather(tmp_path, tmp_path)
 
     def remove() -> None:
@@ -287,7 +306,7 @@ def test_vanished_own_file_is_tried_again(tmp_path: Path, gather: Callable[..., 
 
 
 def test_token_of_a_stranger_is_no_path(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """A token comes from another machine: it can neither have a file read nor removed elsewhere."""
+    """A token from another machine that contains a path has no file read or removed elsewhere."""
     folder, elsewhere = tmp_path / "run", tmp_path / "kept"
     nodes = gather(folder, folder, limit_seconds=SOON_SECONDS)
     (folder / ".volume-proof-00001-x").mkdir(parents=True)
@@ -300,13 +319,13 @@ def test_token_of_a_stranger_is_no_path(tmp_path: Path, gather: Callable[..., No
 
 
 def test_stop_ends_the_wait_for_others(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """A pod that is asked to go does not wait for the volume."""
+    """A pod that is asked to go does not wait for the volume any longer."""
     nodes = gather(tmp_path / "a", tmp_path / "b")
     for node in nodes.nodes:
         node.stop.requested = True
     reports = nodes.round(leaves=False)
     assert [report and report.code for report in reports] == [ExitCode.PREEMPTED] * 2
-    deadline = time.monotonic() + LIMIT_SECONDS / 2  # its look ends, too, long before its limit
+    deadline = time.monotonic() + LIMIT_SECONDS / 2  # the look ends long before its limit, too
     while any(thread.name == "volume" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -315,9 +334,10 @@ def test_stop_ends_the_wait_for_others(tmp_path: Path, gather: Callable[..., Nod
 def test_volume_without_answer_is_tried_again(
     tmp_path: Path, gather: Callable[..., Nodes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file server that is away holds a node up for the limit; another start may find it.
+    """A volume that does not answer holds a node up until the limit, and the node may then try
+    again.
 
-    Stand-in for the write that hangs: one that waits for the end of the test.
+    A write that waits for the end of the test stands in for one that hangs.
     """
     ends = threading.Event()
     monkeypatch.setattr(files, "write_proof", lambda *_: ends.wait())
@@ -331,7 +351,7 @@ def test_volume_without_answer_is_tried_again(
 
 
 def test_leftovers_of_killed_attempts_go(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """What a killed attempt has left is removed by the next one of the same node."""
+    """A node removes the files that its own killed attempts have left."""
     for node in (0, 1):
         files.write_proof(tmp_path, node, "killed")
     nodes = gather(tmp_path, tmp_path)
@@ -341,7 +361,7 @@ def test_leftovers_of_killed_attempts_go(tmp_path: Path, gather: Callable[..., N
 
 
 def test_node_alone_has_nothing_to_compare(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """With train.nodes_min one node may train alone: it can write, and no figures are told."""
+    """A node that trains alone, as `train.nodes_min` allows, passes without figures."""
     nodes = gather(tmp_path)
     assert nodes.round() == [None]
     assert nodes.proven.wait(LIMIT_SECONDS)
@@ -351,7 +371,9 @@ def test_node_alone_has_nothing_to_compare(tmp_path: Path, gather: Callable[...,
 
 
 def test_limit_of_zero_checks_nothing(tmp_path: Path, gather: Callable[..., Nodes]) -> None:
-    """train.volume_timeout_seconds: 0 trains as if there were no such check."""
+    """With `train.volume_timeout_seconds` set to 0 nothing is checked, and nodes without a shared
+    volume train.
+    """
     nodes = gather(tmp_path / "a", tmp_path / "b", limit_seconds=0)
     assert nodes.round() == [None, None]
     assert nodes.left() == []

@@ -1,4 +1,6 @@
-"""Entrypoints of two nodes as pods start them, each with mounts of its own (Linux, as root)."""
+"""Two nodes whose entrypoints start as pods start them, each with mounts of its own (needs Linux
+and root).
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,16 @@ READ_ONLY = 'mount --bind "$RUNS" "$RUNS" && mount -o remount,bind,ro "$RUNS"'
 
 
 class Pods:
-    """Pods of two nodes; the folder of all runs may be mounted otherwise on one of them."""
+    """The pods of two nodes. On one of them the folder of all runs may be mounted differently."""
 
     def __init__(self, lab: Lab):
         self.lab, self.port = lab, free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, config: RunConfig, node: int, mount: str = "true") -> subprocess.Popen[bytes]:
-        """An entrypoint after `mount`, which only this process sees."""
+        """Start an entrypoint after the shell command `mount`, whose mounts only this
+        process sees.
+        """
         runs = config.run_dir.parent
         runs.mkdir(exist_ok=True)
         settings = str(self.lab.config_file(config))
@@ -61,6 +65,7 @@ class Pods:
 
 @pytest.fixture
 def pods(lab: Lab) -> Iterator[Pods]:
+    """Yield the pods of two nodes, and end them afterwards."""
     pods = Pods(lab)
     yield pods
     pods.end()
@@ -74,7 +79,9 @@ def pods(lab: Lab) -> Iterator[Pods]:
     ],
 )
 def test_bad_volume_of_one_node_ends_all(pods: Pods, mount: str, reason: str) -> None:
-    """No rank is started, both pods end as fatal, and node 0, too, says the reason."""
+    """When one node has another or a read-only volume, no rank is started, both pods end as fatal,
+    and node 0 says the reason, too.
+    """
     lab = pods.lab
     config = lab.config(train__volume_timeout_seconds=1, train__spare_processes=False)
     nodes = [pods.start(config, 0), pods.start(config, 1, mount)]
@@ -88,7 +95,9 @@ def test_bad_volume_of_one_node_ends_all(pods: Pods, mount: str, reason: str) ->
 
 
 def test_killed_start_leaves_nothing_behind(lab: Lab) -> None:
-    """A pod that is killed while it waits leaves its file; the run that follows removes it."""
+    """A pod that is killed while it waits for the others leaves its file, and the run that follows
+    removes that file.
+    """
     config = lab.config(train__max_steps=8)
     port = free_port()
     waiting = lab.start_entrypoint(config, 1, 2, 1, port)

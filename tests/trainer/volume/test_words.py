@@ -1,4 +1,4 @@
-"""What is said of the volume, and whether another try could help."""
+"""The messages about a volume, and whether another try could help."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ RUN = Path("/data/runs/r")
 
 
 def refused(number: int) -> WriteError:
+    """Return the error of a write that the volume refuses with this error number."""
     return WriteError("writing a new file", OSError(number, "refused"))
 
 
@@ -29,7 +30,9 @@ def refused(number: int) -> WriteError:
     ],
 )
 def test_refused_write_says_what_to_do(number: int, code: ExitCode, remedy: str) -> None:
-    """What no retry mends is fatal; the folder, its file system and the act are named."""
+    """An error that no retry mends is fatal. The message names the folder, its file system, the
+    operation and a remedy.
+    """
     got, text = words.write_failed(RUN, "nfs4 from server:/x", refused(number))
     assert got == code
     assert "/data/runs/r (nfs4 from server:/x) writing a new file failed (refused)" in text
@@ -46,7 +49,9 @@ def test_refused_write_says_what_to_do(number: int, code: ExitCode, remedy: str)
     ],
 )
 def test_unseen_files_say_what_to_do(missing: dict[int, int], code: ExitCode, said: str) -> None:
-    """Folders that differ stay different; an error of the file server may pass."""
+    """Files that are missing or different are fatal, because folders that differ stay different. An
+    error of the file server may pass, and another try is allowed.
+    """
     got, text = words.not_seen(RUN, "", missing, 90)
     assert got == code
     assert said in text

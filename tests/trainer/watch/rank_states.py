@@ -11,7 +11,7 @@ WAITS = RankState(0, 0, 812, Phase.PASSES, True, "S", "torch/autograd/graph.py:8
 
 
 def four(**changes: object) -> list[RankState]:
-    """The states of ranks 0 to 3 on two nodes, in which rank 2 has these changes."""
+    """Return the states of ranks 0 to 3 on two nodes, in which rank 2 has these changes."""
     states = [replace(WAITS, rank=rank, node=rank // 2) for rank in range(4)]
     states[2] = replace(states[2], **changes)  # pyright: ignore[reportArgumentType]
     return states

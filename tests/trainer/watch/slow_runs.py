@@ -1,4 +1,4 @@
-"""Settings of runs with slow ranks, and what their logs say about these."""
+"""Settings of runs with slow ranks, and what their logs say about these ranks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ MOST_STEPS = 20
 
 
 def log_of(lab: Lab, run: RunConfig) -> list[str]:
+    """Return the lines of rank 0's log."""
     path = lab.rank_log(run, 0)
     return path.read_text().splitlines() if path.exists() else []
 
 
 def findings(lab: Lab, run: RunConfig) -> list[str]:
+    """Return the lines of the log that name a slow rank, or the end of that."""
     return [line for line in log_of(lab, run) if re.match("(no )?slow rank", line)]
 
 
 def steps_until(lab: Lab, run: RunConfig, finding: str, first_step: int) -> int:
-    """How many steps the log has between `first_step` and the line `finding`."""
+    """Return how many steps the log has between `first_step` and the line `finding`."""
     lines = log_of(lab, run)
     before = lines[: lines.index(finding)]
     made = [int(found[1]) for line in before if (found := re.match(r"step (\d+)/", line))]

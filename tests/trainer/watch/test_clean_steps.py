@@ -1,8 +1,8 @@
-"""Ten thousand real steps in which nothing is slow: no rank is named.
+"""In ten thousand real steps in which nothing is slow, no rank is named.
 
-Whether other work on the machine keeps a rank from running, no test can rule out. A finding that
-says so is true or false by what the kernel has counted, in another place than the trainer reads.
-Every other finding would be false, however busy the machine is.
+No test can rule out that other work on the machine keeps a rank from running. A finding that says
+so is checked against what the kernel has counted, in another place than the trainer reads. Every
+other finding would be false, however busy the machine is.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ least, on which the finding stands: half of a tenth of them."""
 
 
 def waited_seconds() -> float:
-    """So long in all was some process of the machine ready to run and had no core (Linux' PSI)."""
+    """Return how long in all some process of the machine was ready to run and had no core (Linux'
+    PSI).
+    """
     text = Path("/proc/pressure/cpu").read_text()
     found = re.search(r"^some .*total=(\d+)", text, re.MULTILINE)
     assert found
@@ -44,7 +46,9 @@ def waited_seconds() -> float:
 
 @pytest.mark.timeout(LIMIT_SECONDS)
 def test_no_rank_is_named_in_clean_steps(lab: Lab) -> None:
-    """Three ranks, each a node of its own, with evaluations and saves that hold nothing up."""
+    """No rank of three, each on a node of its own, is named as slow, unless other work has taken
+    its core. Evaluations and saves do not change that.
+    """
     run, port = lab.config(**USUAL), free_port()
     waited, begin = waited_seconds(), time.monotonic()
     ranks = [

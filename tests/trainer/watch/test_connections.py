@@ -1,4 +1,6 @@
-"""Peers that do not acknowledge are read from the kernel's tables; who is cut off follows."""
+"""Peers that do not acknowledge are found in the kernel's tables, and by them the nodes that are
+cut off.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ SOCKETS = ("11", "12", "13", "14", "15", "16", "17", "18")
 
 
 def test_peers_that_do_not_acknowledge_are_found() -> None:
-    """Not those of other processes, of this machine, of closed connections, or of one loss."""
+    """Peers that do not acknowledge are found, except on connections of other processes, of this
+    machine, that are closed, or that have lost a packet or two.
+    """
     assert read_tables([TCP, TCP6], SOCKETS) == Connections(
         ("10.77.1.1", "2001:db8::1"),
         ("10.77.1.3", "10.77.1.4", "10.77.1.8", "2001:db8::2"),
@@ -44,7 +48,9 @@ def test_peers_that_do_not_acknowledge_are_found() -> None:
 
 
 def test_living_connections_are_not_silent() -> None:
-    """Also while the other process does not read: its kernel acknowledges."""
+    """A connection is not silent while the other process does not read, because its kernel
+    acknowledges.
+    """
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as connection,
@@ -55,11 +61,13 @@ def test_living_connections_are_not_silent() -> None:
                 connection.send(b"x" * 65536)
         assert not is_silent(connection)
         assert connections_of(os.getpid()).silent == ()
-    assert not is_silent(connection)  # it is closed
+    assert not is_silent(connection)  # a closed connection is not silent either
 
 
 def cut(*pairs: tuple[int, int], nodes: int = 3) -> list[RankState]:
-    """A rank on each node; the first of a pair does not reach the second."""
+    """Return the state of a rank on each node, where the first node of each pair does not reach the
+    second one.
+    """
     return [
         replace(
             WAITS,
@@ -96,6 +104,9 @@ def cut(*pairs: tuple[int, int], nodes: int = 3) -> list[RankState]:
     ],
 )
 def test_node_in_all_dead_pairs_is_cut_off(pairs: list[tuple[int, int]], words: str) -> None:
+    """A node that is in all pairs without a way between them is cut off. If several nodes are, both
+    ends of each pair are named, and nobody is blamed.
+    """
     states = cut(*pairs)
     assert Hang(states).describe(17.4).startswith(f"no step for 17 s: {words}")
     assert [state.rank for state in Hang(states).culprits] == ([2] if words[:4] == "rank" else [])
@@ -103,7 +114,9 @@ def test_node_in_all_dead_pairs_is_cut_off(pairs: list[tuple[int, int]], words: 
 
 
 def test_node_that_node_0_does_not_reach_is_cut_off() -> None:
-    """Whatever else is known: nobody has said where its ranks are, and whose the address is."""
+    """A node that node 0 does not reach is cut off, whatever else is known. Nobody has said where
+    its ranks are or whose address is silent.
+    """
     words = (
         "no step for 17 s: node 2 is cut off from the other nodes: what is sent there is not "
         "acknowledged, as by a dead network card, link or switch, or a machine that is off; ranks "
@@ -114,12 +127,15 @@ def test_node_that_node_0_does_not_reach_is_cut_off() -> None:
 
 
 def test_further_rank_whose_peer_is_cut_off_has_left_out_nothing() -> None:
-    """It has come to the next collective before the link died."""
+    """A rank in a later collective than the others is not blamed when a peer is cut off. It came
+    there before the link died.
+    """
     states = [replace(state, step=813 if state.rank == 0 else 812) for state in cut((0, 2), (1, 2))]
     assert [state.rank for state in Hang(states).culprits] == [2]
 
 
 def test_all_ranks_of_a_node_are_cut_off() -> None:
+    """If a node is cut off, all its ranks are named."""
     states = [
         replace(s, own=(f"10.0.0.{s.node}",), silent=("10.0.0.1",) if s.node != 1 else ())
         for s in [*four(), replace(WAITS, rank=4, node=2)]
@@ -129,6 +145,7 @@ def test_all_ranks_of_a_node_are_cut_off() -> None:
 
 
 def test_stopped_rank_is_to_blame_before_its_link() -> None:
+    """A rank that is stopped is blamed before any node that is cut off."""
     states = cut((0, 2), (1, 2))
     states[1] = replace(states[1], process="T", place="")
     assert [state.rank for state in Hang(states).culprits] == [1]

@@ -1,4 +1,4 @@
-"""Which rank holds up the others, from where they were seen."""
+"""Which rank holds up the others, from where each rank was seen."""
 
 from __future__ import annotations
 
@@ -69,6 +69,9 @@ Current thread 0x00007f2 (most recent call first):
     ],
 )
 def test_the_rank_that_the_others_wait_for_is_named(changes: dict[str, object], words: str) -> None:
+    """The rank that the others wait for is named with its state, its phase, its step and its line
+    of code.
+    """
     states = four(**changes)
     assert [state.rank for state in Hang(states).culprits] == [2]
     assert Hang(states).describe(17.4).startswith(f"no step for 17 s: {words}")
@@ -76,6 +79,9 @@ def test_the_rank_that_the_others_wait_for_is_named(changes: dict[str, object], 
 
 
 def test_where_all_wait_alike_nobody_is_blamed() -> None:
+    """No rank is blamed if all wait in the same place. Nodes that did not say where their ranks are
+    are named.
+    """
     states = four()
     assert Hang(states).culprits == []
     assert "none of them is to blame; look at the network" in Hang(states).describe(20)
@@ -94,6 +100,9 @@ def test_what_is_no_state_is_refused(text: str) -> None:
 
 
 def test_the_place_is_the_main_threads_innermost_line_and_ours() -> None:
+    """The place of a rank is the innermost line of the thread that is asked, and the innermost line
+    of our own code that has called it.
+    """
     assert place_in(STACK) == (
         "torch/autograd/graph.py:824 (_engine_run_backward), called from "
         "app/trainer/train.py:169 (backward_of_global_batch)"
@@ -103,6 +112,7 @@ def test_the_place_is_the_main_threads_innermost_line_and_ours() -> None:
 
 
 def test_what_a_rank_tells_is_read_by_another_process(tmp_path: Path) -> None:
+    """The step, phase and wait that a rank writes into its heartbeat can be read from the file."""
     beat, path = Beat(), tmp_path / "beat-0"
     assert read_beat(path) is None
     beat.at(Phase.DATA, 3)
@@ -121,6 +131,7 @@ def test_what_a_rank_tells_is_read_by_another_process(tmp_path: Path) -> None:
 
 
 def test_a_process_that_waits_in_c_answers_with_its_line(tmp_path: Path) -> None:
+    """A process that waits in C code, and so runs no Python, answers with its line of Python."""
     path = tmp_path / "stack-0"
     program = (
         "import sys, threading; from pathlib import Path\n"
@@ -141,7 +152,7 @@ def test_a_process_that_waits_in_c_answers_with_its_line(tmp_path: Path) -> None
 
 
 def test_stall_asks_once_for_dead_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sentence and its event are of one and the same answer."""
+    """The message and the event of a hang come from one and the same look at the dead links."""
     asked, said, told = list[int](), list[str](), list[Any]()
 
     def counting(states: Sequence[RankState], away: Sequence[int]) -> DeadLinks:

@@ -13,7 +13,7 @@ from trainer.watch.laps import Part, laps_on
 
 @dataclass
 class TimeLine:
-    """Stands in for a GPU's stream: it is at a point of time of its own."""
+    """A stand-in for a GPU's stream, which is at a point of time of its own."""
 
     seconds: float = 0.0
     waits: int = 0
@@ -25,7 +25,7 @@ class TimeLine:
 
 @dataclass
 class Event:
-    """Of that stream."""
+    """A stand-in for an event of that stream."""
 
     line: TimeLine
     at: float = -1.0
@@ -51,6 +51,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> TimeLine:
 
 
 def step(laps: Any, line: TimeLine, compute: float) -> None:
+    """Let one step pass on the stream."""
     laps.begin_step()
     for part, seconds in ((Part.DATA, 1.0), (Part.COMPUTE, compute), (Part.WAIT, 2.0)):
         line.seconds += seconds
@@ -62,7 +63,9 @@ def step(laps: Any, line: TimeLine, compute: float) -> None:
 
 
 def test_gpus_steps_are_told_one_call_later(line: TimeLine) -> None:
-    """By its own time line, and never by a wait for the steps that were just queued."""
+    """The parts of a GPU's steps are measured by its own time and told one call later, so that
+    nobody waits for steps that were just queued.
+    """
     laps = laps_on(torch.device("cuda"))
     step(laps, line, 8.0)
     step(laps, line, 16.0)

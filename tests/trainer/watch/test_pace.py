@@ -20,12 +20,14 @@ CLEAN = Window(
 
 
 def ranks(count: int = 3, **of_rank: Window) -> list[Window]:
-    """Clean windows of ranks on a node each, but for those that are given as `r0=`, `r1=`, ..."""
+    """Return clean windows of ranks on a node each, except those that are given as `r0=`, `r1=`,
+    ...
+    """
     return [replace(of_rank.get(f"r{rank}", waiting(of_rank)), node=rank) for rank in range(count)]
 
 
 def waiting(slow: dict[str, Window]) -> Window:
-    """What the others measure: the slow rank's time is in their collectives."""
+    """Return what the other ranks measure: the slow rank's time is in their collectives."""
     own = max((window.own for window in slow.values()), default=CLEAN.own)
     return replace(CLEAN, wait=CLEAN.wait + own - CLEAN.own)
 
@@ -54,19 +56,26 @@ def test_the_slow_rank_and_its_cause_are_named(
 
 
 def test_what_all_ranks_share_is_nobodys_fault() -> None:
-    """A crowded machine, a quota and a slow store that all of them feel alike."""
+    """No rank is called slow because of a crowded machine, a quota or a slow store that slows all
+    alike.
+    """
     crowded = replace(CLEAN, compute=0.8, delayed=0.5, throttled=0.2)
     assert slow_rank([crowded] * 3) is None
     assert slow_rank([replace(CLEAN, data=2.0)] * 3) is None
 
 
 def test_a_difference_that_costs_the_step_little_is_none() -> None:
-    """The transfer takes most of the step."""
+    """No rank is called slow if its difference is small beside the whole step, of which here the
+    transfer takes most.
+    """
     windows = [replace(CLEAN, data=0.0, compute=c, wait=2.0) for c in (0.01, 0.01, 0.1)]
     assert slow_rank(windows) is None
 
 
 def test_a_rank_whose_writing_holds_up_training_is_named() -> None:
+    """A rank whose saves hold up training is named, unless that is seldom or all ranks do
+    so alike.
+    """
     slow = [CLEAN, replace(CLEAN, save=4.0), replace(CLEAN, save=0.1)]
     found = slow_save([(STEPS, [CLEAN] * 3), (STEPS, slow)])
     assert found is not None
@@ -77,7 +86,9 @@ def test_a_rank_whose_writing_holds_up_training_is_named() -> None:
 
 
 def test_a_slow_network_is_told_from_a_slow_rank() -> None:
-    """Nobody comes late, and yet all wait longer than they used to."""
+    """The network is called slow when no rank comes late, but all wait longer than they used to. It
+    is not if one rank comes late or all ranks are on one node.
+    """
     slow = [replace(window, wait=0.3) for window in ranks()]
     usual = Meeting.of(ranks())
     found = slow_network(slow, usual)
@@ -101,7 +112,9 @@ def test_a_slow_network_is_told_from_a_slow_rank() -> None:
 def test_transfer_that_gets_no_core_is_no_slow_network(
     usual: dict[str, float], now: dict[str, float], cause: Cause
 ) -> None:
-    """One rank's pod is enough: the others wait for its transfer."""
+    """The network is not called slow when a pod waits for a core more than it used to. One pod is
+    enough, as the others wait for its transfer.
+    """
     pace, windows = Pace(), ranks()
     crowded = [replace(window, wait=0.3) for window in windows]
     windows[1], crowded[1] = replace(windows[1], **usual), replace(crowded[1], **now)
@@ -110,7 +123,9 @@ def test_transfer_that_gets_no_core_is_no_slow_network(
 
 
 def history(pace: Pace, *parts: tuple[int, Sequence[Window]]) -> list[tuple[int, Finding | None]]:
-    """What changes, each with the number of windows that it took since the part began."""
+    """Return each change of the finding with the number of windows that it took since its part
+    began.
+    """
     found = list[tuple[int, Finding | None]]()
     for count, windows in parts:
         for number in range(1, count + 1):
@@ -131,7 +146,9 @@ def test_a_finding_is_told_once_and_its_end_once() -> None:
 
 @pytest.mark.parametrize("phase", range(4))
 def test_a_rank_that_is_1_3_times_slower_is_found_within_20_steps(phase: int) -> None:
-    """Wherever in a window it becomes so: `phase` of its 5 steps are still fast."""
+    """A rank that gets 1.3 times as slow is found within 20 steps, wherever in a window it begins:
+    `phase` of the window's 5 steps are still fast.
+    """
     slow = ranks(r2=replace(CLEAN, compute=CLEAN.compute * 1.32))
     pace = Pace()
     history(pace, (20, ranks()))
@@ -146,14 +163,18 @@ def test_a_rank_that_is_1_3_times_slower_is_found_within_20_steps(phase: int) ->
 
 
 def test_one_hiccup_is_no_finding() -> None:
-    """A whole window in which one rank took ten times as long, now and then."""
+    """A single window in which one rank takes ten times as long is no finding, even if it happens
+    now and then.
+    """
     pace, slow = Pace(), ranks(r0=replace(CLEAN, compute=2.0))
     for _ in range(10):
         assert not history(pace, (1, slow), (5, ranks()))
 
 
 def test_10000_clean_steps_raise_no_false_alarm() -> None:
-    """Steps of 20 ms to 2 s, each a tenth of itself longer or shorter (standard deviation)."""
+    """10,000 clean steps give no finding, for steps of 20 ms to 2 s whose lengths vary by a tenth
+    (standard deviation).
+    """
     draw = random.Random("clean")
     for seconds in (0.02, 0.2, 2.0):
         pace = Pace()
@@ -173,6 +194,7 @@ def test_10000_clean_steps_raise_no_false_alarm() -> None:
 
 
 def test_a_saves_finding_takes_two_saves_and_goes_with_a_fast_one() -> None:
+    """A slow save is a finding only at the second time, and a fast save ends it."""
     pace = Pace()
     slow = [CLEAN, replace(CLEAN, save=3.0), CLEAN]
     fast = [replace(CLEAN, save=0.01)] * 3
@@ -182,6 +204,7 @@ def test_a_saves_finding_takes_two_saves_and_goes_with_a_fast_one() -> None:
 
 
 def test_a_saves_finding_goes_when_no_save_holds_training_up_any_more() -> None:
+    """The finding of slow saves ends within 20 windows without a save that holds up training."""
     pace = Pace()
     slow = [CLEAN, replace(CLEAN, save=3.0), CLEAN]
     ((_, found),) = history(pace, *[(1, slow), (3, [CLEAN] * 3)] * 4)
@@ -192,7 +215,9 @@ def test_a_saves_finding_goes_when_no_save_holds_training_up_any_more() -> None:
 
 
 def test_the_kernels_counters_are_read() -> None:
-    """Recorded on a host with control groups v1, and from a container's v2."""
+    """The kernel's counters of delays, throttling and pressure are read, from recordings of a host
+    with control groups v1 and of a container with v2.
+    """
     assert delayed_of("259356000 61029000 2\n") == pytest.approx(0.061029)
     assert delayed_of("") == 0.0
     v1 = "nr_periods 1187\nnr_throttled 1031\nthrottled_time 98761234567\n"

@@ -1,4 +1,6 @@
-"""Real runs in which the kernel slows one rank down: by its CPU quota, and by its link. As root."""
+"""Real runs in which the kernel slows one rank down, by its CPU quota or by its link. They need
+root.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,7 @@ PATIENT = {"train__timeout_seconds": 120, "train__start_timeout_seconds": 120}
 
 @pytest.fixture
 def group(lab: Lab) -> Iterator[Quota]:
+    """Yield a control group, and remove its limit and end its processes afterwards."""
     with quota(f"disttrain-slow-{uuid.uuid4().hex[:8]}") as made:
         yield made
         made.limit(None)
@@ -40,6 +43,7 @@ def group(lab: Lab) -> Iterator[Quota]:
 
 @pytest.fixture
 def pods(lab: Lab) -> Iterator[Networks]:
+    """Yield a network for each rank, and end all processes before the networks are removed."""
     with networks(RANKS) as made:
         yield made
         lab.end_all()
@@ -47,25 +51,29 @@ def pods(lab: Lab) -> Iterator[Networks]:
 
 @pytest.fixture
 def counted(lab: Lab) -> Iterator[list[Sequence[str]]]:
-    """For each rank the command that puts it into a pod of its own."""
+    """Yield for each rank the command that puts it into a pod of its own."""
     with counted_pods(RANKS) as made:
         yield made
         lab.end_all()
 
 
 def named(lab: Lab, run: RunConfig) -> list[str]:
-    """What is found, but for other processes on the machine: there may really be some."""
+    """Return the findings, except for other processes on the machine, as there may really
+    be some.
+    """
     return [line for line in findings(lab, run) if str(Cause.CROWDED) not in line]
 
 
 def trained_seconds(run: RunConfig) -> float:
-    """By the times that the run itself has noted of its steps."""
+    """Return how long the run has trained, by the times that it has noted of its steps."""
     times = [record["unix_time"] for record in records(run)]
     return times[-1] - times[0] if times else 0.0
 
 
 def test_rank_with_a_cpu_quota_is_named_as_such(lab: Lab, group: Quota) -> None:
-    """It needs longer for the same work, and the kernel says that it was kept from it."""
+    """A rank that gets too little CPU time by a quota is named with that cause within 20 steps, as
+    the kernel counts that it was kept from running. The finding ends without the quota.
+    """
     run, port = lab.config(**ENDLESS, **PATIENT, model=MODEL), free_port()
     for rank in range(RANKS):
         wrapper = group.wrapper if rank == SLOW else ()
@@ -93,7 +101,9 @@ def test_rank_with_a_cpu_quota_is_named_as_such(lab: Lab, group: Quota) -> None:
 
 
 def test_link_that_gets_slow_is_the_network(lab: Lab, pods: Networks) -> None:
-    """No rank comes late, and so none is named."""
+    """A link that gets slow is found as a slow network within 20 steps, and no rank is named,
+    because none comes late.
+    """
     run, port = lab.config(**ENDLESS, **PATIENT, model=MODEL), free_port()
     for rank in range(RANKS):
         environment = {
@@ -118,7 +128,9 @@ def test_link_that_gets_slow_is_the_network(lab: Lab, pods: Networks) -> None:
 
 
 def test_transfer_without_a_core_is_no_slow_network(lab: Lab, counted: list[Sequence[str]]) -> None:
-    """Other work takes the cores from all threads but those that train, which the kernel counts."""
+    """The network is not called slow when other work takes the cores from the threads that
+    transfer, which the kernel counts.
+    """
     run, port = lab.config(**ENDLESS, **PATIENT, model=MODEL), free_port()
     ranks = list[int]()
     for rank, wrapper in enumerate(counted):
@@ -140,7 +152,7 @@ def test_transfer_without_a_core_is_no_slow_network(lab: Lab, counted: list[Sequ
 
 @contextmanager
 def other_work() -> Iterator[None]:
-    """A process for each core computes."""
+    """Compute in a process for each core during the block."""
     loops = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in range(os.cpu_count() or 1)
@@ -155,8 +167,9 @@ def other_work() -> Iterator[None]:
 
 @contextmanager
 def others_idle(processes: Sequence[int]) -> Iterator[None]:
-    """The threads of the processes get a core only where nobody else wants it, but for the first
-    ones, which train."""
+    """During the block, give the threads of the processes a core only if nobody else wants it,
+    except the first threads, which train.
+    """
     threads = [
         int(thread.name)
         for process in processes

@@ -15,13 +15,15 @@ from trainer.config import RunConfig
 from trainer.events.event import Event, Name, event_file, parse_events
 from trainer.watch.slow import Cause
 
-USUAL_SECONDS = 0.1  # of each of the two passes of a step, so that a busy machine makes no odds
+USUAL_SECONDS = 0.1  # the least time of a pass, to outweigh a busy machine
 SECONDS = 0.3
 SLOW_DISK_SECONDS = 1.5  # for each file; a save comes every second
 
 
 def events(run: RunConfig) -> list[Event]:
-    """What was found, but for other processes on the machine: there may really be some."""
+    """Return the findings in the events, except for other processes on the machine, as there may
+    really be some.
+    """
     found, damaged = parse_events(event_file(run.run_dir, 0).read_bytes())
     assert not damaged
     found = [event for event in found if event.name == Name.SLOW_RANK]
@@ -39,7 +41,9 @@ def events(run: RunConfig) -> list[Event]:
 def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
     lab: Lab, tmp_path: Path, parallel: str, kinds: list[tuple[str, int]]
 ) -> None:
-    """Within 20 steps, once, and so is its end; each in the log and in the events."""
+    """A slow rank is named once with its cause within 20 steps, in the log, in the records and in
+    the events, and the finding ends when the rank is fast again.
+    """
     usual = [Accident("slow forward", r, str(tmp_path / "usual"), USUAL_SECONDS) for r in range(3)]
     usual[0].begin()
     accidents = [Accident(kind, rank, str(tmp_path / kind), SECONDS) for kind, rank in kinds]
@@ -88,7 +92,9 @@ def test_a_slow_rank_is_named_with_its_cause_and_is_gone_when_it_is_fast(
 def test_a_rank_whose_disk_is_slow_is_named_by_its_checkpoints(
     lab: Lab, tmp_path: Path, asynchronous: bool
 ) -> None:
-    """Every rank writes a part; one takes long for its files, and training waits for it."""
+    """A rank whose disk is slow is named with its checkpoints as the cause, because training waits
+    for it. Every rank writes a part.
+    """
     usual = [Accident("slow forward", r, str(tmp_path / "usual"), USUAL_SECONDS) for r in range(2)]
     usual[0].begin()
     accident = Accident("slow checkpoint", 1, str(tmp_path / "slow"), SLOW_DISK_SECONDS)
