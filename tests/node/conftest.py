@@ -88,4 +88,5 @@ def lan(lab: Lab, whole_lan: Lan) -> Iterator[Lan]:
     yield whole_lan
     whole_lan.clean()
     for name, machine in whole_lan.machines.items():
-        assert machine.differences() == [], f"a test left {name} changed"
+        left = machine.differences()
+        assert left == [], f"a test left {name} changed: {left}"

@@ -170,6 +170,7 @@ class Lan:
         """Remove everything of k3s from a machine, as if it were installed from scratch."""
         host = self.machines[name].host
         left = "/etc/rancher /etc/default/k3s* /var/lib/rancher /var/log/containers /var/log/pods"
+        left += " /usr/libexec/kubernetes"  # k3s' uninstaller leaves this folder
         host.shell(
             "for name in k3s-agent k3s; do program=/usr/local/bin/$name-uninstall.sh; "
             f"[ ! -x $program ] || $program; done; rm -rf {left}"
