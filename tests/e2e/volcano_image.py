@@ -20,7 +20,7 @@ OPENSSL_SETTINGS = "/usr/lib/ssl/openssl.cnf"
 
 
 def webhook_image(program: Path, image: str, user: str) -> bytes:
-    """An archive for `ctr images import`; see `image_archive`."""
+    """Return an archive for `ctr images import`; `image_archive` describes the arguments."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
         wanted = {Path("/usr/bin") / name for name in CALLED}
