@@ -239,7 +239,9 @@ def settings_for(*names: str) -> dict[str, str]:
 
 
 def traces(lab: Lab) -> dict[str, str]:
-    """Return the uids of the cluster's objects of `KINDS` and of kube-system's roles and bindings."""
+    """Return the uids of the cluster's objects of `KINDS`, and of roles and bindings in
+    kube-system.
+    """
     found = lab.uids(*KINDS)
     for item in lab.get("role,rolebinding", namespace="kube-system")["items"]:
         found[f"{item['kind']}/{item['metadata']['name']}"] = item["metadata"]["uid"]

@@ -53,7 +53,7 @@ class Lab:
         return stack
 
     def kubectl(self, *arguments: str, namespace: str = NAMESPACE) -> str:
-        """Return the output of kubectl on this lab's cluster; a failure raises with its error text."""
+        """Return the output of kubectl on this lab's cluster; a failure raises."""
         done = subprocess.run(
             [*self.cluster.kubectl, "-n", namespace, *arguments],
             capture_output=True,

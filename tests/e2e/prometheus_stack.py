@@ -78,7 +78,7 @@ def make_chart(folder: Path) -> Path:
 
 
 def _as_template(part: Path) -> str:
-    """Return the object as a template, in the release's namespace and with the values' tolerations."""
+    """Return the object as a template, with the release's namespace and the values' tolerations."""
     item = yaml.safe_load(part.read_text())
     if item["kind"] == "Deployment":
         item["spec"]["template"]["spec"]["tolerations"] = "TOLERATIONS"

@@ -155,7 +155,8 @@ class RemoteNode:
                     self.lab.kubectl(command, "node", item["metadata"]["name"], *ours)
 
     def close(self) -> None:
-        """Stop the stand-in and the host, and remove from the lab's cluster what belongs to them."""
+        """Stop the stand-in and the host, and remove what belongs to them from the lab's cluster.
+        """
         self._remove_administrator()
         self._wipe_node()
         self._relay.kill()
