@@ -155,8 +155,7 @@ class RemoteNode:
                     self.lab.kubectl(command, "node", item["metadata"]["name"], *ours)
 
     def close(self) -> None:
-        """Stop the stand-in and the host, and remove what belongs to them from the lab's cluster.
-        """
+        """Stop the stand-in and the host, and remove what they have made in the lab's cluster."""
         self._remove_administrator()
         self._wipe_node()
         self._relay.kill()

@@ -1,4 +1,4 @@
-"""A training comes up with one new kind of each sort, all written in one file."""
+"""A new workload, storage, network and delivery kind, all from one file, carry out a run."""
 
 from collections.abc import Iterator
 
@@ -21,13 +21,13 @@ TOYS = {
 
 @pytest.fixture
 def unmade(lab: Lab) -> Stack:
-    """A stack with these settings, of which nothing is made yet."""
+    """Return a stack with these settings of which nothing is made yet."""
     return lab.stack("e2e-toy", "sandbox", {**run_settings(RUN, STEPS), **TOYS})
 
 
 @pytest.fixture
 def stack(lab: Lab, unmade: Stack) -> Iterator[Stack]:
-    build_image(lab)  # the toy delivery brings none, and a destroyed stack may have removed it
+    build_image(lab)  # the toy delivery brings no image, and a destroyed stack may have removed it
     yield unmade
     unmade.destroy()
 
