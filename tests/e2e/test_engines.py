@@ -114,7 +114,7 @@ def probing(served: Lab, stack: Stack, reference: dict[str, str]) -> Iterator[St
     file.write_text(PROGRAM)
     guest = {"platform": stack.name, "instance": "p"}
     made = served.stack(f"{stack.name}-ranks", "sandbox-multipod", guest)
-    made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    made.set_all({"preset": None, "datasetFile": None})  # the template sets these, for our trainer
     words = {
         f"program.command[{place}]": word for place, word in enumerate(("python", FILE, *WORDS))
     }
@@ -215,7 +215,7 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     assert weights(lab, run_name, STEPS) == reference != {}
     if engine.ends:
         assert ended(lab, engine, engine.kind.done)
-        assert training_pods(lab, stack) == []  # so nothing holds a GPU
+        assert training_pods(lab, stack) == []  # otherwise one would hold its GPUs
     else:
         assert len(training_pods(lab, stack)) == PODS
     assert states(lab, stack)[stack.name] == "finished"
@@ -427,7 +427,7 @@ def test_finished_run_of_one_pod_holds(served: Lab, stack: Stack) -> None:
         assert states(lab, stack)[stack.name] == "finished"
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
         people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
-        assert training_pods(lab, stack) == []  # so nothing holds a GPU
+        assert training_pods(lab, stack) == []  # otherwise one would hold its GPUs
     finally:
         stack.set_all({"pods": str(PODS), "processesPerPod": "1"})
 

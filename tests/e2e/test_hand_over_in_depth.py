@@ -77,7 +77,7 @@ def new_stack(lab: Lab, name: str) -> Stack:
             **{f"program.command[{place}]": word for place, word in enumerate(words)},
         },
     )
-    stack.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    stack.set_all({"preset": None, "datasetFile": None})  # the template sets these, for our trainer
     return stack
 
 

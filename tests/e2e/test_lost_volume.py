@@ -96,7 +96,7 @@ def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Iterator[S
     phase = (*pods, "jsonpath={.items[*].status.phase}")
     wait_for("the pod to end, after its mirror", lambda: lab.kubectl(*phase) == "Succeeded", 300)
     yield made
-    # The next stack on this data folder would be refused, with a message that says to make this file.
+    # Otherwise the next stack is refused, because the folder's marker still names this stack.
     (lab.cluster.data_root / ".disttrain").write_text("")
 
 

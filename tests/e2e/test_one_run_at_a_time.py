@@ -49,7 +49,7 @@ def stacks(lab: Lab, platform: Stack) -> Iterator[list[Stack]]:
     made = list[Stack]()
     for name in (FIRST, NEXT):
         stack = lab.stack(name, "sandbox-multipod", {"platform": PLATFORM, "instance": name})
-        # Of the template, for our own trainer.
+        # The template sets these for our own trainer.
         stack.set_all({"preset": None, "datasetFile": None})
         made.append(stack)
     lab.wait_claim_bound()

@@ -39,7 +39,7 @@ def registry(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tru
 @pytest.fixture(scope="module")
 def owner(registry: TrustedRegistry) -> Iterator[Stack]:
     """The stack that owns the platform, with a program of its own."""
-    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    ours = {"preset": None, "datasetFile": None}  # the template sets these, for our trainer
     made = registry.stack("e2e-built-owner", {"topology": "multi-pod", "processesPerPod": "1"})
     made.set_all({**ours, "pods": "1"})
     yield made
