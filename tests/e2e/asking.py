@@ -9,7 +9,7 @@ from infra.kube.api_server.api import Api
 from sandbox.stack import Stack
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 
-AT_ONCE_SECONDS = 0.05  # a short pause, as a fast machine makes hundreds of steps in a second
+AT_ONCE_SECONDS = 0.05  # a short pause, because a fast machine makes hundreds of steps in a second
 
 
 def changes(output: str) -> dict[str, int]:

@@ -117,7 +117,7 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     failed_before = request.session.testsfailed
     yield
-    for lab in _labs:  # one, or none as yet
+    for lab in _labs:  # one lab, or none yet
         try:
             left = lab.left()
         except (AssertionError, ValueError) as error:  # the API server does not answer

@@ -197,7 +197,9 @@ class RegistryOfCharts:
     def stack(self, lab: Lab, name: str, settings: Mapping[str, str]) -> Stack:
         """Return a stack with a platform that gets the chart from this registry."""
         made = lab.stack(name, "sandbox", {**self.settings, **settings})
-        made.environment["SSL_CERT_FILE"] = str(self._authority)  # Helm's, in Pulumi's provider
+        made.environment["SSL_CERT_FILE"] = str(
+            self._authority
+        )  # read by Helm in Pulumi's provider
         return made
 
 

@@ -42,7 +42,7 @@ def test_what_is_shown_is_compared(shown: tuple[str, ...], output: str, fits: bo
 def shell(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with demo_shell(lab, tmp_path_factory) as made:
         yield made
-        # The labs take these away by themselves; one that has failed does not come to it.
+        # The labs take these away themselves, unless one of them has failed before.
         if not lab.cluster.node(1).ended([KUEUE.name]):
             stop_controller(lab.cluster, KUEUE)
         if offered_gpus(lab.cluster):

@@ -176,4 +176,4 @@ def test_run_comes_from_its_mirror_when_its_cluster_is_gone(
     mirror = f"the run is fetched from its mirror s3://{BUCKET}/runs"
     assert mirror in said
     assert f"run {RUN} with checkpoint step {STEPS}" in said
-    lab.cluster.up()  # for the next file
+    lab.cluster.up()  # for the next test file

@@ -94,7 +94,7 @@ def test_platform_moves_when_no_run_is_there(
     platform.preview()
     platform.up()
     lab.wait_claim_bound()
-    assert remote.node.calls().count("k3s-uninstall.sh") == 2  # the first by hand
+    assert remote.node.calls().count("k3s-uninstall.sh") == 2  # the first call was by hand
     assert lab.run_dir(RUN).is_dir()
 
 

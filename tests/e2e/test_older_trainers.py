@@ -20,7 +20,8 @@ from tests.e2e import test_engines as promises
 from tests.e2e.engines import TRAINJOB
 from tests.e2e.lab import Lab
 
-# `multi-pod` first: the configuration of its ranks is what those of the others are compared with.
+# `multi-pod` comes first, because the configurations of the others are compared with that of its
+# ranks.
 PLACES = [("multi-pod", 2, 2), *(("trainjob", *shape) for shape in promises.SHAPES)]
 
 reference = promises.reference

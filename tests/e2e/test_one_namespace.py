@@ -18,7 +18,7 @@ from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
 
 TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc-class", "ann"
-GIVEN = "given"  # a claim that somebody has given to the team, and its volume
+GIVEN = "given"  # the name of a claim that somebody has given to the team, and of its volume
 FIRST, SECOND = 20, 40
 # A number from the range that OpenShift would give to the namespace; the image knows no such user.
 UID = 1000680000

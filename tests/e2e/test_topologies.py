@@ -316,7 +316,7 @@ def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
     """
     assert multi
     pods = lab.get("pod")["items"]
-    assert len(pods) >= 4  # three ranks and the dataset's
+    assert len(pods) >= 4  # three of the ranks and one of the data set
     for pod in pods:
         for container in pod["spec"]["containers"]:
             assert {"configMapRef": {"name": "proxy-config"}} in container["envFrom"], pod

@@ -19,7 +19,7 @@ from tests.e2e.asking import changes, states
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 NAME = "e2e-unqueued"
-DEFAULT = "default"  # the name of a LocalQueue into which Kueue puts what is in none
+DEFAULT = "default"  # Kueue puts what is in no queue into a LocalQueue of this name
 QUEUE = "gpus"
 RUN = {"topology": "single-pod", **run_settings(NAME, 20)}
 LEFT_OUT = {
