@@ -1,4 +1,4 @@
-"""The lab of the end-to-end tests: a cluster, stacks on it, and functions that ask both."""
+"""The lab of the end-to-end tests: a cluster, the stacks on it, and functions that ask both."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Makes a run on several nodes, and lets one of the nodes be lost."""
+"""Starts a run on several nodes, and ends one of the nodes."""
 
 from cli.status.judge import RunStatus
 from cli.status.look import look

@@ -43,7 +43,7 @@ def test_destroy_says_what_a_lost_machine_keeps(nodes: Lab, stack: Stack) -> Non
 
 
 def destroy_as_the_message_says(nodes: Lab, stack: Stack) -> None:
-    """Lose a node, try to destroy, type the command of the message, and destroy."""
+    """Lose a node, try `destroy`, type the command in its message, and run `destroy` again."""
     pod, node = lose_a_node(nodes)
     with pytest.raises(PulumiFailedError) as failed:
         stack.destroy()

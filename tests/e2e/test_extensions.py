@@ -48,6 +48,7 @@ def test_toy_kinds_of_one_file_train_to_the_end(lab: Lab, stack: Stack) -> None:
 
 
 def test_options_of_a_toy_kind_are_checked_before_anything_is_made(unmade: Stack) -> None:
+    """The preview refuses a new kind's options if one is missing or unknown, and names both."""
     unmade.set("topologyOptions.deadlineSeconds", None)
     unmade.set("topologyOptions.deadline", "600")
     with pytest.raises(PulumiFailedError) as failure:

@@ -123,7 +123,10 @@ def test_user_1000_can_write_below_data_and_in_the_folders_for_all(files: Files)
 
 
 def test_programs_that_change_the_user_are_the_bases_own(files: Files) -> None:
-    """Programs with the setuid or setgid bit are only in the folders of the base image."""
+    """Programs with the setuid or setgid bit are only where the base image has its own.
+
+    These folders are /usr/bin and /usr/sbin.
+    """
     changing = {
         path
         for path, found in files.items()

@@ -1,4 +1,4 @@
-"""What users of Kubeflow's Python library see of a run of `trainjob`, by the library itself.
+"""What users of Kubeflow's Python library see of a run of `trainjob`; the library itself is asked.
 
 `make test-engines` runs this file.
 """
@@ -60,6 +60,7 @@ def test_library_knows_pods_and_log(lab: Lab, stack: Stack) -> None:
 
 
 def test_library_sees_the_end(lab: Lab, stack: Stack) -> None:
+    """The library calls a finished run `Complete`."""
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     stack.set("run.train.max_steps", str(max(lab.losses(RUN)) + 5))
     stack.up()

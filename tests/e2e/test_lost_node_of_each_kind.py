@@ -70,7 +70,9 @@ def test_lost_node_is_replaced_under_each_kind(served: Lab, stack: Stack, topolo
 
 @pytest.fixture
 def off_the_first(served: Lab) -> Iterator[Lab]:
-    """The lab while its first node takes no new pod, so that the run's pods are on the others."""
+    """Yield the lab while its first node takes no new pod, so that the run's pods are on the
+    others.
+    """
     first = f"sandbox-{served.cluster.name}"
     served.kubectl("cordon", first)
     try:

@@ -122,8 +122,7 @@ def base_path(service: str) -> str:
 def test_prometheus_of_the_platform_reads_its_runs(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """One `up` on a cluster that knows nothing of Prometheus installs it, and it reads the run's
-    step.
+    """One `up` on a cluster without Prometheus installs it, and it reads the run's step.
 
     The preview before that makes nothing.
     """
@@ -165,6 +164,9 @@ def test_prometheus_reads_the_queues_of_the_platforms_kueue(lab: Lab, stack: Sta
 
 
 def test_class_that_is_not_there_is_refused_by_the_preview(lab: Lab, stack: Stack) -> None:
+    """The preview refuses a `monitoringStorageClass` that the cluster lacks, and names those it
+    has.
+    """
     stack.set("monitoringStorageClass", "not-there")
     try:
         with pytest.raises(PulumiFailedError) as refused:

@@ -68,6 +68,7 @@ def settings_of(kind: str, go: str) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_two_runs_hold_pods_at_once(lab: Lab, stacks: list[Stack], kind: str) -> None:
+    """The second run stays queued until the first one has ended, and gets its pods only then."""
     runs = [f"{stack.name}-{kind}" for stack in stacks]
     with Watch(lab, WORKLOAD_LABEL) as pods:
         for stack, run in zip(stacks, runs, strict=True):

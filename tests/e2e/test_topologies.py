@@ -1,5 +1,4 @@
-"""A platform with a run of one pod, a second run of three pods on that platform, and their
-`destroy`.
+"""A platform with a run of one pod, a run of three pods of another stack on it, and `destroy`.
 
 The tests build on each other in file order; each fixture is one `pulumi up`.
 """
@@ -156,9 +155,7 @@ def test_sample_command_leaves_no_pod_when_its_output_is_cut(lab: Lab, single: S
 
 
 def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
-    """Wait until no pod of a command is left. A command asks for the end of its pod, and does not
-    wait.
-    """
+    """Wait until no pod of a command is left; a command only asks for the end of its pod."""
     wait_for(
         "the pod to go",
         lambda: "disttrain.dev/task"
@@ -201,8 +198,8 @@ def test_platform_with_another_stacks_run_is_not_destroyed(
 
 
 def test_rank_i_runs_on_pod_i_and_meets_by_the_headless_name(lab: Lab, multi: Stack) -> None:
-    """The pod of each index has the rank of that index, and finds the others by the headless
-    Service.
+    """The pod of each index has the rank of that index, and all meet by the headless Service's
+    name.
     """
     assert multi
     for rank in range(3):
@@ -288,6 +285,7 @@ def test_pods_offer_metrics_at_the_annotated_port(lab: Lab, multi: Stack) -> Non
 
 
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
+    """The mirror gets the same files of a checkpoint as the volume, with the part of each rank."""
     assert multi
     checkpoint = Path(MULTI_RUN, "checkpoints", f"step-{MAX_STEPS:08d}")
     made, copied = lab.run_dir(MULTI_RUN).parent / checkpoint, lab.cluster.data_root / "mirror"
@@ -334,6 +332,7 @@ def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
 
 @pytest.mark.slow
 def test_finished_stateful_set_is_not_restarted(lab: Lab, multi: Stack) -> None:
+    """The pods of a finished run stay ready, and their containers are not restarted."""
     assert multi
     first = restarts(lab)
     wait_for("three ready pods", lambda: ready_pods(lab) == 3, 300)
@@ -406,7 +405,8 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
 
 @pytest.mark.slow
 def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
-    """The run of the test before has the same weights as an indexed Job, although a pod is killed.
+    """An indexed Job of which a pod is killed has the same weights as the StatefulSet of the test
+    before.
 
     Unlike the pods of a StatefulSet, those of the Job end when the run is finished.
     """
@@ -477,10 +477,9 @@ def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: 
 def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     lab: Lab, single: Stack, multi: Stack
 ) -> None:
-    """`up` of a second run lets the first one save, and suspends it; `up` of the first one resumes
-    it.
+    """`up` of another run lets the first run save and suspends it, and its own `up` resumes it.
 
-    This is `whenBusy: replace`, the default. With `whenBusy: refuse` the second run is refused.
+    This is `whenBusy: replace`, the default. With `whenBusy: refuse` the other run is refused.
     """
     name = "e2e-replaced"
     single.set_all(run_settings(name, ENDLESS))
@@ -554,7 +553,7 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
 def test_dashboard_shows_a_living_run_and_leaves_no_pod(
     lab: Lab, single: Stack, tmp_path: Path
 ) -> None:
-    """The dashboard's page shows a run while it trains and updates by itself, as seen in a browser.
+    """In a browser, the dashboard's page shows a run that trains, and updates by itself.
 
     The page loads nothing from other hosts. One pod serves all its requests, and is gone
     afterwards.

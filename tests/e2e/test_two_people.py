@@ -111,6 +111,7 @@ def training(lab: Lab, stack: Stack) -> bool:
 
 
 def test_of_two_runs_that_come_at_one_time_one_trains(lab: Lab, riders: list[Stack]) -> None:
+    """If two runs begin at the same time on one platform, exactly one of them trains."""
     with ThreadPoolExecutor() as both:
         outputs = list(both.map(up, riders))
     trains = [training(lab, stack) for stack in riders]
@@ -167,6 +168,10 @@ def test_namespace_that_somebody_has_deleted_is_made_again(
 def test_purge_takes_the_data_after_the_last_run_has_gone(
     lab: Lab, ann: Stack, riders: list[Stack]
 ) -> None:
+    """With `dataOnDestroy: purge`, `destroy` of the platform deletes the data when no run is left.
+
+    While a run of another stack is left, `destroy` is refused and the data stay.
+    """
     root = lab.cluster.data_root
     ann.set("dataOnDestroy", "purge")
     ann.set("purgeConfirmed", str(root))

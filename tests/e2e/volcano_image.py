@@ -1,7 +1,7 @@
-"""Makes the image of Volcano's webhooks, which also makes their certificate by a shell script.
+"""Makes the image of Volcano's webhooks, with the shell script that makes their certificate.
 
-The program and the script are Volcano's own. The project's image is based on Alpine Linux. This one
-has this machine's bash, openssl and the other programs that the script calls, and the sandbox's
+The program and the script are Volcano's own. Volcano's image is based on Alpine Linux. This one has
+this machine's bash, openssl and the other programs that the script calls, and the sandbox's
 kubectl.
 """
 
