@@ -1,4 +1,4 @@
-"""Lets the API server be away for a while: kills it and starts it again, or freezes it."""
+"""Makes the API server unavailable for a while: kills it and starts it again, or freezes it."""
 
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _SIGNAL = 'kill "-$1" "$2" $(cat "/proc/$2/task/$2/children")'
 
 @contextmanager
 def stopped_api_server(cluster: Cluster) -> Iterator[None]:
-    """Kill the API server, so that connections are refused; start it again after the block."""
+    """Kill the API server, so that connections are refused, and start it again after the block."""
     node = cluster.node(1)
     link = node.link
     assert link is not None, "the cluster is up"

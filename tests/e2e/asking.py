@@ -9,17 +9,20 @@ from infra.kube.api_server.api import Api
 from sandbox.stack import Stack
 from tests.e2e.lab import NAMESPACE, Lab, wait_for
 
-AT_ONCE_SECONDS = 0.05  # a short pause, as a fast machine makes hundreds of steps in a second
+AT_ONCE_SECONDS = 0.05  # a short pause, because a fast machine makes hundreds of steps in a second
 
 
 def changes(output: str) -> dict[str, int]:
-    """The counts under `Resources:` at the end of pulumi's output, such as `{"unchanged": 12}`."""
+    """Return the counts below `Resources:` in pulumi's output, such as `{"unchanged": 12}`."""
     summary = output[output.rindex("Resources:") :]
     return {kind: int(n) for n, kind in re.findall(r"(\d+) (\w+)", summary.split("Duration")[0])}
 
 
 def people_run(lab: Lab, stack: Stack, command: str) -> str:
-    """Output of a shell command that a user would run, in the project's folder. It must succeed."""
+    """Return the output of a shell command that a user would run in the project's folder.
+
+    The command must succeed.
+    """
     done = subprocess.run(
         ["sh", "-c", command],
         cwd=stack.project,
@@ -44,7 +47,7 @@ def evict(lab: Lab, pod: str) -> None:
 
 
 def states(lab: Lab, stack: Stack, nodes: int = 1) -> dict[str, str]:
-    """The state that `./disttrain status` shows for each run, by the name of its stack."""
+    """Return the state that `./disttrain status` shows for each run, by the name of its stack."""
     found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
     assert found["unseen"] == ""
     assert found["platform"]["nodes"] == nodes
@@ -52,6 +55,7 @@ def states(lab: Lab, stack: Stack, nodes: int = 1) -> dict[str, str]:
 
 
 def training_pods(lab: Lab, stack: Stack) -> list[str]:
+    """Return the stack's training pods that have not ended, as `pod/<name>`."""
     selector = f"app.kubernetes.io/component=training,disttrain.dev/owner={stack.output('owner')}"
     alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
     return lab.kubectl("get", "pod", "-l", selector, alive, "-o", "name").split()
@@ -63,14 +67,14 @@ def wait_for_first_checkpoint(lab: Lab, run_name: str) -> None:
 
 
 def weights(lab: Lab, run_name: str, step: int) -> dict[str, str]:
-    """The sha256 of each file of a checkpoint that has weights."""
+    """Return the sha256 of each file of a checkpoint that has weights."""
     folder = lab.run_dir(run_name) / "checkpoints" / f"step-{step:08d}"
     files = json.loads((folder / "manifest.json").read_text())["files"]
     return {name: files[name]["sha256"] for name in files if name.startswith("model")}
 
 
 def everything(lab: Lab) -> dict[str, str]:
-    """The uids of all objects that the program makes, including cluster-wide ones."""
+    """Return the uids of all objects that the program makes, including cluster-wide ones."""
     found = lab.uids("namespace", "persistentvolume")
     ours = {name: uid for name, uid in found.items() if NAMESPACE in name}
     kinds = ("persistentvolumeclaim", "configmap", "job", "statefulset", "service")

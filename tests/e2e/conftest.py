@@ -1,3 +1,5 @@
+"""Fixtures of the end-to-end tests: a cluster with the trainer image, and checks of leftovers."""
+
 import json
 import os
 import shutil
@@ -26,7 +28,7 @@ KEPT = "localhost/disttrain-e2e/kept:latest"
 
 
 def planned_image() -> ImagePlan:
-    """The image that the stacks of these tests ask for."""
+    """Return the plan of the image that the stacks of these tests ask for."""
     settings = yaml.safe_load((PROJECT / "Pulumi.sandbox.yaml").read_text())["config"]
     project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())["config"]
     repository = project["imageRepository"]["default"]
@@ -34,7 +36,11 @@ def planned_image() -> ImagePlan:
 
 
 def build_image(lab: Lab) -> None:
-    """Build the image, if it is not cached: the stacks' proxy would make a build fail."""
+    """Build the image if the lab's containerd does not have it.
+
+    A stack would build it too. But some stacks of these tests have a proxy that does not exist in
+    their settings, and their build would fail.
+    """
     plan = planned_image()
     done = subprocess.run(
         [
@@ -55,7 +61,7 @@ def build_image(lab: Lab) -> None:
 
 
 def cluster_with_image(name: str, scratch: Path) -> Cluster:
-    """A cluster that is down, and whose store has at least the image of the dependencies.
+    """Return a cluster that is down, and whose store has at least the image of the dependencies.
 
     The gigabytes are imported once, into the store of the cluster `IMAGES`. Each worker has a
     cluster of its own, which gets a copy of that store by hard links.
@@ -80,7 +86,7 @@ def cluster_with_image(name: str, scratch: Path) -> Cluster:
 
 @pytest.fixture(scope="package")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A cluster of this worker with the trainer image; it is removed at the end."""
+    """Yield a running cluster of this worker with the trainer image; it is removed at the end."""
     name = f"e2e-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     scratch = tmp_path_factory.mktemp("e2e")
     with locked(f"{name}-cluster"):
@@ -111,7 +117,7 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """
     failed_before = request.session.testsfailed
     yield
-    for lab in _labs:  # one, or none as yet
+    for lab in _labs:  # one lab, or none yet
         try:
             left = lab.left()
         except (AssertionError, ValueError) as error:  # the API server does not answer
@@ -129,13 +135,13 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def before(lab: Lab) -> dict[str, str]:
-    """The traces of controllers that the cluster has before any platform (`traces`)."""
+    """Return the traces of controllers (`traces`) in the cluster before any platform is made."""
     return traces(lab)
 
 
 @pytest.fixture(scope="module")
 def remote(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteNode]:
-    """A host behind sshd whose k3s is a stand-in for this lab's cluster."""
+    """Yield a host behind sshd whose k3s is a stand-in in front of this lab's cluster."""
     made = RemoteNode(lab, tmp_path_factory.mktemp("remote"))
     try:
         yield made

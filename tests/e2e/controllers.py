@@ -114,9 +114,9 @@ def _import(lab: Lab, program: Path, image: str) -> None:
 
 
 def stored_name(image: str) -> str:
-    """The name by which containerd finds an image.
+    """Return the name by which containerd finds an image.
 
-    It has a registry, and no tag if it has a digest.
+    The name has a registry, and no tag if it has a digest.
     """
     name, _, digest = image.partition("@")
     if "." not in name.partition("/")[0]:
@@ -125,7 +125,7 @@ def stored_name(image: str) -> str:
 
 
 def chart_of(name: str) -> Path:
-    """The folder of the chart in the project's own module."""
+    """Return the folder of the chart in the project's own module."""
     return tool_folder(PARTS[name].chart) / name
 
 
@@ -179,7 +179,7 @@ def _send(server: Server, method: str, path: str, body: bytes, content_type: str
 
 
 class RegistryOfCharts:
-    """A registry with JobSet's chart. Platforms name the chart by its digest."""
+    """A registry with JobSet's chart; its `settings` name the chart by its digest."""
 
     def __init__(self, folder: Path) -> None:
         self._server = Server(folder, tls=True)
@@ -195,15 +195,17 @@ class RegistryOfCharts:
         self._server.close()
 
     def stack(self, lab: Lab, name: str, settings: Mapping[str, str]) -> Stack:
-        """A stack with a platform that gets the chart from this registry."""
+        """Return a stack with a platform that gets the chart from this registry."""
         made = lab.stack(name, "sandbox", {**self.settings, **settings})
-        made.environment["SSL_CERT_FILE"] = str(self._authority)  # Helm's, in Pulumi's provider
+        made.environment["SSL_CERT_FILE"] = str(
+            self._authority
+        )  # read by Helm in Pulumi's provider
         return made
 
 
 @contextmanager
 def make_jobset_of_others(lab: Lab) -> Iterator[str]:
-    """Make a JobSet without pods of another team for the block; it gives the JobSet's name."""
+    """Let another team have a JobSet without pods during the block; yield the JobSet's name."""
     item = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -221,7 +223,10 @@ def make_jobset_of_others(lab: Lab) -> Iterator[str]:
 
 @contextmanager
 def make_secret_of_others(lab: Lab, namespace: str) -> Iterator[str]:
-    """Make a Secret of another team in a controller's namespace; it gives its name in a refusal."""
+    """Let another team have a Secret in a controller's namespace during the block.
+
+    It yields the name by which a refusal calls the Secret.
+    """
     lab.kubectl("create", "secret", "generic", "theirs", namespace=namespace)
     try:
         yield "Secret theirs"
@@ -230,13 +235,15 @@ def make_secret_of_others(lab: Lab, namespace: str) -> Iterator[str]:
 
 
 def settings_for(*names: str) -> dict[str, str]:
-    """The settings of a platform that installs these controllers."""
+    """Return the settings of a platform that installs these controllers."""
     listed = {f"controllers[{index}]": name for index, name in enumerate(names)}
     return listed | {f"{CHARTS}.{name}": str(chart_of(name)) for name in names if name in PARTS}
 
 
 def traces(lab: Lab) -> dict[str, str]:
-    """The uids of the cluster's objects of `KINDS`, and of kube-system's roles and bindings."""
+    """Return the uids of the cluster's objects of `KINDS`, and of roles and bindings in
+    kube-system.
+    """
     found = lab.uids(*KINDS)
     for item in lab.get("role,rolebinding", namespace="kube-system")["items"]:
         found[f"{item['kind']}/{item['metadata']['name']}"] = item["metadata"]["uid"]

@@ -28,12 +28,12 @@ class Dashboard:
         self.address = line.split()[5].rstrip(";")
 
     def said(self) -> str:
-        """What the command has printed to its standard error."""
+        """Return what the command has printed to its standard error."""
         self._said.seek(0)
         return self._said.read()
 
     def end(self) -> int:
-        """End the command by SIGTERM, as a closed session does; return its exit status."""
+        """End the command by SIGTERM, as a closed session does, and return its exit status."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(120)
 

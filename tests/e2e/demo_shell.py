@@ -1,4 +1,4 @@
-"""Runs the commands in a page of the docs in a shell as after `make demo`."""
+"""Runs the commands in a page of the docs in a shell that is set up as `make demo` leaves it."""
 
 import os
 import re
@@ -32,7 +32,7 @@ class Step:
 
 
 def steps_of(page: str) -> list[Step]:
-    """The commands in a page's code blocks of kind `console`."""
+    """Return the commands in a page's code blocks of kind `console`."""
     found: list[Step] = []
     for block in re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
@@ -42,7 +42,10 @@ def steps_of(page: str) -> list[Step]:
 
 
 def pattern_of(shown: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern of the output. A line `...` stands for any lines; inside a line, for any text."""
+    """Return a pattern that output like `shown` matches.
+
+    A line `...` stands for any number of lines. Inside a line, `...` stands for any text.
+    """
     lines = [
         r"(?:.*\n)*?" if line.strip() == LEFT_OUT else any_text(line) + r"[ \t]*\n"
         for line in shown
@@ -51,14 +54,18 @@ def pattern_of(shown: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def any_text(line: str) -> str:
-    """A pattern of one line. One or more spaces match any number of spaces."""
+    """Return a pattern of one line, in which one or more spaces match any number of spaces."""
     words = re.escape(line.rstrip()).replace(re.escape(LEFT_OUT), ".*")
     return re.sub(r"(?:\\ )+", r"[ \\t]+", words)
 
 
 @contextmanager
 def demo_shell(lab: Lab, folders: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The environment of a shell as after `make demo`. The stacks' files are copies."""
+    """Yield the environment variables of a shell that is set up as `make demo` leaves it.
+
+    The stacks' files are copies, so the checkout does not change. The stacks are destroyed at the
+    end.
+    """
     project = folders.mktemp("checkout")
     for path in PROJECT.iterdir():
         if not re.fullmatch(r"Pulumi\..+\.yaml|\..*state|build", path.name):
@@ -115,7 +122,7 @@ def type_page(shell: dict[str, str], page: Path) -> None:
 
 
 def typed(shell: dict[str, str], command: str) -> tuple[int, str]:
-    """The exit status of a command, and what it has printed."""
+    """Return the exit status of a command, and what it has printed."""
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=shell["PWD"],

@@ -55,12 +55,12 @@ class Engine:
         return Workload(self.kind.api_version, self.kind.kind, self.workload).typed
 
     def is_pod(self, name: str, index: int) -> bool:
-        """Whether a pod of this name has this index."""
+        """Return whether a pod of this name has this index."""
         given = self.pods(index)
         return name.startswith(given) if given.endswith("-") else name == given
 
     def condition(self, item: dict[str, Any], types: tuple[str, ...]) -> str:
-        """The first of these conditions that is true, with its reason; empty if none is."""
+        """Return the first of these conditions that is true, with its reason; empty if none is."""
         return true_condition(item, list(types))
 
 

@@ -1,4 +1,4 @@
-"""Watches which runs have pods at the same time, even while the API server is away at times."""
+"""Watches which runs have pods at the same time, even while the API server does not answer."""
 
 import threading
 from collections import Counter
@@ -36,7 +36,7 @@ class Gangs:
         self._thread.join()
 
     def most_at_once(self) -> int:
-        """The largest number of runs that had living pods at the same time."""
+        """Return the largest number of runs that had living pods at the same time."""
         return max(len(each) for each in self.seen)
 
     def _run(self) -> None:

@@ -1,6 +1,7 @@
 """Prints as JSON what a user of Kubeflow's Python library sees of a TrainJob.
 
-It runs in the virtualenv `.venv-kubeflow`: `python kubeflow_client.py KUBECONFIG NAMESPACE NAME`.
+The virtualenv `.venv-kubeflow` runs the file. Its arguments are a kubeconfig, a namespace and the
+TrainJob's name.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The lab of the end-to-end tests: a cluster, stacks on it, and functions that ask both."""
+"""The lab of the end-to-end tests: a cluster, the stacks on it, and functions that ask both."""
 
 import json
 import os
@@ -17,7 +17,7 @@ T = TypeVar("T")
 NAMESPACE = "disttrain"
 TRAINING_LIMIT_SECONDS = 600
 SPARES = {"run.train.spare_processes": "true"}
-ENDLESS = 1_000_000  # steps; a run of so many does not end before its test ends
+ENDLESS = 1_000_000  # steps; a run of so many steps does not end before its test ends
 
 
 class Lab:
@@ -31,7 +31,8 @@ class Lab:
     def stack(
         self, name: str, template: str, settings: Mapping[str, str | None], person: str = ""
     ) -> Stack:
-        """A stack with the settings of `Pulumi.<template>.yaml` for this cluster, and `settings`.
+        """Return a stack with the settings of `Pulumi.<template>.yaml`, this cluster, and
+        `settings`.
 
         A stack with the setting `platform` gets no settings of the cluster. Each `person` has a
         backend and stack files of their own.
@@ -52,7 +53,7 @@ class Lab:
         return stack
 
     def kubectl(self, *arguments: str, namespace: str = NAMESPACE) -> str:
-        """Output of kubectl on this lab's cluster; raises with its error text."""
+        """Return the output of kubectl on this lab's cluster; a failure raises."""
         done = subprocess.run(
             [*self.cluster.kubectl, "-n", namespace, *arguments],
             capture_output=True,
@@ -63,7 +64,7 @@ class Lab:
         return done.stdout
 
     def ctr(self, *arguments: str) -> str:
-        """Output of containerd's ctr in the kubelet's namespace; raises with its error text."""
+        """Return the output of containerd's ctr in the kubelet's namespace; a failure raises."""
         address = str(self.cluster.containerd_address)
         done = subprocess.run(
             ["ctr", "--address", address, "--namespace", "k8s.io", *arguments],
@@ -75,7 +76,7 @@ class Lab:
         return done.stdout
 
     def shell(self, command: str) -> str:
-        """Output of a shell command that runs with this cluster's kubeconfig."""
+        """Return the output of a shell command with this cluster's kubeconfig; it must succeed."""
         done = subprocess.run(
             ["sh", "-c", command],
             env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig), "PATH": self.path},
@@ -92,7 +93,7 @@ class Lab:
         return f"{Path(self.cluster.kubectl[0]).parent}{os.pathsep}{os.environ['PATH']}"
 
     def trainer_images(self) -> list[str]:
-        """All names of the trainer's images, including those that containerd has given them."""
+        """Return all names of the trainer's images, including those that containerd has given."""
         rows = [row.split() for row in self.ctr("images", "ls").splitlines()[1:]]
         digests = {name: digest for name, _, digest, *_ in rows}
         ours = {name for name in digests if name.startswith("localhost/disttrain/trainer")}
@@ -100,23 +101,25 @@ class Lab:
         return [n for n in digests if n in ours or (n[:7] == "sha256:" and digests[n] in held)]
 
     def get(self, kind: str, *names: str, namespace: str = NAMESPACE) -> Any:
-        """One object, or the list of objects, as kubectl's JSON."""
+        """Return one object, or the list of objects, as kubectl's JSON."""
         return json.loads(self.kubectl("get", kind, *names, "-o", "json", namespace=namespace))
 
     def uids(self, *kinds: str) -> dict[str, str]:
-        """`{kind/name: uid}` of the objects of these kinds."""
+        """Return the uids of the objects of these kinds, as `{kind/name: uid}`."""
         items = self.get(",".join(kinds))["items"]
         return {
             f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["uid"] for item in items
         }
 
     def more_than_half_a_node(self, ranks: int = 1) -> str:
-        """CPU for each of `ranks` ranks in a pod, so that a node has room for only one such pod."""
+        """Return so much CPU for each of a pod's `ranks` ranks that a node has room for one such
+        pod.
+        """
         cores = self.get("nodes")["items"][0]["status"]["allocatable"]["cpu"]
         return f"{int(cores) * 1000 // (2 * ranks) + 1}m"
 
     def left(self) -> list[str]:
-        """The objects of this program in the cluster, which have an owner's label."""
+        """Return the names of this program's objects in the cluster; they have an owner's label."""
         kinds = "namespaces,persistentvolumes,pods,persistentvolumeclaims"
         arguments = ("get", kinds, "-A", "-l", "disttrain.dev/owner", "-o", "name")
         return self.kubectl(*arguments).split()
@@ -127,17 +130,17 @@ class Lab:
         wait_for("the claim to be bound", lambda: self.claim()["status"]["phase"] == "Bound", 300)
 
     def claim(self) -> dict[str, Any]:
-        """The claim of the data volume; there must be exactly one."""
+        """Return the claim of the data volume; there must be exactly one."""
         found = self.get("persistentvolumeclaims", "--selector=app.kubernetes.io/component=storage")
         (item,) = found["items"]
         return item
 
     def run_dir(self, run_name: str) -> Path:
-        """The run's folder, by its path on this machine."""
+        """Return the run's folder, by its path on this machine."""
         return self.cluster.data_root / "runs" / run_name
 
     def losses(self, run_name: str) -> dict[int, float]:
-        """The training loss by step. Of a step that was written twice, the last loss counts."""
+        """Return the training loss by step. If a step was written twice, its last loss counts."""
         return {point["step"]: point["loss"] for point in train_points(self.run_dir(run_name))}
 
     def wait_done(self, run_name: str) -> dict[str, Any]:
@@ -150,7 +153,9 @@ class Lab:
 def wait_for(
     what: str, ask: Callable[[], T], limit_seconds: float, pause_seconds: float = 0.5
 ) -> T:
-    """The first true answer of `ask`; the test fails and names `what` if there is none in time."""
+    """Return the first true answer of `ask`; if there is none in time, the test fails and names
+    `what`.
+    """
     deadline = time.monotonic() + limit_seconds
     while True:
         answer = ask()
@@ -161,7 +166,7 @@ def wait_for(
 
 
 def run_settings(run_name: str, max_steps: int, **more: str) -> dict[str, str]:
-    """Settings of a tiny deterministic run, with the same seed and global batch everywhere.
+    """Return settings of a tiny deterministic run, with the same seed and global batch everywhere.
 
     The run has no spare processes, although it would have some by default: their import of torch
     would take a third more processor time at each start. `SPARES` enables them in tests of

@@ -1,8 +1,8 @@
 """Copies the image store of a cluster that is down, in a second and without using disk space twice.
 
 containerd never changes a file of a layer or of a complete blob: overlayfs copies a file before a
-container changes it, and a blob is renamed into its place when it is complete. So these files may
-be hard links. The two databases are changed in place, so they have to be real copies.
+container changes it, and a blob is renamed into its place when it is complete. Therefore these
+files may be hard links. The two databases are changed in place, so they have to be real copies.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""Makes a run on several nodes, and lets one of the nodes be lost."""
+"""Starts a run on several nodes, and ends one of the nodes."""
 
 from cli.status.judge import RunStatus
 from cli.status.look import look
@@ -15,7 +15,7 @@ SETTINGS = {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true", "podPol
 def spread(
     lab: Lab, ranks: int = 1, topology: str = "indexed-job", pods: int = 2
 ) -> dict[str, str]:
-    """Settings of pods with `ranks` ranks each. A node has room for only one of them."""
+    """Return settings of pods with `ranks` ranks each, of which a node has room for only one."""
     return {
         "topology": topology,
         "pods": str(pods),
@@ -25,13 +25,13 @@ def spread(
 
 
 def places(lab: Lab) -> dict[str, str]:
-    """The name of the node of each training pod, by the pod's name."""
+    """Return the name of the node of each training pod, by the pod's name."""
     pods = lab.get("pods", "-l", "app.kubernetes.io/component=training")["items"]
     return {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
 
 
 def seen(lab: Lab) -> RunStatus:
-    """What `./disttrain status` says of the only run in the cluster."""
+    """Return what `./disttrain status` says of the only run in the cluster."""
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     (run,) = look(api, NAMESPACE).runs
     return run
@@ -48,20 +48,20 @@ def start(
 
 
 def after_the_first(lab: Lab) -> tuple[str, str]:
-    """The names of a training pod that is not on the first node, and of its node."""
+    """Return the names of a training pod that is not on the first node, and of its node."""
     first = f"sandbox-{lab.cluster.name}"
     return next((pod, node) for pod, node in places(lab).items() if node != first)
 
 
 def lose_a_node(lab: Lab) -> tuple[str, str]:
-    """End a node after the first one; return the names of its training pod and of the node."""
+    """End a node other than the first one; return the names of its training pod and of the node."""
     pod, node = after_the_first(lab)
     end_node(lab, node)
     return pod, node
 
 
 def end_node(lab: Lab, node: str) -> None:
-    """End a node after the first one, as if its machine was switched off."""
+    """End a node other than the first one, as if its machine was switched off."""
     number = node.removeprefix(f"sandbox-{lab.cluster.name}-")
     holder = find_holder(lab.cluster.layout.node(int(number)))
     assert holder is not None

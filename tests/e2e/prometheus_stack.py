@@ -1,6 +1,6 @@
 """Gives a cluster what a platform needs to install the Prometheus operator without internet.
 
-The chart stands in for kube-prometheus-stack, which is in no Go module. It has the same name,
+The chart is a stand-in for kube-prometheus-stack, which is in no Go module. It has the same name,
 version and keys of values, the operator's own definitions and roles, and objects for one Prometheus
 and one Alertmanager. The operator, its reloader, Prometheus and Alertmanager are the projects'
 programs. The chart does not contain Grafana, node-exporter and kube-state-metrics.
@@ -56,7 +56,7 @@ def import_images(lab: Lab) -> None:
 
 
 def make_chart(folder: Path) -> Path:
-    """Make the chart from the tests' files and those of the operator's module."""
+    """Make the chart from the tests' files and the operator's module; return its folder."""
     chart = folder / NAME
     shutil.copytree(CHART, chart)
     example = tool_folder(PROMETHEUS_OPERATOR) / "example"
@@ -78,7 +78,7 @@ def make_chart(folder: Path) -> Path:
 
 
 def _as_template(part: Path) -> str:
-    """The object as a template: in the release's namespace, and with the values' tolerations."""
+    """Return the object as a template, with the release's namespace and the values' tolerations."""
     item = yaml.safe_load(part.read_text())
     if item["kind"] == "Deployment":
         item["spec"]["template"]["spec"]["tolerations"] = "TOLERATIONS"

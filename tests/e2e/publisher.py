@@ -1,6 +1,6 @@
 """A stand-in for the host from which controllers' manifests are downloaded, behind a proxy.
 
-The files are those of the projects' modules. The proxy answers instead of the host, with a
+The files are those of the projects' Go modules. The proxy answers in place of the host, with a
 certificate of an authority that this machine does not trust.
 """
 
@@ -53,7 +53,10 @@ class Publisher:
         self._server.server_close()
 
     def lead(self, stack: Stack, cluster: Cluster) -> None:
-        """Let the stack's `pulumi` use this proxy, by the usual variables, with an empty cache."""
+        """Let the stack's `pulumi` use this proxy, and empty its cache of controllers' manifests.
+
+        The usual environment variables lead to the proxy.
+        """
         before = stack.environment.get("SSL_CERT_FILE", "")
         trusted = Path(before).read_text() if before else ""
         authorities = self._folder / "trusted.crt"
@@ -67,10 +70,9 @@ class Publisher:
             path.unlink(missing_ok=True)
 
     def change_last(self) -> tuple[str, str]:
-        """Publish another content of the last file, and remove the right one from the cache.
+        """Publish another content of the last file, and remove the right content from the cache.
 
-        Returns:
-            The path in the file's address, and the checksum that the file should have.
+        It returns the path in the file's address, and the checksum that the file should have.
         """
         path, file = list(self._files.items())[-1]
         self._changed[path] = file.read_bytes() + b"# one line more\n"
@@ -82,7 +84,7 @@ class Publisher:
         self._changed.clear()
 
     def file(self, path: str) -> bytes | None:
-        """The content of the file at this path, or None."""
+        """Note the request, and return the content of the file at this path, or None."""
         self.requests.append(path)
         if path in self._changed:
             return self._changed[path]

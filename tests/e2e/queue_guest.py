@@ -1,4 +1,4 @@
-"""Lets another team's Job take all quota of a platform's own queue.
+"""Lets a Job of another team take all quota of a platform's own queue.
 
 The Job's image does not exist, but Kueue gives the Job quota all the same.
 """
@@ -13,7 +13,7 @@ CPU = "300m"  # the quota of the queue, and what the pods of a run request in al
 
 
 def start_others(lab: Lab, name: str, priority: str = "") -> None:
-    """Make the Job, and return when it has all of the queue's quota."""
+    """Make the Job, and wait until it has all of the queue's quota."""
     container = {
         "name": "other",
         "image": "localhost/absent",

@@ -1,7 +1,7 @@
-"""A program whose ranks report the environment in which each of them runs, for goal E1.
+"""A program whose ranks report the environment in which each of them runs.
 
-It runs inside the pods as a user's own program (setting `program`). So it reports what a rank
-really gets, and not what a manifest says. The ranks meet at the address that they are given.
+It runs inside the pods as a user's own program (setting `program`). Therefore it reports what a
+rank really gets, and not what a manifest says. The ranks meet at the address that they are given.
 """
 
 import hashlib
@@ -92,7 +92,7 @@ folder.mkdir(exist_ok=True)
 
 
 def code_of_the_checkout() -> str:
-    """What the program reports as `code` if the image has the trainer of this checkout."""
+    """Return what the program reports as `code` if the image has the trainer of this checkout."""
     digest = hashlib.sha256()
     for name, file in code_files(PROJECT):
         digest.update(name.encode() + file.read_bytes())
@@ -100,6 +100,6 @@ def code_of_the_checkout() -> str:
 
 
 def told_by_ranks(run_dir: Path) -> list[dict[str, Any]]:
-    """What each rank of a run has reported, in the order of the ranks."""
+    """Return what each rank of a run has reported, in the order of the ranks."""
     found = [json.loads(file.read_text()) for file in (run_dir / _TOLD).glob("*.json")]
     return sorted(found, key=lambda told: told["rank"])

@@ -29,7 +29,7 @@ USER = "admin"
 
 
 class RemoteNode:
-    """The host and the folder that it shares with the cluster; call `close` at the end."""
+    """A host and the folder that it shares with the lab's cluster; call `close` at the end."""
 
     def __init__(self, cluster_lab: Lab, scratch: Path) -> None:
         self.lab = cluster_lab
@@ -53,7 +53,7 @@ class RemoteNode:
         self._relay = subprocess.Popen([*here, str(real / "api.sock"), there])
 
     def stack(self, name: str, settings: dict[str, str]) -> Stack:
-        """A stack of the whole program for this host, whose user needs a password for sudo."""
+        """Return a stack of the whole program for this host, whose user's sudo needs a password."""
         over_ssh = {
             "cluster": "k3s",
             "kubeconfig": None,
@@ -74,11 +74,11 @@ class RemoteNode:
         return stack
 
     def has_called(self, word: str) -> bool:
-        """Whether k3s was called with this word."""
+        """Return whether k3s was called with this word."""
         return any(word in call.split() for call in self.node.calls())
 
     def written_since(self, before: dict[str, Entry]) -> list[str]:
-        """The paths of the host that were written since the list `before`."""
+        """Return the paths of the host that were written since the list `before`."""
         return node.rewritten(before, self.host.files())
 
     def lose(self) -> None:
@@ -92,7 +92,10 @@ class RemoteNode:
         self.host.shell("systemctl start ssh")
 
     def second_address(self) -> str:
-        """Give the host a second address, which `sshHost` may name like that of another host."""
+        """Give the host a second address and return it.
+
+        If `sshHost` names the second address, the program takes the host for another one.
+        """
         address = ".".join(["100", "127", *self.host.address.split(".")[2:]])
         self.host.shell(f"ip address replace {address}/32 dev lo")
         way = ["ip", "route", "replace", address, "via", self.host.address]
@@ -100,7 +103,7 @@ class RemoteNode:
         return address
 
     def empty_cluster(self) -> None:
-        """Empty the cluster as a new k3s would, so that earlier kubeconfigs are refused too.
+        """Empty the cluster as if k3s was installed anew, so that earlier kubeconfigs are refused.
 
         A real new k3s refuses them because its certificate authority is another one.
         """
@@ -152,6 +155,7 @@ class RemoteNode:
                     self.lab.kubectl(command, "node", item["metadata"]["name"], *ours)
 
     def close(self) -> None:
+        """Stop the stand-in and the host, and remove what they have made in the lab's cluster."""
         self._remove_administrator()
         self._wipe_node()
         self._relay.kill()

@@ -1,7 +1,7 @@
-"""What people type beside a first `pulumi up` that still waits for the training: logs and stop.
+"""`./disttrain logs` and `stop` while the first `pulumi up` of a run still waits for the training.
 
-The run is a stack of its own on a platform without a run; no `up` of it has ended yet, so it has no
-outputs. The tests build on each other in file order. `make test-engines` runs this file.
+The run is a stack of its own on a platform without a run. No `up` of this stack has ended yet, so
+it has no outputs. The tests build on each other in file order. `make test-engines` runs this file.
 """
 
 import json
@@ -33,18 +33,21 @@ def platform(lab: Lab) -> Iterator[Stack]:
 
 @contextmanager
 def run_of(lab: Lab, name: str, settings: Mapping[str, str | None]) -> Iterator[Stack]:
-    """A stack with a run on the platform."""
+    """Yield a stack with a run on the platform, which is not up, and destroy it afterwards."""
     made = lab.stack(name, "sandbox-multipod", {"platform": PLATFORM, **settings})
     try:
         yield made
     finally:
-        with suppress(PulumiFailedError):  # what is left then is a failure of its own
+        with suppress(PulumiFailedError):  # `nothing_is_left` reports what is left then
             made.destroy()
 
 
 @pytest.fixture(scope="module")
 def failing(lab: Lab, platform: Stack) -> Iterator[Stack]:
-    """A program that fails at each start until a file is on the volume, and then makes a step."""
+    """Yield a stack with a program that fails at each start until a file is on the volume.
+
+    Then the program makes one step and ends.
+    """
     assert platform
     lab.wait_claim_bound()
     waits = f'test -e /data/{FAILS} || {{ echo "{MISSING}"; exit 3; }}; echo step 1/1'
@@ -55,14 +58,14 @@ def failing(lab: Lab, platform: Stack) -> Iterator[Stack]:
         "runName": FAILS,
         "program.progress": r"step (?P<step>\d+)",
     }
-    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    ours = {"preset": None, "datasetFile": None}  # the template sets these, for our trainer
     with run_of(lab, FAILS, {**ours, **settings, **words}) as made:
         yield made
     (lab.cluster.data_root / FAILS).unlink(missing_ok=True)
 
 
 def typed(stack: Stack, words: str) -> tuple[int, str]:
-    """Exit status and what is shown of a command of ./disttrain about this stack's run."""
+    """Return the exit status and the output of a command of ./disttrain about this stack's run."""
     done = subprocess.run(
         ["sh", "-c", f"./disttrain {words} --stack {stack.name} 2>&1"],
         cwd=stack.project,
@@ -76,12 +79,12 @@ def typed(stack: Stack, words: str) -> tuple[int, str]:
 
 
 def said_by_up(stack: Stack) -> str:
-    """What the `up` of `background_up` has written so far, without its line breaks."""
+    """Return what the `up` of `background_up` has written so far, without its line breaks."""
     return " ".join(output_file(stack).read_text().split())
 
 
 def follow_logs(stack: Stack) -> subprocess.Popen[str]:
-    """`./disttrain logs`, which follows; all that it shows comes by its standard output."""
+    """Start `./disttrain logs`, which goes on until the pods end; its stdout has all output."""
     return subprocess.Popen(
         ["./disttrain", "logs", "--stack", stack.name],
         cwd=stack.project,
@@ -93,31 +96,40 @@ def follow_logs(stack: Stack) -> subprocess.Popen[str]:
 
 
 def state(lab: Lab, stack: Stack) -> str:
-    """By `./disttrain status`, which ends with 1 where somebody has to look at a run."""
+    """Return the state of the stack's run from `./disttrain status`.
+
+    The command ends with status 1 if somebody has to look at a run.
+    """
     command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
     runs = json.loads(people_run(lab, stack, command))["runs"]
     return next(run["state"] for run in runs if run["stack"].rpartition("/")[2] == stack.name)
 
 
 def training_pods(lab: Lab) -> list[str]:
-    """Of all stacks: one whose first `up` goes on has no outputs to ask for."""
+    """Return the training pods of all stacks. A stack whose first `up` goes on has no outputs to
+    ask for.
+    """
     selector = "--selector=app.kubernetes.io/component=training"
     return lab.kubectl("get", "pod", selector, "-o", "name").split()
 
 
 def test_stop_ends_up_that_waits_for_ranks_that_fail(lab: Lab, failing: Stack) -> None:
-    """`up` was said to have failed, with a setting to change and a workload to delete."""
+    """`stop` ends a first `up` that waits for failing ranks, and this `up` ends well.
+
+    Both commands name `resume`, which lets the run go on. `logs` shows the failure, and ends with
+    the pods. Otherwise `up` would say that the training has failed, and what to fix.
+    """
     with background_up(failing) as up:
         wait_for("a failed start", lambda: MISSING in said_by_up(failing), LIMIT_SECONDS)
         status, shown = typed(failing, "logs --no-follow")
         assert (status, MISSING in shown) == (0, True), shown
         with follow_logs(failing) as logs:
             assert logs.stdout
-            assert any(MISSING in line for line in logs.stdout)  # reads no further
+            assert any(MISSING in line for line in logs.stdout)  # stops reading at this line
             status, stopped = typed(failing, "stop")
             assert status == 0, stopped
             logs.communicate(timeout=LIMIT_SECONDS)
-        assert logs.returncode == 0  # it ends with the pods
+        assert logs.returncode == 0  # the command ends with the pods
         up.wait(LIMIT_SECONDS)
     said, goes_on = said_by_up(failing), f"./disttrain resume --stack {FAILS}"
     assert up.returncode == 0, said
@@ -132,7 +144,7 @@ def test_stop_ends_up_that_waits_for_ranks_that_fail(lab: Lab, failing: Stack) -
 
 
 def test_stopped_run_goes_on_by_the_command_that_up_names(lab: Lab, failing: Stack) -> None:
-    """And the next `up` has nothing to do."""
+    """`resume` lets the run go on to its end, and the next `up` has nothing to do."""
     (lab.cluster.data_root / FAILS).touch()
     status, shown = typed(failing, "resume")
     assert status == 0, shown

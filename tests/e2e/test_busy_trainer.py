@@ -1,6 +1,7 @@
-"""A Kubeflow Trainer that hears of things late, or cannot do what it is told.
+"""Kubeflow Trainer hears of something late, or cannot do what it is told.
 
-Its own controller and JobSet's run; what they are refused, a policy of the API server refuses.
+The controllers of Trainer and JobSet are the real ones. A policy of the API server is a stand-in
+for what would refuse their requests.
 """
 
 import json
@@ -21,7 +22,8 @@ from tests.refusals import refused
 pytestmark = pytest.mark.in_order
 
 STACK = "e2e-busy-trainer"
-# As its webhook says it of a TrainJob whose TrainingRuntime it has not seen yet, and by whom.
+# The words of Trainer's webhook about a TrainJob whose TrainingRuntime it has not seen yet, and
+# that here a policy says them.
 NOT_SEEN = "it must be created before the TrainJob is created, says the policy"
 NO_JOBSETS = "there are no JobSets today"
 LIMIT_SECONDS = 300
@@ -29,18 +31,18 @@ LIMIT_SECONDS = 300
 
 @pytest.fixture(scope="module")
 def api(lab: Lab) -> Iterator[Api]:
-    """A cluster with the controllers, and the namespace of the platform, which comes early."""
+    """Yield the API of a cluster with the controllers."""
     with running(lab.cluster, [CONTROLLERS[name] for name in ("jobset", "trainer")]):
         yield Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
 
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab, api: Api) -> Iterator[Stack]:
-    """A platform, and a program that ends at once in each of its runs."""
-    assert api  # the controllers are there
+    """Yield a platform that is up, and a program for its runs that ends at once."""
+    assert api  # needed, because it starts the controllers
     settings = {"pods": "2", "processesPerPod": "1", "topology": "none"}
     made = lab.stack(STACK, "sandbox", settings)
-    made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    made.set_all({"preset": None, "datasetFile": None})  # the template sets these, for our trainer
     made.up()
     words = {f"program.command[{place}]": word for place, word in enumerate(("sh", "-c", "exit 0"))}
     made.set_all({"topology": trainjob.KIND.name, **words})
@@ -49,7 +51,7 @@ def stack(lab: Lab, api: Api) -> Iterator[Stack]:
 
 
 def trial(api_version: str, kind: str, spec: dict[str, object]) -> dict[str, object]:
-    """An object that stands for those that are refused."""
+    """Return an object that the API server is asked about in place of the refused ones."""
     name = trainjob.KIND.object_name
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
@@ -57,7 +59,11 @@ def trial(api_version: str, kind: str, spec: dict[str, object]) -> dict[str, obj
 def test_trainjob_waits_until_trainer_has_seen_its_runtime(
     lab: Lab, api: Api, stack: Stack
 ) -> None:
-    """`up` failed there: the engine makes both at once, and Trainer hears of a runtime later."""
+    """`up` waits while Trainer refuses a TrainJob because it has not seen its TrainingRuntime yet.
+
+    The engine makes both objects at the same time, and Trainer may hear of the runtime later.
+    Otherwise `up` would fail.
+    """
     stack.set("runName", f"{STACK}-late")
     runtime = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "none"}
     item = trial(trainjob.API_VERSION, "TrainJob", {"runtimeRef": runtime})
@@ -70,14 +76,18 @@ def test_trainjob_waits_until_trainer_has_seen_its_runtime(
         else:
             pytest.fail("".join(said))
     assert NOT_SEEN in said[-1]
-    said += begun  # to its end; it raises an error where `up` has failed
+    said += begun  # reads to the end; raises an error if `up` has failed
     lab.wait_done(f"{STACK}-late")
 
 
 def test_jobset_that_trainer_cannot_make_is_told_with_the_way_out(
     lab: Lab, api: Api, stack: Stack
 ) -> None:
-    """E7: the TrainJob itself says nothing of it (trainer#3671). What status advises helps."""
+    """If Trainer cannot make the JobSet of a run, `up` and status give the reason and a remedy.
+
+    The TrainJob itself says nothing of the reason (trainer#3671). The remedy in status, `stop` and
+    then `resume`, works.
+    """
     run_name = f"{STACK}-without-jobset"
     stack.set_all({"runName": run_name, "trainingTimeoutSeconds": "30"})
     item = trial(jobset.API_VERSION, "JobSet", {"replicatedJobs": []})

@@ -1,7 +1,7 @@
-"""A living run whose workload changes: in its place where it may, else anew after the old one.
+"""The workload of a run that trains changes: in place if possible, else anew after the old one.
 
-What the API server, the webhooks of the controllers and the provider's previews allow is asked of
-all of them together.
+This tests together what the API server, the controllers' webhooks and the provider's previews
+allow.
 """
 
 import json
@@ -42,7 +42,7 @@ def served(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def stack(served: Lab) -> Iterator[Stack]:
-    """A stack that makes a queue, and whose first run stands in none."""
+    """Yield a stack that makes a queue, and whose first run is in no queue and finished."""
     made = served.stack("e2e-changed", "sandbox", {**run_settings(FIRST, 10), **MADE})
     made.set_all({"topology": "single-pod", **shape_of("single-pod")})
     made.up()
@@ -52,7 +52,7 @@ def stack(served: Lab) -> Iterator[Stack]:
 
 
 def start(lab: Lab, stack: Stack, topology: str, run_name: str, **settings: str) -> None:
-    """Until it has saved a checkpoint."""
+    """Start a run with these settings, and wait until it has saved a checkpoint."""
     plain = dict.fromkeys(("queue", "instance", "ttlSecondsAfterFinished", "cpuPerRank"))
     shape = {"topology": topology, **shape_of(topology)}
     stack.set_all({**plain, **run_settings(run_name, ENDLESS), **shape, **settings})
@@ -61,13 +61,13 @@ def start(lab: Lab, stack: Stack, topology: str, run_name: str, **settings: str)
 
 
 def typed(topology: str) -> str:
-    """The kind of the workload, as kubectl takes it."""
+    """Return the kind of the workload in the form that kubectl takes."""
     kind = WORKLOADS[topology]
     return Workload(kind.api_version, kind.kind, kind.object_name).typed
 
 
 def workload(lab: Lab, topology: str, instance: str = "", namespace: str = NAMESPACE) -> Any:
-    """The object, as the API server has it."""
+    """Return the workload object, as the API server has it."""
     name = f"{WORKLOADS[topology].object_name}{instance}"
     return lab.get(typed(topology), name, namespace=namespace)
 
@@ -77,13 +77,13 @@ def uid(lab: Lab, topology: str, instance: str = "", namespace: str = NAMESPACE)
 
 
 def parts_of_runs(lab: Lab) -> set[str]:
-    """All workloads, what the program makes for them, and what their controllers make of them."""
+    """Return the names of all workloads, and of what the program and controllers make for them."""
     found = lab.uids(*PARTS, *{typed(topology) for topology in WORKLOADS})
     return {name for name in found if "/train-" in name}
 
 
 def goes_on(lab: Lab, run_name: str) -> None:
-    """It makes further steps, and has left out none and made none twice."""
+    """Check that the run makes further steps, and has left out no step and made none twice."""
     made = max(lab.losses(run_name))
     wait_for("steps after the last one", lambda: max(lab.losses(run_name)) > made, 300)
     steps = [point["step"] for point in train_points(lab.run_dir(run_name))]
@@ -92,7 +92,10 @@ def goes_on(lab: Lab, run_name: str) -> None:
 
 @pytest.mark.parametrize("topology", ["single-pod", "jobset", "multi-pod", "lws"])
 def test_stopped_run_is_resumed_after_refresh(served: Lab, stack: Stack, topology: str) -> None:
-    """`refresh` notes that nothing of it runs; `up` takes that back, in its place."""
+    """After `stop` and `refresh`, `up` resumes the run with the same workload object.
+
+    The `refresh` notes in the state that nothing of the run is running, and `up` undoes that.
+    """
     run_name = f"e2e-refreshed-{topology}"
     start(served, stack, topology, run_name)
     before = uid(served, topology)
@@ -106,7 +109,8 @@ def test_stopped_run_is_resumed_after_refresh(served: Lab, stack: Stack, topolog
 
 @pytest.mark.parametrize("topology", OF_CONTROLLERS)
 def test_run_gets_another_instance(served: Lab, stack: Stack, topology: str) -> None:
-    """Nothing of the former name stays.
+    """If `instance` changes, `up` makes the run's objects under the new name, and none of the
+    former stays.
 
     Trainer's webhook refuses each change of a TrainJob whose runtime is gone, also its end.
     """
@@ -123,10 +127,7 @@ def test_run_gets_another_instance(served: Lab, stack: Stack, topology: str) -> 
 
 
 def nothing_is_left(lab: Lab, before: set[str]) -> None:
-    """Of these parts of the workload that was; the garbage collector takes some time for its own.
-
-    The run goes on under other names.
-    """
+    """Wait until these former parts are gone, which garbage collection may delay."""
     assert before
     wait_for("the former parts to go", lambda: not before & parts_of_runs(lab), 60)
 
@@ -134,7 +135,10 @@ def nothing_is_left(lab: Lab, before: set[str]) -> None:
 @pytest.mark.timeout(1800)  # three times `up`, two of them with all of the platform
 @pytest.mark.parametrize("topology", ["jobset", "trainjob"])
 def test_run_moves_to_another_namespace(served: Lab, stack: Stack, topology: str) -> None:
-    """And back; neither of the namespaces stays."""
+    """A run goes on after its namespace has changed, and after it has changed back.
+
+    The former namespace is deleted each time.
+    """
     run_name = f"e2e-moved-{topology}"
     start(served, stack, topology, run_name)
     for former, namespace in ((NAMESPACE, OTHER_NAMESPACE), (OTHER_NAMESPACE, NAMESPACE)):
@@ -149,7 +153,9 @@ def test_run_moves_to_another_namespace(served: Lab, stack: Stack, topology: str
 
 @pytest.mark.timeout(3600)  # ten times `up`, and a preview before and after each
 def test_living_run_takes_each_topology(served: Lab, stack: Stack) -> None:
-    """Each pair of neighbours in a ring, one after the other, with nothing of the former left."""
+    """A run goes on under each topology, one after the other, and nothing of the former one is
+    left.
+    """
     ring = [*reversed(OF_CONTROLLERS), "indexed-job", "multi-pod", "single-pod"]
     run_name = "e2e-ring"
     start(served, stack, ring[0], run_name)
@@ -165,7 +171,10 @@ def test_living_run_takes_each_topology(served: Lab, stack: Stack) -> None:
 
 
 def test_preview_has_room_for_the_longest_instance(served: Lab, stack: Stack) -> None:
-    """It tries a new JobSet out under a longer name."""
+    """The preview works with the longest `instance` that the settings allow.
+
+    The preview tries a new JobSet under a longer name, which must not be too long.
+    """
     start(
         served, stack, "jobset", "e2e-longest", instance="s" * WORKLOADS["jobset"].longest_instance
     )
@@ -178,7 +187,11 @@ def test_preview_has_room_for_the_longest_instance(served: Lab, stack: Stack) ->
 
 @pytest.mark.parametrize("topology", ["single-pod", "multi-pod", *OF_CONTROLLERS])
 def test_engine_replaces_it_when_it_is_gone(served: Lab, stack: Stack, topology: str) -> None:
-    """`pulumi up --replace`: the provider does not wait for the end of what it deletes."""
+    """`pulumi up --replace` of the workload makes another one, with which the run goes on.
+
+    The provider does not wait for the end of what it deletes, so the new object could meet the old
+    one.
+    """
     run_name = f"e2e-replace-{topology}"
     start(served, stack, topology, run_name)
     before = uid(served, topology)
@@ -193,7 +206,11 @@ def test_engine_replaces_it_when_it_is_gone(served: Lab, stack: Stack, topology:
 
 @pytest.mark.parametrize("topology", ["single-pod", "indexed-job", "jobset", "pytorchjob"])
 def test_time_to_live_changes_in_a_queue(served: Lab, stack: Stack, topology: str) -> None:
-    """Kueue has given the pods the tolerations of its flavor, and owns them."""
+    """In a queue, `ttlSecondsAfterFinished` changes in place, and a change of CPU replaces the run.
+
+    Kueue has written the tolerations of its flavor into the pods' template, and `up` leaves them
+    there.
+    """
     run_name = f"e2e-queued-{topology}"
     (flavor,) = served.get("resourceflavor")["items"]
     tolerated = json.dumps({"spec": {"tolerations": [SPOT]}})

@@ -1,7 +1,7 @@
-"""A kind's controller is down (killed), and meanwhile a rank or a pod of the run is lost (E4).
+"""The controller of a kind is killed, and then a rank or a pod of the run is lost.
 
-Kubernetes' own controllers carry out the kinds that need no other one. `make test-engines` runs
-this file; `bench.kinds` measures how long the same takes.
+Kubernetes' own controllers carry out the kinds that need no other controller. `make test-engines`
+runs this file; `bench.kinds` measures how long the same takes.
 """
 
 import json
@@ -27,8 +27,8 @@ from trainer.launch.run_log import log_path
 NEEDED = tuple(dict.fromkeys(name for kind in KINDS.values() for name in kind.controllers))
 NODES = 2
 LIMIT_SECONDS = 300
-LAST_CHARACTERS = 10_000  # of the log, for a failure
-LONGER_SECONDS = 2 * LIMIT_SECONDS  # an outage that its test ends itself, before this is over
+LAST_CHARACTERS = 10_000  # of the log, shown in a failure
+LONGER_SECONDS = 2 * LIMIT_SECONDS  # longest outage; the test ends it earlier
 STEP_OF_RANK_0 = re.compile(r" 0 0 step (\d+)/")
 SAVED = re.compile(r" checkpoint step-(\d+) saved ")
 ROUND = re.compile(r"\[node 0\] round \d+: ")
@@ -37,7 +37,7 @@ COUNTED = re.compile(r"\((?:pod )?restart \d+ of ")
 
 @dataclass(frozen=True)
 class Trains:
-    """A run that trains and has saved."""
+    """A run that trains and has saved a checkpoint."""
 
     lab: Lab
     stack: Stack
@@ -45,49 +45,51 @@ class Trains:
     run_name: str
 
     def steps(self) -> list[int]:
-        """As they were made: a step that was done twice is in there twice."""
+        """Return the steps in the order in which they were made; one that was made twice is in it
+        twice.
+        """
         return [int(step) for step in STEP_OF_RANK_0.findall(self.log())]
 
     def log(self) -> str:
-        """What all nodes have printed so far."""
+        """Return what all nodes have printed so far."""
         newest = [log_path(self.lab.run_dir(self.run_name), node) for node in range(NODES)]
         files = [file for path in newest for file in sorted(path.parent.glob(f"{path.name}.*"))]
         return "".join(file.read_text() for file in [*files, *newest] if file.exists())
 
     def saved(self) -> list[int]:
-        """The steps of which a checkpoint was put in place."""
+        """Return the steps of which a checkpoint was put in place."""
         return [int(step) for step in SAVED.findall(self.log())]
 
     def rounds(self) -> int:
-        """How often the ranks were started."""
+        """Return how often the ranks were started."""
         return len(ROUND.findall(self.log()))
 
     def starts(self) -> list[int]:
-        """How often each node's pod was started, as the pods themselves have noted it."""
+        """Return how often each node's pod was started, as the pods themselves have noted it."""
         files = [event_file(self.lab.run_dir(self.run_name), node) for node in range(NODES)]
         found = [parse_events(file.read_bytes())[0] for file in files if file.exists()]
         return [sum(event.name == Name.POD_STARTED for event in events) for events in found]
 
     def pods(self) -> dict[str, str]:
-        """The uid of each pod that lives, by its name."""
+        """Return the uid of each living pod, by its name."""
         uids = self.lab.uids("pod")
         names = [name.removeprefix("pod/") for name in training_pods(self.lab, self.stack)]
         return {name: uids[f"Pod/{name}"] for name in names if f"Pod/{name}" in uids}
 
     def pod(self, node: int) -> str:
-        """The name of the living pod of a node; -1: of the last one."""
+        """Return the name of the living pod of a node; -1 stands for the last node."""
         given = self.kind.pods[node]
         is_begin = given.endswith("-")
         (name,) = (n for n in self.pods() if n == given or (is_begin and n.startswith(given)))
         return name
 
     def failed_pods(self) -> int:
-        """How many the run counts against run.train.max_pod_failures."""
+        """Return how many failed pods the run counts against `run.train.max_pod_failures`."""
         path = self.lab.run_dir(self.run_name) / PLACE
         return json.loads(path.read_text())["failures"] if path.exists() else 0
 
     def wait_for_steps(self, after: int) -> None:
-        """Until there is a checkpoint of steps beyond this one."""
+        """Wait until there is a checkpoint of a step beyond this one."""
         wait_for(f"a save after {after}", lambda: max(self.saved()) > after, LIMIT_SECONDS)
 
 
@@ -116,8 +118,11 @@ def trains(request: pytest.FixtureRequest, served: Lab, stack: Stack) -> Trains:
 
 
 def test_killed_rank_comes_back_without_the_controller(trains: Trains) -> None:
-    """All pods stay. The steps since the last checkpoint are made again, and only these; when the
-    controller is back it finds nothing to do."""
+    """A killed rank comes back while the controller is down, and all pods stay.
+
+    Only the steps since the last checkpoint are made again. When the controller is back, it finds
+    nothing to do.
+    """
     run, lab = trains, trains.lab
     pods, starts, made = run.pods(), run.starts(), run.steps()
     rounds = run.rounds()
@@ -132,15 +137,18 @@ def test_killed_rank_comes_back_without_the_controller(trains: Trains) -> None:
     assert run.failed_pods() == 0
     assert run.rounds() == rounds + 1
     again = breaks(run.steps()[len(made) - 1 :])
-    assert len(again) <= 1  # none where it was killed just after a save
+    assert len(again) <= 1  # none if the rank was killed just after a save
     for last, first in again:
         assert first <= last
         assert first - 1 in run.saved()
 
 
 def test_evicted_pod_comes_back_with_the_controller(trains: Trains) -> None:
-    """It has saved. So no step is lost or made twice, no restart is counted, and each pod is made
-    anew at most once."""
+    """A pod that is evicted while the controller is down comes back when the controller is back.
+
+    The pod has saved before it ended, so no step is lost or made twice, and no restart is counted.
+    Each pod is made anew at most once.
+    """
     run, lab = trains, trains.lab
     pods, starts, made, counted = run.pods(), run.starts(), run.steps(), count(run)
     evicted = run.pod(-1)
@@ -161,10 +169,10 @@ def test_evicted_pod_comes_back_with_the_controller(trains: Trains) -> None:
 
 
 def breaks(steps: list[int]) -> list[tuple[int, int]]:
-    """Each two steps that were made one after the other, and are not neighbours."""
+    """Return each two steps that were made one after the other and are not neighbours."""
     return [(one, two) for one, two in pairwise(steps) if two != one + 1]
 
 
 def count(run: Trains) -> int:
-    """How many restarts the nodes have counted against a limit."""
+    """Return how many restarts the nodes have counted against a limit."""
     return len(COUNTED.findall(run.log()))

@@ -1,10 +1,10 @@
-"""A platform that installs the controller that its run needs, and one more, and takes them away.
+"""A platform installs the controller that its run needs and one more, and `destroy` removes both.
 
 The charts, manifests, definitions and programs are those of the projects, at the pinned versions.
 They come from the projects' modules: a registry of the tests has JobSet's chart, by its digest, a
 server behind a proxy has the MPI Operator's manifests, and the images around the programs are made
-here. `make test-engines` asks more, also of the other controllers (test_controllers_in_depth.py and
-test_controllers_by_manifests.py).
+here. test_controllers_in_depth.py and test_controllers_by_manifests.py test more of this, also with
+the other controllers.
 """
 
 from collections.abc import Iterator
@@ -43,8 +43,11 @@ def stack(
     publisher: Publisher,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Stack]:
-    """One controller's chart comes from a registry by its digest, the other's manifests by their
-    checksums."""
+    """Yield a stack that installs JobSet and the MPI Operator, and whose run needs JobSet.
+
+    JobSet's chart comes from a registry by its digest. The MPI Operator's manifests have pinned
+    checksums.
+    """
     for name in ("jobset", mpi_operator.NAME):
         import_controller(lab, name)
     settings = {**run_settings(NAME, STEPS), "pods": "2", "processesPerPod": "1"}
@@ -60,7 +63,11 @@ def stack(
 def test_jobset_that_comes_with_the_platform_carries_out_the_run(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """From a cluster that knows no JobSet, by one command: the run is trained to its end."""
+    """One `up` on a cluster that does not know JobSet installs it, and the run is trained to its
+    end.
+
+    The preview before that makes nothing.
+    """
     stack.preview()
     assert traces(lab) == before
     stack.up()
@@ -80,7 +87,10 @@ def test_jobset_that_comes_with_the_platform_carries_out_the_run(
 def test_manifests_are_downloaded_once_and_become_the_operator(
     lab: Lab, publisher: Publisher
 ) -> None:
-    """By the preview, and not by `up` once more, which has waited until its pod runs."""
+    """The preview downloads the manifests, and `up` does not download them again.
+
+    When `up` has ended, the operator's pod runs.
+    """
     assert [path.rpartition("/")[2] for path in publisher.requests] == ["mpi-operator.yaml"]
     kind = mpi_operator.KIND
     assert f"CustomResourceDefinition/{kind.definitions[0]}" in traces(lab)
@@ -90,7 +100,10 @@ def test_manifests_are_downloaded_once_and_become_the_operator(
 
 
 def test_controller_that_others_use_keeps_its_platform(lab: Lab, stack: Stack) -> None:
-    """Their objects would go with its definitions. Nothing is deleted before that is known."""
+    """`destroy` refuses, and deletes nothing, while somebody else has a JobSet.
+
+    Otherwise that JobSet would be deleted with the controller's definitions.
+    """
     with make_jobset_of_others(lab) as name:
         there = lab.uids(*KINDS)
         with pytest.raises(PulumiFailedError) as refused:
@@ -104,6 +117,6 @@ def test_controller_that_others_use_keeps_its_platform(lab: Lab, stack: Stack) -
 def test_destroy_leaves_nothing_of_the_controller(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """Goal E10: no definition, no webhook, no role; the lists of before and after are equal."""
+    """`destroy` leaves no definition, webhook or role of the controllers."""
     stack.destroy()
     wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)

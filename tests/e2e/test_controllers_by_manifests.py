@@ -1,6 +1,6 @@
-"""Each controller that a platform installs by its manifests, with a run that it carries out.
+"""A platform installs each controller that comes by manifests, and it carries out a run.
 
-See test_controllers.py. `make test-engines` runs this file; without its variable it is not read.
+test_controllers.py describes where the manifests come from. `make test-engines` runs this file.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ assert TOPOLOGIES.keys() == PROGRAMS.keys()
 
 @dataclass(frozen=True)
 class Brought:
-    """A stack whose run needs a controller, which comes with it."""
+    """A stack that installs the controller of this name, and whose run needs it."""
 
     name: str
     stack: Stack
@@ -52,7 +52,7 @@ def run_name(name: str) -> str:
 
 
 def settings_of(name: str, steps: int, run: str) -> dict[str, str]:
-    """What the controller needs comes before it, by its chart."""
+    """Return settings of a run and of its controller, after what the controller itself needs."""
     needs = CONTROLLERS[name].needs
     names = [needs, name] if needs else [name]
     pods = {"pods": "2", "processesPerPod": "1", "topology": TOPOLOGIES[name]}
@@ -66,6 +66,7 @@ def brought(
     before: dict[str, str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Brought]:
+    """Yield a stack that is not up, for each controller; at the end the cluster is as before."""
     name = str(request.param)
     needs = CONTROLLERS[name].needs
     for each in (name, needs) if needs else (name,):
@@ -82,7 +83,10 @@ def brought(
 def test_controller_that_comes_carries_out_the_run(
     lab: Lab, before: dict[str, str], brought: Brought
 ) -> None:
-    """From a cluster that does not know its kinds, by one command, to the end of the training."""
+    """One `up` on a cluster without the controller installs it, and the run is trained to its end.
+
+    The preview makes nothing. It downloads the manifests, and `up` does not download them again.
+    """
     kind = CONTROLLERS[brought.name]
     brought.stack.preview()
     assert traces(lab) == before
@@ -94,14 +98,17 @@ def test_controller_that_comes_carries_out_the_run(
 
 
 def test_second_up_and_refresh_change_nothing(brought: Brought) -> None:
-    """Though the controller has written certificates, finalizers and defaults into its parts."""
+    """A second `up` and a `refresh` change nothing.
+
+    The controller has written certificates, finalizers and defaults into its objects by then.
+    """
     assert set(changes(brought.stack.up("--expect-no-changes"))) == {"unchanged"}
     brought.stack.refresh()
     brought.stack.preview("--expect-no-changes")
 
 
 def test_file_that_is_another_one_is_refused(lab: Lab, brought: Brought) -> None:
-    """The publisher has changed it, and nothing is kept here."""
+    """The preview refuses a manifest whose content has changed, and names both checksums."""
     there = traces(lab)
     path, right = brought.publisher.change_last()
     try:
@@ -116,8 +123,11 @@ def test_file_that_is_another_one_is_refused(lab: Lab, brought: Brought) -> None
 
 
 def test_object_of_others_keeps_the_controller(lab: Lab, brought: Brought) -> None:
-    """Its namespace would be deleted with all that is in it. What the controller itself has made
-    there, such as certificates and locks, is not taken for others'."""
+    """`destroy` refuses, and deletes nothing, while others have an object in its namespace.
+
+    Their object would be deleted with the controller's namespace. Certificates and locks that the
+    controller itself has made there do not count.
+    """
     namespace = CONTROLLERS[brought.name].namespace
     there = traces(lab)
     with make_secret_of_others(lab, namespace) as named:
@@ -132,7 +142,7 @@ def test_object_of_others_keeps_the_controller(lab: Lab, brought: Brought) -> No
 def test_destroy_leaves_nothing_of_the_controller(
     lab: Lab, before: dict[str, str], brought: Brought
 ) -> None:
-    """Goal E10: no definition, no webhook, no role; the lists of before and after are equal."""
+    """`destroy` leaves no definition, webhook or role of the controller."""
     brought.stack.destroy()
     wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
 
@@ -140,8 +150,10 @@ def test_destroy_leaves_nothing_of_the_controller(
 def test_killed_controller_goes_with_the_run_that_it_carries_out(
     lab: Lab, before: dict[str, str], brought: Brought
 ) -> None:
-    """Goal E10 with the controller ended first: nobody takes off finalizers, and its webhooks
-    refuse every change. The run is in the middle of its training."""
+    """`destroy` leaves nothing even if the controller has ended before, during a training.
+
+    Then nobody removes the finalizers of its objects, and its webhooks refuse every change.
+    """
     run, kind = f"{brought.run}-killed", CONTROLLERS[brought.name]
     made = lab.stack(run, "sandbox", settings_of(brought.name, ENDLESS, run))
     brought.publisher.lead(made, lab.cluster)
@@ -160,6 +172,6 @@ def test_killed_controller_goes_with_the_run_that_it_carries_out(
 
 
 def _pods_of_deployments(lab: Lab, namespace: str) -> list[str]:
-    """A Job's pod that is finished stays."""
+    """Return the names of the pods in the namespace, without finished pods of Jobs, which stay."""
     pods = lab.get("pod", namespace=namespace)["items"]
     return [p["metadata"]["name"] for p in pods if p["status"]["phase"] != "Succeeded"]

@@ -1,6 +1,6 @@
-"""Controllers of a platform when somebody else has them, uses them, or has ended them.
+"""A platform's controllers when somebody else has them already, uses them, or has ended them.
 
-See test_controllers.py. `make test-engines` runs this file; without its variable it is not read.
+test_controllers.py describes where the controllers come from. `make test-engines` runs this file.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryOfCha
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab, before: dict[str, str], registry: RegistryOfCharts) -> Iterator[Stack]:
-    """A platform with JobSet and without a run."""
+    """Yield a platform with JobSet and without a run; the cluster must be as before afterwards."""
     import_controller(lab, "jobset")
     made = registry.stack(lab, NAME, {"topology": "none"})
     made.up()
@@ -53,7 +53,7 @@ def test_second_up_and_refresh_change_nothing(stack: Stack) -> None:
 
 
 def test_chart_of_another_digest_is_not_installed(stack: Stack, registry: RegistryOfCharts) -> None:
-    """Whatever the registry gives under that name and version."""
+    """The preview refuses a chart whose digest is not the one in the settings."""
     key = f"{CHARTS}.jobset"
     stack.set(key, f"{registry.settings[key][:-8]}{'0' * 8}")
     try:
@@ -64,7 +64,10 @@ def test_chart_of_another_digest_is_not_installed(stack: Stack, registry: Regist
 
 
 def test_another_stack_that_wants_it_is_told_that_it_is_there(lab: Lab, stack: Stack) -> None:
-    """In the preview, before anything is made; it may use what is there."""
+    """The preview of another stack that wants to install JobSet says which stack has installed it.
+
+    The message also says how to use what is there.
+    """
     assert stack
     folder = str(lab.cluster.data_root / "second")
     settings = {"namespace": "e2e-second", "topology": "none", "dataRoot": folder}
@@ -80,7 +83,10 @@ def test_another_stack_that_wants_it_is_told_that_it_is_there(lab: Lab, stack: S
 def test_controller_leaves_the_list_once_nobody_uses_it(
     lab: Lab, stack: Stack, registry: RegistryOfCharts
 ) -> None:
-    """The platform stays, and the next `up` installs it anew."""
+    """A controller that is no longer in the settings is removed, once nobody else uses it.
+
+    The platform stays, and if the setting comes back, `up` installs the controller anew.
+    """
     definition = CONTROLLERS["jobset"].definitions[0]
     with make_jobset_of_others(lab) as name:
         stack.set_all(dict.fromkeys(registry.settings, None))
@@ -95,8 +101,9 @@ def test_controller_leaves_the_list_once_nobody_uses_it(
 
 
 def test_controller_without_its_namespace_is_installed_anew(lab: Lab, stack: Stack) -> None:
-    """Somebody deletes the controller's namespace by hand, and with it Helm's record of the
-    release. `pulumi refresh` and `pulumi up` install the controller again.
+    """After somebody has deleted the controller's namespace, `refresh` and `up` install it again.
+
+    Helm's record of the release was in that namespace.
     """
     namespace = CONTROLLERS["jobset"].namespace
     lab.kubectl("delete", "namespace", namespace)
@@ -110,8 +117,9 @@ def test_controller_without_its_namespace_is_installed_anew(lab: Lab, stack: Sta
 def test_destroy_after_its_namespace_leaves_nothing(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """After somebody has deleted the controller's namespace by hand, `pulumi destroy` fails at
-    Helm's release and says that `pulumi refresh` helps. The next `pulumi destroy` removes the rest.
+    """After somebody has deleted the controller's namespace, `destroy` fails and advises `refresh`.
+
+    After a `refresh`, `destroy` removes the rest.
     """
     namespace = CONTROLLERS["jobset"].namespace
     lab.kubectl("delete", "namespace", namespace)
@@ -127,8 +135,11 @@ def test_destroy_after_its_namespace_leaves_nothing(
 
 
 def test_object_of_others_keeps_kueue(lab: Lab, stack: Stack) -> None:
-    """Its namespace would be deleted with all that is in it. What Kueue itself has made there, such
-    as certificates, is not taken for others'."""
+    """`destroy` refuses, and deletes nothing, while others have an object in Kueue's namespace.
+
+    Their object would be deleted with the namespace. Certificates that Kueue itself has made there
+    do not count.
+    """
     added = {"controllers[1]": "kueue", f"{CHARTS}.kueue": str(chart_of("kueue"))}
     import_controller(lab, "kueue")
     stack.set_all(added)
@@ -148,8 +159,11 @@ def test_object_of_others_keeps_kueue(lab: Lab, stack: Stack) -> None:
 def test_killed_controllers_go_with_a_run_that_they_carry_out(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """Goal E10 with the controllers ended first: nobody takes off finalizers, and their webhooks
-    refuse every change. The run is in the middle of its training, in the platform's queue."""
+    """`destroy` leaves nothing even if the controllers have ended before, during a training.
+
+    Then nobody removes the finalizers of their objects, and their webhooks refuse every change. The
+    run is in the platform's queue.
+    """
     stack.destroy()
     names = ("jobset", "kueue")
     import_controller(lab, "kueue")
@@ -177,7 +191,7 @@ def test_killed_controllers_go_with_a_run_that_they_carry_out(
 
 @pytest.fixture
 def definition_of_others(lab: Lab) -> Iterator[None]:
-    """JobSet's definition without a namespace of ours, as an administrator may have made it."""
+    """Make JobSet's definition without a namespace of ours, as an administrator may have done."""
     file = chart_of("jobset") / "crds" / "jobset.x-k8s.io_jobsets.yaml"
     lab.kubectl("create", "-f", str(file))
     yield
@@ -187,6 +201,7 @@ def definition_of_others(lab: Lab) -> Iterator[None]:
 def test_controller_of_somebody_else_is_refused_and_kept(
     lab: Lab, stack: Stack, definition_of_others: None
 ) -> None:
+    """The preview refuses to install a JobSet that somebody else has made, and changes nothing."""
     there = traces(lab)
     with pytest.raises(PulumiFailedError) as refused:
         stack.preview()

@@ -1,4 +1,4 @@
-"""`pulumi destroy` while a machine with a pod of the training is off."""
+"""`pulumi destroy` while a machine is off on which the training has a pod."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.in_depth
 
 @pytest.fixture
 def nodes(lab: Lab) -> Iterator[Lab]:
-    """Two nodes: a third one could take the place of the lost one, which is not the story here."""
+    """Yield the lab with two nodes, so that no third node can take the place of the lost one."""
     lab.cluster.up(2)
     try:
         yield lab
@@ -32,14 +32,18 @@ def stack(nodes: Lab) -> Iterator[Stack]:
 
 
 def test_destroy_says_what_a_lost_machine_keeps(nodes: Lab, stack: Stack) -> None:
-    """It waited for ten minutes for the claim. The command in its message is all that it takes."""
+    """`destroy` fails and names the pod that cannot end, its machine, and a command that helps.
+
+    After that command `destroy` works, and the data are kept. Without the message `destroy` would
+    wait for the claim until its limit.
+    """
     start(nodes, stack, ON_LOST)
     destroy_as_the_message_says(nodes, stack)
     assert nodes.run_dir(ON_LOST).is_dir()
 
 
 def destroy_as_the_message_says(nodes: Lab, stack: Stack) -> None:
-    """Lose a node, try to destroy, type the command of the message, and destroy."""
+    """Lose a node, try `destroy`, type the command in its message, and run `destroy` again."""
     pod, node = lose_a_node(nodes)
     with pytest.raises(PulumiFailedError) as failed:
         stack.destroy()
@@ -52,7 +56,10 @@ def destroy_as_the_message_says(nodes: Lab, stack: Stack) -> None:
 
 
 def test_destroy_of_a_run_alone_says_it_too(nodes: Lab, stack: Stack) -> None:
-    """On another stack's platform. It ended, and its pod kept that platform's claim for ever."""
+    """`destroy` of a run on another stack's platform also names the pod that cannot end.
+
+    Otherwise `destroy` would end well, and the pod would keep that platform's claim for ever.
+    """
     stack.up()
     nodes.wait_done(ON_LOST)
     guest = nodes.stack("e2e-lost-guest", "sandbox-multipod", {"platform": "e2e-lost"})
@@ -65,7 +72,10 @@ def test_destroy_of_a_run_alone_says_it_too(nodes: Lab, stack: Stack) -> None:
 
 
 def test_destroy_ends_where_lost_nodes_are_replaced(nodes: Lab, stack: Stack) -> None:
-    """The program that gives up the pods of a lost machine works until they have gone."""
+    """With `lostNodes: replace`, `destroy` ends by itself although a machine is lost.
+
+    The program that gives up the pods of a lost machine works until these have gone.
+    """
     stack.set("lostNodes", "replace")
     start(nodes, stack, ON_LOST)
     lose_a_node(nodes)

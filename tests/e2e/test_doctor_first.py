@@ -1,4 +1,4 @@
-"""`pulumi up` on a host that cannot be the node: the doctor stops it before anything is made."""
+"""On a host that cannot be the node, the doctor ends `pulumi up` before anything is made."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from sandbox.stack import PulumiFailedError, Stack
 from sandbox.venvs import PROJECT
 
-GPUS = "999"  # no host has them, so that nothing is ever installed by this test
-RELEASE = "v1.99.99+k3s1"  # and there is no such k3s
+GPUS = "999"  # no host has so many, so this test never installs anything
+RELEASE = "v1.99.99+k3s1"  # there is no such release of k3s
 
 
 @pytest.fixture
@@ -24,6 +24,11 @@ def stack(tmp_path: Path) -> Stack:
 
 
 def test_up_ends_with_evidence_and_fix_and_has_made_nothing(stack: Stack, tmp_path: Path) -> None:
+    """`up` on an unfit host ends with the doctor's evidence and a fix, and has not installed k3s.
+
+    The next `up` examines the host again. Otherwise a failed examination would count as a passed
+    one.
+    """
     with pytest.raises(PulumiFailedError) as failure:
         stack.up()
     output = str(failure.value)
@@ -34,7 +39,7 @@ def test_up_ends_with_evidence_and_fix_and_has_made_nothing(stack: Stack, tmp_pa
     made = {r["urn"].rpartition("::")[2] for r in resources if r["custom"] and r.get("id")}
     assert not {"cluster-k3s", "cluster-kubeconfig", "doctor-host"} & made
     assert not (tmp_path / "data" / "runs").exists()
-    # the next `up` looks again: a failed look is not taken for one that was passed
+    # The next `up` examines the host again.
     with pytest.raises(PulumiFailedError) as again:
         stack.up()
     assert "gpu-device" in str(again.value)

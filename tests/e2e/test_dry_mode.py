@@ -21,14 +21,14 @@ NAMESPACE = "gpu-operator"
 
 
 def define(lab: Lab, name: str) -> None:
-    """A CRD of that name, with nothing in it."""
+    """Make a CustomResourceDefinition of that name, of which there are no objects."""
     file = lab.scratch / f"{name}.yaml"
     file.write_text(yaml.safe_dump(definition(name)))
     lab.kubectl("apply", "-f", str(file))
 
 
 def cleanup(lab: Lab, action: str, **more: str) -> str:
-    """Output of the script."""
+    """Return the output of the clean-up script."""
     kubectl = shlex.join(lab.cluster.kubectl)
     variables = {"KUBECTL": kubectl, "NAMESPACE": NAMESPACE, "CRDS": CRDS}
     done = run("gpu-operator-cleanup.sh", action, **variables, **more)
@@ -38,8 +38,11 @@ def cleanup(lab: Lab, action: str, **more: str) -> str:
 
 @pytest.fixture
 def leftovers(lab: Lab) -> Iterator[None]:
-    """What the operator leaves behind: CRDs, a label and an annotation of the node; one CRD was
-    there before it."""
+    """Make what the operator leaves behind: two definitions, and a label and an annotation of the
+    node.
+
+    One more definition was there before the operator.
+    """
     lab.kubectl("create", "namespace", NAMESPACE)
     define(lab, OTHERS)
     cleanup(lab, "create")
@@ -53,7 +56,7 @@ def leftovers(lab: Lab) -> Iterator[None]:
 
 
 def seen(lab: Lab) -> tuple[list[str], set[str]]:
-    """The operator's CRDs, and the keys of NVIDIA's on nodes."""
+    """Return the names of the cluster's definitions, and the keys of NVIDIA's on nodes."""
     found = json.loads(lab.kubectl("get", "crd,node", "-o", "json"))["items"]
     crds = [item["metadata"]["name"] for item in found if item["kind"] != "Node"]
     keys: set[str] = set()
@@ -65,6 +68,11 @@ def seen(lab: Lab) -> tuple[list[str], set[str]]:
 
 @pytest.mark.usefixtures("leftovers")
 def test_dry_cleanup_of_the_operator_asks_the_server_and_changes_nothing(lab: Lab) -> None:
+    """A dry run of the clean-up asks the API server what it would delete, and deletes nothing.
+
+    The clean-up itself then deletes just that. A definition that was there before the operator
+    stays.
+    """
     before = seen(lab)
     assert before == ([CRD, *sorted((OTHERS, BROUGHT[1]))], {LABEL, ANNOTATION})
     said = cleanup(lab, "delete", DRY_RUN="1")
@@ -73,6 +81,6 @@ def test_dry_cleanup_of_the_operator_asks_the_server_and_changes_nothing(lab: La
     assert OTHERS not in said
     assert "1 labels removed from the nodes (dry run)" in said
     assert seen(lab) == before
-    cleanup(lab, "create")  # as by a second `up`: what was before was noted once
+    cleanup(lab, "create")  # A second `up` does this too. Only the first one notes what is there.
     cleanup(lab, "delete")
     assert seen(lab) == ([OTHERS], set())

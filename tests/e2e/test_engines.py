@@ -1,7 +1,7 @@
 """A run under each kind of workload that has a controller of its own, with that controller.
 
-What every kind has to keep is asked of each of them: one row of `tests.e2e.engines` a kind. A run
-of multi-pod on the same platform is what the weights are compared with.
+The tests are the same for all kinds; `tests.e2e.engines` describes the differences. The weights are
+compared with those of a run of multi-pod on the same platform.
 """
 
 import json
@@ -51,7 +51,7 @@ from tests.kube.api_levels import rendered
 from trainer.events.event import Name, event_file
 from trainer.parallel.cores import threads_per_rank
 
-STEPS = 600  # of a run that is killed on its way, and has to come to its end all the same
+STEPS = 600  # of a run that is killed on its way, and still has to reach its end
 PODS = 3
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano", "lws")
 REFERENCE = "e2e-reference"
@@ -61,7 +61,7 @@ STATEFUL_SET = "train-multipod"
 
 @contextmanager
 def only_meanwhile(lab: Lab, controllers: Sequence[Controller]) -> Iterator[None]:
-    """These controllers run; nothing of them is left afterwards."""
+    """Run these controllers during the block; nothing of them may be left afterwards."""
     kinds = ("customresourcedefinition", "clusterrole", "clusterrolebinding")
     hooks = ("mutatingwebhookconfiguration", "validatingwebhookconfiguration")
     before = lab.uids(*kinds, *hooks)
@@ -72,7 +72,7 @@ def only_meanwhile(lab: Lab, controllers: Sequence[Controller]) -> Iterator[None
 
 @contextmanager
 def stack_of(lab: Lab, name: str, engines: Sequence[Engine]) -> Iterator[Stack]:
-    """A stack for runs of these kinds; no object of them is left afterwards."""
+    """Yield a stack for runs of these kinds; no object of them may be left afterwards."""
     settings = {"pods": str(PODS), "processesPerPod": "1", "podPolicy": "deny"}
     made = lab.stack(name, "sandbox", settings)
     yield made
@@ -84,7 +84,7 @@ def stack_of(lab: Lab, name: str, engines: Sequence[Engine]) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def served(lab: Lab) -> Iterator[Lab]:
-    """A cluster with the controllers of all kinds."""
+    """Yield the lab with the controllers of all kinds."""
     with only_meanwhile(lab, [CONTROLLERS[name] for name in NEEDED]):
         yield lab
 
@@ -97,7 +97,10 @@ def stack(served: Lab) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def reference(served: Lab, stack: Stack) -> dict[str, str]:
-    """The weights at the end of the run as multi-pod."""
+    """Return the weights at the end of a run as multi-pod, by file.
+
+    The run's configuration is kept in a file in the lab's folder.
+    """
     stack.set_all({"topology": "multi-pod", **run_settings(REFERENCE, STEPS)})
     stack.up()
     served.wait_done(REFERENCE)
@@ -108,13 +111,13 @@ def reference(served: Lab, stack: Stack) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def probing(served: Lab, stack: Stack, reference: dict[str, str]) -> Iterator[Stack]:
-    """A second stack on the platform of the first one, whose runs are `rank_probe`."""
-    assert reference  # so the platform is there
+    """Yield a second stack on the platform of the first one, whose runs are `rank_probe`."""
+    assert reference  # it has made the platform
     file = served.scratch / FILE
     file.write_text(PROGRAM)
     guest = {"platform": stack.name, "instance": "p"}
     made = served.stack(f"{stack.name}-ranks", "sandbox-multipod", guest)
-    made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    made.set_all({"preset": None, "datasetFile": None})  # the template sets these, for our trainer
     words = {
         f"program.command[{place}]": word for place, word in enumerate(("python", FILE, *WORDS))
     }
@@ -125,7 +128,7 @@ def probing(served: Lab, stack: Stack, reference: dict[str, str]) -> Iterator[St
 
 @pytest.fixture(scope="module")
 def configs() -> dict[str, Any]:
-    """The configuration of the first run that has told it; all others are compared with it."""
+    """Return a dictionary for the configuration of the first run, to compare all others with it."""
     return {}
 
 
@@ -139,26 +142,28 @@ def workload(lab: Lab, engine: Engine) -> Any:
 
 
 def ended(lab: Lab, engine: Engine, types: tuple[str, ...]) -> str:
-    """The workload's end in words, once it has one of these conditions."""
+    """Wait until the workload has one of these conditions, and return the condition with its
+    reason.
+    """
     what = f"the end of {engine.kind.kind} {engine.workload}"
     return wait_for(what, lambda: engine.condition(workload(lab, engine), types), 120)
 
 
 def pod_of(lab: Lab, stack: Stack, engine: Engine, index: int) -> str:
-    """The living pod of an index, as `pod/<name>`."""
+    """Return the living pod of an index, as `pod/<name>`."""
     names = [pod.removeprefix("pod/") for pod in training_pods(lab, stack)]
     (name,) = (name for name in names if engine.is_pod(name, index))
     return f"pod/{name}"
 
 
 def container_of(lab: Lab, pod: str) -> str:
-    """The name that containerd has for the container of a pod."""
+    """Return the name that containerd has for the container of a pod."""
     (container,) = json.loads(lab.kubectl("get", pod, "-o", "json"))["status"]["containerStatuses"]
     return container["containerID"].removeprefix("containerd://")
 
 
 def pod_starts(lab: Lab, run_name: str) -> list[int]:
-    """How often the pod of each node was started, as the pods themselves have noted it."""
+    """Return how often the pod of each node was started, as the pods themselves have noted it."""
     files = [event_file(lab.run_dir(run_name), node) for node in range(PODS)]
     lines = [path.read_text().splitlines() if path.exists() else [] for path in files]
     return [sum(Name.POD_STARTED.value in line for line in node) for node in lines]
@@ -167,7 +172,10 @@ def pod_starts(lab: Lab, run_name: str) -> list[int]:
 def test_definition_of_the_controller_knows_every_field(
     served: Lab, engine: Engine, tmp_path: Path
 ) -> None:
-    """A field that the definition lacks would be dropped without a word."""
+    """The API server knows every field of our objects, even if it is asked to be strict.
+
+    Otherwise it would drop a field that the controller's definition lacks, without a message.
+    """
     given = tmp_path / "manifest.json"
     strictly = ("create", "--dry-run=server", "--validate=strict", "-f", str(given))
     made = list[str]()
@@ -190,7 +198,7 @@ def test_definition_of_the_controller_knows_every_field(
 
 
 def object_name(manifest: Any) -> str:
-    """As kubectl calls it: `jobset.jobset.x-k8s.io/train-jobset`."""
+    """Return an object's name as kubectl prints it, as in `jobset.jobset.x-k8s.io/train-jobset`."""
     group = manifest["apiVersion"].partition("/")[0]
     return f"{manifest['kind'].lower()}.{group}/{manifest['metadata']['name']}"
 
@@ -198,13 +206,19 @@ def object_name(manifest: Any) -> str:
 def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     served: Lab, stack: Stack, reference: dict[str, str], engine: Engine
 ) -> None:
-    """E2 and E4: the bits are those of multi-pod."""
+    """If a pod is killed, the run starts its ranks again and ends with the same weights as
+    multi-pod.
+
+    Under kinds whose controller replaces all pods at once every pod starts again, and else only the
+    killed one. At the end no pod holds a GPU, unless the kind's pods stay. The next `up` changes
+    nothing.
+    """
     lab, run_name = served, f"e2e-{engine.kind.name}"
     stack.set_all({"topology": engine.kind.name, **run_settings(run_name, STEPS)})
     stack.up()
     killed = [container_of(lab, pod_of(lab, stack, engine, index)) for index in engine.killed]
     wait_for_first_checkpoint(lab, run_name)
-    # At once and without a word to it, as the kernel does for want of memory.
+    # At once and without a warning, as the kernel does when memory is short.
     for container in killed:
         lab.ctr("tasks", "kill", "--all", "--signal", "SIGKILL", container)
     assert not (lab.run_dir(run_name) / "done.json").exists(), "killed too late to prove anything"
@@ -215,7 +229,7 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
     assert weights(lab, run_name, STEPS) == reference != {}
     if engine.ends:
         assert ended(lab, engine, engine.kind.done)
-        assert training_pods(lab, stack) == []  # so nothing holds a GPU
+        assert training_pods(lab, stack) == []  # otherwise one would hold its GPUs
     else:
         assert len(training_pods(lab, stack)) == PODS
     assert states(lab, stack)[stack.name] == "finished"
@@ -225,7 +239,7 @@ def test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same(
 
 
 def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str, str]) -> None:
-    """E2: as many ranks on this machine, without pods and without a launcher of ours."""
+    """Plain torchrun on this machine, without pods and our launcher, ends with the same weights."""
     run_name = "e2e-torchrun-alone"
     folder = served.cluster.data_root
     done = subprocess.run(
@@ -236,7 +250,7 @@ def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str
             *(f"--data_root={folder}", f"--run_name={run_name}"),
         ],
         cwd=PROJECT,
-        env={**os.environ, "OMP_NUM_THREADS": str(threads_per_rank(1, PODS))},  # as the pods have
+        env={**os.environ, "OMP_NUM_THREADS": str(threads_per_rank(1, PODS))},  # as in the pods
         capture_output=True,
         text=True,
         check=False,
@@ -248,7 +262,7 @@ def test_plain_torchrun_ends_with_the_same_bits(served: Lab, reference: dict[str
 def test_single_pod_ends_with_the_same_bits(
     served: Lab, stack: Stack, reference: dict[str, str]
 ) -> None:
-    """E2: as many ranks in one pod, with nothing between them but the pod's own network."""
+    """As many ranks in one pod end with the same weights as those in several pods."""
     run_name = "e2e-single-pod-alone"
     shape = {"pods": None, "processesPerPod": str(PODS)}
     stack.set_all({"topology": "single-pod", **run_settings(run_name, STEPS), **shape})
@@ -276,7 +290,11 @@ PLACES = [
 def test_each_rank_is_where_it_should_be(
     served: Lab, probing: Stack, configs: dict[str, Any], topology: str, pods: int, per_pod: int
 ) -> None:
-    """E1: ranks, meeting point, arguments, mounts, code and configuration, as seen in the pods."""
+    """Under each kind a rank has its number, meeting point, arguments, mounts, code and
+    configuration.
+
+    The ranks themselves report all this from their pods.
+    """
     run_name = f"e2e-ranks-{topology}-{pods}x{per_pod}"
     shape = {"pods": str(pods), "processesPerPod": str(per_pod)}
     probing.set_all({"topology": topology, "runName": run_name, **shape})
@@ -315,8 +333,10 @@ def test_each_rank_is_where_it_should_be(
 @pytest.mark.in_depth
 @pytest.mark.parametrize("engine", [JOBSET, TRAINJOB], ids=lambda engine: engine.kind.name)
 def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Engine) -> None:
-    """JobSet makes another Job, which waits for nothing. The Job of before would wait 10 s for its
-    new pod, and each time twice as long (kubernetes#130881). No step is lost or done twice."""
+    """If a pod is evicted, JobSet makes another Job at once, and no step is lost or made twice.
+
+    The former Job would wait 10 s for its new pod, and each time twice as long (kubernetes#130881).
+    """
     lab, run_name = served, f"e2e-{engine.kind.name}-evicted"
     stack.set_all({"topology": engine.kind.name, **run_settings(run_name, ENDLESS)})
     stack.up()
@@ -325,7 +345,7 @@ def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Eng
         jobs, restarts = lab.uids("job"), restarts_of(lab, engine)
         evict(lab, pod_of(lab, stack, engine, 1).removeprefix("pod/"))
         wait_for("another Job", lambda jobs=jobs: new_job(lab, jobs), 120)
-        saved = max(lab.losses(run_name))  # when there is another Job, all pods of before have gone
+        saved = max(lab.losses(run_name))  # by now all former pods have gone
         wait_for("steps", lambda saved=saved: max(lab.losses(run_name)) > saved, 120)
         assert restarts_of(lab, engine) == restarts + 1
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
@@ -334,19 +354,22 @@ def test_evicted_pod_starts_all_pods_anew(served: Lab, stack: Stack, engine: Eng
 
 
 def restarts_of(lab: Lab, engine: Engine) -> int:
-    """How often JobSet's controller has made all pods anew."""
+    """Return how often JobSet's controller has made all pods anew."""
     return lab.get("jobset", engine.workload)["status"].get("restarts", 0)
 
 
 def new_job(lab: Lab, before: dict[str, str]) -> bool:
-    """Whether there is one that was not there."""
+    """Return whether there is a Job that was not there before."""
     return not set(lab.uids("job").values()) <= set(before.values())
 
 
 @pytest.mark.in_depth
 def test_evicted_leader_ends_its_workers_too(served: Lab, stack: Stack) -> None:
-    """The workers' StatefulSet is the leader's; an evicted worker is replaced alone. No step is
-    lost or done twice."""
+    """If the leader of a LeaderWorkerSet is evicted, all pods are replaced; a worker is replaced
+    alone.
+
+    The workers' StatefulSet belongs to the leader's pod. No step is lost or made twice.
+    """
     lab, run_name = served, "e2e-lws-evicted"
     stack.set_all({"topology": LWS.kind.name, **run_settings(run_name, ENDLESS)})
     stack.up()
@@ -364,14 +387,14 @@ def test_evicted_leader_ends_its_workers_too(served: Lab, stack: Stack) -> None:
 
 
 def uids_of(lab: Lab, engine: Engine) -> dict[int, str]:
-    """The uids of the pods that there are, by their indexes."""
+    """Return the uids of the pods that there are, by their indexes."""
     found = lab.uids("pod")
     names = {index: f"Pod/{engine.pods(index)}" for index in range(PODS)}
     return {index: found[name] for index, name in names.items() if name in found}
 
 
 def replaced(lab: Lab, before: dict[int, str]) -> set[int]:
-    """The indexes whose pods are others than before."""
+    """Return the indexes whose pods are others than before."""
     return {index for index, uid in uids_of(lab, LWS).items() if uid != before[index]}
 
 
@@ -380,9 +403,10 @@ def replaced(lab: Lab, before: dict[int, str]) -> set[int]:
 def test_stopped_run_goes_on_where_it_was_and_hands_over(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:
-    """`stop`, `resume`, and another kind in the same stack, with no step lost or done twice.
+    """`stop` and `resume` work under each kind, and the run goes on when the stack changes to
+    multi-pod.
 
-    E1 too: every rank is where its index says. This run goes on for as long as it is looked at.
+    Before that every pod has the rank of its index, and finds the first pod by its name.
     """
     lab, kind, run_name = served, engine.kind, f"e2e-{engine.kind.name}-stopped"
     stack.set_all({"topology": kind.name, **run_settings(run_name, ENDLESS)})
@@ -393,7 +417,7 @@ def test_stopped_run_goes_on_where_it_was_and_hands_over(
         variables = lab.kubectl("exec", pod, "--", "env").splitlines()
         assert f"{engine.index_variable}={index}" in variables
         assert f"PET_MASTER_ADDR={engine.master}" in variables
-        # A controller may set these a second time, and then has to agree.
+        # A controller may set these a second time; then both values have to agree.
         sizes = {name for name in variables if name.startswith(("PET_NNODES=", "PET_NPROC_"))}
         assert sizes == {f"PET_NNODES={PODS}", "PET_NPROC_PER_NODE=1"}
         said = f"[node {index}] round 1: {PODS} node(s) x 1 rank(s)"
@@ -415,7 +439,10 @@ def test_stopped_run_goes_on_where_it_was_and_hands_over(
 
 @pytest.mark.in_depth
 def test_finished_run_of_one_pod_holds(served: Lab, stack: Stack) -> None:
-    """A LeaderWorkerSet would start its only pod again and again, once that has ended."""
+    """Under `lws` a pod whose run has finished waits until it is told to end.
+
+    Otherwise a LeaderWorkerSet would start its only pod again and again.
+    """
     lab, run_name = served, "e2e-lws-alone"
     shape = {"pods": "1", "processesPerPod": str(PODS)}
     stack.set_all({"topology": LWS.kind.name, **run_settings(run_name, 20), **shape})
@@ -427,13 +454,13 @@ def test_finished_run_of_one_pod_holds(served: Lab, stack: Stack) -> None:
         assert states(lab, stack)[stack.name] == "finished"
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
         people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
-        assert training_pods(lab, stack) == []  # so nothing holds a GPU
+        assert training_pods(lab, stack) == []  # otherwise one would hold its GPUs
     finally:
         stack.set_all({"pods": str(PODS), "processesPerPod": "1"})
 
 
 def logs(lab: Lab, engine: Engine) -> str:
-    """Of node 0's pod, as far as there is one."""
+    """Return the log of node 0's pod; empty if there is no such pod."""
     name = engine.pods(0)
     return lab.kubectl("logs", name) if f"Pod/{name}" in lab.uids("pod") else ""
 
@@ -443,9 +470,10 @@ def logs(lab: Lab, engine: Engine) -> str:
 def test_fatal_error_fails_the_workload_without_a_retry(
     served: Lab, stack: Stack, engine: Engine
 ) -> None:
-    """Weights that are not there stay so, however often the run is tried.
+    """A fatal error, such as weights that do not exist, fails `up` and the workload without a
+    retry.
 
-    A workload that never ends starts its pods again, and status has another word for it.
+    Under a kind whose workload never ends, the pods start again, and status says `failing`.
     """
     lab, run_name = served, f"e2e-{engine.kind.name}-fatal"
     fatal = {"run.train.initial_weights": "/data/no-such-weights"}
@@ -459,14 +487,14 @@ def test_fatal_error_fails_the_workload_without_a_retry(
             stack.set(key, None)
     said = failure.value.args[0]
     assert "training failed" in said, said
-    assert "/data/no-such-weights" in said, said  # its last words
+    assert "/data/no-such-weights" in said, said  # the last words of the rank
     if engine.ends:
         assert engine.failed_reason in ended(lab, engine, engine.kind.failed)
         wait_for("the end of its pods", lambda: not training_pods(lab, stack), 120)
         starts = pod_starts(lab, run_name)
         assert max(starts[index] for index in engine.heard) == 1
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
-    # The run of `probing`, which has finished, may be there too.
+    # The finished run of `probing` may be there too.
     runs = {run.stack.rpartition("/")[2]: run for run in look(api, NAMESPACE).runs}
     run = runs[stack.name]
     state = "failed" if engine.ends else "failing"

@@ -1,4 +1,4 @@
-"""A training comes up with one new kind of each sort, all written in one file."""
+"""A new workload, storage, network and delivery kind, all from one file, carry out a run."""
 
 from collections.abc import Iterator
 
@@ -21,13 +21,13 @@ TOYS = {
 
 @pytest.fixture
 def unmade(lab: Lab) -> Stack:
-    """A stack with these settings, of which nothing is made yet."""
+    """Return a stack with these settings of which nothing is made yet."""
     return lab.stack("e2e-toy", "sandbox", {**run_settings(RUN, STEPS), **TOYS})
 
 
 @pytest.fixture
 def stack(lab: Lab, unmade: Stack) -> Iterator[Stack]:
-    build_image(lab)  # the toy delivery brings none, and a destroyed stack may have removed it
+    build_image(lab)  # the toy delivery brings no image, and a destroyed stack may have removed it
     yield unmade
     unmade.destroy()
 
@@ -48,6 +48,7 @@ def test_toy_kinds_of_one_file_train_to_the_end(lab: Lab, stack: Stack) -> None:
 
 
 def test_options_of_a_toy_kind_are_checked_before_anything_is_made(unmade: Stack) -> None:
+    """The preview refuses a new kind's options if one is missing or unknown, and names both."""
     unmade.set("topologyOptions.deadlineSeconds", None)
     unmade.set("topologyOptions.deadline", "600")
     with pytest.raises(PulumiFailedError) as failure:

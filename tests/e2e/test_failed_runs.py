@@ -1,6 +1,7 @@
-"""A run that has failed stays failed, whatever makes its pods once more (E5).
+"""A run that has failed stays failed, even if a controller makes its pods once more.
 
-The first test shows the trap with Kubeflow Trainer's own means. `make test-engines` runs this file.
+The first test shows why this needs care, by a TrainJob without our program. `make test-engines`
+runs this file.
 """
 
 import json
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.in_order
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator", "volcano")
 PLAIN = "plain"
 STACK = "e2e-failed"
-MOST = 1  # pods in a row that may fail
+MOST = 1  # how many pods in a row may fail
 INDEXED_JOB = Engine(
     kind=indexed_job.KIND,
     pods="train-indexed-{}-".format,
@@ -32,24 +33,27 @@ INDEXED_JOB = Engine(
     failed_reason="PodFailurePolicy",
     gang=False,
 )
-# The operator tries a fatal error again, too: more often than the run's own number, and not as
-# often as usual, since each pause is twice as long as the one before.
+# The operator repeats even a fatal error. It does so more often than the run itself allows, but not
+# as often as by default, because each pause is twice as long as the one before.
 OPTIONS = {MPIJOB.kind.name: {"topologyOptions.launcherRetries": "3"}}
 
 
 @pytest.fixture(scope="module")
 def served(lab: Lab) -> Iterator[Lab]:
-    """A cluster with the controllers."""
+    """Yield the lab with the controllers."""
     with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
         yield lab
 
 
 @pytest.fixture(scope="module")
 def stack(served: Lab) -> Iterator[Stack]:
-    """A program that fails at each start, and not for good."""
+    """Yield a stack that is not up, for runs of a program that fails at each start.
+
+    Its exit code does not say that a retry is of no use.
+    """
     settings = {"pods": "2", "processesPerPod": "1", "topology": "jobset"}
     made = served.stack(STACK, "sandbox", settings)
-    made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    made.set_all({"preset": None, "datasetFile": None})  # the template sets these, for our trainer
     words = {f"program.command[{place}]": word for place, word in enumerate(("sh", "-c", "exit 3"))}
     limits = {"run.train.max_restarts": "0", "run.train.max_pod_failures": str(MOST)}
     made.set_all({**words, **limits})
@@ -58,7 +62,10 @@ def stack(served: Lab) -> Iterator[Stack]:
 
 
 def jobset_of(lab: Lab, name: str, namespace: str) -> tuple[str, int, bool]:
-    """Its uid, how often it was started again, and whether it has failed; empty: there is none."""
+    """Return a JobSet's uid, the number of its restarts, and whether it has failed.
+
+    The uid is empty if there is no such JobSet.
+    """
     items = lab.get("jobset", namespace=namespace)["items"]
     item = next((item for item in items if item["metadata"]["name"] == name), None)
     if item is None:
@@ -68,7 +75,7 @@ def jobset_of(lab: Lab, name: str, namespace: str) -> tuple[str, int, bool]:
 
 
 def wait_for_failure(lab: Lab, name: str, namespace: str, before: str = "") -> tuple[str, int]:
-    """The uid and the restarts of a failed JobSet that is not the one of before."""
+    """Return the uid and the restarts of a failed JobSet whose uid is not `before`."""
 
     def failed() -> tuple[str, int] | None:
         uid, restarts, has_failed = jobset_of(lab, name, namespace)
@@ -80,10 +87,11 @@ def wait_for_failure(lab: Lab, name: str, namespace: str, before: str = "") -> t
 
 
 def test_plain_trainjob_trains_again_when_its_jobset_is_gone(served: Lab) -> None:
-    """With Trainer's own budget a failed TrainJob gets all of its restarts a second time.
+    """With Trainer's own limit, a failed TrainJob gets all its restarts once more if its JobSet is
+    gone.
 
-    https://github.com/kubeflow/trainer/issues/3737 and 3779: a JobSet that its
-    `ttlSecondsAfterFinished` has removed is made anew. Here kubectl removes it.
+    Trainer makes the JobSet anew, for instance after `ttlSecondsAfterFinished` has removed it
+    (https://github.com/kubeflow/trainer/issues/3737 and 3779). Here kubectl removes it.
     """
     lab = served
     container = {
@@ -129,23 +137,26 @@ def test_plain_trainjob_trains_again_when_its_jobset_is_gone(served: Lab) -> Non
         assert restarts == MOST
         lab.kubectl("delete", "jobset", PLAIN, namespace="default")
         _, again = wait_for_failure(lab, PLAIN, "default", before=uid)
-        assert again == MOST  # its count began at 0
+        assert again == MOST  # the new JobSet's count began at 0
     finally:
         lab.kubectl("delete", "-f", str(given), namespace="default")
 
 
 def starts(lab: Lab, run_name: str) -> int:
-    """How often node 0 has started ranks.
+    """Return how often node 0 has started ranks.
 
-    A rank of the other node can fail before node 0 has started its own. That round fails, and its
-    pods count, though node 0 has started nothing in it.
+    A rank of the other node can fail before node 0 has started its own. Then the round fails and
+    its pods count, although node 0 has started nothing in it.
     """
     path = event_file(lab.run_dir(run_name), 0)
     return path.read_text().count(f'"{Name.RANKS_STARTED.value}"')
 
 
 def living_pods(lab: Lab) -> list[str]:
-    """Those of the training; a stack whose first `up` has failed has no outputs to ask for."""
+    """Return the training pods that have not ended.
+
+    A stack whose first `up` has failed has no outputs, so the pods are found by their label.
+    """
     alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
     selector = ("-l", "app.kubernetes.io/component=training")
     return lab.kubectl("get", "pod", *selector, alive, "-o", "name").split()
@@ -157,7 +168,12 @@ def living_pods(lab: Lab) -> list[str]:
     ids=lambda engine: engine.kind.name,
 )
 def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine: Engine) -> None:
-    """The number is that of the run, and not the controller's, which is higher."""
+    """A run whose pods fail again and again ends after `run.train.max_pod_failures`, under each
+    kind.
+
+    The controller's own limit is higher. `up` fails and names the setting, no pod stays, and status
+    says that the run has failed.
+    """
     lab, run_name = served, f"{STACK}-{engine.kind.name}"
     options = OPTIONS.get(engine.kind.name, {})
     stack.set_all({"topology": engine.kind.name, "runName": run_name, **options})
@@ -184,8 +200,11 @@ def test_run_ends_when_its_own_count_is_spent(served: Lab, stack: Stack, engine:
 
 
 def test_failed_trainjob_stays_failed_without_its_jobset(served: Lab, stack: Stack) -> None:
-    """Trainer makes the JobSet and its pods anew, and no rank starts; nor when Trainer has gone
-    and come back."""
+    """If the JobSet of a failed TrainJob is deleted, Trainer makes it and its pods anew, but no
+    rank starts.
+
+    The same holds after Trainer itself was ended and started again.
+    """
     lab, run_name, name = served, f"{STACK}-again", TRAINJOB.workload
     stack.set_all({"topology": TRAINJOB.kind.name, "runName": run_name})
     with pytest.raises(PulumiFailedError):

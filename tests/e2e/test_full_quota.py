@@ -1,4 +1,4 @@
-"""A quota of the namespace that has room for some of a run's pods: what `pulumi up` and status say.
+"""What `pulumi up` and status say if a quota of the namespace lacks room for all pods of a run.
 
 `make test-engines` runs this file.
 """
@@ -23,20 +23,24 @@ LIMIT_SECONDS = 300
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab) -> Iterator[Stack]:
-    """Its run is a program that does not end by itself, in two pods."""
+    """Yield a platform that is up, for runs of a program in two pods that does not end."""
     with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
         made = lab.stack(NAME, "sandbox", {"topology": "none"})
         made.up()
         lab.wait_claim_bound()
-        made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+        # The template sets these for our own trainer.
+        made.set_all({"preset": None, "datasetFile": None})
         yield made
         made.destroy()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_quota_for_some_pods_is_named(lab: Lab, stack: Stack, kind: str) -> None:
-    """One that never has room is refused before anything is made. One that others use up is named
-    while the run has one of its two pods, and the run trains when it is lifted."""
+    """A quota that can never have room for the run's pods is refused before anything is made.
+
+    If others use up the quota, `up` and status name it while the run has one of its two pods. The
+    run trains when the quota is gone.
+    """
     words = ("sh", "-c", "sleep 86400")
     program = {f"program.command[{place}]": word for place, word in enumerate(words)}
     shape = {"topology": kind, "pods": "2", "processesPerPod": "1", "runName": f"e2e-{kind}"}

@@ -1,6 +1,6 @@
-"""A run whose workload goes after its end, by `ttlSecondsAfterFinished`, from `up` to `destroy`.
+"""The workload of a run is removed after the run's end by `ttlSecondsAfterFinished`.
 
-`make test-engines` runs this file.
+The tests go from `up` to `destroy`. `make test-engines` runs this file.
 """
 
 import json
@@ -45,12 +45,13 @@ def wait_until_gone(lab: Lab) -> None:
 
 
 def rounds(lab: Lab, run_name: str) -> int:
-    """How often node 0 has started ranks."""
+    """Return how often node 0 has started ranks."""
     path = event_file(lab.run_dir(run_name), 0)
     return path.read_text().count(f'"{Name.RANKS_STARTED.value}"')
 
 
 def detail(lab: Lab, stack: Stack) -> str:
+    """Return what `./disttrain status` says of the only run."""
     (run,) = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))[
         "runs"
     ]
@@ -58,7 +59,10 @@ def detail(lab: Lab, stack: Stack) -> str:
 
 
 def test_finished_run_goes_and_is_called_finished(lab: Lab, stack: Stack) -> None:
-    """Its pods are gone, so the volume says it; the second look starts no pod."""
+    """After a finished run's workload is removed, status still says that the run has finished.
+
+    Its pods are gone, so status reads this from the volume, and it leaves no pod there.
+    """
     stack.up()
     lab.wait_done(NAME)
     wait_until_gone(lab)
@@ -76,6 +80,7 @@ def test_second_up_of_a_run_that_has_gone_changes_nothing(lab: Lab, stack: Stack
 
 
 def test_refreshed_run_ends_at_once_and_trains_nothing(lab: Lab, stack: Stack) -> None:
+    """After a `refresh`, `up` makes the workload again, which ends at once and makes no step."""
     before = rounds(lab, NAME)
     stack.refresh()
     stack.up()
@@ -88,7 +93,11 @@ def test_refreshed_run_ends_at_once_and_trains_nothing(lab: Lab, stack: Stack) -
 
 
 def test_longer_run_continues_without_a_refresh(lab: Lab, stack: Stack) -> None:
-    """`./disttrain extend` is such an `up`. A change of the time alone needs the refresh."""
+    """More steps make the run go on without a `refresh`, as with `./disttrain extend`.
+
+    A change of `ttlSecondsAfterFinished` alone fails, because the workload is gone, and needs a
+    `refresh`.
+    """
     stack.set("ttlSecondsAfterFinished", str(TTL + 1))
     with pytest.raises(PulumiFailedError, match="not found"):
         stack.up()
@@ -100,7 +109,11 @@ def test_longer_run_continues_without_a_refresh(lab: Lab, stack: Stack) -> None:
 
 
 def test_failed_run_that_has_gone_is_called_failed_and_starts_again(lab: Lab, stack: Stack) -> None:
-    """A fatal error ends it at once; the next `up` says why, and fails."""
+    """After a failed run's workload is removed, status still calls it failed, and `up` fails and
+    says why.
+
+    After a `refresh`, `up` starts the run again.
+    """
     stack.set_all({"runName": FAILS, **FATAL})
     with pytest.raises(PulumiFailedError):
         stack.up()
@@ -119,8 +132,11 @@ def test_failed_run_that_has_gone_is_called_failed_and_starts_again(lab: Lab, st
 
 
 def test_other_runs_make_place_only_when_it_is_made_again(lab: Lab, stack: Stack) -> None:
-    """A bare `up` of the failed run changes nothing of others; after a refresh it takes its turn,
-    where `whenBusy` lets it."""
+    """While the workload of a failed run is gone, `up` of this run changes nothing of other runs.
+
+    After a `refresh` the run is made again. Then `whenBusy` decides whether another run is
+    suspended for it.
+    """
     wait_until_gone(lab)
     settings = {**run_settings(OTHER, ENDLESS), "platform": stack.name, "processesPerPod": "1"}
     other = lab.stack(OTHER, "sandbox-multipod", settings)
@@ -140,7 +156,7 @@ def test_other_runs_make_place_only_when_it_is_made_again(lab: Lab, stack: Stack
         stack.set("whenBusy", None)
         rounds_before = rounds(lab, FAILS)
         with pytest.raises(PulumiFailedError, match="is asked to save, and is suspended"):
-            stack.up()  # it fails again
+            stack.up()  # the run fails again
         assert rounds(lab, FAILS) > rounds_before
         assert training_pods(lab, other) == []
         assert states_of_all(lab, stack)[OTHER] == "suspended"
@@ -150,12 +166,16 @@ def test_other_runs_make_place_only_when_it_is_made_again(lab: Lab, stack: Stack
 
 
 def state_of_failed(lab: Lab, stack: Stack) -> str:
+    """Return the state of the only run, which may need attention."""
     (state,) = states_of_all(lab, stack).values()
     return state
 
 
 def states_of_all(lab: Lab, stack: Stack) -> dict[str, str]:
-    """Of each run, by its stack. Status ends with 1 where somebody has to look at one."""
+    """Return the state of each run, by the name of its stack.
+
+    Status ends with 1 if somebody has to look at a run.
+    """
     command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
     runs = json.loads(people_run(lab, stack, command))["runs"]
     return {run["stack"].rpartition("/")[2]: run["state"] for run in runs}
@@ -169,13 +189,17 @@ def test_destroy_works_though_the_workload_is_gone(lab: Lab, stack: Stack) -> No
 
 @pytest.fixture(params=REMOVED_BY, ids=lambda each: each[1])
 def served(request: pytest.FixtureRequest, lab: Lab) -> Iterator[Engine]:
-    """A kind whose own controller removes the workload, with that controller."""
+    """Yield a kind whose own controller removes the workload, with that controller."""
     engine, name = request.param
     with running(lab.cluster, [CONTROLLERS[name]]):
         yield engine
 
 
 def test_controller_removes_what_has_finished_and_what_has_failed(lab: Lab, served: Engine) -> None:
+    """Controllers with a time to live of their own remove the workload, finished or failed.
+
+    `up` and status still know how the run has ended.
+    """
     topology = served.kind.name
     name = f"{NAME}-{topology}"
     pods = {"topology": topology, "pods": "2", "processesPerPod": "1"}
@@ -190,15 +214,16 @@ def test_controller_removes_what_has_finished_and_what_has_failed(lab: Lab, serv
         stack.up()
         lab.wait_done(name)
         wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
-        assert "the run has finished" in " ".join(stack.up().split())  # it asks the volume itself
+        assert "the run has finished" in " ".join(stack.up().split())  # `up` asks the volume
         assert states(lab, stack) == {name: "finished"}
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
-        if served is VOLCANO:  # a preview of a changed Job asks for the one that is there
+        if served is VOLCANO:  # the preview of a change asks for the Job, which is gone
             stack.refresh()
         stack.set_all({"runName": f"{name}-failed", **FATAL})
         with pytest.raises(PulumiFailedError):
             stack.up()
-        if served is not PYTORCHJOB:  # its operator notes no time of a failure, and then waits on
+        # The operator of PyTorchJob notes no time of a failure, so it does not remove a failed one.
+        if served is not PYTORCHJOB:
             wait_for(f"{served.workload} to go", is_gone, LIMIT_SECONDS)
         assert state_of_failed(lab, stack) == "failed"
     finally:

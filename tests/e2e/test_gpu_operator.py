@@ -1,7 +1,7 @@
-"""The GPU path on one cluster: the operator's release, its GPUs, a run on them, and destroy.
+"""A GPU stack on one cluster: the operator's release, its GPUs, a run on them, and `destroy`.
 
 A stand-in takes the operator's place (tests/operator/README.md). The trainer finds no CUDA on its
-GPUs, so it is told to take what is there, and trains on the CPU. The tests of the first stack build
+GPUs, so it is told to use what is there, and trains on the CPU. The tests of the first stack build
 on each other in file order; each test after them leaves the cluster without an operator.
 """
 
@@ -36,16 +36,18 @@ WHAT_IS_THERE = {"run.train.device": "auto", "run.train.backend": "auto"}
 
 
 def gpu_stack(lab: Lab, name: str, chart: Path, **more: str) -> Stack:
-    """A stack that asks for three GPUs of this cluster, and for the operator that offers them."""
+    """Return a stack that asks for three GPUs of this cluster, and for the operator that offers
+    them.
+    """
     settings = {
         **run_settings(RUN, STEPS),
         **WHAT_IS_THERE,
         "accelerator": "gpu",
-        "gpuOperator": "true",  # of itself it is for k3s only
+        "gpuOperator": "true",  # by default the operator is installed on k3s only
         "processesPerPod": "1",
         "gpus": str(GPUS),
         "gpusPerPod": str(GPUS),
-        "cpuPerRank": "100m",  # the defaults are for machines with GPUs
+        "cpuPerRank": "100m",  # the default is for real GPU machines
         "memoryPerRank": "256Mi",
         "gpuOperatorChart": str(chart),
         "gpuOperatorTimeoutSeconds": "300",
@@ -56,27 +58,32 @@ def gpu_stack(lab: Lab, name: str, chart: Path, **more: str) -> Stack:
 
 @pytest.fixture(scope="module")
 def chart(lab: Lab) -> Path:
-    """The chart of an operator that works; its image is in the cluster."""
+    """Return the chart of an operator that works, and put the operator's image into the cluster."""
     import_operator_image(lab)
     return operator_chart(lab.scratch / "chart")
 
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab, chart: Path) -> Iterator[Stack]:
+    """Yield a stack that is up, with the operator and a run on its GPUs."""
     made = gpu_stack(lab, "e2e-gpu", chart)
-    made.preview()  # on a cluster that has nothing of ours yet
+    made.preview()  # the cluster has nothing of ours yet
     made.up()
     yield made
-    made.destroy()  # again, where a test before has not come to it
+    made.destroy()  # again, because the test that destroys it may not have run
 
 
 @pytest.fixture
 def pods_of_users(lab: Lab) -> Iterator[None]:
+    """Delete all pods in the namespace `default` after the test."""
     yield
     lab.kubectl("delete", "pod", "--all", "--grace-period=0", "--force", namespace="default")
 
 
 def test_operator_comes_up_and_offers_the_gpus(lab: Lab, stack: Stack) -> None:
+    """`up` installs the GPU Operator as a Helm release and waits until it is ready and offers the
+    GPUs.
+    """
     assert "gpu-operator" in json.dumps(json.loads(stack.export())["deployment"]["resources"])
     assert offered(lab) == GPUS
     (policy,) = lab.get("clusterpolicies.nvidia.com")["items"]
@@ -86,7 +93,7 @@ def test_operator_comes_up_and_offers_the_gpus(lab: Lab, stack: Stack) -> None:
 
 
 def test_training_runs_on_the_gpus(lab: Lab, stack: Stack) -> None:
-    """Fault 1 of the review begins here: no test made a Helm release on a real engine."""
+    """The training pod has all GPUs and trains with one rank for each."""
     assert stack
     assert lab.wait_done(RUN)["step"] == STEPS
     (pod,) = lab.get("pod", "-l", "app.kubernetes.io/component=training")["items"]
@@ -97,6 +104,7 @@ def test_training_runs_on_the_gpus(lab: Lab, stack: Stack) -> None:
 
 @pytest.mark.usefixtures("pods_of_users")
 def test_pod_gets_gpus_and_another_waits_for_them(lab: Lab, stack: Stack) -> None:
+    """A pod that asks for GPUs gets them, and one for which none is left waits."""
     assert stack
     gpu_pod(lab, "reads", GPUS, "visible-devices")
     wait_for("the reader", lambda: pod_status(lab, "reads")["phase"] == "Succeeded", 300)
@@ -110,6 +118,7 @@ def test_pod_gets_gpus_and_another_waits_for_them(lab: Lab, stack: Stack) -> Non
 
 
 def test_doctor_finds_gpus_and_operator_in_order(lab: Lab, stack: Stack) -> None:
+    """The doctor has no complaint about the GPUs and the operator."""
     assert stack
     expect = Expectations(provision=False, gpus=GPUS, ranks=GPUS, operator=True, internet=False)
     kubectl = shlex.join(lab.cluster.kubectl)
@@ -129,8 +138,11 @@ def test_second_up_and_refresh_change_nothing(stack: Stack) -> None:
 def test_another_stack_is_refused_while_the_operator_is_there(
     lab: Lab, chart: Path, stack: Stack, tmp_path: Path
 ) -> None:
-    """Fault 8 of the review; and fault 1: a second stack met Helm's words "cannot re-use a name
-    that is still in use", which name no way out."""
+    """`up` of another stack refuses to install the operator again, and names the stack that has it.
+
+    The message also names the settings that help. Otherwise Helm's "cannot re-use a name that is
+    still in use" would be all that the user sees.
+    """
     assert stack
     own = {"namespace": "e2e-gpu-other", "dataRoot": str(tmp_path / "data")}
     other = gpu_stack(lab, "e2e-gpu-other", chart, **own)
@@ -155,7 +167,10 @@ def test_destroy_leaves_no_trace_of_the_operator(lab: Lab, stack: Stack) -> None
 
 @pytest.fixture
 def failing(lab: Lab) -> Iterator[Stack]:
-    """A stack whose operator never gets ready, because the image of a pod cannot be pulled."""
+    """Yield a stack whose operator never gets ready, because the image of one pod cannot be pulled.
+
+    At the end nothing of the operator may be left.
+    """
     import_operator_image(lab)
     broken = operator_chart(
         lab.scratch / "broken", reconcile_error="cannot read os-release", device_plugin="missing"
@@ -170,6 +185,10 @@ def failing(lab: Lab) -> Iterator[Stack]:
 def test_operator_that_stays_not_ready_ends_up_with_its_words(
     lab: Lab, chart: Path, failing: Stack
 ) -> None:
+    """If the operator does not get ready in time, `up` fails, and says what the operator waits for.
+
+    With a chart that works, the next `up` succeeds.
+    """
     with pytest.raises(PulumiFailedError) as failure:
         failing.up()
     said = str(failure.value)
@@ -178,16 +197,17 @@ def test_operator_that_stays_not_ready_ends_up_with_its_words(
     assert re.search(r"nvidia-device-plugin-daemonset-\w+ \(ImagePullBackOff\)", said), said
     failing.set("gpuOperatorChart", str(chart))
     failing.set("gpuOperatorTimeoutSeconds", "300")
-    failing.up()  # goes on from there
+    failing.up()  # goes on from where it failed
     assert offered(lab) == GPUS
 
 
 @pytest.mark.in_depth
 def test_operator_without_its_namespace_comes_again_and_goes(lab: Lab, chart: Path) -> None:
-    """Somebody deletes the operator's namespace by hand, and with it Helm's record of the release.
-    `pulumi destroy` then fails at the release and says that `pulumi refresh` helps: after it, `up`
-    installs the operator again, and `destroy` removes all but the node feature discovery's parts,
-    which somebody else may use. It names these.
+    """After somebody has deleted the operator's namespace, `destroy` fails and advises `refresh`.
+
+    Helm's record of the release was in that namespace. After a `refresh`, `up` installs the
+    operator again, and `destroy` removes all but the parts of node feature discovery. Somebody else
+    may use these, so `destroy` only names them.
     """
     stack = gpu_stack(lab, "e2e-gpu-no-namespace", chart, topology="none")
     stack.up()
@@ -215,7 +235,9 @@ def test_operator_without_its_namespace_comes_again_and_goes(lab: Lab, chart: Pa
 
 @pytest.fixture
 def somebody_elses(lab: Lab) -> Iterator[dict[str, str]]:
-    """A namespace gpu-operator with an object in it that no stack has made."""
+    """Make a namespace gpu-operator with an object that no stack has made; yield all namespaces'
+    uids.
+    """
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.kubectl("create", "configmap", "theirs", namespace=NAMESPACE)
     yield lab.uids("namespace")
@@ -225,7 +247,11 @@ def somebody_elses(lab: Lab) -> Iterator[dict[str, str]]:
 def test_operator_of_somebody_else_is_refused_and_kept(
     lab: Lab, chart: Path, somebody_elses: dict[str, str]
 ) -> None:
-    """Fault 8 of the review: the namespace was taken over, and destroy deleted it."""
+    """`up` refuses to install the operator into a namespace that no stack has made.
+
+    `destroy` leaves that namespace and its objects. Otherwise the stack would take it over, and
+    `destroy` would delete it.
+    """
     stack = gpu_stack(lab, "e2e-gpu-refused", chart)
     with pytest.raises(PulumiFailedError) as refused:
         stack.up()

@@ -1,9 +1,9 @@
-"""Runs that want the same GPUs while something goes wrong: the API server is away, a workload is
-deleted by hand, and whichever of several runs ends first.
+"""Runs want the same GPUs while something goes wrong, or while any of several runs may end first.
 
-The GPUs are a device plugin's, and the runs are programs that end when their file is on the volume
-and save, when they are told to end, until another file is there. `make test-engines` runs this
-file.
+What goes wrong: the API server does not answer, or somebody deletes a workload. The GPUs are fake
+ones that a device plugin offers. The runs are programs that end by themselves when a file is on the
+volume. When they are told to end, they save until another file is there. `make test-engines` runs
+this file.
 """
 
 import json
@@ -25,9 +25,9 @@ from tests.node.lab import background_up, output_file
 PLATFORM = "e2e-handed"
 NAMES = ("e2e-ann", "e2e-ben", "e2e-cat")
 GPUS = 2
-OUTAGE_SECONDS = 40  # longer than a hand-over lock lasts that nobody renews
+OUTAGE_SECONDS = 40  # longer than a hand-over lock lasts if nobody renews it
 LIMIT_SECONDS = 300
-SAVES_SECONDS = 600  # how long a pod may save
+SAVES_SECONDS = 600  # how long a pod may take to save
 AWAY = "the API server does not answer"
 PROGRAM = (
     "trap 'until test -e /data/{name}-saved; do sleep 0.1; done; exit 0' TERM; "
@@ -37,6 +37,7 @@ PROGRAM = (
 
 @pytest.fixture(scope="module")
 def platform(lab: Lab) -> Iterator[Stack]:
+    """Yield a platform with two GPUs and without a run."""
     offer_gpus(lab.cluster, GPUS)
     settings = {"topology": "none", "accelerator": "gpu", "gpus": str(GPUS)}
     made = lab.stack(PLATFORM, "sandbox", {**settings, "processesPerPod": "1"})
@@ -51,7 +52,7 @@ def platform(lab: Lab) -> Iterator[Stack]:
 
 @pytest.fixture
 def stacks(lab: Lab, platform: Stack) -> Iterator[list[Stack]]:
-    """Three stacks for runs of programs, none of which is up."""
+    """Yield three stacks for runs of programs, none of which is up."""
     made = [new_stack(lab, name) for name in NAMES]
     yield made
     for stack in made:
@@ -59,10 +60,11 @@ def stacks(lab: Lab, platform: Stack) -> Iterator[list[Stack]]:
         stack.destroy()
         for file in lab.cluster.data_root.glob(f"{stack.name}-*"):
             file.unlink()
-        shutil.rmtree(lab.run_dir(stack.name), ignore_errors=True)  # the next one begins anew
+        shutil.rmtree(lab.run_dir(stack.name), ignore_errors=True)  # the next run begins anew
 
 
 def new_stack(lab: Lab, name: str) -> Stack:
+    """Return a stack with a run of the program on the platform, which is not up."""
     words = ("sh", "-c", PROGRAM.format(name=name))
     stack = lab.stack(
         name,
@@ -77,22 +79,22 @@ def new_stack(lab: Lab, name: str) -> Stack:
             **{f"program.command[{place}]": word for place, word in enumerate(words)},
         },
     )
-    stack.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+    stack.set_all({"preset": None, "datasetFile": None})  # the template sets these, for our trainer
     return stack
 
 
 def allow(lab: Lab, stack: Stack, what: str) -> None:
-    """Let the run's program be `saved`, or let it end by itself: it `goes`."""
+    """Let the run's program end: with `saved` it has saved, with `goes` it ends by itself."""
     (lab.cluster.data_root / f"{stack.name}-{what}").touch()
 
 
 def in_two_pods(when_busy: str) -> Mapping[str, str]:
-    """A gang that needs all GPUs."""
+    """Return settings of a run in two pods that needs all GPUs."""
     return {"topology": "indexed-job", "pods": "2", "gpusPerPod": "1", "whenBusy": when_busy}
 
 
 def wait_for_words(stack: Stack, words: str) -> None:
-    """Until the stack's `up` in the background has said them."""
+    """Wait until the stack's `up` in the background has said these words."""
 
     def said() -> bool:
         return words in " ".join(output_file(stack).read_text().split())
@@ -104,22 +106,28 @@ def wait_for_words(stack: Stack, words: str) -> None:
 
 
 def those_with_pods(lab: Lab, stacks: list[Stack]) -> list[Stack]:
+    """Return the stacks that have living pods."""
     return [stack for stack in stacks if pods_of(lab, stack)]
 
 
 def pods_of(lab: Lab, stack: Stack) -> list[str]:
-    """Its living pods, by the name of its workload: a stack whose `up` waits has no outputs."""
+    """Return the stack's living pods, by the name of its workload.
+
+    A stack whose `up` waits has no outputs by which its pods could be found.
+    """
     alive = "--field-selector=status.phase!=Failed,status.phase!=Succeeded"
     listed = lab.kubectl("get", "pod", alive, "-o", "name").split()
     return [name for name in listed if stack.name in name]
 
 
 def test_one_of_two_that_wait_gets_them(lab: Lab, stacks: list[Stack]) -> None:
-    """The API server is away while one holds the lock and the run before saves, and again while
-    the other one waits for the end of the first.
+    """Of two runs that wait for the GPUs exactly one gets them, even if the API server fails
+    meanwhile.
 
-    Nobody could renew the lock meanwhile. So whichever asks first has it afterwards, and the other
-    one is told, or waits on.
+    The API server is frozen while one `up` holds the hand-over lock and the run before saves. It is
+    killed while the other `up` waits for the end of the first run. Nobody can renew the lock
+    meanwhile, so whoever asks first has it afterwards. The other one is told, or waits on. No two
+    runs have pods at the same time.
     """
     before, first, second = stacks
     before.set_all(in_two_pods("replace"))
@@ -155,7 +163,7 @@ def test_one_of_two_that_wait_gets_them(lab: Lab, stacks: list[Stack]) -> None:
 
 
 def wait_out(*waiting: Stack) -> None:
-    """Until these have said that the API server is away, and it was for long."""
+    """Wait until these stacks have said that the API server is away, and a lock has run out."""
     end = time.monotonic() + OUTAGE_SECONDS
     for stack in waiting:
         wait_for_words(stack, AWAY)
@@ -163,8 +171,11 @@ def wait_out(*waiting: Stack) -> None:
 
 
 def test_pods_of_a_deleted_job_are_waited_for(lab: Lab, stacks: list[Stack]) -> None:
-    """`kubectl delete job` while the run saves, and `pulumi up` of the next one: it waits for the
-    pods, though nothing names them any more."""
+    """If somebody deletes the Job of a run that still saves, `up` of the next run waits for its
+    pods.
+
+    No object names these pods any more. Otherwise two runs would have pods at the same time.
+    """
     before, coming, _ = stacks
     before.set_all(in_two_pods("replace"))
     before.up()
@@ -184,15 +195,17 @@ def test_pods_of_a_deleted_job_are_waited_for(lab: Lab, stacks: list[Stack]) -> 
 
 
 def states_now(lab: Lab, stack: Stack) -> dict[str, str]:
-    """`states`, where a run needs attention: status ends with 1 then."""
+    """Return what `states` returns, even if a run needs attention; status ends with 1 then."""
     command = f"./disttrain status --stack {stack.name} --json || test $? = 1"
     runs = json.loads(people_run(lab, stack, command))["runs"]
     return {run["stack"].rpartition("/")[2]: run["state"] for run in runs}
 
 
 def test_room_of_whichever_run_ends_is_taken(lab: Lab, stacks: list[Stack]) -> None:
-    """Two runs hold a GPU each. The third one waits, once for the end of one, and once for one that
-    is stopped and saves."""
+    """A run that waits for one GPU starts when any of the two runs that hold one has ended.
+
+    One of them ends by itself. Later another one is stopped and saves.
+    """
     one, two, third = stacks
     for stack in stacks:
         stack.set_all({"topology": "single-pod", "gpusPerPod": "1", "whenBusy": "wait"})

@@ -1,8 +1,7 @@
-"""What holds a run back in a queue of Kueue, with Kueue's own controller: a check that nobody
-answers, and another run that takes its place before its first step.
+"""What keeps a run in a queue of Kueue waiting: a check without an answer, or a more urgent run.
 
-The runs are programs, whose first step is made when a file is on the volume. `make test-engines`
-runs this file.
+The controller is Kueue's own. The runs are programs that make their first step when a file is on
+the volume. `make test-engines` runs this file.
 """
 
 import json
@@ -35,7 +34,7 @@ BACK = "it was put back (Preempted)"
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab) -> Iterator[Stack]:
-    """A platform whose queue has room for one run."""
+    """Yield a stack that is up, whose platform has a queue with room for one run."""
     with running(lab.cluster, [CONTROLLERS[name] for name in NEEDED]):
         queue = {
             "queues.name": QUEUE,
@@ -45,12 +44,15 @@ def stack(lab: Lab) -> Iterator[Stack]:
         made = lab.stack(NAME, "sandbox", {**queue, "topology": "none"})
         made.up()
         lab.wait_claim_bound()
-        made.set_all({"preset": None, "datasetFile": None})  # of the template, for our own trainer
+        made.set_all(
+            {"preset": None, "datasetFile": None}
+        )  # the template sets these, for our trainer
         yield made
         made.destroy()
 
 
 def program(run: str, topology: str) -> dict[str, str | None]:
+    """Return settings of a run whose program waits for a file of the run's name on the volume."""
     words = ("sh", "-c", PROGRAM.format(run=run))
     settings = {f"program.command[{place}]": word for place, word in enumerate(words)}
     progress = {"program.progress": r"step=(?P<step>\d+)"}
@@ -58,7 +60,7 @@ def program(run: str, topology: str) -> dict[str, str | None]:
 
 
 def said_by(stack: Stack) -> str:
-    """What its `up` in the background has said so far."""
+    """Return what the stack's `up` in the background has said so far."""
     return " ".join(output_file(stack).read_text().split())
 
 
@@ -67,13 +69,17 @@ def told_by_status(lab: Lab, stack: Stack) -> str:
 
 
 def first_step(lab: Lab, run: str) -> None:
+    """Let the program of this run make its first step."""
     (lab.cluster.data_root / run).touch()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_run_put_back_before_its_first_step(lab: Lab, stack: Stack, kind: str) -> None:
-    """`up` ends well and says why, status has the same words, and it comes back by itself. With
-    `whenBusy: wait` the same `up` waits for that."""
+    """A run that Kueue puts back before its first step comes back by itself when there is room.
+
+    `up` ends well and says why the run was put back, and status has the same words. With `whenBusy:
+    wait` the same `up` waits until the run is back.
+    """
     run = f"e2e-back-{kind}"
     stack.set_all({**program(run, kind), "queue": QUEUE, "whenBusy": None})
     with background_up(stack) as process:
@@ -113,14 +119,18 @@ def pods_of(kind: str) -> int:
 
 
 def running_pods(lab: Lab) -> int:
-    """Of whichever run: there is one."""
+    """Return the number of running training pods, of whichever run; there is only one run."""
     selector = "app.kubernetes.io/component=training"
     phase = "--field-selector=status.phase=Running"
     return len(lab.kubectl("get", "pod", "-l", selector, phase, "-o", "name").split())
 
 
 def test_run_replaced_before_its_first_step(lab: Lab, stack: Stack) -> None:
-    """Without a queue: its own `up` says which stack took its place, and brings it back."""
+    """Without a queue, `up` of a run that was replaced before its first step fails, and names the
+    stack.
+
+    The next `up` of the run brings it back.
+    """
     settings = {"platform": NAME, "instance": OTHER}
     other = lab.stack(OTHER, "sandbox-multipod", settings)
     other.set_all({"preset": None, "datasetFile": None, **program("e2e-took", "indexed-job")})
@@ -145,7 +155,7 @@ def test_run_replaced_before_its_first_step(lab: Lab, stack: Stack) -> None:
 
 @pytest.fixture
 def check(lab: Lab, stack: Stack) -> Iterator[None]:
-    """The administrator has added a check to the queue, for which no controller is there."""
+    """Add a check to the queue, as an administrator may, for which there is no controller."""
     item = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "AdmissionCheck",
@@ -172,8 +182,12 @@ def patch(lab: Lab, kind: str, name: str, change: dict[str, Any], *options: str)
 
 @pytest.mark.usefixtures("check")
 def test_check_that_nobody_answers_is_named(lab: Lab, stack: Stack) -> None:
-    """While its controller has never been there, the queue takes nothing, and `up` says so before
-    anything is made. Once it has gone away, the run waits for it, with its quota."""
+    """`up` and status name a check of the queue that nobody answers.
+
+    While the check's controller has never been there, the queue takes nothing, and `up` is refused
+    before anything is made. If the controller has gone away later, the run waits for the check,
+    with its quota.
+    """
     run = "e2e-checked"
     first_step(lab, run)
     stack.set_all({**program(run, "indexed-job"), "queue": QUEUE, "whenBusy": None})

@@ -1,4 +1,4 @@
-"""The image as it is in containerd: who it runs as, what is in it and what is not."""
+"""The image as it is in containerd: its user, what is in it and what is not."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from sandbox.venvs import PROJECT
 from tests.e2e.conftest import build_image, planned_image
 from tests.e2e.lab import Lab
 
-# with versions and target names as Debian adds them: gcc-12, x86_64-linux-gnu-ld.bfd
+# With the versions and target names that Debian adds: gcc-12, x86_64-linux-gnu-ld.bfd.
 COMPILERS = re.compile(
     r"(.*-linux-gnu-)?(cc|c\+\+|c[89]9|gcc|g\+\+|cpp|clang|clang\+\+|tcc|ld|as|make|cmake|ninja|meson"
     r"|rustc|cargo|go|nvcc|uv|dpkg-buildpackage)(-\d.*|\.bfd|\.gold)?"
@@ -27,14 +27,17 @@ Files = Mapping[str, os.stat_result]
 
 @pytest.fixture(scope="module")
 def reference(lab: Lab) -> str:
-    """The image's name. It is imported again, as a stack that was destroyed may have removed it."""
+    """Return the image's name.
+
+    The image is imported again, because a stack that was destroyed may have removed it.
+    """
     build_image(lab)
     return planned_image().reference
 
 
 @pytest.fixture(scope="module")
 def root(lab: Lab, reference: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The image's root folder; what is written there is gone with the test."""
+    """Yield the image's root folder; what the tests write there is gone afterwards."""
     target = tmp_path_factory.mktemp("image")
     lab.ctr("images", "mount", "--rw", reference, str(target))
     try:
@@ -45,7 +48,7 @@ def root(lab: Lab, reference: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def files(root: Path) -> dict[str, os.stat_result]:
-    """What lies in the image, by its path from the image's root."""
+    """Return what is in the image, by its path from the image's root."""
     return {
         str(Path(folder, name).relative_to(root)): Path(folder, name).lstat()
         for folder, folders, names in os.walk(root)
@@ -54,6 +57,9 @@ def files(root: Path) -> dict[str, os.stat_result]:
 
 
 def test_image_runs_as_user_1000_and_names_its_origin(lab: Lab, reference: str) -> None:
+    """The image runs as user 1000, and its labels name the version, the revision and the base
+    image.
+    """
     image = Containerd(["ctr"], str(lab.cluster.containerd_address)).complete_image(reference)
     assert image
     settings: dict[str, Any] = json.loads(image.config.read())["config"]
@@ -66,7 +72,10 @@ def test_image_runs_as_user_1000_and_names_its_origin(lab: Lab, reference: str) 
 
 
 def test_the_one_compiler_is_the_small_one(files: Files) -> None:
-    """tcc, for the C modules of torch.compile; nothing that builds packages comes with it."""
+    """The only compiler in the image is tcc, which torch.compile needs for its C modules.
+
+    Nothing that builds packages is in the image.
+    """
     programs = [path for path in files if re.search(r"(^|/)s?bin/[^/]+$", path)]
     assert "opt/venv/bin/python" in programs
     compilers = {p for p in programs if COMPILERS.fullmatch(p.rpartition("/")[2])}
@@ -74,8 +83,10 @@ def test_the_one_compiler_is_the_small_one(files: Files) -> None:
 
 
 def test_the_image_can_compile_for_a_gpu(reference: str, root: Path, lab: Lab) -> None:
-    """P1 of the review: in the image of GPU machines torch.compile was off for want of a C
-    compiler. What can be tried without a GPU: see the program that runs there."""
+    """In the image, torch.compile can work for GPUs, as far as this can be seen without one.
+
+    Without a C compiler it would be off on GPU machines. triton_without_gpu.py says what is tried.
+    """
     image = Containerd(["ctr"], str(lab.cluster.containerd_address)).complete_image(reference)
     assert image
     settings: dict[str, Any] = json.loads(image.config.read())["config"]
@@ -94,6 +105,9 @@ def test_the_image_can_compile_for_a_gpu(reference: str, root: Path, lab: Lab) -
 
 
 def test_user_1000_can_write_below_data_and_in_the_folders_for_all(files: Files) -> None:
+    """User 1000 owns only `data`, and other folders that everybody may write to have the sticky
+    bit.
+    """
     assert {path for path, found in files.items() if found.st_uid or found.st_gid == 1000} == {
         "data"
     }
@@ -105,10 +119,14 @@ def test_user_1000_can_write_below_data_and_in_the_folders_for_all(files: Files)
     folders = {path for path, found in for_all.items() if stat.S_ISDIR(found.st_mode)}
     assert {path for path in folders if not for_all[path].st_mode & stat.S_ISVTX} == set()
     ours = {path for path in for_all if path.startswith(("opt/", "app/"))}
-    assert ours <= {"opt/venv/.lock"}  # uv's, empty
+    assert ours <= {"opt/venv/.lock"}  # an empty file of uv
 
 
 def test_programs_that_change_the_user_are_the_bases_own(files: Files) -> None:
+    """Programs with the setuid or setgid bit are only where the base image has its own.
+
+    These folders are /usr/bin and /usr/sbin.
+    """
     changing = {
         path
         for path, found in files.items()
@@ -118,6 +136,7 @@ def test_programs_that_change_the_user_are_the_bases_own(files: Files) -> None:
 
 
 def test_metadata_for_inventories_is_kept(files: Files) -> None:
+    """The image keeps the metadata of its packages, which inventories of its contents need."""
     assert "var/lib/dpkg/status" in files
     pinned = (PROJECT / "trainer" / "requirements.txt").read_text()
     site = "opt/venv/lib/python3.11/site-packages"

@@ -1,4 +1,4 @@
-"""What users of Kubeflow's Python library see of a run of `trainjob`, by the library itself.
+"""What users of Kubeflow's Python library see of a run of `trainjob`; the library itself is asked.
 
 `make test-engines` runs this file.
 """
@@ -36,6 +36,7 @@ def stack(lab: Lab) -> Iterator[Stack]:
 
 
 def seen(lab: Lab) -> dict[str, Any]:
+    """Return what kubeflow_client.py prints of the run's TrainJob."""
     python = ensure_venv(".venv-kubeflow") / "bin" / "python"
     words = [python, PROGRAM, lab.cluster.kubeconfig, NAMESPACE, NAME]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -44,8 +45,10 @@ def seen(lab: Lab) -> dict[str, Any]:
 
 
 def test_library_knows_pods_and_log(lab: Lab, stack: Stack) -> None:
-    """`list_jobs` would fail for the jobs of everybody in the namespace if it could not read ours.
-    Its steps are the pods."""
+    """Kubeflow's library can read our TrainJob, with its pods as steps, their status, and the log.
+
+    If it could not, its `list_jobs` would fail for everybody in the namespace.
+    """
     found = seen(lab)
     assert found["jobs"] == [NAME]
     assert (found["status"], found["nodes"]) == ("Running", PODS)
@@ -57,6 +60,7 @@ def test_library_knows_pods_and_log(lab: Lab, stack: Stack) -> None:
 
 
 def test_library_sees_the_end(lab: Lab, stack: Stack) -> None:
+    """The library calls a finished run `Complete`."""
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     stack.set("run.train.max_steps", str(max(lab.losses(RUN)) + 5))
     stack.up()

@@ -35,14 +35,18 @@ LABS = sorted((PROJECT / "docs" / "learn").glob("[0-9]*.md"))
     ],
 )
 def test_what_is_shown_is_compared(shown: tuple[str, ...], output: str, fits: bool) -> None:
+    """In a page, `...` stands for any lines or any text, and spaces for any number of spaces."""
     assert bool(pattern_of(shown).fullmatch(output)) == fits
 
 
 @pytest.fixture(scope="module")
 def shell(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Yield the environment variables of a shell for all labs; afterwards Kueue and the GPUs are
+    gone.
+    """
     with demo_shell(lab, tmp_path_factory) as made:
         yield made
-        # The labs take these away by themselves; one that has failed does not come to it.
+        # The labs take these away themselves, unless one of them has failed before.
         if not lab.cluster.node(1).ended([KUEUE.name]):
             stop_controller(lab.cluster, KUEUE)
         if offered_gpus(lab.cluster):

@@ -1,6 +1,6 @@
-"""A machine is lost under a run in a queue of Kueue that knows the racks.
+"""A machine is lost under a run that Kueue has placed by racks, and Kueue replaces it.
 
-Kueue has written a machine into each pod, so no scheduler can move one: Kueue itself has to choose
+Kueue writes a machine into each pod, so no scheduler can move a pod. Kueue itself has to choose
 another machine, which is in the same rack if the run asks for that.
 """
 
@@ -30,8 +30,8 @@ NAME = "e2e-lost-racks"
 ROOM_FOR_TWO = "allows to fit only 2 out of 3 pod(s)"  # Kueue's words
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"
 ONE_RACK = {"placement": "one-place", "placementLabel": RACK}
-# Kueue places launcher and workers together, but replaces a lost node of the one without regard to
-# the other, and may take one outside their rack (kueue#6957). A stop and resume puts that right.
+# Kueue places launcher and workers together. But when the launcher's node or a worker's is lost, it
+# may choose another one outside their rack (kueue#6957). A stop and a resume put that right.
 GROUPS = ("mpijob",)
 PREFERRED = {"placement": "packed", "placementLabel": RACK}
 REPLACED = [
@@ -44,7 +44,9 @@ pytestmark = pytest.mark.in_depth
 
 @pytest.fixture(scope="module")
 def racks(lab: Lab) -> Iterator[dict[str, str]]:
-    """The rack of each node: the first one is alone, and the three others share one."""
+    """Yield the rack of each node: the first node is alone in its rack, and the three others share
+    one.
+    """
     lab.cluster.up(NODES)
     try:
         first = f"sandbox-{lab.cluster.name}"
@@ -75,7 +77,7 @@ def stack(lab: Lab, racks: dict[str, str]) -> Iterator[Stack]:
 
 
 def counted(lab: Lab, topology: str) -> Counter[str]:
-    """How many pods of the run Kueue counts on each machine."""
+    """Return how many pods of the run Kueue counts on each machine."""
     kind = WORKLOADS[topology]
     item = lab.get(kind.kind.lower(), kind.object_name)
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
@@ -95,10 +97,12 @@ def test_lost_node_is_replaced_by_kueue(
     pods: int,
     there: list[str],
 ) -> None:
-    """M7: with `one-place` by the third node of the rack, and with `packed` by that of another one
-    if the rack has none left.
+    """Kueue replaces a lost machine, and the run goes on without anybody's help and leaves no step
+    out.
 
-    The pods are on the machines that Kueue counts, and nobody has to do anything.
+    With `one-place` the new machine is the third one of the same rack. With `packed` it is one of
+    another rack if the rack has none left. The pods are on the machines that Kueue counts. Only
+    `mpijob` may need a stop and a resume until all its pods are in one rack again.
     """
     run = f"e2e-lost-rack-{topology}-{pods}"
     stack.set_all(wish)
@@ -128,7 +132,7 @@ def test_lost_node_is_replaced_by_kueue(
 def test_run_waits_for_its_whole_rack(
     lab: Lab, stack: Stack, racks: dict[str, str], topology: str
 ) -> None:
-    """Where the run needs each node of the rack, Kueue puts it back into the queue.
+    """A run that needs each node of its rack waits in the queue while one of them is lost.
 
     `status` says so, the other pods end, and the run goes on when the node is back.
     """

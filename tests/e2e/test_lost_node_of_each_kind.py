@@ -1,7 +1,7 @@
 """A machine is lost under each kind of workload, and the run goes on without anybody's help.
 
-Under `lws` it is the machine of each of its two roles, with `lostNodes: wait` too: the workers of a
-LeaderWorkerSet belong to the leader's pod.
+Under `lws` the machine of each of its two roles is lost, because the workers of a LeaderWorkerSet
+belong to the leader's pod. There `lostNodes: wait` is tested too.
 
 `tests/e2e/test_several_nodes.py` has the same for `indexed-job`, and what a person can do.
 """
@@ -47,10 +47,10 @@ def stack(served: Lab) -> Iterator[Stack]:
 @pytest.mark.timeout(1200)  # it waits for steps twice, and half a minute until a node is missed
 @pytest.mark.parametrize("topology", KINDS)
 def test_lost_node_is_replaced_under_each_kind(served: Lab, stack: Stack, topology: str) -> None:
-    """M7: the pod that was there is made anew on a spare node, by the controller of the kind.
+    """With `lostNodes: replace`, the kind's controller makes the lost pod anew on a spare node.
 
-    Kubernetes ends no pod on a machine that does not answer, and controllers that end all pods of
-    a run wait for it.
+    By itself Kubernetes ends no pod on a machine that does not answer, and controllers that end all
+    pods of a run would wait for it.
     """
     run_name = f"e2e-lost-{topology}"
     start(served, stack, run_name, topology)
@@ -70,7 +70,9 @@ def test_lost_node_is_replaced_under_each_kind(served: Lab, stack: Stack, topolo
 
 @pytest.fixture
 def off_the_first(served: Lab) -> Iterator[Lab]:
-    """The lab while its first node takes no new pod, so that the run's pods are on the others."""
+    """Yield the lab while its first node takes no new pod, so that the run's pods are on the
+    others.
+    """
     first = f"sandbox-{served.cluster.name}"
     served.kubectl("cordon", first)
     try:
@@ -85,10 +87,10 @@ def off_the_first(served: Lab) -> Iterator[Lab]:
 def test_lost_node_of_either_lws_role(
     off_the_first: Lab, stack: Stack, index: int, lost_nodes: str
 ) -> None:
-    """M7: a lost pod of either role is made anew on the spare node.
+    """If the machine of the leader or of a worker is lost, the pod is made anew on the spare node.
 
-    With `wait` the run stands still, and status names the node, the pod and the command with which
-    the run goes on.
+    With `lostNodes: wait` the run stands still first. Then status names the node, the pod and a
+    command, and after this command the run goes on.
     """
     lab, run_name = off_the_first, f"e2e-lost-lws-{index}-{lost_nodes}"
     stack.set("lostNodes", lost_nodes)

@@ -1,7 +1,8 @@
-"""A run whose cluster is gone comes home from its mirror, by the stack's own settings alone.
+"""`./disttrain fetch` brings a run from its mirror when its cluster is gone.
 
-The store is a real S3 server on this machine (versitygw). Its credentials are in the stack's file,
-encrypted by Pulumi, and nowhere in the environment.
+The stack's own settings are enough for this. The store is a real S3 server on this machine
+(versitygw). Its credentials are in the stack's file, encrypted by Pulumi, and not in the
+environment.
 """
 
 import hashlib
@@ -28,7 +29,9 @@ NOT_COPIED = (".git", ".venv*", "build", "shared", "__pycache__", ".*_cache")
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout of its own, as `fetch` looks for the stack's file and for libraries there."""
+    """Return a checkout of its own, because `fetch` looks there for the stack's file and for
+    libraries.
+    """
     folder = tmp_path_factory.mktemp("user") / "disttrain"
     shutil.copytree(PROJECT, folder, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
     (folder / ".venv").symlink_to(ensure_venv(".venv"))
@@ -40,10 +43,11 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(lab: Lab) -> str:
-    """This machine's end of the link to the cluster.
+    """Return this machine's address on the link to the cluster, which pods can reach.
 
-    This machine knows no way back to pods, so their packets get the node's address, as elsewhere
-    those do that leave a cluster. The rule goes with the cluster.
+    This machine has no route back to pods. Therefore their packets get the node's address, as
+    packets that leave a real cluster usually do. The rule for this is gone when the cluster is
+    down.
     """
     assert lab.cluster.node_ip
     found = str(ipaddress.ip_address(lab.cluster.node_ip) - 1)
@@ -62,7 +66,10 @@ def store(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Iterator[Stack]:
-    """A stack whose run is finished, and wholly in its mirror. It is lost, and never destroyed."""
+    """Yield a stack whose run is finished and wholly in its mirror.
+
+    The test loses the stack's cluster, so the stack is never destroyed.
+    """
     file = checkout / "Pulumi.e2e-lost.yaml"
     shutil.copy(checkout / "Pulumi.sandbox.yaml", file)
     made = Stack("e2e-lost", lab.scratch / "lost-backend", file, checkout)
@@ -89,11 +96,12 @@ def stack(lab: Lab, checkout: Path, address: str, store: S3Server) -> Iterator[S
     phase = (*pods, "jsonpath={.items[*].status.phase}")
     wait_for("the pod to end, after its mirror", lambda: lab.kubectl(*phase) == "Succeeded", 300)
     yield made
-    (lab.cluster.data_root / ".disttrain").write_text("")  # as the error of the next stack says
+    # Otherwise the next stack is refused, because the folder's marker still names this stack.
+    (lab.cluster.data_root / ".disttrain").write_text("")
 
 
 def on_the_volume(lab: Lab) -> dict[str, str]:
-    """The sha256 of each file that `fetch` has to bring from the mirror."""
+    """Return the sha256 of each file that `fetch` has to bring from the mirror."""
     run = lab.run_dir(RUN)
     newest = max(path.name for path in (run / "checkpoints").glob("step-*"))
     assert newest.endswith(f"{STEPS}")
@@ -111,7 +119,9 @@ def sha256_of(contents: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def fetched(stack: Stack, folder: Path) -> tuple[dict[str, str], str]:
-    """The sha256 of what `./disttrain fetch` brings to that folder, and what it says."""
+    """Return the sha256 of what `./disttrain fetch` brings to that folder, and what the command
+    says.
+    """
     done = subprocess.run(
         ["./disttrain", "fetch", "--stack", stack.name, "--to", str(folder)],
         cwd=stack.project,
@@ -128,9 +138,10 @@ def fetched(stack: Stack, folder: Path) -> tuple[dict[str, str], str]:
 
 @contextmanager
 def address_stays(address: str) -> Iterator[None]:
-    """Keep this machine's address, which goes with the link to a cluster that is down.
+    """Keep this machine's address, which otherwise vanishes with the link to a cluster that is
+    down.
 
-    A store is elsewhere than the cluster as a rule, and stays where it was.
+    A real store is seldom in the cluster, so it keeps its address.
     """
     change = ("dev", "lo")
     subprocess.run(["ip", "address", "add", f"{address}/32", *change], check=True)
@@ -144,8 +155,12 @@ def address_stays(address: str) -> Iterator[None]:
 def test_run_comes_from_its_mirror_when_its_cluster_is_gone(
     lab: Lab, stack: Stack, address: str, tmp_path: Path
 ) -> None:
-    """First its namespace is deleted, with the claim and the run in it, then the cluster taken
-    down. `fetch` is typed without a word of the mirror."""
+    """`fetch` brings the run from its mirror when its namespace is gone, and when the cluster is
+    down.
+
+    The namespace is deleted first, with the claim in it, and then the cluster is taken down. The
+    command line does not mention the mirror, and `fetch` says why it reads the mirror.
+    """
     wanted = on_the_volume(lab)
     assert not any(name.startswith("AWS_") for name in stack.environment)
     claim = stack.output("claim")
@@ -161,4 +176,4 @@ def test_run_comes_from_its_mirror_when_its_cluster_is_gone(
     mirror = f"the run is fetched from its mirror s3://{BUCKET}/runs"
     assert mirror in said
     assert f"run {RUN} with checkpoint step {STEPS}" in said
-    lab.cluster.up()  # for the next file
+    lab.cluster.up()  # for the next test file

@@ -1,4 +1,6 @@
-"""A kind of workload whose controller is not in the cluster is refused before anything is made."""
+"""The preview refuses a kind of workload whose controller the cluster lacks, before anything is
+made.
+"""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""`monitoring: install`: the platform brings Prometheus, and takes it away.
+"""With `monitoring: install`, `up` installs Prometheus with the platform, and `destroy` removes it.
 
-The operator, Prometheus and Alertmanager are real programs in pods; the chart stands in for the one
-that users get (prometheus_stack.py). `make test-engines` runs this file.
+The operator, Prometheus and Alertmanager are the real programs, in pods. The chart is a stand-in
+for the one that users get (prometheus_stack.py). `make test-engines` runs this file.
 """
 
 import json
@@ -42,17 +42,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 http.server.HTTPServer(("", int(sys.argv[1])), Handler).serve_forever()
 """
-# Prometheus reads its configuration anew once the kubelet has brought it, which takes a minute.
+# It takes a minute until the kubelet brings a new configuration, which Prometheus then reads.
 LONGEST_SECONDS = 300.0
 
 
 @pytest.fixture(scope="module")
 def disk(lab: Lab) -> Iterator[str]:
-    """A storage class, and one volume of it.
+    """Yield the name of a storage class that has one volume, of the kind `local`.
 
-    Of the kind `local`, which the kubelet gives to the pod's group, as volumes of clouds are given.
-    Prometheus writes to a folder in it that the kubelet makes, so that the owner of the volume's
-    own folder is not enough.
+    The kubelet gives such a volume to the pod's group, as it does with volumes of clouds.
+    Prometheus writes to a folder that the kubelet makes in the volume. Therefore it would not be
+    enough if only the volume's own folder belonged to the user of Prometheus.
     """
     folder = lab.cluster.data_root.parent / DISK
     folder.mkdir()
@@ -92,7 +92,7 @@ def disk(lab: Lab) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def settings(disk: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Of a platform that brings Prometheus, with a claim for its numbers, and Kueue."""
+    """Return settings of a platform with Prometheus, a claim for its numbers, and Kueue."""
     chart = make_chart(tmp_path_factory.mktemp("chart"))
     claim = {"monitoringStorageGib": str(GIB), "monitoringStorageClass": disk}
     return {**SETTINGS, **claim, f"{CHARTS}.{NAME}": str(chart), **settings_for("kueue")}
@@ -109,20 +109,23 @@ def stack(lab: Lab, before: dict[str, str], settings: dict[str, str]) -> Iterato
 
 
 def asked(lab: Lab, service: str, path: str, **query: str) -> Any:
-    """What Prometheus or Alertmanager answers, by way of the API server."""
+    """Return what Prometheus or Alertmanager answers; the API server passes on the question."""
     words = f"?{urllib.parse.urlencode(query)}" if query else ""
     return json.loads(lab.kubectl("get", "--raw", f"{base_path(service)}{path}{words}"))
 
 
 def base_path(service: str) -> str:
-    """Of a Service of the operator's, by way of the API server."""
+    """Return the path by which the API server leads to a Service of the operator."""
     return f"/api/v1/namespaces/{KIND.namespace}/services/{service}/proxy"
 
 
 def test_prometheus_of_the_platform_reads_its_runs(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """From a cluster that knows nothing of Prometheus, by one command."""
+    """One `up` on a cluster without Prometheus installs it, and it reads the run's step.
+
+    The preview before that makes nothing.
+    """
     stack.preview()
     assert traces(lab) == before
     stack.up()
@@ -139,7 +142,11 @@ def test_prometheus_of_the_platform_reads_its_runs(
 
 
 def test_prometheus_reads_the_queues_of_the_platforms_kueue(lab: Lab, stack: Stack) -> None:
-    """By HTTPS and with its own account, as Kueue shows its numbers to nobody else."""
+    """The platform's Prometheus reads the metrics of Kueue's queues.
+
+    Kueue shows them only by HTTPS and to accounts with that right, so Prometheus needs an account
+    of its own.
+    """
     assert stack
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     queues = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
@@ -157,6 +164,9 @@ def test_prometheus_reads_the_queues_of_the_platforms_kueue(lab: Lab, stack: Sta
 
 
 def test_class_that_is_not_there_is_refused_by_the_preview(lab: Lab, stack: Stack) -> None:
+    """The preview refuses a `monitoringStorageClass` that the cluster lacks, and names those it
+    has.
+    """
     stack.set("monitoringStorageClass", "not-there")
     try:
         with pytest.raises(PulumiFailedError) as refused:
@@ -169,7 +179,7 @@ def test_class_that_is_not_there_is_refused_by_the_preview(lab: Lab, stack: Stac
 
 
 def test_numbers_outlive_the_pod_of_prometheus(lab: Lab, stack: Stack) -> None:
-    """What it has read before its pod was deleted is there in the next one."""
+    """If the pod of Prometheus is deleted, the next pod has the numbers that were read before."""
     assert stack
     claim = lab.get("pvc", CLAIM, namespace=KIND.namespace)
     assert (claim["status"]["phase"], claim["spec"]["volumeName"]) == ("Bound", DISK)
@@ -195,6 +205,7 @@ def test_numbers_outlive_the_pod_of_prometheus(lab: Lab, stack: Stack) -> None:
 
 
 def test_alert_rules_lead_to_its_alertmanager(lab: Lab, stack: Stack) -> None:
+    """Prometheus has all alert rules, and sends alerts to the Alertmanager that comes with it."""
     assert stack
 
     def names() -> set[str]:
@@ -211,7 +222,9 @@ def test_alert_rules_lead_to_its_alertmanager(lab: Lab, stack: Stack) -> None:
 
 @pytest.fixture
 def webhook(lab: Lab, stack: Stack) -> Iterator[Callable[[], list[Any]]]:
-    """A pod with a Service, which prints what it is told; gives the alerts of it so far."""
+    """Run a webhook in a pod with a Service; yield a function that returns the alerts sent to it so
+    far.
+    """
     (pod,) = lab.get("pod", "-l", COMPONENT_LABEL + "=training")["items"]
     image = pod["spec"]["containers"][0]["image"]
     about = {"name": WEBHOOK, "namespace": "default", "labels": {"app": WEBHOOK}}
@@ -239,7 +252,7 @@ def webhook(lab: Lab, stack: Stack) -> Iterator[Callable[[], list[Any]]]:
 
 
 def test_webhook_is_told_of_alerts_of_the_runs(lab: Lab, webhook: Callable[[], list[Any]]) -> None:
-    """And of no others."""
+    """Alerts of the platform's namespace reach the webhook; alerts of other namespaces do not."""
 
     def is_configured() -> bool:
         status = asked(lab, ALERTMANAGER, "/api/v2/status")
@@ -257,6 +270,7 @@ def test_webhook_is_told_of_alerts_of_the_runs(lab: Lab, webhook: Callable[[], l
 
 
 def test_second_up_changes_nothing_of_it(stack: Stack) -> None:
+    """A second `up` and a `refresh` change nothing on a platform that has installed Prometheus."""
     assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
     stack.refresh()
     stack.preview("--expect-no-changes")
@@ -265,7 +279,11 @@ def test_second_up_changes_nothing_of_it(stack: Stack) -> None:
 def test_another_platform_is_told_to_use_it(
     lab: Lab, stack: Stack, settings: dict[str, str]
 ) -> None:
-    """In the preview: `existing` is the way out."""
+    """While one stack's Prometheus operator is in the cluster, another stack's preview refuses
+    `install`.
+
+    The message says that `monitoring: existing` uses the one that is there.
+    """
     assert stack
     folder = str(lab.cluster.data_root / "second")
     second = {"namespace": "e2e-second", "topology": "none", "dataRoot": folder}
@@ -281,7 +299,11 @@ def test_another_platform_is_told_to_use_it(
 def test_own_prometheus_is_not_taken_for_one_of_others(
     lab: Lab, stack: Stack, settings: dict[str, str]
 ) -> None:
-    """It would go with the setting. Nothing is deleted before that is said."""
+    """`up` refuses `monitoring: existing` if this stack itself has installed the operator.
+
+    Without `install` the operator would be removed, and then nothing would read the runs. Nothing
+    is deleted before the refusal.
+    """
     there = traces(lab)
     stack.set_all({**dict.fromkeys(settings, None), "monitoring": "existing"})
     try:
@@ -297,7 +319,10 @@ def test_own_prometheus_is_not_taken_for_one_of_others(
 def test_destroy_leaves_nothing_of_prometheus(
     lab: Lab, before: dict[str, str], stack: Stack
 ) -> None:
-    """No definition, no role, no namespace and no claim of it; the volume is its class' matter."""
+    """`destroy` leaves no definition, role, namespace or claim of Prometheus.
+
+    The volume stays, because its reclaim policy is `Retain`.
+    """
     stack.destroy()
     wait_for("the cluster to be as before", lambda: traces(lab) == before, 60)
     claims = lab.get("pvc", "--all-namespaces")["items"]

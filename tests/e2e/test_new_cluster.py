@@ -1,8 +1,8 @@
-"""A platform whose k3s becomes another one: wiped, or on another host. One `pulumi up` is enough.
+"""When a platform's k3s was wiped, or is on another host now, one `pulumi up` makes the platform
+anew.
 
-The last tests look at `destroy` of a platform without a run; README.md has the whole table.
-
-The tests build on each other in file order.
+The last tests are about `destroy` of a platform without a run; README.md has the whole table. The
+tests build on each other in file order.
 """
 
 import json
@@ -21,14 +21,14 @@ KINDS = "configmap,persistentvolumeclaim,job,pod"
 
 
 def alone(lab: Lab) -> dict[str, str]:
-    """Settings of a platform without a run, whose `destroy` takes the data."""
+    """Return settings of a platform without a run, whose `destroy` deletes the data."""
     purge = {"dataOnDestroy": "purge", "purgeConfirmed": str(lab.cluster.data_root)}
     return {"topology": "none", **purge}
 
 
 @pytest.fixture(scope="module")
 def platform(lab: Lab, remote: RemoteNode) -> Stack:
-    """Makes a platform and no run."""
+    """Return the stack of a platform that is up and has no run of its own."""
     stack = remote.stack("e2e-platform", alone(lab))
     stack.up()
     return stack
@@ -46,7 +46,11 @@ def rider(lab: Lab, platform: Stack) -> Stack:
 def test_platform_neither_moves_nor_goes_under_a_run(
     lab: Lab, remote: RemoteNode, platform: Stack, rider: Stack
 ) -> None:
-    """It moved, and the run of the other stack was lost with k3s."""
+    """While a run of another stack is on the platform, it can neither move to another host nor be
+    destroyed.
+
+    Otherwise the run would be lost with k3s. The refusals write nothing to the host.
+    """
     before, files = lab.uids(KINDS), remote.host.files()
     platform.set("sshHost", remote.second_address())
     with pytest.raises(PulumiFailedError, match=rf"pulumi destroy --stack \S*{rider.name}") as said:
@@ -56,7 +60,7 @@ def test_platform_neither_moves_nor_goes_under_a_run(
     with pytest.raises(PulumiFailedError, match=rf"pulumi destroy --stack \S*{rider.name}"):
         platform.destroy()
     assert remote.written_since(files) == []
-    back = changes(platform.up())  # the doctor alone has looked at the other host
+    back = changes(platform.up())  # only the doctor has looked at the other host
     assert back == {"updated": 1, "unchanged": back["unchanged"]}
     assert lab.uids(KINDS) == before
 
@@ -64,7 +68,10 @@ def test_platform_neither_moves_nor_goes_under_a_run(
 def test_one_up_of_each_stack_fills_a_k3s_that_was_wiped(
     lab: Lab, remote: RemoteNode, platform: Stack, rider: Stack
 ) -> None:
-    """A second `pulumi up --refresh` was needed; for the run also after the platform's."""
+    """After k3s was wiped, one `up` of the platform and one of the run make all of it anew.
+
+    The next `up` of each changes nothing.
+    """
     remote.host.shell("/usr/local/bin/k3s-uninstall.sh")
     remote.empty_cluster()
     platform.preview()
@@ -81,27 +88,33 @@ def test_one_up_of_each_stack_fills_a_k3s_that_was_wiped(
 def test_platform_moves_when_no_run_is_there(
     lab: Lab, remote: RemoteNode, platform: Stack, rider: Stack
 ) -> None:
+    """Once the run is destroyed, `up` moves the platform to another host, and the data stay."""
     rider.destroy()
     platform.set("sshHost", remote.second_address())
     platform.preview()
     platform.up()
     lab.wait_claim_bound()
-    assert remote.node.calls().count("k3s-uninstall.sh") == 2  # the first by hand
+    assert remote.node.calls().count("k3s-uninstall.sh") == 2  # the first call was by hand
     assert lab.run_dir(RUN).is_dir()
 
 
 def test_platform_without_a_run_goes_with_its_data(
     lab: Lab, remote: RemoteNode, platform: Stack, rider: Stack
 ) -> None:
+    """`destroy` with `dataOnDestroy: purge` removes k3s and the data."""
     platform.destroy()
     for stack in (platform, rider):
         assert json.loads(stack.export())["deployment"].get("resources", []) == []
     assert remote.node.differences() == []
     assert not (lab.cluster.data_root / "runs").exists()
-    remote.empty_cluster()  # this cluster was only shown as one that goes with k3s
+    remote.empty_cluster()  # the lab's cluster stays, although k3s was uninstalled
 
 
 def test_adopted_k3s_stays_and_what_was_made_in_it_goes(lab: Lab, remote: RemoteNode) -> None:
+    """`destroy` leaves a k3s that was adopted, and deletes what the stack has made in it.
+
+    While a run of another stack is there, `destroy` refuses and keeps the data.
+    """
     remote.node.install_by_hand(OWNER="somebody-else", STACK="organization/disttrain/theirs")
     stack = remote.stack("e2e-adopt", {**alone(lab), "k3sExisting": "adopt"})
     stack.up()

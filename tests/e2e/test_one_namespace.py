@@ -1,7 +1,6 @@
-"""A user who may only work in one namespace trains on a claim of a storage class.
+"""A user who may work only in one namespace trains on a claim of a storage class.
 
-The class has no provisioner: the volumes are made by the test, which stands in for the driver of a
-cluster.
+The class has no provisioner. The test makes the volumes, and is so a stand-in for a driver.
 """
 
 import json
@@ -19,10 +18,9 @@ from sandbox.stack import PulumiFailedError, Stack
 from tests.e2e.lab import Lab, run_settings, wait_for
 
 TEAM, CLASS, CLAIM, ANN = "team-a", "team-disks", "disttrain-pvc-class", "ann"
-GIVEN = "given"  # a claim that somebody has given to the team, and its volume
+GIVEN = "given"  # the name of a claim that somebody has given to the team, and of its volume
 FIRST, SECOND = 20, 40
-# A number from the range of the namespace, as OpenShift gives one to each; the image knows no such
-# user.
+# A number from the range that OpenShift would give to the namespace; the image knows no such user.
 UID = 1000680000
 COMMON = {
     "namespace": TEAM,
@@ -34,7 +32,7 @@ COMMON = {
 
 
 def volume(name: str, folder: Path, class_name: str) -> dict[str, Any]:
-    """A volume on a folder that pods may write to; it would go with its claim."""
+    """Return a volume on a folder that pods may write to; it would be deleted with its claim."""
     folder.mkdir()
     os.chown(folder, UID, UID)
     return {
@@ -52,10 +50,9 @@ def volume(name: str, folder: Path, class_name: str) -> dict[str, Any]:
 
 
 def only_users_from(first: int) -> list[dict[str, Any]]:
-    """A policy that stands in for OpenShift's `restricted-v2`.
+    """Return a policy that is a stand-in for OpenShift's `restricted-v2`, and its binding.
 
-    It refuses pods of the team whose user or group of the volume is not in the range of the
-    namespace.
+    It refuses pods of the team if their user, or the group of their volumes, is below `first`.
     """
     security = "object.spec.?securityContext"
     asked = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"]}
@@ -89,7 +86,10 @@ def of_the_team(kind: str, name: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def folders(lab: Lab) -> Iterator[Path]:
-    """What an administrator has made: namespace, class, two volumes on folders, and a claim."""
+    """Make what an administrator would: a namespace, a class, two volumes on folders, and a claim.
+
+    It yields the folder that has the volumes' folders.
+    """
     place = lab.cluster.data_root.parent / "team"
     place.mkdir()
     claim = {
@@ -127,7 +127,7 @@ def folders(lab: Lab) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def kubeconfig(lab: Lab, folders: Path) -> Path:
-    """Ann's own."""
+    """Return the kubeconfig of the user Ann."""
     token = lab.kubectl("create", "token", ANN, "--duration=8h", namespace=TEAM).strip()
     content = yaml.safe_load(lab.cluster.kubeconfig.read_text())
     content["users"][0]["user"] = {"token": token}
@@ -139,7 +139,7 @@ def kubeconfig(lab: Lab, folders: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab, kubeconfig: Path) -> Iterator[Stack]:
-    """Ann's stack."""
+    """Yield Ann's stack, which is not up."""
     made = lab.stack(
         "e2e-team",
         "sandbox",
@@ -157,14 +157,16 @@ def stack(lab: Lab, kubeconfig: Path) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def role(lab: Lab, stack: Stack) -> dict[str, Any]:
-    """The role that `preview` has printed for a user without rights; it is given to her now."""
+    """Return the role that the preview has printed for a user without rights; Ann has it from now
+    on.
+    """
     with pytest.raises(PulumiFailedError) as refused:
         stack.preview()
     said = str(refused.value)
     assert "its user may not do all that this stack needs" in said
     shown = said.partition("bind them to the user:\n")[2]
     roles = textwrap.dedent(shown.partition("    error: ")[0])
-    (only,) = yaml.safe_load_all(roles)  # one namespace, and nothing of the whole cluster
+    (only,) = yaml.safe_load_all(roles)  # a role of one namespace, and none of the whole cluster
     apply(lab, lab.scratch / "role.yaml", roles)
     who = f"--serviceaccount={TEAM}:{ANN}"
     name = only["metadata"]["name"]
@@ -175,14 +177,14 @@ def role(lab: Lab, stack: Stack) -> dict[str, Any]:
 
 
 def apply(lab: Lab, file: Path, text: str) -> None:
-    """`kubectl apply` as the administrator."""
+    """Run `kubectl apply` as the administrator."""
     file.write_text(text)
     lab.kubectl("apply", "-f", str(file), namespace=TEAM)
     file.unlink()
 
 
 def claim_as_it_is(lab: Lab, name: str = CLAIM) -> dict[str, Any]:
-    """The claim, without what the cluster itself writes into it."""
+    """Return the claim, without what the cluster itself writes into it."""
     item = lab.get("persistentvolumeclaim", name, namespace=TEAM)
     about = item["metadata"]
     return {key: about.get(key) for key in ("uid", "labels", "annotations")} | {
@@ -204,13 +206,18 @@ def wait_complete(lab: Lab) -> None:
 
 
 def test_missing_rights_come_as_a_role_that_is_enough(stack: Stack, role: dict[str, Any]) -> None:
-    """What `preview` has printed was applied as it stands."""
+    """If a user lacks rights, the preview prints a role, and that role as it stands is enough.
+
+    The role is for one namespace only.
+    """
     assert (role["kind"], role["metadata"]["namespace"]) == ("Role", TEAM)
     stack.preview()
 
 
 def test_user_outside_of_the_range_is_refused(stack: Stack, role: dict[str, Any]) -> None:
-    """Before anything is made, with the setting that helps."""
+    """If the namespace does not allow the user of `podUser`, the preview refuses, and names the
+    setting.
+    """
     assert role
     stack.set_all({"podUser": "1000"})
     said = "podUser: the cluster would refuse the training's pods in namespace team-a: .*runAsUser"
@@ -222,7 +229,11 @@ def test_user_outside_of_the_range_is_refused(stack: Stack, role: dict[str, Any]
 def test_claim_of_a_class_outlives_its_stack_and_is_taken_up_again(
     lab: Lab, stack: Stack, role: dict[str, Any], folders: Path
 ) -> None:
-    """The volume's reclaim policy is Delete: without its claim it would be gone with the data."""
+    """`destroy` keeps the claim of a storage class, and the next `up` uses it again.
+
+    The volume's reclaim policy is `Delete`, so without its claim the volume and the data would be
+    gone.
+    """
     assert role
     stack.set_all({"run.train.max_steps": str(FIRST), "run.eval.interval": str(FIRST)})
     stack.up()
@@ -250,6 +261,7 @@ def test_claim_of_a_class_outlives_its_stack_and_is_taken_up_again(
 def test_claim_of_somebody_else_is_used_and_stays_as_it_is(
     lab: Lab, role: dict[str, Any], kubeconfig: Path, folders: Path
 ) -> None:
+    """A run can train on a claim that somebody else has made, and `destroy` leaves it unchanged."""
     assert role
     settings = {
         **run_settings("e2e-guest", FIRST),

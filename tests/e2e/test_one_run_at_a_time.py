@@ -1,9 +1,8 @@
-"""E3: of two runs in a queue with room for one, the second one gets its pods after the first one's
-have ended. All pods are watched meanwhile, so that no moment is left out.
+"""Of two runs in a queue with room for one, the second gets pods after the first one's have ended.
 
-The runs are two stacks on one platform, of each kind that can be in a queue of Kueue. Queues of
-Volcano, and controllers that are killed meanwhile, are measured by `bench.gangs`. `make
-test-engines` runs this file.
+All pods are watched all the time, so that no moment is left out. The runs are two stacks on one
+platform, of each kind that can be in a queue of Kueue. `bench.gangs` measures queues of Volcano,
+and controllers that are killed meanwhile. `make test-engines` runs this file.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ LIMIT_SECONDS = 300
 
 @pytest.fixture(scope="module")
 def platform(lab: Lab) -> Iterator[Stack]:
-    """Its queue has room for one run."""
+    """Yield a platform whose queue has room for one run."""
     with running(lab.cluster, [*(CONTROLLERS[name] for name in NEEDED), KUEUE]):
         settings = {"topology": "none", "queues.name": QUEUE, "queues.quota.cpu": CPU}
         made = lab.stack(PLATFORM, "sandbox", settings)
@@ -44,12 +43,14 @@ def platform(lab: Lab) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def stacks(lab: Lab, platform: Stack) -> Iterator[list[Stack]]:
-    """Two runs on it, whose programs wait for a file on the volume and end."""
+    """Yield two stacks on the platform, for runs whose programs wait for a file on the volume and
+    end.
+    """
     assert platform
     made = list[Stack]()
     for name in (FIRST, NEXT):
         stack = lab.stack(name, "sandbox-multipod", {"platform": PLATFORM, "instance": name})
-        # Of the template, for our own trainer.
+        # The template sets these for our own trainer.
         stack.set_all({"preset": None, "datasetFile": None})
         made.append(stack)
     lab.wait_claim_bound()
@@ -59,7 +60,7 @@ def stacks(lab: Lab, platform: Stack) -> Iterator[list[Stack]]:
 
 
 def settings_of(kind: str, go: str) -> dict[str, str | None]:
-    """A run of three ranks that ends when the file `go` is on the volume."""
+    """Return settings of a run of three ranks that ends when the file `go` is on the volume."""
     waits = f"until test -e /data/{go}; do sleep 0.1; done"
     words = {f"program.command[{i}]": word for i, word in enumerate(("sh", "-c", waits))}
     return {**words, "topology": kind, **shape_of(kind), "queue": QUEUE, "runName": go}
@@ -67,6 +68,7 @@ def settings_of(kind: str, go: str) -> dict[str, str | None]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_two_runs_hold_pods_at_once(lab: Lab, stacks: list[Stack], kind: str) -> None:
+    """The second run stays queued until the first one has ended, and gets its pods only then."""
     runs = [f"{stack.name}-{kind}" for stack in stacks]
     with Watch(lab, WORKLOAD_LABEL) as pods:
         for stack, run in zip(stacks, runs, strict=True):

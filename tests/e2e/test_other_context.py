@@ -1,8 +1,7 @@
-"""A kubeconfig with two contexts, as people have it: the current one leads to another cluster.
+"""A kubeconfig has two contexts, and the current one leads to another cluster than the stack's.
 
-Both clusters are real, and the other one has a namespace of the same name, with an object in it.
-
-The tests build on each other in file order.
+Stacks keep to their own cluster all the same. Both clusters are real, and the other one has a
+namespace of the same name, with an object in it. The tests build on each other in file order.
 """
 
 import json
@@ -38,7 +37,7 @@ class Kubeconfig:
     content: dict[str, Any]
 
     def use(self, context: str, server: str = "") -> None:
-        """What `kubectl config use-context` does; `server`: another address of our cluster."""
+        """Do what `kubectl config use-context` does; `server` is another address of our cluster."""
         content = deepcopy(self.content)
         if server:
             (ours,) = [each for each in content["clusters"] if each["name"] == OURS]
@@ -46,7 +45,9 @@ class Kubeconfig:
         self.path.write_text(yaml.safe_dump({**content, "current-context": context}))
 
     def rename(self, name: str) -> None:
-        """What `kubectl config rename-context` does to our context while it is the current one."""
+        """Do what `kubectl config rename-context` does to our context, which becomes the current
+        one.
+        """
         content = deepcopy(self.content)
         (ours,) = [each for each in content["contexts"] if each["name"] == OURS]
         ours["name"] = name
@@ -54,7 +55,7 @@ class Kubeconfig:
 
 
 def entries(kubeconfig: Path, name: str) -> dict[str, Any]:
-    """The one cluster, user and context of a kubeconfig, under this name."""
+    """Return the one cluster, user and context of a kubeconfig, under this name."""
     content = yaml.safe_load(kubeconfig.read_text())
     (cluster,), (user,) = content["clusters"], content["users"]
     context = {"name": name, "context": {"cluster": name, "user": name}}
@@ -64,7 +65,7 @@ def entries(kubeconfig: Path, name: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def their_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Somebody else's cluster."""
+    """Yield a running cluster that belongs to somebody else."""
     name = f"their-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
     cluster = Cluster(name, bin_dir())
     cluster.down(purge=True)
@@ -90,7 +91,7 @@ def kubeconfig(lab: Lab, their_cluster: Lab) -> Kubeconfig:
 
 @pytest.fixture(scope="module")
 def platform(lab: Lab, kubeconfig: Kubeconfig) -> Iterator[Stack]:
-    """Made while our context was the current one. No setting names it."""
+    """Yield a platform that was made while our context was current; no setting names it."""
     stack = lab.stack("e2e-two-clusters", "sandbox", {"topology": "none"})
     stack.set("kubeconfig", str(kubeconfig.path))
     stack.up()
@@ -113,7 +114,10 @@ def said(error: pytest.ExceptionInfo[PulumiFailedError]) -> str:
 def test_platform_is_not_made_in_another_cluster(
     lab: Lab, their_cluster: Lab, kubeconfig: Kubeconfig, platform: Stack
 ) -> None:
-    """`up` and its preview refuse; `refresh` looks where the objects are, and loses none."""
+    """If the current context leads to another cluster, `up` and its preview refuse.
+
+    `refresh` looks where the objects are, and finds all of them. Neither cluster changes.
+    """
     before, theirs = lab.uids(KINDS), their_cluster.uids(KINDS)
     kubeconfig.use(THEIRS)
     for command in (platform.preview, platform.up):
@@ -129,6 +133,9 @@ def test_platform_is_not_made_in_another_cluster(
 def test_run_trains_where_its_platform_is(
     lab: Lab, their_cluster: Lab, kubeconfig: Kubeconfig, run: Stack
 ) -> None:
+    """A run is made in the cluster of its platform, even if the current context leads to another
+    one.
+    """
     theirs = their_cluster.uids(KINDS)
     kubeconfig.use(THEIRS)
     run.preview()
@@ -141,7 +148,12 @@ def test_run_trains_where_its_platform_is(
 def test_another_address_of_the_same_cluster_changes_nothing_in_it(
     lab: Lab, kubeconfig: Kubeconfig, platform: Stack, run: Stack
 ) -> None:
-    """And back. Before the platform's `up` has seen that it is the same one, the run is refused."""
+    """If the kubeconfig names another address of the same cluster, no object is made, deleted or
+    replaced.
+
+    The same holds for the way back. The run is refused until the platform's `up` has seen that this
+    is the same cluster.
+    """
     before = lab.uids(KINDS)
     assert lab.cluster.node_ip
     gate = Gate((lab.cluster.node_ip, 6443))
@@ -165,7 +177,11 @@ def test_another_address_of_the_same_cluster_changes_nothing_in_it(
 def test_up_notes_the_new_name_of_a_context(
     lab: Lab, kubeconfig: Kubeconfig, platform: Stack, run: Stack
 ) -> None:
-    """Until then `destroy` has the former name, which leads nowhere: it deletes nothing."""
+    """After a context was renamed, `up` of each stack works and notes the new name.
+
+    Before that `destroy` fails and deletes nothing, because it has the former name, which leads
+    nowhere.
+    """
     before = lab.uids(KINDS)
     for name in ("renamed", OURS):
         kubeconfig.rename(name)
@@ -176,7 +192,7 @@ def test_up_notes_the_new_name_of_a_context(
         assert lab.uids(KINDS) == before
         for stack in (platform, run):
             stack.preview()
-            # A wait that ended with the destroy that failed may be made again.
+            # The failed destroy may have ended a resource that waits; then `up` makes it again.
             assert not {"deleted", "replaced"} & changes(stack.up()).keys()
         assert lab.uids(KINDS) == before
 
@@ -184,7 +200,11 @@ def test_up_notes_the_new_name_of_a_context(
 def test_destroy_deletes_nothing_in_another_cluster(
     lab: Lab, their_cluster: Lab, kubeconfig: Kubeconfig, platform: Stack, run: Stack
 ) -> None:
-    """It went to the current context, and deleted there what has the same names."""
+    """`destroy` deletes the stack's own objects, even if the current context leads to another
+    cluster.
+
+    Otherwise it would delete the objects of the same names in that cluster.
+    """
     theirs = their_cluster.uids(f"{KINDS},namespace")
     kubeconfig.use(THEIRS)
     for stack in (run, platform):

@@ -1,7 +1,7 @@
-"""The volume becomes another one while a run trains on it: by `pulumi preview` and `up`.
+"""The volume of a run that trains changes, by `pulumi preview` and `pulumi up`.
 
-Another size is another PersistentVolume of the same folder, so the run finds what it has saved. On
-another folder or kind of storage it starts anew, and what it has saved stays where it is.
+Another size means another PersistentVolume of the same folder, so the run finds what it has saved.
+On another folder or kind of storage the run starts anew, and what it has saved stays where it is.
 The tests build on each other in file order.
 """
 
@@ -26,7 +26,10 @@ OF_CLASS = "disttrain-pvc-class"
 
 @pytest.fixture(scope="module")
 def folders(lab: Lab) -> Iterator[Path]:
-    """What an administrator has made: a class with a volume for it, and a claim in a namespace."""
+    """Make what an administrator would: a class with a volume for it, and a claim in a namespace.
+
+    It yields the folder with the folders of the volumes.
+    """
     place = lab.cluster.data_root.parent / "other"
     place.mkdir()
     for name in (CLASS, GIVEN):
@@ -89,20 +92,20 @@ def stack(lab: Lab, folders: Path) -> Iterator[Stack]:
 
 
 def last_step(lab: Lab, folder: Path | None = None) -> int:
-    """Of the run, in a data folder; by default the cluster's own."""
+    """Return the last step of the run in a data folder, which by default is the cluster's own."""
     run = folder / "runs" / RUN if folder else lab.run_dir(RUN)
     return max((point["step"] for point in train_points(run)), default=0)
 
 
 def saved(folder: Path) -> set[str]:
-    """Names of the run's checkpoints in a data folder."""
+    """Return the names of the run's checkpoints in a data folder."""
     return {each.name for each in (folder / "runs" / RUN / "checkpoints").glob("step-*")}
 
 
 def leave_for(lab: Lab, stack: Stack, old: Path, new: Path, **settings: str | None) -> None:
     """Change settings under the run: it starts anew in `new`, and what it has saved stays in `old`.
 
-    `Pulumi preview` comes first, as people type it, and changes nothing.
+    A preview comes first, as users do it, and changes nothing.
     """
     wait_for("a checkpoint", lambda: saved(old), 300)
     stack.set_all(settings)
@@ -118,13 +121,17 @@ def leave_for(lab: Lab, stack: Stack, old: Path, new: Path, **settings: str | No
 
 
 def claim_and_volumes(lab: Lab) -> tuple[str, list[str]]:
-    """Name of the only claim, and of each volume of ours."""
+    """Return the name of the only claim, and those of our volumes."""
     volumes = [item for item in lab.left() if item.startswith("persistentvolume/")]
     return lab.claim()["metadata"]["name"], volumes
 
 
 def test_run_goes_on_when_its_volume_becomes_another(lab: Lab, stack: Stack) -> None:
-    """The preview failed, because the claim of the same name could not be bound to another one."""
+    """If `dataSize` changes, `up` makes another volume and claim, and the run goes on from what it
+    saved.
+
+    The preview before that works, and changes nothing.
+    """
     first, _ = claim_and_volumes(lab)
     wait_for("a checkpoint", lambda: any(lab.run_dir(RUN).glob("checkpoints/step-*")), 300)
     stack.set("dataSize", "60Gi")
@@ -142,7 +149,11 @@ def test_run_goes_on_when_its_volume_becomes_another(lab: Lab, stack: Stack) -> 
 
 
 def test_volume_stays_while_a_run_of_another_stack_uses_it(lab: Lab, stack: Stack) -> None:
-    """Its claim was deleted under the pods, and `up` waited for them until its limit."""
+    """`up` refuses to replace the claim while a run of another stack uses it.
+
+    Otherwise the claim would be deleted under its pods, and `up` would wait for them until its
+    limit. Once that run is destroyed, `up` replaces the claim.
+    """
     guest = lab.stack(GUEST, "sandbox-multipod", {**run_settings(GUEST, 20), "platform": RUN})
     guest.up()
     try:
@@ -161,7 +172,10 @@ def test_volume_stays_while_a_run_of_another_stack_uses_it(lab: Lab, stack: Stac
 
 
 def test_run_moves_to_another_data_root(lab: Lab, stack: Stack, folders: Path) -> None:
-    """And back to its first folder, where it goes on after what it had saved there."""
+    """With another `dataRoot` the run starts anew there.
+
+    Back in its first folder the run goes on after what it had saved there.
+    """
     first, second = lab.cluster.data_root, folders / "second"
     leave_for(lab, stack, first, second, dataRoot=str(second))
     before = last_step(lab, first)
@@ -171,7 +185,10 @@ def test_run_moves_to_another_data_root(lab: Lab, stack: Stack, folders: Path) -
 
 
 def test_run_moves_to_a_storage_class(lab: Lab, stack: Stack, folders: Path) -> None:
-    """While the last `up` was told to purge the folder this is refused, and goes in two steps."""
+    """A run can move from a folder to a storage class, where it starts anew.
+
+    If the last `up` was told to purge the folder, the move is refused, and takes two steps.
+    """
     root, new = lab.cluster.data_root, folders / CLASS
     stack.set_all({"dataOnDestroy": "purge", "purgeConfirmed": str(root)})
     stack.up()
@@ -187,7 +204,11 @@ def test_run_moves_to_a_storage_class(lab: Lab, stack: Stack, folders: Path) -> 
 
 
 def test_run_moves_to_somebody_elses_claim(lab: Lab, stack: Stack, folders: Path) -> None:
-    """In their namespace: that of the stack stays with the claim in it, whose data are kept."""
+    """A run can move to a claim that somebody else has in another namespace.
+
+    The stack's former namespace stays with its claim, whose data are kept. A claim that is not
+    there is refused by the preview.
+    """
     given: dict[str, str | None] = {
         "storage": "existing-claim",
         "storageOptions.className": None,

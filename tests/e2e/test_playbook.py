@@ -1,4 +1,4 @@
-"""Every command of docs/playbook.md is run as it stands there, and prints what is shown."""
+"""Every command of docs/playbook.md is run as the page shows it, and has to print what is shown."""
 
 import pytest
 

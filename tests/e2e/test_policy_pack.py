@@ -1,7 +1,7 @@
 """`pulumi up --policy-pack policy` as users type it, by the engine itself, on a real cluster.
 
-tests/policy asks the same of a preview. Like there, this needs a Python language host that runs
-packs (docs/sandbox.md); elsewhere these tests are left out.
+tests/policy has the same tests for a preview. Like those, these tests need a Python language host
+that runs packs (docs/sandbox.md); elsewhere they are left out.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.e2e.lab import Lab, run_settings
 
 pytestmark = [pytest.mark.in_order, pytest.mark.policy_packs]
 
-PACK = ("--policy-pack", "policy")  # from the project's folder
+PACK = ("--policy-pack", "policy")  # relative to the project's folder
 RUN, STEPS = "e2e-policed", 20
 KINDS = ("job", "pod", "configmap", "secret", "service", "persistentvolumeclaim")
 
@@ -30,7 +30,10 @@ def stack(lab: Lab) -> Iterator[Stack]:
 
 
 def test_up_with_the_pack_makes_all_of_a_good_stack(lab: Lab, stack: Stack) -> None:
-    """The pack is asked about each resource with the values that it really gets."""
+    """A stack that keeps all rules comes up with the policy pack, and the pack reports nothing.
+
+    The engine asks the pack about each resource with the values that the resource really gets.
+    """
     output = stack.up(*PACK)
     assert "Policies:" in output
     assert "disttrain@" in output
@@ -41,7 +44,7 @@ def test_up_with_the_pack_makes_all_of_a_good_stack(lab: Lab, stack: Stack) -> N
 
 
 def test_up_of_a_privileged_pod_is_ended_before_it_is_there(lab: Lab, stack: Stack) -> None:
-    """By its preview, so that nothing at all is changed."""
+    """The policy pack ends `up` of a privileged pod during its preview, so nothing is changed."""
     stack.set_all({"topology": "privileged", "extensions[0]": "tests.policy.broken_kind"})
     before = lab.uids(*KINDS)
     with pytest.raises(PulumiFailedError) as refused:

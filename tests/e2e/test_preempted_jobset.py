@@ -1,9 +1,10 @@
-"""What Kueue's preemption does to the restarts of a JobSet, of others and of ours (E5).
+"""What Kueue's preemption does to the restarts of a JobSet, of others and of ours.
 
-https://github.com/kubernetes-sigs/jobset/issues/1117: a preemption counts towards `maxRestarts`.
-JobSet's controller suspends the Jobs of a JobSet one after the other. A pod that fails because the
-Job of its peer was suspended first has failed, and that counts. A run here is one Job, whose pods
-are told to end all at once and then count for nothing, however they end.
+A preemption can count towards `maxRestarts`
+(https://github.com/kubernetes-sigs/jobset/issues/1117). JobSet's controller suspends the Jobs of a
+JobSet one after the other. If a pod fails because the Job of its peer was suspended first, this
+counts as a failure. A run of ours is one Job. All its pods are told to end at once, and then they
+count for nothing, however they end.
 
 `make test-engines` runs this file.
 """
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.in_order
 
 NAME = "e2e-preempted-jobset"
 TIMES = 2
-CPU_OF_EACH = "150m"  # two pods have all of the queue
+CPU_OF_EACH = "150m"  # two such pods use up the queue's quota
 LIMIT_SECONDS = 180
 # The first pod has a file while it lives; the second one fails as soon as the file has gone, as a
 # rank does without its peer.
@@ -45,13 +46,14 @@ HOLD = "hold-the-second-job"
 
 @pytest.fixture(scope="module")
 def kueue(lab: Lab) -> Iterator[Lab]:
+    """Yield the lab with the controllers of JobSet and Kueue."""
     with running(lab.cluster, [CONTROLLERS[name] for name in ("jobset", "kueue")]):
         yield lab
 
 
 @pytest.fixture(scope="module")
 def stack(kueue: Lab) -> Iterator[Stack]:
-    """A queue with room for one run, and a run in it that may not be started again even once."""
+    """Yield a stack with a queue that has room for one run, and a run in it without any restart."""
     queue = {"queues.name": QUEUE, "queues.quota.cpu": CPU, f"queues.priorities.{URGENT}": "1000"}
     shape = {"topology": "jobset", "queue": QUEUE, "pods": "3", "processesPerPod": "1"}
     limits = {"run.train.max_restarts": "0", "run.train.max_pod_failures": "0"}
@@ -62,7 +64,7 @@ def stack(kueue: Lab) -> Iterator[Stack]:
 
 
 def test_preempted_run_spends_none_of_its_restarts(kueue: Lab, stack: Stack) -> None:
-    """It may not be started again even once, and comes back each time."""
+    """A run that may not be restarted even once comes back each time after it was preempted."""
     lab = kueue
     stack.up()
     wait_for_first_checkpoint(lab, NAME)
@@ -74,11 +76,11 @@ def test_preempted_run_spends_none_of_its_restarts(kueue: Lab, stack: Stack) -> 
         wait_for("further steps", lambda saved=saved: max(lab.losses(NAME)) > saved, LIMIT_SECONDS)
     assert spent(lab, JOBSET.workload) == 0
     assert states(lab, stack) == {NAME: "training"}
-    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")  # its quota is free
+    people_run(lab, stack, f"./disttrain stop --stack {stack.name}")  # so that its quota is free
 
 
 def spent(lab: Lab, name: str) -> int:
-    """How many restarts JobSet's controller has counted."""
+    """Return how many restarts JobSet's controller has counted."""
     return lab.get("jobset", name)["status"].get("restartsCountTowardsMax", 0)
 
 
@@ -88,7 +90,10 @@ def has_failed(lab: Lab, name: str) -> bool:
 
 @contextmanager
 def plain_jobset(lab: Lab, stack: Stack, name: str, scripts: dict[str, str]) -> Iterator[None]:
-    """A JobSet in the queue whose pods run, with a Job for each script, and without a restart."""
+    """Make a JobSet in the queue for the block, with a Job for each script and without restarts.
+
+    The block begins when its two pods run.
+    """
     pods = 2 // len(scripts)
     folder = lab.cluster.data_root
 
@@ -140,7 +145,10 @@ def running_pods(lab: Lab, name: str) -> int:
 
 @contextmanager
 def held_back(lab: Lab, job: str) -> Iterator[None]:
-    """The API server refuses to suspend this Job, as if the controller had not come to it yet."""
+    """Let the API server refuse to suspend this Job during the block.
+
+    To JobSet's controller this is as if it had not come to the second Job yet.
+    """
     group = "admissionregistration.k8s.io"
     rule = {"apiGroups": ["batch"], "apiVersions": ["v1"], "resources": ["jobs"]}
     policy = {
@@ -181,7 +189,7 @@ def held_back(lab: Lab, job: str) -> Iterator[None]:
 
 
 def test_preemption_fails_a_jobset_of_several_jobs(kueue: Lab, stack: Stack) -> None:
-    """jobset#1117: it was preempted, and nothing else, and has failed for good."""
+    """A JobSet of two Jobs that is only preempted fails for good (jobset#1117)."""
     lab, name = kueue, "two-jobs"
     with plain_jobset(lab, stack, name, {"first": FIRST, "second": SECOND}):
         with held_back(lab, f"{name}-second-0"):
@@ -195,7 +203,10 @@ def test_preemption_fails_a_jobset_of_several_jobs(kueue: Lab, stack: Stack) -> 
 
 
 def test_preempted_jobset_of_one_job_comes_back(kueue: Lab, stack: Stack) -> None:
-    """The same two pods; the second one fails here, too, and it counts for nothing."""
+    """The same two pods in one Job come back after a preemption, and no restart is counted.
+
+    The second pod fails here too.
+    """
     lab, name = kueue, "one-job"
     script = BY_INDEX.format(first=FIRST, second=SECOND)
     with plain_jobset(lab, stack, name, {"both": script}):

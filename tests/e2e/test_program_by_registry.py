@@ -1,7 +1,8 @@
-"""The image that `program.build` makes, by a real registry with a login: from the stack that owns
-the platform, from a run on it that has a kubeconfig and nothing else, and from a private base.
+"""The image that `program.build` makes goes by a real registry with a login.
 
-The tests build on each other in file order: one registry and one platform.
+It comes from the stack that owns the platform, from a run on that platform that has a kubeconfig
+and nothing else, and from a private base. The tests build on each other in file order, with one
+registry and one platform.
 """
 
 import json
@@ -38,8 +39,8 @@ def registry(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tru
 
 @pytest.fixture(scope="module")
 def owner(registry: TrustedRegistry) -> Iterator[Stack]:
-    """The stack that owns the platform, with a program of its own."""
-    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    """Yield a stack that owns the platform and has a program of its own; it is not up."""
+    ours = {"preset": None, "datasetFile": None}  # the template sets these, for our trainer
     made = registry.stack("e2e-built-owner", {"topology": "multi-pod", "processesPerPod": "1"})
     made.set_all({**ours, "pods": "1"})
     yield made
@@ -48,8 +49,10 @@ def owner(registry: TrustedRegistry) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def guest(registry: TrustedRegistry, owner: Stack) -> Iterator[Stack]:
-    """A stack whose run stands on that platform. It has no login: not the platform's, which is a
-    secret of the other stack, and none that docker or podman has kept."""
+    """Yield a stack with a run on that platform, which is not up and has no login for the registry.
+
+    The platform's login is a secret of the other stack, and docker or podman have kept none.
+    """
     logins = registry.lab.scratch / LOGINS
     logins.write_text(json.dumps({"auths": {}}))
     settings = {"platform": owner.name, "instance": "g", "pods": "1", "processesPerPod": "1"}
@@ -61,7 +64,7 @@ def guest(registry: TrustedRegistry, owner: Stack) -> Iterator[Stack]:
 
 
 def folder_of(folder: Path, words: str, base: str = BASE) -> Path:
-    """A folder with a Dockerfile, whose program says these words."""
+    """Return a folder with a Dockerfile, whose program says these words."""
     folder.mkdir(exist_ok=True)
     (folder / "Dockerfile").write_text(f"FROM {base}\nCOPY train.py words /opt/mine/\n")
     (folder / "train.py").write_text(
@@ -83,12 +86,12 @@ def set_program(stack: Stack, run_name: str, folder: Path, steps: str = str(STEP
 
 
 def said(lab: Lab, run_name: str) -> str:
-    """What node 0 has printed."""
+    """Return what node 0 has printed."""
     return (lab.run_dir(run_name) / "logs" / "node-00000.log").read_text()
 
 
 def assert_pulled(registry: TrustedRegistry, pod: str) -> None:
-    """The kubelet has it from the registry, and nothing else has brought it to the node."""
+    """Check that the kubelet has pulled the pod's image from the registry, by the pod's Secret."""
     found = registry.lab.get("pod", pod)
     assert found["spec"]["imagePullSecrets"] == [{"name": "image-registry"}]
     (status,) = found["status"]["containerStatuses"]
@@ -101,6 +104,10 @@ def assert_pulled(registry: TrustedRegistry, pod: str) -> None:
 def test_owner_builds_pushes_and_the_node_pulls(
     registry: TrustedRegistry, owner: Stack, tmp_path: Path
 ) -> None:
+    """`up` of the platform's stack builds and pushes the program's image, and the kubelet pulls it.
+
+    The next `up` changes nothing.
+    """
     set_program(owner, "e2e-built-owner", folder_of(tmp_path, "what the owner says"), ENDLESS)
     output = owner.up()
     assert f"{PROGRAMS}:" in output
@@ -112,7 +119,11 @@ def test_owner_builds_pushes_and_the_node_pulls(
 def test_run_without_a_login_for_the_registry_is_refused(
     registry: TrustedRegistry, owner: Stack, guest: Stack, tmp_path: Path
 ) -> None:
-    """The owner's run trains on; of the guest's there is no pod that could not have its image."""
+    """`up` of a run that has to push an image and has no login is refused, and names the registry.
+
+    No image is pushed, no pod is made, and the owner's run goes on. Otherwise pods would wait for
+    an image that does not exist.
+    """
     before = training_pods(registry.lab, owner)
     there = registry.tags(PROGRAMS)
     set_program(guest, "e2e-built-guest", folder_of(tmp_path, "what the guest says"))
@@ -129,7 +140,10 @@ def test_run_without_a_login_for_the_registry_is_refused(
 def test_run_on_anothers_platform_builds_and_pushes(
     registry: TrustedRegistry, owner: Stack, guest: Stack, tmp_path: Path
 ) -> None:
-    """By a login of its own; nothing of the platform's stack has to be touched."""
+    """With a login of its own, a run on another stack's platform can build and push its image.
+
+    The platform's stack does not have to change. The password is not in the state.
+    """
     lab = registry.lab
     registry.let_push(guest)
     set_program(guest, "e2e-built-guest", folder_of(tmp_path, "what the guest says"))
@@ -145,7 +159,7 @@ def test_run_on_anothers_platform_builds_and_pushes(
 
 @pytest.fixture(scope="module")
 def private_base(registry: TrustedRegistry) -> Iterator[str]:
-    """A base image that the registry gives to whoever has its login."""
+    """Yield the name of a base image that the registry gives only to those who have its login."""
     name = f"{registry.server.name}/{PRIVATE}:1"
     trust = {**os.environ, "SSL_CERT_FILE": str(registry.authority)}
     credentials = f"{LOGIN.user}:{LOGIN.password}"
@@ -158,7 +172,10 @@ def private_base(registry: TrustedRegistry) -> Iterator[str]:
 def test_private_base_image_takes_the_builders_own_login(
     registry: TrustedRegistry, guest: Stack, private_base: str, tmp_path: Path
 ) -> None:
-    """The login of `imageDeliveryOptions` pushes, and is not used for `FROM`."""
+    """A private base image in `FROM` is pulled by the login that docker or podman keep.
+
+    The login of `imageDeliveryOptions` is only for the push.
+    """
     lab = registry.lab
     set_program(guest, "e2e-built-private", folder_of(tmp_path / "own", "all of it", private_base))
     before = training_pods(lab, guest)
@@ -177,7 +194,7 @@ def test_private_base_image_takes_the_builders_own_login(
 def test_registry_keeps_the_images_of_programs(
     registry: TrustedRegistry, owner: Stack, guest: Stack
 ) -> None:
-    """As those of the trainer: another cluster may pull them."""
+    """`destroy` leaves programs' images in the registry, because another cluster may pull them."""
     there = registry.tags(PROGRAMS)
     guest.destroy()
     owner.destroy()

@@ -1,6 +1,6 @@
-"""A program of the user's own in place of our trainer: the examples, in two pods of one rank each.
+"""A user's own program in place of our trainer: the examples, in two pods of one rank each.
 
-The tests build on each other in file order: one stack, whose setting `program` changes.
+The tests build on each other in file order, with one stack whose setting `program` changes.
 """
 
 import json
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.in_order
 
 PATTERN = r"step (?P<step>\d+)/(?P<total>\d+) loss (?P<loss>\S+)"
 DDP, FSDP, TORCHRUN, FATAL = "e2e-ddp", "e2e-fsdp", "e2e-torchrun", "e2e-fatal"
-ENDLESS = 1_000_000_000  # steps: a fast machine makes thousands in a second
+ENDLESS = 1_000_000_000  # steps, because a fast machine makes thousands in a second
 STEPS = 60
-MORE_STEPS = 200  # after the kill and the stop
+MORE_STEPS = 200  # how many steps follow after the kill and the stop
 LIMIT_SECONDS = 300
 OTHER_IMAGE = "e2e-other-image"
 BUILT, NOT_BUILT = "e2e-built", "e2e-not-built"
@@ -49,7 +49,7 @@ PODS = 2
 
 
 def set_program(stack: Stack, run_name: str, *command: str, **more: str) -> None:
-    """The program's settings as a whole: nothing is left of the one before."""
+    """Replace all settings of the stack's program, so that none of the program before is left."""
     stack.set("program", None)
     words = {f"program.command[{place}]": word for place, word in enumerate(command)}
     stack.set_all({"runName": run_name, **words, **{f"program.{k}": v for k, v in more.items()}})
@@ -61,11 +61,12 @@ def example(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def stack(lab: Lab) -> Iterator[Stack]:
-    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    """Yield a stack that is not up; afterwards no object of its run may be left."""
+    ours = {"preset": None, "datasetFile": None}  # the template sets these, for our trainer
     settings = {"topology": "multi-pod", "pods": str(PODS), "processesPerPod": "1"}
     made = lab.stack("e2e-program", "sandbox", settings)
     made.set_all(ours)
-    made.set("program.command[0]", "true")  # each test sets its own
+    made.set("program.command[0]", "true")  # each test sets its own command
     yield made
     made.destroy()
     left = lab.uids("statefulset", "service", "pod")
@@ -73,37 +74,41 @@ def stack(lab: Lab) -> Iterator[Stack]:
 
 
 def run_status(lab: Lab, stack: Stack) -> dict[str, Any]:
-    """What `./disttrain status` knows of the run."""
+    """Return what `./disttrain status` knows of the run."""
     found = json.loads(people_run(lab, stack, f"./disttrain status --stack {stack.name} --json"))
     (run,) = found["runs"]
     return run
 
 
 def steps_of(lab: Lab, run_name: str) -> list[int]:
+    """Return the steps in the run's metrics, in the order in which they were made."""
     path = lab.run_dir(run_name) / "metrics.jsonl"
     text = path.read_text() if path.exists() else ""
     return [json.loads(line)["step"] for line in text.splitlines() if line.endswith("}")]
 
 
 def logs(lab: Lab, run_name: str) -> str:
-    """What all pods have printed, also those that are gone."""
+    """Return what all pods of the run have printed, also those that are gone."""
     files = sorted((lab.run_dir(run_name) / "logs").glob("node-*.log"))
     return "".join(file.read_text() for file in files)
 
 
 def wait_for_logs(lab: Lab, run_name: str, words: str) -> None:
-    """A thread of each pod writes its log to the volume, perhaps after the run is marked done."""
+    """Wait until the words are in the run's logs.
+
+    A thread of each pod writes its log to the volume, perhaps after the run is marked as done.
+    """
     wait_for(f"{words!r} in the logs", lambda: words in logs(lab, run_name), LIMIT_SECONDS)
 
 
 def assert_whole(lab: Lab, run_name: str, marker: Mapping[str, Any], steps: int) -> None:
-    """The run has come to its last step, and has made each step, whatever came in between."""
+    """Check that the run has made each step up to its last one, in this order and once."""
     assert marker["step"] == steps
     assert steps_of(lab, run_name) == list(range(1, steps + 1))
 
 
 def test_ddp_example_steps_and_status_shows_them(lab: Lab, stack: Stack) -> None:
-    """`up` ends when rank 0 has printed a step; status has step, total and loss."""
+    """`up` ends when rank 0 has printed a step; status shows the step, the total and the loss."""
     command = ("python", "train.py", "--steps", str(ENDLESS))
     set_program(stack, DDP, *command, files=example("ddp"), progress=PATTERN)
     output = stack.up()
@@ -126,7 +131,9 @@ def test_second_up_of_a_program_changes_nothing(stack: Stack) -> None:
 
 
 def test_killed_pod_of_the_ddp_example_comes_back_and_resumes(lab: Lab, stack: Stack) -> None:
-    """The gang is started again, and goes on from the checkpoint that the program has saved."""
+    """If a pod is killed, all ranks start again, and go on from the checkpoint that the program
+    saved.
+    """
     checkpoint = lab.run_dir(DDP) / "program" / "newest.pt"
     wait_for("the first checkpoint", checkpoint.exists, LIMIT_SECONDS, AT_ONCE_SECONDS)
     assert "continuing after step" not in logs(lab, DDP)
@@ -143,6 +150,7 @@ def test_killed_pod_of_the_ddp_example_comes_back_and_resumes(lab: Lab, stack: S
 
 
 def test_stopped_ddp_example_resumes_and_ends_without_a_lost_step(lab: Lab, stack: Stack) -> None:
+    """`stop` and another `up` lose no step of the program and make none twice."""
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     assert training_pods(lab, stack) == []
     assert run_status(lab, stack)["state"] == "stopped"
@@ -169,13 +177,17 @@ def test_fetch_brings_what_the_program_has_saved(lab: Lab, stack: Stack, tmp_pat
 
 
 def test_commands_for_our_own_trainer_are_refused(lab: Lab, stack: Stack) -> None:
+    """`sample` and `verify` need our own trainer, so they refuse a run of a user's program."""
     for command in ("sample", "verify"):
         with pytest.raises(AssertionError, match=f"{command}: it cannot be used for this run"):
             people_run(lab, stack, f"./disttrain {command} --stack {stack.name}")
 
 
 def test_program_that_starts_its_ranks_itself_runs_once_in_each_pod(lab: Lab, stack: Stack) -> None:
-    """torchrun finds the other pods by the variables that the launcher gives it."""
+    """With `program.per: node` the command runs once in each pod, and starts its ranks itself.
+
+    torchrun finds the other pods by the variables that the launcher gives it.
+    """
     stack.set("podEnvironment.STEPS", str(STEPS))
     more = {"per": "node", "files": example("ddp"), "progress": PATTERN}
     set_program(stack, TORCHRUN, "./torchrun.sh", **more)
@@ -186,7 +198,7 @@ def test_program_that_starts_its_ranks_itself_runs_once_in_each_pod(lab: Lab, st
 
 
 def test_fsdp_example_of_one_file_shards_over_the_pods(lab: Lab, stack: Stack) -> None:
-    """Each rank writes its own part of the checkpoint."""
+    """In the FSDP example each rank writes its own part of the checkpoint."""
     command = ("python", "train.py", "--steps", str(STEPS))
     set_program(stack, FSDP, *command, files=example("fsdp/train.py"), progress=PATTERN)
     stack.up()
@@ -198,7 +210,7 @@ def test_fsdp_example_of_one_file_shards_over_the_pods(lab: Lab, stack: Stack) -
 
 @pytest.fixture(scope="module")
 def other_image(lab: Lab) -> Iterator[str]:
-    """An image on the node that has a Python, but neither torch nor anything of ours."""
+    """Yield the name of an image on the node with a Python, but with neither torch nor our code."""
     name = "localhost/mine/program:1"
     import_image(lab.cluster, python_image(name, ("/bin/sh", "/usr/bin/test")))
     yield name
@@ -208,8 +220,11 @@ def other_image(lab: Lab) -> Iterator[str]:
 def test_program_in_an_image_of_ones_own_runs_the_same(
     lab: Lab, stack: Stack, other_image: str, tmp_path: Path
 ) -> None:
-    """The launcher comes from the trainer image; the program sees none of its packages. Its network
-    profile asks for InfiniBand, and NCCL (a stand-in) has found none: status says so."""
+    """A program in an image of its own is started by the launcher of the trainer image.
+
+    The program sees none of our packages. Its network profile asks for InfiniBand, and NCCL (a
+    stand-in writes its log) has found none: status says so.
+    """
     file = tmp_path / "mine.py"
     file.write_text(IN_OTHER_IMAGE)
     command = ("python3", file.name, str(STEPS))
@@ -231,7 +246,7 @@ def test_program_in_an_image_of_ones_own_runs_the_same(
 
 @pytest.fixture
 def own_folder(tmp_path: Path) -> Path:
-    """A folder with a Dockerfile, as people have it beside their program."""
+    """Return a folder with a Dockerfile, as users have it beside their program."""
     (tmp_path / "Dockerfile").write_text(f"FROM {BASE}\nCOPY train.py words /opt/mine/\n")
     (tmp_path / "train.py").write_text(
         "import json, os, sys\n"
@@ -247,7 +262,7 @@ def own_folder(tmp_path: Path) -> Path:
 
 
 def program_images(lab: Lab) -> set[str]:
-    """The names of programs' images on the node, without those by digest."""
+    """Return the names of programs' images on the node, without those by digest."""
     names = lab.ctr("images", "ls", "--quiet").split()
     return {name for name in names if PROGRAM_REPOSITORY in name and "@" not in name}
 
@@ -255,8 +270,12 @@ def program_images(lab: Lab) -> set[str]:
 def test_program_is_built_from_a_dockerfile_of_ones_own(
     lab: Lab, stack: Stack, own_folder: Path
 ) -> None:
-    """Built and brought to the node like the trainer's image, and gone without the setting. Its
-    steps stand in a file."""
+    """`up` builds the image of `program.build` and brings it to the node, as it does the trainer's
+    image.
+
+    The program's steps are read from a file. A build that fails is reported with its words. Without
+    the setting the image is removed.
+    """
     command = ("python3", "/opt/mine/train.py", str(STEPS))
     more = {"build": str(own_folder), "progress_file": "log.jsonl"}
     set_program(stack, BUILT, *command, **more)
@@ -277,6 +296,9 @@ def test_program_is_built_from_a_dockerfile_of_ones_own(
 
 
 def test_fatal_exit_of_a_program_fails_the_up_with_its_reason(lab: Lab, stack: Stack) -> None:
+    """If a program ends with exit code 78, `up` fails with the program's last words and does not
+    retry.
+    """
     set_program(stack, FATAL, "sh", "-c", "echo the data are not there; exit 78")
     with pytest.raises(PulumiFailedError) as failure:
         stack.up()

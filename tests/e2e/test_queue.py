@@ -1,5 +1,7 @@
-"""Runs in a queue of Kueue, with Kueue's own controller: they wait, are stopped and preempted, and
-have their pods in one rack."""
+"""Runs in a queue of Kueue, with Kueue's own controller.
+
+They wait, are stopped and preempted, and have their pods in one rack.
+"""
 
 from collections.abc import Iterator
 
@@ -31,7 +33,7 @@ FIRST, WAITING = "e2e-first-of-queue", "e2e-waiting"
 CLUSTER_QUEUE = "disttrain-gpus"
 MADE = {
     "queues.name": QUEUE,
-    "queues.quota.cpu": CPU,  # of memory there is all that the node offers
+    "queues.quota.cpu": CPU,  # the quota of memory is all that the node offers
     f"queues.priorities.{URGENT}": "1000",
 }
 KINDS = ("localqueue", "clusterqueue", "resourceflavor", "workloadpriorityclass", "topology")
@@ -40,7 +42,7 @@ ROW, RACK, HOST = "example.com/row", "example.com/rack", "kubernetes.io/hostname
 
 @pytest.fixture(scope="module")
 def kueue(lab: Lab) -> Iterator[Lab]:
-    """A cluster with the controllers; nothing of a queue is left in it afterwards."""
+    """Yield the lab with the controllers; nothing of a queue may be left in it afterwards."""
     with running(lab.cluster, [*(CONTROLLERS[name] for name in NEEDED), KUEUE]):
         yield lab
         assert lab.uids(*KINDS) == {}
@@ -51,10 +53,12 @@ def kueue(lab: Lab) -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def stack(kueue: Lab) -> Iterator[Stack]:
-    """A stack that makes a queue with room for one run, and whose own run of multi-pod, which
-    stands in none, is finished."""
+    """Yield a stack that makes a queue with room for one run.
+
+    Its own run of multi-pod is in no queue, and is finished.
+    """
     settings = {**run_settings(FIRST, 10), **MADE, "pods": str(RANKS), "processesPerPod": "1"}
-    settings |= {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}  # for the racks
+    settings |= {"podCidr": "10.244.0.0/16", "storageOptions.shared": "true"}  # for racks
     made = kueue.stack(NAME, "sandbox", {**settings, "topology": "multi-pod"})
     made.up()
     kueue.wait_done(FIRST)
@@ -63,12 +67,15 @@ def stack(kueue: Lab) -> Iterator[Stack]:
 
 
 def reason(lab: Lab, stack: Stack) -> str:
-    """What `./disttrain status` says below the run's line."""
+    """Return the output of `./disttrain status`, which has the reason below the run's line."""
     return people_run(lab, stack, f"./disttrain status --stack {stack.name}")
 
 
 def test_queue_that_cannot_take_the_run_is_refused(kueue: Lab, stack: Stack) -> None:
-    """Before anything is made: the finished run of before is left as it is."""
+    """`up` refuses a queue that is not there or is stopped, and a priority that is not there.
+
+    Nothing is made before that, and the finished run of before is left as it is.
+    """
     before = kueue.uids("statefulset", "job", "configmap")
     stack.set_all({"topology": "indexed-job", "queue": "nowhere", **run_settings(WAITING, 10)})
     with pytest.raises(PulumiFailedError) as refused:
@@ -92,7 +99,7 @@ def test_queue_that_cannot_take_the_run_is_refused(kueue: Lab, stack: Stack) -> 
 
 
 def test_platform_does_not_go_with_others_work_in_its_queue(kueue: Lab, stack: Stack) -> None:
-    """The destroy guard names it, and nothing is deleted."""
+    """`destroy` of a platform names the work of others in its queue, and deletes nothing."""
     start_others(kueue, "guest")
     made = kueue.uids(*KINDS, "job", "namespace")
     with pytest.raises(PulumiFailedError) as refused:
@@ -103,8 +110,11 @@ def test_platform_does_not_go_with_others_work_in_its_queue(kueue: Lab, stack: S
 
 
 def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack) -> None:
-    """`up` ends well, `status` has the same words, and `stop` and `resume` leave the queue's rules
-    in force."""
+    """`up` of a run that has to wait in its queue ends well, and says its place and who holds the
+    quota.
+
+    `status` has the same words. `stop` and `resume` leave the queue's rules in force.
+    """
     lab = kueue
     start_others(lab, "holder")
     stack.set_all({"topology": "indexed-job", "queue": QUEUE, **run_settings(WAITING, ENDLESS)})
@@ -125,7 +135,7 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     assert states(lab, stack)[NAME] == "stopped"
     end_others(lab, "holder")
-    start_others(lab, "next")  # Kueue gives the quota away, so our run has not come back
+    start_others(lab, "next")  # has the quota, so Kueue has not given it to our run
     assert states(lab, stack)[NAME] == "stopped"
     people_run(lab, stack, f"./disttrain resume --stack {stack.name}")
     assert states(lab, stack)[NAME] == "queued"
@@ -137,7 +147,7 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     assert f"it has saved step {saved}." in said
     assert training_pods(lab, stack) == []
     assert states(lab, stack)[NAME] == "stopped"
-    output = stack.up()  # as it does for a run without a queue
+    output = stack.up()  # the same as for a run without a queue
     assert "was suspended and is resumed" in output
     wait_for("further steps", lambda: max(lab.losses(WAITING)) > saved, 300)
     stack.refresh()
@@ -146,7 +156,11 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
 
 @pytest.mark.parametrize("topology", QUEUED)
 def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack, topology: str) -> None:
-    """After its longest time, which somebody has written onto its object; `up` brings it back."""
+    """If Kueue takes a run out of its queue, status says why, and `up` brings the run back.
+
+    The reason here is the run's longest time, which somebody has written into a label of the
+    workload.
+    """
     lab, run, kind = kueue, f"e2e-taken-out-{topology}", WORKLOADS[topology]
     stack.set_all({"topology": topology, "queue": QUEUE, **shape_of(topology)})
     stack.set_all(run_settings(run, ENDLESS))
@@ -177,10 +191,11 @@ def test_run_that_kueue_takes_out_says_why(kueue: Lab, stack: Stack, topology: s
 def test_preempted_run_loses_no_step_and_no_restart(
     kueue: Lab, stack: Stack, topology: str
 ) -> None:
-    """E5 and E6: it saves, makes place, comes back, and the bits are those of multi-pod.
+    """A preempted run saves, makes place and comes back, and loses neither a step nor a restart.
 
-    The run has no end until it has come back: however fast the machine is, it is preempted on its
-    way. How far it has come by then decides how long the undisturbed run of multi-pod is.
+    Its weights are the same, bit for bit, as those of an undisturbed run of multi-pod. The run has
+    no end until it has come back, so that it is preempted on its way even on a fast machine. Its
+    last step then decides how long the undisturbed run is.
     """
     lab, run = kueue, f"e2e-preempted-{topology}"
     in_queue = {"topology": topology, "queue": QUEUE, **shape_of(topology)}
@@ -210,7 +225,7 @@ def test_preempted_run_loses_no_step_and_no_restart(
     stack.up()
     lab.wait_done(run)
     written = [point["step"] for point in train_points(lab.run_dir(run))]
-    assert written == list(range(1, steps + 1))  # each once: none was lost, and none done again
+    assert written == list(range(1, steps + 1))  # no step was lost or done again
     wait_for("the end as Kubernetes sees it", lambda: states(lab, stack)[NAME] == "finished", 120)
     reference = f"e2e-undisturbed-{topology}"
     alone = {"topology": "multi-pod", "queue": None, **shape_of("multi-pod")}
@@ -222,9 +237,10 @@ def test_preempted_run_loses_no_step_and_no_restart(
 
 @pytest.fixture(scope="module")
 def racks(kueue: Lab, stack: Stack) -> Iterator[dict[str, str]]:
-    """The rack of each of three nodes: the first one is alone in its own.
+    """Yield the rack of each of three nodes; the first node is alone in its own.
 
-    The queue knows racks, and has the quota of all nodes. No node has room for two pods.
+    The queue knows racks, and has the quota of all nodes. No node has room for two pods. While the
+    racks' label is missing on the nodes, `up` is refused.
     """
     lab = kueue
     lab.cluster.up(3)
@@ -272,10 +288,10 @@ def test_pods_of_a_run_are_in_one_rack(
     wish: dict[str, str],
     places: list[str],
 ) -> None:
-    """With `one-place` the node that is alone in its rack gets no pod, though it has room for one.
+    """With `one-place` all pods of a run are in one rack, and a node of another rack gets none.
 
-    With `packed` a run that fits in no rack is scattered. What Kueue writes into the pods' template
-    is no change that the next preview would take back.
+    With `packed` a run that fits in no rack is scattered. Kueue writes the placement into the pods'
+    template, and the next preview does not take this for a change.
     """
     lab, run = kueue, f"e2e-racks-{topology}-{wish['pods']}"
     stack.set_all({"topology": topology, **wish, **run_settings(run, ENDLESS)})
@@ -290,7 +306,10 @@ def test_pods_of_a_run_are_in_one_rack(
 def test_topology_changes_once_nothing_has_its_place_by_it(
     kueue: Lab, stack: Stack, racks: dict[str, str]
 ) -> None:
-    """Then the run that fits in no rack waits, and `up` and `status` have Kueue's words for it."""
+    """`queues.topology` cannot change while a run has its place by it, and can change after that.
+
+    If a run fits in no rack then, it waits, and `up` and `status` have Kueue's words for it.
+    """
     lab, before = kueue, kueue.uids("topology", "resourceflavor")
     levels = {f"queues.topology[{place}]": label for place, label in enumerate((ROW, RACK, HOST))}
     stack.set_all(levels)

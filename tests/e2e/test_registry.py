@@ -1,4 +1,6 @@
-"""The trainer image by a real registry with a login: pushed by `up`, pulled by the kubelet."""
+"""`up` pushes the trainer image to a real registry with a login, and the kubelet pulls it from
+there.
+"""
 
 import json
 import shutil
@@ -45,7 +47,12 @@ def tags(world: World) -> set[str]:
 
 
 def test_up_pushes_and_the_kubelet_pulls_by_the_secret(world: World) -> None:
-    """The registry refuses whoever has no login, and nothing else brings this name to the node."""
+    """`up` pushes the image to the registry, and the kubelet pulls it with the login in the pod's
+    Secret.
+
+    The registry refuses everybody without the login, and nothing else brings this image to the
+    node. The password is neither in the output nor in the state.
+    """
     lab, stack = world.lab, world.stack
     stack.preview()
     shown = stack.up()
@@ -60,7 +67,10 @@ def test_up_pushes_and_the_kubelet_pulls_by_the_secret(world: World) -> None:
 
 
 def test_pod_that_pulls_while_the_registry_is_away_trains_once_it_is_back(world: World) -> None:
-    """Status says what it waits for, and nobody has to do anything."""
+    """A pod that cannot pull its image while the registry is away trains by itself once it is back.
+
+    Meanwhile status says that the pod waits for its image.
+    """
     lab, stack = world.lab, world.stack
     stack.up()
     made = max(lab.losses(RUN))
@@ -81,7 +91,11 @@ def test_pod_that_pulls_while_the_registry_is_away_trains_once_it_is_back(world:
 
 
 def test_image_lost_by_the_registry_is_pushed_again(world: World) -> None:
-    """Registries remove old tags by themselves; the pods of a next start would not find it."""
+    """`up` pushes an image that the registry has lost.
+
+    Registries may remove old tags by themselves. Otherwise the pods of the next start would not
+    find their image.
+    """
     stack = world.stack
     stack.up()
     there = tags(world)
@@ -95,6 +109,9 @@ def test_image_lost_by_the_registry_is_pushed_again(world: World) -> None:
 
 
 def test_refused_login_is_said_and_changes_nothing(world: World) -> None:
+    """If the registry refuses the login, `up` fails and says so. With the right login it then
+    succeeds.
+    """
     stack = world.stack
     stack.up()
     tag = next(tag for tag in tags(world) if not tag.startswith("deps-"))
@@ -109,7 +126,7 @@ def test_refused_login_is_said_and_changes_nothing(world: World) -> None:
 
 
 def test_destroy_leaves_the_image_in_the_registry(world: World) -> None:
-    """Other clusters may pull it; its name is made of its content."""
+    """`destroy` leaves the image in the registry, because other clusters may pull it."""
     world.stack.up()
     there = tags(world)
     world.stack.destroy()

@@ -1,8 +1,8 @@
-"""A training whose pods are on two nodes: its loss is that of one node, and it outlives a node.
+"""A training with pods on several nodes: its loss is that of one node, and it outlives a node.
 
-Where a real cluster has shared storage, both nodes of the sandbox see the same folder of this
-machine, so that `storage: host-path` with `shared` stands in for it. The image is brought to the
-first node by `imageDelivery: import`; the second one gets it from the first, as with k3s' embedded
+A real cluster needs shared storage. Here all nodes of the sandbox see the same folder of this
+machine, and `storage: host-path` with `shared` is a stand-in for such a storage. `imageDelivery:
+import` brings the image to the first node; the others get it from there, as with k3s' embedded
 registry.
 """
 
@@ -31,6 +31,7 @@ LOSS_TOLERANCE = 1e-5
 
 @pytest.fixture
 def nodes(lab: Lab) -> Iterator[Lab]:
+    """Yield the lab with three nodes."""
     lab.cluster.up(3)
     try:
         yield lab
@@ -48,7 +49,7 @@ def stack(nodes: Lab) -> Iterator[Stack]:
 def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
     nodes: Lab, stack: Stack
 ) -> None:
-    """Four ranks in one pod, and two in each of two pods."""
+    """Two pods of two ranks on two nodes end with the loss of one pod with four ranks."""
     stack.set("processesPerPod", "4")
     stack.up()
     nodes.wait_done(ON_ONE)
@@ -63,9 +64,11 @@ def test_pods_of_one_training_on_two_nodes_end_with_the_loss_of_one(
 
 
 def test_run_goes_on_with_fewer_nodes_and_takes_one_back(nodes: Lab, stack: Stack) -> None:
-    """`run.train.nodes_min`: while no node has room for the second pod, the first one trains alone.
+    """With `run.train.nodes_min` a run goes on with one pod while there is no room for the second
+    one.
 
-    Every node is cordoned then, which stands for a cluster without a spare one.
+    When there is room again, both train. All nodes are cordoned meanwhile, which stands for a
+    cluster without a spare node.
     """
     elastic = {
         "run.train.nodes_min": "1",
@@ -97,7 +100,8 @@ def test_run_goes_on_with_fewer_nodes_and_takes_one_back(nodes: Lab, stack: Stac
 
 
 def newest_world(lab: Lab) -> int:
-    """How many ranks have made the newest step of the elastic run; 0: there is none yet.
+    """Return how many ranks have made the newest step of the elastic run; 0 if there is no step
+    yet.
 
     A pod that comes later than `nodes_wait_seconds` is not in the first round, but in the next one.
     """
@@ -107,7 +111,11 @@ def newest_world(lab: Lab) -> int:
 
 @pytest.mark.in_depth
 def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: Stack) -> None:
-    """M7: nobody has to say that the machine is off, and no other pod of it is touched."""
+    """With `lostNodes: replace` a run goes on after a node is lost, without anybody's help.
+
+    The lost pod is replaced on another node, no restart is counted, and the lost node's other pods
+    of the program end too.
+    """
     stack.set("lostNodes", "replace")
     stack.up()
 
@@ -126,13 +134,15 @@ def test_run_goes_on_by_itself_where_lost_nodes_are_replaced(nodes: Lab, stack: 
     there = f"--field-selector=spec.nodeName={node},status.phase!=Succeeded"
     wait_for("the end of our pods there", lambda: not nodes.get("pods", there)["items"], 300)
     failed = nodes.get("job", "train-indexed")["status"].get("failed", 0)
-    assert failed == 0  # it cost no restart
+    assert failed == 0  # no restart was counted
     assert set(changes(stack.up())) == {"unchanged"}
 
 
 @pytest.mark.in_depth
 def test_run_goes_on_after_a_link_was_cut_for_a_minute(nodes: Lab, stack: Stack) -> None:
-    """Nobody does anything: the ranks wait, or start again, and leave no step out."""
+    """After the link of a node was cut for a minute, the run goes on by itself and leaves no step
+    out.
+    """
     start(nodes, stack, ON_CUT)
     _, node = after_the_first(nodes)
     number = int(node.removeprefix(f"sandbox-{nodes.cluster.name}-"))
@@ -151,7 +161,9 @@ def test_run_goes_on_after_a_link_was_cut_for_a_minute(nodes: Lab, stack: Stack)
 
 @pytest.mark.in_depth
 def test_node_that_joins_is_used_by_the_next_start(lab: Lab) -> None:
-    """The run has begun on two nodes, and goes on from its checkpoint on three."""
+    """A run that has begun on two nodes goes on from its checkpoint on three, after a node has
+    joined.
+    """
     lab.cluster.up(2)
     stack = lab.stack("e2e-nodes", "sandbox", {**run_settings(ON_MORE, ENDLESS), **SETTINGS})
     try:
@@ -166,7 +178,7 @@ def test_node_that_joins_is_used_by_the_next_start(lab: Lab) -> None:
         points = train_points(lab.run_dir(ON_MORE))
         assert points[-1]["world_size"] == 3
         steps = [point["step"] for point in points]
-        assert steps == sorted(set(steps))  # the two pods have saved; no step was made twice
+        assert steps == sorted(set(steps))  # the two pods have saved, so no step was made twice
     finally:
         stack.destroy()
         lab.cluster.up(1)
@@ -174,10 +186,11 @@ def test_node_that_joins_is_used_by_the_next_start(lab: Lab) -> None:
 
 @pytest.mark.timeout(1200)  # two waits for steps, and half a minute until Kubernetes misses a node
 def test_run_goes_on_on_a_spare_node_when_one_is_drained_or_lost(nodes: Lab, stack: Stack) -> None:
-    """M7: status names the node, and the command that it gives is all that is to be done.
+    """A run goes on on a spare node after its node is drained, and after its node is lost.
 
-    It names it first by its missing report, and then by what Kubernetes says half a minute later.
-    Before that, a node is drained: the run saves, and loses neither a step nor one of its restarts.
+    When a node is drained, the run saves, and loses neither a step nor a restart. When a node is
+    lost, status names it by its missing report at first, and half a minute later by what Kubernetes
+    says. The command that status names is all that is to be done.
     """
     start(nodes, stack, ON_LOST)
     pod, node = after_the_first(nodes)

@@ -1,8 +1,8 @@
 """The trainer image under `srun`, on the distribution's own slurmctld and slurmd.
 
-Apptainer and Pyxis could not be had. In the place of `apptainer exec IMAGE` stands a program that
-starts its command in a container of the image by runc, with the variables that Slurm has set.
-(`srun --container` of Slurm 22.05 gives a container no SLURM_NODEID.)
+Apptainer and Pyxis were not available for these tests. A program that starts its command in a
+container of the image by runc, with the variables that Slurm has set, is a stand-in for `apptainer
+exec IMAGE`. (`srun --container` of Slurm 22.05 gives a container no SLURM_NODEID.)
 """
 
 import sys
@@ -42,7 +42,7 @@ def trainer(tmp_path: Path) -> Iterator[TrainerLab]:
 
 @pytest.fixture
 def image_root(lab: Lab, tmp_path: Path) -> Iterator[Path]:
-    """The files of the image, read-only."""
+    """Yield the folder with the files of the image, read-only."""
     root = tmp_path / "root"
     root.mkdir()
     lab.ctr("images", "mount", KEPT, str(root))
@@ -84,7 +84,10 @@ os.execvp("runc", ["runc", f"--root={bundle}/state", "run", f"--bundle={bundle}"
 def test_image_under_srun_trains_the_same_bits(
     image_root: Path, slurm: Slurm, trainer: TrainerLab, tmp_path: Path
 ) -> None:
-    """By the example, with a launcher of the image on each node; as ranks without Slurm do."""
+    """The example for Slurm trains in the image, with a launcher on each node, to the end.
+
+    Its weights are the same, bit for bit, as those of ranks without Slurm and without the image.
+    """
     run = trainer.config(run_name="slurm", train__max_steps=STEPS, train__spare_processes=False)
     inside = {**run.to_mapping(), "data_root": DATA}
     (trainer.root / CONFIG).write_text(yaml.safe_dump(inside))

@@ -1,4 +1,4 @@
-"""`./disttrain status` while pods and ranks are killed at random: it is right at every look.
+"""`./disttrain status` is right at every look while pods and ranks are killed at random.
 
 What it says is compared with what was done, and with the metrics that the run writes on the host.
 """
@@ -28,7 +28,7 @@ from trainer.events.span import Kind
 RUN = "e2e-killed"
 SECONDS = float(os.environ.get("DISTTRAIN_KILL_SECONDS", "60"))
 PODS = 3
-COMES_BACK_SECONDS = 300  # on a busy machine; the faults below are about what is said, not when
+COMES_BACK_SECONDS = 300  # enough on a busy machine; the test is about what status says, not when
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Kill:
 
 @dataclass
 class Killer:
-    """Kills a random pod or a random rank, lets the run come back, and again."""
+    """Kills a random pod or a random rank, gives the run some seconds, and kills again."""
 
     lab: Lab
     random: random.Random
@@ -60,7 +60,7 @@ class Killer:
     def _delete(self, pod: str, *how: str) -> None:
         options = ("--ignore-not-found", "--wait=false", *how)
         if not self.lab.kubectl("delete", "pod", pod, *options):
-            self.kills.pop()  # it was killed a moment ago, and the next one is not there yet
+            self.kills.pop()  # nothing was deleted: the pod was killed a moment ago
 
     def _kill_pod(self, pod: str) -> None:
         self._delete(pod, "--force", "--grace-period=0")
@@ -82,6 +82,7 @@ class Killer:
 
 @pytest.fixture
 def stack(lab: Lab) -> Iterator[Stack]:
+    """Yield a stack that is up, with an endless run of three pods."""
     settings = run_settings(RUN, ENDLESS, topology="multi-pod", **SPARES)
     settings |= {"run.eval.interval": "1000000", "run.checkpoint.interval": "20"}
     settings |= {"processesPerPod": "1"}
@@ -94,7 +95,9 @@ def stack(lab: Lab) -> Iterator[Stack]:
 
 @dataclass
 class Truth:
-    """Every step that the run has written, with its time, also those that a restart takes back."""
+    """Collects every step that the run has written, with its time, also steps that a restart takes
+    back.
+    """
 
     lab: Lab
     steps: set[tuple[int, float]] = field(default_factory=lambda: set())
@@ -110,12 +113,12 @@ class Truth:
         for line in path.read_bytes()[-100_000:].splitlines():
             try:
                 record = json.loads(line)
-            except ValueError:  # it is being written, or its beginning is not read
+            except ValueError:  # the line is being written, or was read without its beginning
                 continue
             self.steps.add((int(record["step"]), float(record["unix_time"])))
 
     def newest(self) -> int:
-        """The step that was written last."""
+        """Return the step that was written last."""
         self.read()
         return max(self.steps, key=lambda pair: pair[1])[0]
 
@@ -130,6 +133,7 @@ class Look:
 
 
 def take_look(api: Api) -> Look:
+    """Return what status says now of the only run."""
     begin = datetime.now(UTC)
     (run,) = look(api, NAMESPACE).runs
     return Look(begin, datetime.now(UTC), run)
@@ -140,7 +144,7 @@ def trains(seen: Look) -> bool:
 
 
 def faults_of(seen: Look, steps: set[tuple[int, float]], kills: list[Kill]) -> list[str]:
-    """What is wrong with a look, in words."""
+    """Return what is wrong with a look, in words; empty if nothing is."""
     run, faults = seen.run, list[str]()
     allowed_states = {"training", "saving", "quiet", "recovering", "starting", "waiting", "unknown"}
     if run.state not in allowed_states:
@@ -166,6 +170,12 @@ def faults_of(seen: Look, steps: set[tuple[int, float]], kills: list[Kill]) -> l
 def test_status_is_right_at_every_look_while_pods_are_killed(
     lab: Lab, stack: Stack, record_property: Callable[[str, object], None]
 ) -> None:
+    """At every look, status names a state and a step that were true at that time.
+
+    It never says that a run trains while no step is made, nor that it recovers if nothing was
+    killed. After the last kill the run trains again. Its own account of the time adds up to the
+    whole.
+    """
     seed = int(os.environ.get("DISTTRAIN_TEST_SEED", "0")) or random.randrange(1 << 30)
     print(f"seed {seed}")
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
@@ -187,11 +197,11 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
             time.sleep(0.3)
     finally:
         killer.over.set()
-        if thread.ident:  # it was started
+        if thread.ident:  # the killer was started
             thread.join()
         truth.over.set()
         watcher.join()
-    # It comes back: status says training, and it is.
+    # The run comes back: status says so, and it makes further steps.
     after: list[Look] = []
 
     def is_back() -> bool:
@@ -217,7 +227,7 @@ def test_status_is_right_at_every_look_while_pods_are_killed(
         if (found := faults_of(seen, truth.steps, killer.kills))
     }
     assert not faults, f"seed {seed}; kills: {killer.kills}; states {states}"
-    # Its own account of all that: what the kubelets did for new pods is known by its name.
+    # The run's own account names the time that the kubelets took for new pods.
     account = account_of(*parse_events(event_file(lab.run_dir(RUN), 0).read_bytes()))
     assert account.seconds[Kind.IMAGE] > 0
     assert account.seconds[Kind.CONTAINER] > 0

@@ -1,4 +1,4 @@
-"""One story on one cluster: a platform with a run, a second run on that platform, then destroy.
+"""A platform with a run of one pod, a run of three pods of another stack on it, and `destroy`.
 
 The tests build on each other in file order; each fixture is one `pulumi up`.
 """
@@ -35,7 +35,7 @@ from tests.e2e.lab import ENDLESS, NAMESPACE, SPARES, Lab, run_settings, wait_fo
 pytestmark = pytest.mark.in_order
 
 MAX_STEPS = 120
-LONG = 500  # steps of a run that is killed on its way, and has to come to its end all the same
+LONG = 500  # steps of a run that is killed on its way, and still has to reach its end
 SINGLE_RUN, MULTI_RUN = "e2e-single", "e2e-multi"
 MULTI_JOB = dataset_job_name("shakespeare-char", "e2e-multi", "", owns_platform=False)
 PROXY = {
@@ -51,31 +51,35 @@ STORE_KEY = "key-of-the-store-3141592653"
 
 @pytest.fixture(scope="module")
 def single(lab: Lab) -> Iterator[Stack]:
-    """A test destroys it, unless that was left out, as where `-m in_depth` chooses one test."""
+    """Yield a stack that owns its platform, and whose run of one pod is finished.
+
+    A test destroys it. The fixture destroys it too, if that test was left out or failed.
+    """
     settings = {**run_settings(SINGLE_RUN, MAX_STEPS, **SPARES), **PROXY, "podPolicy": "deny"}
     stack = lab.stack("e2e-single", "sandbox", settings)
-    stack.preview()  # on a cluster that has nothing of ours yet
+    stack.preview()  # the cluster has nothing of ours yet
     stack.up()
     lab.wait_done(SINGLE_RUN)
     yield stack
     if json.loads(stack.export())["deployment"].get("resources"):
-        with suppress(PulumiFailedError):  # what is left then is a failure of its own
+        with suppress(PulumiFailedError):  # `nothing_is_left` reports what is left then
             stack.destroy()
 
 
 @pytest.fixture(scope="module")
 def before_switch(lab: Lab, single: Stack) -> dict[str, str]:
-    """Uids of all objects while the single-pod stack is the one in force."""
+    """Return the uids of all objects before the stack with three pods is up."""
     assert single
     return everything(lab)
 
 
 @pytest.fixture(scope="module")
 def multi(lab: Lab, before_switch: dict[str, str]) -> Iterator[Stack]:
-    """`pulumi stack select` and `pulumi up`, with the single-pod stack still up.
+    """Yield a stack with a finished run of three pods on the platform of the single-pod stack.
 
-    The mirror goes at the end: no `destroy` may delete what it did not make, and a data root with
-    such a folder is refused once a `dataOnDestroy: purge` of a later test has given it back.
+    That stack is still up. The mirror is removed at the end, because no `destroy` deletes it. A
+    later test with `dataOnDestroy: purge` gives the data root back, and a data root with such a
+    folder in it is then refused.
     """
     assert before_switch
     settings = {
@@ -101,6 +105,7 @@ def test_single_pod_dataset_job_is_complete(lab: Lab, single: Stack) -> None:
 
 
 def test_single_pod_trains_with_two_processes_and_the_loss_falls(lab: Lab, single: Stack) -> None:
+    """One pod trains with two ranks that share the batch evenly, and the loss falls."""
     assert single
     log = lab.kubectl("logs", "job/train-singlepod")
     assert "1 node(s) x 2 rank(s)" in log
@@ -111,6 +116,7 @@ def test_single_pod_trains_with_two_processes_and_the_loss_falls(lab: Lab, singl
 
 
 def test_checkpoint_lies_on_the_host_path(lab: Lab, single: Stack) -> None:
+    """The last checkpoint, with its manifest and its weights, is in the folder on the host."""
     assert single
     folder = lab.run_dir(SINGLE_RUN) / "checkpoints" / f"step-{MAX_STEPS:08d}"
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -140,13 +146,16 @@ def test_sample_command_of_the_outputs_writes_text(lab: Lab, single: Stack) -> N
 
 @pytest.mark.slow
 def test_sample_command_leaves_no_pod_when_its_output_is_cut(lab: Lab, single: Stack) -> None:
-    """After `| head` the pod stayed, and the next sample and `destroy` failed because of it."""
+    """The sample command removes its pod even if `| head` ends it early.
+
+    Otherwise the next sample and `destroy` would fail because of the pod.
+    """
     people_run(lab, single, f"{single.output('sampleCommand')} | head -c 1")
     wait_for_pods_of_commands_to_go(lab)
 
 
 def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
-    """A command asks for the end of its pod, and does not wait for it."""
+    """Wait until no pod of a command is left; a command only asks for the end of its pod."""
     wait_for(
         "the pod to go",
         lambda: "disttrain.dev/task"
@@ -158,6 +167,9 @@ def wait_for_pods_of_commands_to_go(lab: Lab) -> None:
 def test_second_stack_adds_its_run_and_touches_nothing_else(
     lab: Lab, before_switch: dict[str, str], multi: Stack
 ) -> None:
+    """`up` of the second stack adds the objects of its run, and replaces or deletes no other
+    object.
+    """
     assert multi
     after = everything(lab)
     new = {name for name in set(after) - set(before_switch) if not name.startswith("ConfigMap/")}
@@ -172,7 +184,11 @@ def test_second_stack_adds_its_run_and_touches_nothing_else(
 def test_platform_with_another_stacks_run_is_not_destroyed(
     lab: Lab, single: Stack, multi: Stack
 ) -> None:
-    """The refused `destroy` deleted 3 objects, hung for 10 minutes and ended with 2 errors."""
+    """`destroy` of a platform on which another stack has a run is refused before anything is
+    deleted.
+
+    The message names the command that destroys the run.
+    """
     assert multi
     before = everything(lab)
     with pytest.raises(PulumiFailedError, match=r"pulumi destroy --stack \S*e2e-multi"):
@@ -182,6 +198,9 @@ def test_platform_with_another_stacks_run_is_not_destroyed(
 
 
 def test_rank_i_runs_on_pod_i_and_meets_by_the_headless_name(lab: Lab, multi: Stack) -> None:
+    """The pod of each index has the rank of that index, and all meet by the headless Service's
+    name.
+    """
     assert multi
     for rank in range(3):
         pod = lab.get("pod", f"train-multipod-{rank}")
@@ -193,6 +212,7 @@ def test_rank_i_runs_on_pod_i_and_meets_by_the_headless_name(lab: Lab, multi: St
 
 
 def test_both_topologies_end_with_the_same_loss(lab: Lab, multi: Stack) -> None:
+    """A run of two ranks in one pod and a run of three pods end with the same loss."""
     assert multi
     single_losses, multi_losses = lab.losses(SINGLE_RUN), lab.losses(MULTI_RUN)
     assert sorted(single_losses) == sorted(multi_losses)
@@ -218,6 +238,9 @@ def test_status_shows_the_node_and_how_far_runs_are(lab: Lab, single: Stack, mul
 
 
 def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
+    """`./disttrain verify` shows evidence for all three pods and their network, volume and
+    checkpoint.
+    """
     screen = people_run(lab, multi, f"./disttrain verify --stack {multi.name}")
     for words in (
         "train-multipod-2 on ",
@@ -234,6 +257,7 @@ def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
 
 
 def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
+    """`./disttrain verify --nodes` computes something on each node."""
     screen = people_run(lab, multi, f"./disttrain verify --nodes --stack {multi.name}")
     assert re.search(
         r"^ok +node \S+ +no GPUs offered; torch 2\S+ computes on the CPU$", screen, re.M
@@ -243,7 +267,11 @@ def test_each_node_has_a_smoke_test(lab: Lab, multi: Stack) -> None:
 
 
 def test_pods_offer_metrics_at_the_annotated_port(lab: Lab, multi: Stack) -> None:
-    """Through the API server, to pods that hold because their run is finished."""
+    """Each pod shows its metrics at the port and path of its annotations, even after the run has
+    finished.
+
+    Only rank 0's pod shows the step. The test reads the metrics through the API server.
+    """
     assert multi
     for rank in range(3):
         name = f"train-multipod-{rank}"
@@ -257,16 +285,20 @@ def test_pods_offer_metrics_at_the_annotated_port(lab: Lab, multi: Stack) -> Non
 
 
 def test_checkpoints_of_three_pods_reach_the_mirror(lab: Lab, multi: Stack) -> None:
+    """The mirror gets the same files of a checkpoint as the volume, with the part of each rank."""
     assert multi
     checkpoint = Path(MULTI_RUN, "checkpoints", f"step-{MAX_STEPS:08d}")
     made, copied = lab.run_dir(MULTI_RUN).parent / checkpoint, lab.cluster.data_root / "mirror"
     wait_for("the copy's last file", (copied / checkpoint / "manifest.json").exists, 120)
     files = {path.name: path.read_bytes() for path in made.iterdir()}
     assert {path.name: path.read_bytes() for path in (copied / checkpoint).iterdir()} == files
-    assert len([name for name in files if name.endswith(".bin")]) >= 3  # of each rank its part
+    assert len([name for name in files if name.endswith(".bin")]) >= 3  # one part for each rank
 
 
 def test_secret_variables_reach_the_pods_by_a_secret(lab: Lab, multi: Stack) -> None:
+    """Variables in `podSecrets` reach the pods, and are in plain text neither in objects nor in the
+    state.
+    """
     for rank in range(3):
         pod = f"train-multipod-{rank}"
         assert lab.kubectl("exec", pod, "--", "printenv", "STORE_KEY").strip() == STORE_KEY
@@ -276,9 +308,13 @@ def test_secret_variables_reach_the_pods_by_a_secret(lab: Lab, multi: Stack) -> 
 
 
 def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
+    """All containers of all pods get the proxy's settings, in upper and lower case.
+
+    `noProxy` always has the cluster's own names and this machine's addresses.
+    """
     assert multi
     pods = lab.get("pod")["items"]
-    assert len(pods) >= 4  # three ranks and the dataset's
+    assert len(pods) >= 4  # three of the ranks and one of the data set
     for pod in pods:
         for container in pod["spec"]["containers"]:
             assert {"configMapRef": {"name": "proxy-config"}} in container["envFrom"], pod
@@ -296,16 +332,20 @@ def test_proxy_values_are_in_every_pod(lab: Lab, multi: Stack) -> None:
 
 @pytest.mark.slow
 def test_finished_stateful_set_is_not_restarted(lab: Lab, multi: Stack) -> None:
+    """The pods of a finished run stay ready, and their containers are not restarted."""
     assert multi
     first = restarts(lab)
     wait_for("three ready pods", lambda: ready_pods(lab) == 3, 300)
-    pauses = iter(range(40))  # 20 s of looking: a crash loop restarts within 10
+    pauses = iter(range(40))  # for 20 s, because a crash loop restarts a container within 10 s
     wait_for("the end of the look", lambda: next(pauses, None) is None or None, 300)
     assert restarts(lab) == first
     assert ready_pods(lab) == 3
 
 
 def restarts(lab: Lab) -> dict[str, int]:
+    """Return how often the container of each pod of the second stack was restarted, by the pod's
+    name.
+    """
     return {
         pod["metadata"]["name"]: pod["status"]["containerStatuses"][0]["restartCount"]
         for pod in lab.get("pod")["items"]
@@ -326,6 +366,7 @@ def test_second_up_on_multi_pod_changes_nothing(multi: Stack) -> None:
 def test_image_that_vanished_is_seen_by_up_and_imported_again(
     lab: Lab, single: Stack, multi: Stack
 ) -> None:
+    """The preview sees that the image is no longer on the node, and `up` imports it again."""
     assert multi
     image = single.output("image")
     lab.ctr("images", "rm", "--sync", image)
@@ -343,6 +384,9 @@ def test_image_that_vanished_is_seen_by_up_and_imported_again(
 def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
     lab: Lab, multi: Stack
 ) -> None:
+    """A pod that was killed comes back, and the run goes on from a checkpoint and leaves no step
+    out.
+    """
     run_name, steps = "e2e-killed", LONG
     multi.set_all(run_settings(run_name, steps))
     multi.up()
@@ -361,7 +405,11 @@ def test_killed_pod_comes_back_and_the_run_finishes_from_its_checkpoint(
 
 @pytest.mark.slow
 def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: Stack) -> None:
-    """The run before this one, as a Job: its pods end with it, also when one was killed."""
+    """An indexed Job of which a pod is killed has the same weights as the StatefulSet of the test
+    before.
+
+    Unlike the pods of a StatefulSet, those of the Job end when the run is finished.
+    """
     run_name, steps = "e2e-indexed", LONG
     multi.set_all({"topology": "indexed-job", **run_settings(run_name, steps)})
     multi.up()
@@ -379,7 +427,7 @@ def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: St
         return any(c["type"] == "Complete" and c["status"] == "True" for c in conditions)
 
     wait_for("the Job to be complete", is_complete, 120)
-    assert training_pods(lab, multi) == []  # so nothing holds a GPU
+    assert training_pods(lab, multi) == []  # otherwise one would hold its GPUs
     assert states(lab, multi)["e2e-multi"] == "finished"
     assert set(changes(multi.up("--expect-no-changes"))) == {"unchanged"}
 
@@ -388,12 +436,16 @@ def test_indexed_job_trains_the_same_bits_and_ends_by_itself(lab: Lab, multi: St
 def test_topology_setting_inside_one_stack_replaces_only_the_training(
     lab: Lab, multi: Stack
 ) -> None:
+    """If a stack's `topology` changes, `up` replaces the training and touches nothing else.
+
+    Two runs of the same topology need different names (`instance`), and `up` says so.
+    """
     before = everything(lab)
     of_the_old = {"Job/train-indexed", "Service/train-indexed-headless"}
     assert of_the_old <= set(before)
     multi.set_all({"topology": "single-pod", "processesPerPod": "3"})
     with pytest.raises(PulumiFailedError, match="pulumi config set instance"):
-        multi.up()  # the other stack has a Job of that name
+        multi.up()  # refused: the other stack has a Job of that name
     multi.set("instance", "b")
     multi.up()
     after = everything(lab)
@@ -406,7 +458,8 @@ def test_topology_setting_inside_one_stack_replaces_only_the_training(
 
 @pytest.mark.slow
 def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: Stack) -> None:
-    run_name, steps = "e2e-deleted", LONG  # the stack is single-pod by now
+    """A pod that is deleted saves first; the next one loses no step and makes none twice."""
+    run_name, steps = "e2e-deleted", LONG  # the stack's topology is single-pod by now
     multi.set_all(run_settings(run_name, steps))
     multi.up()
     (old,) = training_pods(lab, multi)
@@ -424,7 +477,10 @@ def test_deleted_single_pod_saves_comes_back_and_loses_no_step(lab: Lab, multi: 
 def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
     lab: Lab, single: Stack, multi: Stack
 ) -> None:
-    """`whenBusy: replace`: the other run saves and is suspended; its own `up` resumes it there."""
+    """`up` of another run lets the first run save and suspends it, and its own `up` resumes it.
+
+    This is `whenBusy: replace`, the default. With `whenBusy: refuse` the other run is refused.
+    """
     name = "e2e-replaced"
     single.set_all(run_settings(name, ENDLESS))
     single.up()
@@ -452,7 +508,12 @@ def test_run_that_is_replaced_saves_and_its_next_up_resumes_it(
 
 @pytest.mark.slow
 def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack) -> None:
-    """`stop`, `resume` and `extend`, as people type them while a run trains."""
+    """`stop` lets a run save, `resume` brings it back at that step, and `extend` gives it more
+    steps.
+
+    `verify: after`, `shell` and `verify --restart` work on the run too. No step is lost or made
+    twice.
+    """
     name, steps = "e2e-stopped", ENDLESS
     single.set_all({**run_settings(name, steps), "verify": "after"})
     shown = single.up()
@@ -492,11 +553,15 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
 def test_dashboard_shows_a_living_run_and_leaves_no_pod(
     lab: Lab, single: Stack, tmp_path: Path
 ) -> None:
-    """The page as a browser shows it: it goes on by itself, and all parts come from the cluster."""
+    """In a browser, the dashboard's page shows a run that trains, and updates by itself.
+
+    The page loads nothing from other hosts. One pod serves all its requests, and is gone
+    afterwards.
+    """
     name = "shakespeare"
     rare = {
         "run.checkpoint.interval": "400"
-    }  # a sample is not cut off by the removal of an old one
+    }  # otherwise the removal of an old checkpoint may end a sample
     often = {"run.eval.interval": "100", "run.eval.max_tokens": "4096"}
     single.set_all({**run_settings(name, ENDLESS, **SPARES), **often, **rare})
     single.up()
@@ -528,14 +593,16 @@ def test_dashboard_shows_a_living_run_and_leaves_no_pod(
         assert seen.complaints() == []
         assert seen.hosts() == {page.address.split("/")[2]}
         pods = ("get", "pod", "-l", "disttrain.dev/task=dashboard", "-o", "name")
-        assert len(lab.kubectl(*pods).split()) == 1  # one for all looks
+        assert len(lab.kubectl(*pods).split()) == 1  # one pod for all requests
         assert page.end() == 143, page.said()
         wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
 
 
 @pytest.mark.in_depth
 def test_tensorboard_shows_all_runs_and_leaves_no_pod(lab: Lab, single: Stack) -> None:
-    """As a browser asks it, through the API server; a run that is over is in it, too."""
+    """`./disttrain tensorboard` shows all runs, also one that is over, and its pod is gone
+    afterwards.
+    """
     command = ["./disttrain", "tensorboard", "--stack", single.name, "--port", "0"]
     pods = ("get", "pod", "-l", "disttrain.dev/task=tensorboard", "-o", "name")
     with subprocess.Popen(
@@ -558,18 +625,21 @@ def test_tensorboard_shows_all_runs_and_leaves_no_pod(lab: Lab, single: Stack) -
         try:
             wait_for("the run that is over", has_run, 120)
             assert len(lab.kubectl(*pods).split()) == 1
-        finally:  # also after a failure: leaving the block waits for its end
+        finally:  # also after a failure, because leaving the block waits for the command's end
             board.send_signal(signal.SIGINT)
         assert board.wait(120) == 130
     wait_for("its pod to be gone", lambda: not lab.kubectl(*pods), 300)
 
 
 def step_shown(seen: Browser) -> int:
-    """The step in the head of the run."""
+    """Return the step that the page shows in the head of the run."""
     return int(seen.text("#numbers dd b").replace(",", ""))
 
 
 def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, multi: Stack) -> None:
+    """`destroy` of both stacks deletes all their objects, and keeps the runs and data sets on the
+    host.
+    """
     multi.destroy()
     single.destroy()
     found = set(lab.uids("namespace", "persistentvolume"))
@@ -584,6 +654,9 @@ def test_destroy_leaves_no_object_and_keeps_the_data(lab: Lab, single: Stack, mu
 def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
     lab: Lab, single: Stack
 ) -> None:
+    """After `destroy`, `up` with more steps binds the volume again and resumes the run after its
+    last step.
+    """
     metrics = lab.run_dir(SINGLE_RUN) / "metrics.jsonl"
     before = metrics.read_text()
     further = MAX_STEPS + 20
@@ -612,6 +685,7 @@ def wrong_checksum(lab: Lab) -> Iterator[Stack]:
 
 @pytest.mark.slow
 def test_wrong_dataset_checksum_fails_up_with_the_reason(lab: Lab, wrong_checksum: Stack) -> None:
+    """If a data set's checksum is not `datasetSha256`, `up` fails and leaves no data set."""
     with pytest.raises(PulumiFailedError) as failure:
         wrong_checksum.up()
     assert "sha256" in str(failure.value)

@@ -1,4 +1,4 @@
-"""Two people with stacks of the same name on one cluster, and two runs that come at one time.
+"""Two people have stacks of the same name on one cluster, and two runs begin at the same time.
 
 Each person has a backend of their own. The tests build on each other in file order.
 """
@@ -31,12 +31,12 @@ def ann(lab: Lab) -> Stack:
 @pytest.fixture(scope="module")
 def bob(lab: Lab, ann: Stack, tmp_path_factory: pytest.TempPathFactory) -> Stack:
     assert ann
-    data = {"dataRoot": str(tmp_path_factory.mktemp("bob") / "data")}  # not that of Ann
+    data = {"dataRoot": str(tmp_path_factory.mktemp("bob") / "data")}  # not Ann's
     return lab.stack(SAME, "sandbox", {**run_settings("e2e-bob", SHORT), **data}, person="bob")
 
 
 def rider(lab: Lab, name: str) -> Stack:
-    """A run of Ann's, of one process, that would not end by itself."""
+    """Return a stack with a run on Ann's platform, of one process, which does not end by itself."""
     settings = {
         **run_settings(f"e2e-{name}", ENDLESS),
         "platform": SAME,
@@ -56,6 +56,11 @@ def riders(lab: Lab, ann: Stack) -> list[Stack]:
 def test_stack_of_the_same_name_takes_over_and_deletes_nothing(
     lab: Lab, ann: Stack, bob: Stack
 ) -> None:
+    """`up` refuses to take over the platform of a stack of the same name in another backend.
+
+    The message names the owner and the setting that helps. `destroy` of the refused stack deletes
+    nothing.
+    """
     before = everything(lab)
     with pytest.raises(PulumiFailedError) as refusal:
         bob.up()
@@ -70,6 +75,9 @@ def test_stack_of_the_same_name_takes_over_and_deletes_nothing(
 def test_both_stand_beside_each_other_in_namespaces_of_their_own(
     lab: Lab, ann: Stack, bob: Stack
 ) -> None:
+    """Two stacks of the same name can be in two namespaces, and `destroy` of one leaves the other
+    as it is.
+    """
     before = everything(lab)
     bob.set("namespace", "disttrain-bob")
     bob.set("topology", "none")
@@ -78,11 +86,11 @@ def test_both_stand_beside_each_other_in_namespaces_of_their_own(
     bob.destroy()
     assert everything(lab) == before
     assert json.loads(bob.export())["deployment"].get("resources", []) == []
-    assert set(changes(ann.up("--expect-no-changes"))) == {"unchanged"}  # the image is there too
+    assert set(changes(ann.up("--expect-no-changes"))) == {"unchanged"}  # the image is still there
 
 
 def up(stack: Stack) -> str:
-    """Output of an `up` that may fail."""
+    """Return the output of an `up` that may fail."""
     try:
         return stack.up()
     except PulumiFailedError as failure:
@@ -90,7 +98,10 @@ def up(stack: Stack) -> str:
 
 
 def training(lab: Lab, stack: Stack) -> bool:
-    """A stack whose first `up` was refused early has no outputs yet, and no pod."""
+    """Return whether the stack has a training pod.
+
+    A stack whose first `up` was refused early has no outputs yet, and no pod.
+    """
     try:
         return bool(training_pods(lab, stack))
     except PulumiFailedError as failure:
@@ -100,6 +111,7 @@ def training(lab: Lab, stack: Stack) -> bool:
 
 
 def test_of_two_runs_that_come_at_one_time_one_trains(lab: Lab, riders: list[Stack]) -> None:
+    """If two runs begin at the same time on one platform, exactly one of them trains."""
     with ThreadPoolExecutor() as both:
         outputs = list(both.map(up, riders))
     trains = [training(lab, stack) for stack in riders]
@@ -109,6 +121,11 @@ def test_of_two_runs_that_come_at_one_time_one_trains(lab: Lab, riders: list[Sta
 
 
 def test_run_that_waits_comes_up_when_the_other_one_ends(lab: Lab, riders: list[Stack]) -> None:
+    """With `whenBusy: wait`, `up` waits until the other run has ended, and then starts its own.
+
+    Meanwhile the other run trains on, and status can be asked although no `up` of the waiting stack
+    has ended.
+    """
     riders.sort(key=lambda stack: training(lab, stack))
     waiting, holder = riders
     waiting.set("whenBusy", "wait")
@@ -121,7 +138,7 @@ def test_run_that_waits_comes_up_when_the_other_one_ends(lab: Lab, riders: list[
         )
         assert training(lab, holder)
         assert process.poll() is None
-        # Its stack has no outputs yet: no `up` of it has ended.
+        # The waiting stack has no outputs yet, because no `up` of it has ended.
         assert states(lab, waiting)[holder.name] == "training"
         holder.destroy()
         process.wait(300)
@@ -132,6 +149,11 @@ def test_run_that_waits_comes_up_when_the_other_one_ends(lab: Lab, riders: list[
 def test_namespace_that_somebody_has_deleted_is_made_again(
     lab: Lab, ann: Stack, riders: list[Stack]
 ) -> None:
+    """After somebody has deleted the namespace, `up` of the run names the command that makes it
+    again.
+
+    That command is `pulumi up --refresh` of the platform's stack.
+    """
     run = riders[0]
     lab.kubectl("delete", "namespace", "disttrain")
     with pytest.raises(PulumiFailedError, match=rf"pulumi up --refresh --stack \S*{SAME}"):
@@ -146,6 +168,10 @@ def test_namespace_that_somebody_has_deleted_is_made_again(
 def test_purge_takes_the_data_after_the_last_run_has_gone(
     lab: Lab, ann: Stack, riders: list[Stack]
 ) -> None:
+    """With `dataOnDestroy: purge`, `destroy` of the platform deletes the data when no run is left.
+
+    While a run of another stack is left, `destroy` is refused and the data stay.
+    """
     root = lab.cluster.data_root
     ann.set("dataOnDestroy", "purge")
     ann.set("purgeConfirmed", str(root))

@@ -1,7 +1,7 @@
-"""Kueue that is set up to let nothing start that is in none of its queues, with its own controller.
+"""Kueue is set up to hold back everything that is in none of its queues, with its own controller.
 
-A stack is refused where its run, or the Job that prepares its data, would wait for ever, and each
-way out that the message names is gone. `make test-engines` runs this file.
+If a stack's run, or the Job that prepares its data, would wait for ever, the stack is refused. Each
+solution that the message names is tried here. `make test-engines` runs this file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from tests.e2e.asking import changes, states
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 
 NAME = "e2e-unqueued"
-DEFAULT = "default"  # the name of a LocalQueue into which Kueue puts what is in none
+DEFAULT = "default"  # Kueue puts what is in no queue into a LocalQueue of this name
 QUEUE = "gpus"
 RUN = {"topology": "single-pod", **run_settings(NAME, 20)}
 LEFT_OUT = {
@@ -34,7 +34,7 @@ LEFT_OUT = {
 
 
 def configured(**fields: Any) -> Controller:
-    """Kueue with these fields in its configuration."""
+    """Return Kueue with these fields in its configuration."""
     usual = KUEUE.configuration
     assert usual is not None
 
@@ -50,7 +50,7 @@ LEAVES_OUT = configured(manageJobsWithoutQueueName=True, managedJobsNamespaceSel
 
 @pytest.fixture
 def platform(lab: Lab) -> Iterator[Stack]:
-    """A stack that has a platform and no run."""
+    """Yield a stack that has a platform and no run."""
     made = lab.stack(NAME, "sandbox", {"topology": "none"})
     made.up()
     yield made
@@ -62,15 +62,16 @@ def said(output: object) -> str:
 
 
 def set_program(platform: Stack) -> None:
-    """A program of the user's own, which has no data set to prepare."""
+    """Set a program of the user's own, which has no data set to prepare."""
     words = ("sh", "-c", "sleep 1000")
     command = {f"program.command[{place}]": word for place, word in enumerate(words)}
-    ours = {"preset": None, "datasetFile": None}  # of the template, for our own trainer
+    ours = {"preset": None, "datasetFile": None}  # the template sets these, for our trainer
     run = {"topology": "single-pod", "runName": f"{NAME}-program"}
     platform.set_all({**ours, **run, **command})
 
 
 def test_data_set_that_would_wait_for_ever_is_refused(lab: Lab, platform: Stack) -> None:
+    """The preview refuses a stack whose data set's Job would be in no queue, and names a remedy."""
     with running(lab.cluster, [HOLDS_ALL]):
         platform.set_all(RUN)
         with pytest.raises(PulumiFailedError) as refused:
@@ -81,10 +82,11 @@ def test_data_set_that_would_wait_for_ever_is_refused(lab: Lab, platform: Stack)
 
 
 def test_run_trains_in_the_default_queue_of_its_namespace(lab: Lab, platform: Stack) -> None:
-    """Kueue holds back what is in no queue, and puts the data set's Job and the run into this one.
+    """With a LocalQueue `default` in the namespace, Kueue puts the run and the data set's Job into
+    it.
 
-    Kueue's label in the live objects is no change that the next `up` would take back, and the
-    outputs do not say that the run is in no queue.
+    Kueue writes its label into the live objects. The next `up` does not take this for a change, and
+    the outputs do not say that the run is in no queue.
     """
     with running(lab.cluster, [HOLDS_ALL]):
         platform.set("queues.name", DEFAULT)
@@ -104,6 +106,7 @@ def test_run_trains_in_the_default_queue_of_its_namespace(lab: Lab, platform: St
 
 
 def test_run_without_data_trains_once_it_names_a_queue(lab: Lab, platform: Stack) -> None:
+    """A run of a program is refused while it is in no queue, and trains when it names one."""
     with running(lab.cluster, [HOLDS_ALL]):
         platform.set("queues.name", QUEUE)
         platform.up()
@@ -119,7 +122,10 @@ def test_run_without_data_trains_once_it_names_a_queue(lab: Lab, platform: Stack
 
 
 def test_namespace_that_is_left_out_trains_without_a_queue_alone(lab: Lab, platform: Stack) -> None:
-    """Kueue suspends a run with a queue there and never looks at it; that is said."""
+    """In a namespace that Kueue leaves out, a run trains only if it names no queue.
+
+    Kueue suspends a run that names a queue there, and never looks at it again. `up` says so.
+    """
     with running(lab.cluster, [LEAVES_OUT]):
         platform.set_all({**RUN, "run.train.max_steps": str(ENDLESS)})
         platform.up()

@@ -26,14 +26,14 @@ class ToyJobOptions:
 
 
 def render(run: Run) -> list[tuple[str, dict[str, object]]]:
-    """The Job of single-pod, with a deadline."""
+    """Return the Job of single-pod, with a deadline."""
     ((role, job),) = single_pod.render(run)
     deadline = {"activeDeadlineSeconds": run.kind_options.deadlineSeconds}
     return [(role, {**job, "spec": {**job["spec"], **deadline}})]
 
 
 def labelled_folder(request: StorageRequest) -> Storage:
-    """The folder of the storage host-path, in a volume of another name."""
+    """Return the folder of the storage host-path, in a volume of another name."""
     made = host_path.host_path(request)
     (_, volume), (_, claim) = made.objects
     name = f"toy-{made.volume}"

@@ -1,11 +1,11 @@
 """Checks, without a GPU, that the image has what torch.compile needs on a GPU machine.
 
-It runs with the image's own Python, and ends with status 1 and a reason if something is missing.
-Triton compiles each kernel with its own ptxas. With the C compiler it builds a small module that
-passes the kernel's arguments to the driver (libcuda). Only the driver is not in the image. A
-stand-in replaces it, which notes what it is asked to launch. So the test shows that the compiler is
-found, that all headers are there, and that the module passes arguments as the driver expects them.
-It does not show that a GPU computes.
+The file runs with the image's own Python, and ends with status 1 and a reason if something is
+missing. Triton compiles each kernel with its own ptxas. With the C compiler it builds a small
+module that passes the kernel's arguments to the driver (libcuda). Only the driver is not in the
+image. A stand-in for it notes what it is asked to launch. This shows that the compiler is found,
+that all headers are there, and that the module passes arguments as the driver expects them. It does
+not show that a GPU computes.
 """
 
 import ctypes
@@ -76,7 +76,10 @@ def double(x, y, n, block: tl.constexpr):
 
 
 def make_libcuda(folder: Path, sources: str) -> ctypes.CDLL:
-    """Build the stand-in with all functions that the sources call; only RECORDING's do anything."""
+    """Build and load the stand-in for libcuda, which has all functions that the sources call.
+
+    Only the functions in RECORDING do anything.
+    """
     called = set(re.findall(r"\bcu[A-Z]\w+(?=\()", sources)) - set(
         re.findall(r"\bcu[A-Z]\w+(?=\()", RECORDING)
     )

@@ -28,7 +28,7 @@ class TrustedRegistry:
         return f"{self.server.name}/{REPOSITORY}"
 
     def stack(self, name: str, settings: Mapping[str, str | None]) -> Stack:
-        """A stack whose platform delivers its images by the registry."""
+        """Return a stack whose platform delivers its images by the registry."""
         ours = {
             "imageDelivery": "registry",
             "imageRepository": self.repository,
@@ -40,19 +40,19 @@ class TrustedRegistry:
         return made
 
     def let_push(self, stack: Stack) -> None:
-        """Give the login and the authority to a stack."""
+        """Give the registry's login and its authority to a stack."""
         stack.set_all({"imageDeliveryOptions.user": LOGIN.user, "caBundle": str(self.authority)})
         stack.set("imageDeliveryOptions.password", LOGIN.password, secret=True)
 
     def tags(self, repository: str = REPOSITORY) -> set[str]:
-        """The tags of a repository; empty if there is no such repository."""
+        """Return the tags of a repository; empty if there is no such repository."""
         folder = self.server.tags(repository)
         return {tag.name for tag in folder.iterdir()} if folder.exists() else set()
 
 
 @contextmanager
 def trusted_registry(lab: Lab, folder: Path) -> Iterator[TrustedRegistry]:
-    """Run the registry during the block; it is removed afterwards."""
+    """Run the registry during the block, and remove it afterwards."""
     assert lab.cluster.node_ip
     host = str(ipaddress.ip_address(lab.cluster.node_ip) - 1)  # this machine's end of the link
     with running(folder, login=True, tls=True, host=host) as server:

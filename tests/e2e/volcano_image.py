@@ -1,7 +1,7 @@
-"""Makes the image of Volcano's webhooks, which also makes their certificate by a shell script.
+"""Makes the image of Volcano's webhooks, with the shell script that makes their certificate.
 
-The program and the script are Volcano's own. The project's image is based on Alpine Linux. This one
-has this machine's bash, openssl and the other programs that the script calls, and the sandbox's
+The program and the script are Volcano's own. Volcano's image is based on Alpine Linux. This one has
+this machine's bash, openssl and the other programs that the script calls, and the sandbox's
 kubectl.
 """
 
@@ -20,7 +20,7 @@ OPENSSL_SETTINGS = "/usr/lib/ssl/openssl.cnf"
 
 
 def webhook_image(program: Path, image: str, user: str) -> bytes:
-    """An archive for `ctr images import`; see `image_archive`."""
+    """Return an archive for `ctr images import`; `image_archive` describes the arguments."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w", dereference=True) as tar:
         wanted = {Path("/usr/bin") / name for name in CALLED}
