@@ -26,11 +26,13 @@ class Gate:
         self.open()
 
     def open(self) -> None:
+        """Listen again at the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
         self._is_open = True
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
+        """Cut all connections, and accept no new ones."""
         with self._lock:
             self._is_open = False
             with suppress(OSError):
@@ -39,7 +41,7 @@ class Gate:
             self.cut()
 
     def cut(self) -> None:
-        """Cut all connections of the moment."""
+        """Cut all connections that are open now."""
         with self._lock:
             ends, self._sockets = self._sockets, []
             for end in ends:

@@ -1,4 +1,4 @@
-"""A shell text for stand-ins of a login shell, which read what infra/image/node.py sends."""
+"""A piece of shell for stand-ins of a login shell, which reads what infra/image/node.py sends."""
 
 # Sets `text` to the text for `sh` in the first argument, which for_any_shell has encoded.
 READ_TEXT = """\
