@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parent.parent
 pytest_plugins = ["tests.second_try"]
 collect_ignore = left_out(DEPTH)
 
-# The text for the tests is the real one, if it is beside the checkout.
+# The tests use the real Shakespeare text if it lies beside the checkout.
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():
     os.environ.setdefault("DISTTRAIN_DATASET", str(BESIDE))

@@ -17,7 +17,7 @@ class Gate:
         self.cut_after_bytes = 0  # a connection is cut after so many bytes to the server; 0: never
         self.close_when_cut = False
         self.delay_seconds = 0.0  # after each block that goes to the server
-        self.delay_down_seconds = 0.0  # after each block that comes from it
+        self.delay_down_seconds = 0.0  # after each block that comes from the server
         self.cuts_down: list[int] = []  # cut after so many bytes from the server in all
         self._down_bytes = 0
         self._sockets: list[socket.socket] = []

@@ -29,7 +29,8 @@ from tests.browser.recorded import (
 
 LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 PICTURES = [("dashboard-1280-light.png", 1280), ("dashboard-390-dark.png", 390)]
-# Elements with text of their own, their colour, the first ground below it that is not transparent.
+# For each visible element with text of its own: the contrast between the colour of the text and the
+# first background behind it that is not transparent, and the beginning of the text.
 CONTRASTS = """
 const seen = (text) => text.match(/[\\d.]+/g).map(Number);
 const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
@@ -81,7 +82,7 @@ def server(recorded: Recorded, window: Browser) -> Iterator[Server]:
     """
     with serving(0, recorded) as made:
         yield made
-        window.driver.get("about:blank")  # or it would go on to ask
+        window.driver.get("about:blank")  # otherwise the page would go on to ask the next server
         window.complaints()
         window.forget()
 
@@ -140,7 +141,7 @@ def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) 
     assert window.text("#transport") == f"Transport between the ranks: {way}"
     assert "63.9 % of 126.8 s went into steps that count." in window.text("#goodput")
     rows = window.text("#ranks tbody").splitlines()
-    assert len(rows) == 6  # what is said of the slow rank has a line of its own
+    assert len(rows) == 6  # the slow rank has a second line, which says why
     row = "2 train-multipod-1 ● Ready gpu-1.example.org 12,053 1 3 h"
     assert " ".join(rows[2].split()).startswith(row)
     assert rows[4].startswith("▲ takes 1.8x as long: data loading")
@@ -154,7 +155,8 @@ def test_page_goes_on_by_itself_and_says_how_old_it_is(
 ) -> None:
     """The page shows new steps and states without a reload, and says how old its data is."""
     opened(window, server)
-    recorded.volume = {**SEEN, "age_seconds": 125.0}  # first: the page may ask between the two
+    # This change comes first, because the page may ask between the two.
+    recorded.volume = {**SEEN, "age_seconds": 125.0}
     recorded.status = status("quiet", "no step is reported; one came every 0.3 s", step=2861)
     window.wait("the next step", lambda: "2,861" in window.text("#numbers"))
     assert "◌ quiet" in window.text("#run .title")
@@ -237,7 +239,8 @@ def test_names_and_lines_with_markup_are_shown_as_text(
     places = ("#runs", "#unseen", "#run-title", "#run-detail", "#transport", "#ranks", "#lines")
     for place in (*places, "#logs", "#goodput-age"):
         assert HOSTILE in window.text(place), place
-    assert window.run("return document.querySelectorAll('img, script').length") == 1  # our own
+    # The only one is the page's own script.
+    assert window.run("return document.querySelectorAll('img, script').length") == 1
     assert "<img" in window.run("return document.title")
     for width in (1280, 390):
         window.set_size(width, 844)
@@ -274,7 +277,7 @@ def test_keyboard_reaches_another_run_and_single_steps(window: Browser, server: 
             break
     window.press("ENTER")
     window.wait("the other run", lambda: "wide\n✓ finished" in window.text("#run .title"))
-    assert window.run(focused) == "wide"  # also after the list was drawn anew
+    assert window.run(focused) == "wide"  # the focus stays although the list was drawn anew
     window.wait("its curve", lambda: window.label("#loss-chart"))
     window.run("document.querySelector('#loss-chart').focus()")
     window.press("HOME")
@@ -340,7 +343,7 @@ def test_command_that_has_ended_is_said_and_forgotten(window: Browser, recorded:
     with serving(port, recorded):
         window.wait("its end", lambda: not window.text("#away"))
         window.driver.get("about:blank")
-    window.complaints()  # the browser itself says that nobody listens
+    window.complaints()  # forget the complaint of the browser itself that nobody listens
     window.forget()
 
 
@@ -447,7 +450,7 @@ def test_address_of_a_run_that_is_not_there_says_so(
     recorded.volume = NOT_SEEN
     window.open(f"{server.address}#run=volume.gone")
     window.wait("the runs", lambda: "wide" in window.text("#runs"))
-    assert window.text("#run") == ""  # it may be there when the volume was seen
+    assert window.text("#run") == ""  # the run may be there once the volume is seen
     recorded.volume = SEEN
     window.wait("the sentence", lambda: "(volume.gone) is not there." in window.text("#unseen"))
     window.wait("another run", lambda: "dev" in window.text("#run-title"))

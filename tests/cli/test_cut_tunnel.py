@@ -37,7 +37,7 @@ from tests.tls_api import kubeconfig_of, tls_api
 
 LIMIT_SECONDS = 120
 PODS = f"/api/v1/namespaces/{RECORD.namespace}/pods"
-# Asks the test to open the tunnel, and waits until it has done that.
+# The plugin asks the test to open the tunnel, and waits until the tunnel is open.
 PLUGIN = """
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as asked:

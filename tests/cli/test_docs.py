@@ -26,7 +26,7 @@ SECURITY = (PROJECT / "docs/security.md").read_text()
 PAGES = (*sorted((PROJECT / "docs").rglob("*.md")), *sorted(PROJECT.glob("*.md")))
 # `./disttrain logs --tail 20`: the command, and the words up to the end of what is typed.
 TYPED = re.compile(r"\./disttrain ([a-z]+)([^\n`|;#&()]*)")
-# `make demo` in a text, or at the begin of a line in a block.
+# `make demo` in a text, or at the beginning of a line in a block.
 TARGET = re.compile(r"(?:`|^)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 # `python3 -m sandbox up --nodes 3`: the module, its command, and the words up to the end.
 MODULE = re.compile(r"(python3?) -m ([a-z.]+) ([a-z-]+)([^\n`|;#&()]*)")
@@ -84,7 +84,7 @@ def test_commands_that_a_page_types_exist(page: Path) -> None:
     exists. What stands after ` -- ` belongs to another program and is not looked at.
     """
     known = options_of(parser_of(COMMANDS))
-    known["runs"] += ["--yes", "--to"]  # of its own subcommands
+    known["runs"] += ["--yes", "--to"]  # options of the subcommands of `runs`
     text = page.read_text()
     for name, rest in TYPED.findall(text):
         options = re.findall(r"(?<!\S)--[a-z][a-z-]*", rest.partition(" -- ")[0])
@@ -118,7 +118,8 @@ def test_programs_that_a_page_starts_exist(page: Path) -> None:
         assert shown, f"{module} {command}"
         for option in re.findall(r"(?<!\S)\[?(--[a-z][a-z-]*)(?![\w.])", rest.partition(" -- ")[0]):
             assert f"{option} " in shown or f"{option}]" in shown, f"{module} {command} {option}"
-        # Debian and Ubuntu have no `python` outside of a virtual environment, which these need not.
+        # Debian and Ubuntu have no `python` outside of a virtual environment. Only the trainer
+        # needs such an environment.
         assert module == "trainer" or python == "python3", f"{page.name}: {python} -m {module}"
 
 

@@ -51,7 +51,8 @@ def test_reader_that_goes_away_is_no_error(
     """A command whose output nobody reads any more ends silently with 141, the status of a broken
     pipe.
     """
-    monkeypatch.setattr(program, "close_output", lambda: None)  # it would close this test's own
+    # `close_output` would close the output of the tests.
+    monkeypatch.setattr(program, "close_output", lambda: None)
     assert run_with(BrokenPipeError(), monkeypatch) == 141
     assert capsys.readouterr().err == ""
 

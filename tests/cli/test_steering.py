@@ -353,6 +353,7 @@ def test_sample_of_a_run_that_is_not_there_says_where_to_look(
     place = SimpleNamespace(access=Access(kubeconfig_path="none"), runs_path="/data/runs")
     monkeypatch.setattr("cli.sample.volume_place", lambda _: place)
     monkeypatch.setattr("cli.sample.sample", lambda *_: status)
-    monkeypatch.setattr("cli.sample.end_in_order", lambda: None)  # it is for the whole process
+    # `end_in_order` sets signal handlers of the whole process.
+    monkeypatch.setattr("cli.sample.end_in_order", lambda: None)
     assert main(["sample", "nope"]) == status
     assert capsys.readouterr().err == hint

@@ -37,7 +37,7 @@ class SlowLog:
 
     def stream(self, _: str, query: dict[str, str]) -> SimpleNamespace:
         time.sleep(0.3)
-        if query.get("container") != "trainer":  # a pod with two has to be asked for one of them
+        if query.get("container") != "trainer":  # the request must name one of the two containers
             return SimpleNamespace(status=400)
         return SimpleNamespace(status=404 if self.is_gone else 200, stream=self._blocks)
 

@@ -116,7 +116,7 @@ def machine(state_root: Path) -> Machine:
             "mounts": lines("findmnt", "--raw", "--noheadings", "--output", "TARGET,FSTYPE"),
             "links": {line.split("@")[0] for line in lines("ip", "-oneline", "link")},
             "routes": lines("ip", "-4", "route", "show", "table", "all"),
-            # os.walk, unlike glob, bears that other clusters' groups come and go meanwhile.
+            # os.walk, unlike glob, does not fail when groups of other clusters come and go.
             "cgroups": {
                 folder
                 for folder, _, _ in os.walk("/sys/fs/cgroup")

@@ -32,7 +32,7 @@ state = "{folder}/state"
 [plugins."io.containerd.internal.v1.opt"]
   path = "{folder}/opt"
 """
-# Its argument is the configuration file, beside which it writes the PID of containerd.
+# The script's argument is the configuration file, beside which it writes the PID of containerd.
 RESTARTED = """\
 trap 'ended=yes; kill "$pid"' TERM
 while [ -z "${ended:-}" ]; do

@@ -23,7 +23,7 @@ from tests.sandbox.cluster_lab import ClusterUser, Machine, left_behind, lines, 
 @pytest.fixture(scope="module")
 def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[ClusterUser]:
     """Yield the user of a cluster that is down at first, and is removed afterwards."""
-    assert before["links"]  # was looked at before the cluster could change it
+    assert before["links"]  # the machine was looked at before the cluster could change it
     cluster = Cluster("first", bin_dir, state_root)
     try:
         yield ClusterUser(cluster)
@@ -76,7 +76,8 @@ def test_a_service_leads_to_its_pods_from_inside_and_from_the_host(first: Cluste
     seen: set[str] = set()
 
     def not_seen() -> str | None:
-        seen.add(first.fetch("web-0", "http://any"))  # a pod reaches itself that way, too
+        # A pod can reach itself through the service too.
+        seen.add(first.fetch("web-0", "http://any"))
         return None if seen == {"web-0", "web-1"} else f"only {seen}"
 
     wait_until("both pods to answer", not_seen, timeout_seconds=300)
@@ -208,7 +209,8 @@ def test_down_leaves_nothing_but_data_and_images(
     (first.cluster.data_root / "checkpoint").write_text("kept")
     during = left_behind(before, machine(state_root), state_root)
     listed = lines("lsns", "--raw", "--noheadings", "--output", "NS", "--type", "net")
-    assert {"processes", "links", "routes", "cgroups"} <= set(during)  # the lists do see it
+    # The lists do show a running cluster.
+    assert {"processes", "links", "routes", "cgroups"} <= set(during)
     namespace = Path(f"/proc/{first.holder().pid}/ns/net").readlink().name[5:-1]  # net:[number]
     assert namespace in listed
     first.cluster.down()
@@ -217,7 +219,7 @@ def test_down_leaves_nothing_but_data_and_images(
     network_namespaces = lines("lsns", "--raw", "--noheadings", "--output", "NS", "--type", "net")
     assert namespace not in network_namespaces
     assert (root / "data" / "checkpoint").read_text() == "kept"
-    first.cluster.down()  # twice is fine
+    first.cluster.down()  # a second `down` is fine
     first.cluster.down(purge=True)
     assert left_behind(before, machine(state_root), state_root) == {}
 

@@ -70,7 +70,7 @@ def covered(network: IPv4Network, routes: list[IPv4Network]) -> bool:
     return any(network.overlaps(route) for route in routes)
 
 
-# Not wider than /20, and at most twenty of them: the pool cannot be used up.
+# At most twenty routes, none wider than /20, so that they cannot use up the pool.
 routes_near_the_pool = st.lists(
     st.builds(
         lambda offset, length: IPv4Network((int(POOL[0]) + offset, length), strict=False),
@@ -226,7 +226,7 @@ def test_the_control_group_is_made_in_every_hierarchy_and_removed_with_its_paren
     """
     paths = [hierarchy / cgroup.strip("/") for hierarchy in hierarchies()]
     make_cgroup(cgroup)
-    make_cgroup(cgroup)  # again is fine
+    make_cgroup(cgroup)  # making it again is fine
     assert all(path.is_dir() for path in paths)
     for path in paths:  # a process can be in it: its cpuset is filled
         (path / "pod").mkdir()

@@ -283,7 +283,7 @@ def test_line_of_64_kib_hangs_its_command(stack: Stack) -> None:
     wait_for(lambda: "beside-3" in stack.logged(), "the commands beside have run")
     process.send_signal(signal.SIGINT)
     read_until(process, "^C received; cancelling")
-    process.send_signal(signal.SIGINT)  # only a second one ends the engine
+    process.send_signal(signal.SIGINT)  # only a second Ctrl-C ends the engine
     output = finish(process)
     assert process.returncode != 0, output
     assert "never" not in stack.logged()
@@ -339,7 +339,7 @@ def test_cancelling_ends_a_task_of_ours_in_order(stack: Stack, number: signal.Si
     read_until(process, "waiting for the training; its pods start")
     process.send_signal(number)
     output = finish(process)
-    assert process.returncode not in (0, -signal.SIGKILL), output  # nobody had to end it
+    assert process.returncode not in (0, -signal.SIGKILL), output  # the engine ended by itself
     assert stack.logged() == ["tidied up"]
 
 

@@ -17,7 +17,8 @@ def test_local_demo_trains_and_writes_a_sample(
     It shows nothing that only its developers understand.
     """
     monkeypatch.setattr(demo_local, "DATA_ROOT", tmp_path)
-    # The trainer's packages are in the tests' own virtualenv, too; another one takes minutes.
+    # The tests' own virtual environment has the trainer's packages too. Making another one would
+    # take minutes.
     monkeypatch.setattr(demo_local, "ensure_venv", lambda name: Path(sys.prefix))
     demo_local.run(demo_local.Options(processes=2, device="cpu", steps=20))
     said = capfd.readouterr().out

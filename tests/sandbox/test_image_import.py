@@ -56,7 +56,7 @@ def test_changed_code_moves_kilobytes_and_is_what_the_new_image_holds(
         assert (found[1].st_uid, found[1].st_gid, oct(found[1].st_mode)) == (0, 0, "0o100644")
 
 
-# The first import ends containerd in the midst of the image, as NVIDIA's container toolkit does
+# The first import ends containerd in the middle of the image, as NVIDIA's container toolkit does
 # when the GPU Operator installs it: it sends SIGHUP, which containerd does not handle.
 ENDS_CONTAINERD = """\
 #!/bin/sh
@@ -286,7 +286,7 @@ def test_remove_leaves_what_pods_of_another_namespace_use(lab: Lab) -> None:
     label = f"{POD_NAMESPACE_LABEL}=theirs"
     lab.ctr(
         "containers", "create", "--label", label, second, "trainer"
-    )  # as the kubelet's side does
+    )  # as the CRI plugin does for the kubelet
     words = ("remove", "--repository", REPOSITORY, "--address", str(lab.containerd.address))
     try:
         before = lab.containerd.images()

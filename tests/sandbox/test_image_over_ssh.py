@@ -67,7 +67,8 @@ def test_an_image_goes_over_one_connection_in_parts(
     assert transfers() == []
 
 
-# Stands between sshd and every command, and cuts the connection once the node has half of a part.
+# This program stands between sshd and every command. It cuts the connection once the node has half
+# of a part.
 WRAPPER = """\
 #!/bin/sh
 echo "$PPID" >{folder}/connection
@@ -81,8 +82,8 @@ esac
 exec sh -c "$SSH_ORIGINAL_COMMAND"
 """
 
-# The node's ctr. The import that is to be cut ends together with its connection: before it has read
-# the first blob, or once containerd has half of the large layer.
+# The node's ctr. The import that is to be cut ends together with its connection: either before ctr
+# has read the first blob, or once containerd has half of the large layer.
 CTR = """\
 #!/bin/sh
 cut_at=$(cat {folder}/cut-at 2>/dev/null)

@@ -19,7 +19,7 @@ from tests.shell_text import READ_TEXT
 
 PART_BYTES = 1_000_000
 
-# The last argument is shell text, as with ssh. A part that is to be cut arrives by half.
+# The last argument is shell text, as with ssh. Only half of a part that is to be cut arrives.
 NODE = """\
 #!/bin/sh
 {read_text}
@@ -84,7 +84,7 @@ def test_an_image_arrives_in_parts_and_leaves_none_behind(
     done = remote.ensure()
     assert done.imported_bytes > DEPS_BYTES
     assert problems(remote.plan(), remote.containerd) == []
-    assert line.parts == 6  # 5 MB and a bit
+    assert line.parts == 6  # the image has a little more than 5 MB
     assert transfers() == []
 
 

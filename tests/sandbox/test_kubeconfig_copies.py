@@ -89,7 +89,7 @@ def test_destroy_after_a_killed_first_up_removes_the_copies(stack: Stack, has_ta
         engine.communicate()
         assert "client-key-data" in copies(temporary)[0].read_text()
         stack.run("cancel", "--yes")
-        destroy = stack.start("destroy", "--yes")  # it may warn of what was being made
+        destroy = stack.start("destroy", "--yes")  # destroy may warn of what was being made
         said = finish(destroy)
         assert destroy.returncode == 0, said
     assert json.loads(stack.state_text())["checkpoint"]["latest"].get("resources", []) == []

@@ -73,7 +73,7 @@ class SeveralNodes(ClusterUser):
 @pytest.fixture(scope="module")
 def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[SeveralNodes]:
     """Yield the user of a cluster that is down at first, and is removed afterwards."""
-    assert before["links"]  # was looked at before the cluster could change it
+    assert before["links"]  # the machine was looked at before the cluster could change it
     cluster = Cluster("several", bin_dir, state_root)
     try:
         yield SeveralNodes(cluster)
@@ -214,7 +214,8 @@ def test_a_cut_link_is_felt_until_it_is_mended(several: SeveralNodes) -> None:
     assert several.link(3, "--cut") == 0
     try:
         assert not several.reaches(here, there)
-        several.fetch(here, f"http://{several.pods()[1][1]}:8080")  # the others are as before
+        # The other nodes are still reached.
+        several.fetch(here, f"http://{several.pods()[1][1]}:8080")
     finally:
         assert several.link(3, "--mend") == 0
     several.fetch(here, f"http://{there}:8080")
@@ -262,17 +263,18 @@ def test_a_killed_node_is_named_and_the_next_up_brings_it_back(several: SeveralN
     several.cluster.up()
     assert several.cluster.status().state == "up"
     assert several.uid() == uid  # the same cluster: the first node was left alone
-    assert several.fetch("web-0", f"http://{pod}.web:8080") == pod  # on its node again
+    assert several.fetch("web-0", f"http://{pod}.web:8080") == pod  # the pod is back on its node
 
 
 def test_nodes_join_a_running_cluster_and_are_taken_away(several: SeveralNodes) -> None:
     """`up` with another number of nodes adds or removes nodes of the same running cluster."""
     uid = several.uid()
-    several.has_pods = ""  # Kubernetes deletes those of a lost node, sooner or later
+    several.has_pods = ""  # Kubernetes deletes the pods of a lost node, sooner or later
     several.cluster.up(1)
     assert list(several.nodes()) == ["sandbox-several"]
     assert list(several.cluster.status().nodes) == ["sandbox-several"]
-    assert [each.number for each in several.cluster.layout.further_nodes()] == [2, 3]  # images
+    # Their images stay.
+    assert [each.number for each in several.cluster.layout.further_nodes()] == [2, 3]
     several.cluster.up(2)
     assert list(several.nodes()) == ["sandbox-several", "sandbox-several-2"]
     assert several.uid() == uid
@@ -288,7 +290,8 @@ def test_down_leaves_nothing_of_any_node(
     """
     root = several.cluster.layout.root
     during = left_behind(before, machine(state_root), state_root)
-    assert {"processes", "links", "routes", "cgroups"} <= set(during)  # the lists do see it
+    # The lists do show a running cluster.
+    assert {"processes", "links", "routes", "cgroups"} <= set(during)
     third = several.cluster.layout.node(3)
     assert sum(str(third.root) in line for line in during["processes"]) >= 4
     assert any(third.host_link in line for line in during["links"])

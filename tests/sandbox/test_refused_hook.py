@@ -37,7 +37,7 @@ def test_refused_workload_leaves_none_of_its_objects(stack: Stack) -> None:
     assert stack.actions() == []
     assert stack.names() == {"hand-over"}
     stack.up(PROGRAM, TASK=LETS, PROJECT=project, SAID=said)
-    assert stack.actions() == ["asked", "service", "stateful-set"]  # it is asked once
+    assert stack.actions() == ["asked", "service", "stateful-set"]  # the task is asked once
 
 
 def test_run_that_has_its_place_is_not_asked_again(stack: Stack) -> None:

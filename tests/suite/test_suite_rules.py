@@ -32,7 +32,8 @@ def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedPro
     )
 
 
-# A worker is another process than the one that sums up; one is as good as two, and sooner there.
+# Workers run the tests in other processes than the one that reports. One worker is enough to test
+# that, and starts sooner than two.
 WORKER = ("-n", "1", "--dist", "loadgroup")
 WORKERS = pytest.mark.parametrize("workers", [(), WORKER])
 
@@ -64,7 +65,7 @@ def test_required_folder_that_did_not_run_fails_the_suite(
     assert "test_one.py" in done.stdout
 
 
-# Which of a test's three parameters, or of three files, a run of each depth asks.
+# Which of a test's three parameters, or of three files, runs at each depth.
 DEPTHS = pytest.mark.parametrize(
     ("depth", "asked"),
     [
@@ -172,7 +173,8 @@ def test_each_depth_is_run_by_a_command() -> None:
     ("test", "kinds"),
     [
         ("test_each_rank_is_where_it_should_be", [*WORKLOADS]),
-        # With the weights of `multi-pod`; tests/e2e/test_topologies.py compares `indexed-job`.
+        # The weights are compared with those of `multi-pod`; tests/e2e/test_topologies.py compares
+        # `indexed-job`.
         (
             "test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same",
             [engine.kind.name for engine in ENGINES],
@@ -331,7 +333,7 @@ def test_hanging_run_is_interrupted_in_time(tmp_path: Path) -> None:
         done = run_with_make(tmp_path, hang, CI_LIMIT_SECONDS=str(limit_seconds))
         if hangs.exists():
             break
-        limit_seconds *= 2  # it was interrupted before it had begun, on a busy machine
+        limit_seconds *= 2  # on a busy machine, the run was interrupted before it had begun
     assert done.returncode == 124
     assert done.stdout == "summary\n"
     assert f"had not ended after {limit_seconds} s" in done.stderr

@@ -13,7 +13,8 @@ from cli.dashboard.server import HERE
 from cli.stack_outputs import VolumePlace
 from infra.kube.api_server.access import Access
 
-ACCESS = Access(kubeconfig_path="none")  # whoever asks the cluster by it fails in another way
+# A command that asked the cluster would fail with another error.
+ACCESS = Access(kubeconfig_path="none")
 VOLUME = VolumePlace(ACCESS, "disttrain", "o-1", "image", "claim", "/data/mine/runs")
 
 
@@ -22,7 +23,8 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Return the name of a command that has the option `--port`, whose stack is a stand-in."""
     for module in (command, tensorboard):
         monkeypatch.setattr(module, "volume_place", lambda _: VOLUME)
-        monkeypatch.setattr(module, "end_in_order", lambda: None)  # it is for the whole process
+        # `end_in_order` sets signal handlers of the whole process.
+        monkeypatch.setattr(module, "end_in_order", lambda: None)
     return request.param
 
 

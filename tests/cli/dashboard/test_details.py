@@ -87,5 +87,6 @@ def test_lines_have_their_rank_and_are_explained_once() -> None:
         "Xid 63 of GPU PCI:0000:3b:00: a faulty row or page of GPU memory was recorded for "
         "replacement; reset the GPU when it is free, so that this takes effect"
     ]
-    assert found["lines"][51]["text"] == "round 2: 2 node(s) x 2 rank(s)"  # without its label
+    # The line is shown without the label of its node.
+    assert found["lines"][51]["text"] == "round 2: 2 node(s) x 2 rank(s)"
     assert found["notes"] == ["not shown: the log of pod x"]

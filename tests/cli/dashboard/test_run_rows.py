@@ -17,9 +17,9 @@ def test_run_of_a_stack_has_its_folder_and_its_newest_lines() -> None:
     seen = status("training", step=2860)
     (row,) = rows_of([(seen, RECORD)], NAMES, [folder("dev", 2800, False)], NOW)
     assert (row.run_name, row.owner, row.shown["name"]) == ("dev", RECORD.owner, "dev")
-    assert row.shown["step"] == 2860  # of its lines, which are newer than the look at the volume
+    assert row.shown["step"] == 2860  # from the log, which is newer than the look at the volume
     assert row.shown["loss"] == 1.8307
-    assert row.shown["val_loss"] == 1.9512  # of the volume alone
+    assert row.shown["val_loss"] == 1.9512  # only the volume has it
     assert row.shown["tokens_per_second"] == 48210.0
 
 
@@ -29,7 +29,7 @@ def test_run_without_lines_shows_what_its_folder_has() -> None:
     (row,) = rows_of([(seen, RECORD)], NAMES, [folder("dev", 2800, False)], NOW)
     assert row.shown["step"] == 2800
     assert row.shown["loss"] == 1.9021
-    assert row.shown["tokens_per_second"] is None  # it does not train now
+    assert row.shown["tokens_per_second"] is None  # the run does not train now
     assert row.shown["eta"] == ""
 
 
@@ -90,4 +90,4 @@ def test_numbers_are_read_as_the_trainer_prints_them() -> None:
     None.
     """
     assert [number(text) for text in ("1.8307", "4593", "-", "")] == [1.8307, 4593.0, None, None]
-    assert [number(text) for text in ("nan", "-inf")] == [None, None]  # JSON has no words for them
+    assert [number(text) for text in ("nan", "-inf")] == [None, None]  # JSON cannot express them

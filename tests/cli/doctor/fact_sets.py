@@ -253,7 +253,7 @@ FAULTS: dict[str, Seeded] = {
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
     "dns": Seeded(
         "cannot resolve github.com",
-        {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no answer of a name server
+        {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no name server answers
         NO_PROXY_AT_ALL,
         bare=True,
     ),

@@ -382,7 +382,7 @@ def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(
     path.unlink()
     with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE) as alive:
         assert alive.stdout
-        alive.stdout.readline()  # it says where it listens once it does
+        alive.stdout.readline()  # the agent prints its socket once it listens
         assert agent(ssh_plan(server)).status == "ok"
         alive.terminate()
     monkeypatch.delenv("SSH_AUTH_SOCK")

@@ -43,7 +43,7 @@ RELEASE = {
 }
 
 POLICIES = "clusterpolicies.nvidia.com"
-# As operator v26.3.3 had it when it could not work off a node: the state is of before.
+# What operator v26.3.3 showed when it could not handle a node: the state was still the old one.
 FAILED_POLICY: dict[str, Any] = {
     "apiVersion": "nvidia.com/v1",
     "kind": "ClusterPolicy",
@@ -122,7 +122,7 @@ def stuck_namespace(patient: Patient) -> Callable[[], object]:
     patient.kubectl("create", "namespace", "disttrain")
     patient.kubectl("apply", "-f", "-", text=STUCK)
     patient.kubectl("delete", "namespace", "disttrain", "--wait=false")
-    # the controller says why a moment later
+    # a moment later the namespace's controller says why it cannot be deleted
     patient.kubectl(
         *("wait", "namespace/disttrain", "--timeout=300s"),
         "--for=condition=NamespaceContentRemaining",
@@ -223,7 +223,7 @@ def test_another_clusters_certificate_is_refused_and_said_so(patient: Patient) -
     assert "certificate is refused" in finding.evidence
 
 
-# The gate keeps it from being scheduled, so that no image is pulled.
+# The scheduling gate keeps the pod from every node, so that no image is pulled.
 BARE_POD = {
     "apiVersion": "v1",
     "kind": "Pod",

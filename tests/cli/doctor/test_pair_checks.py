@@ -230,7 +230,7 @@ def test_machines_that_fit_have_no_finding_and_each_check_looks() -> None:
     """
     results = run_pair_checks(machines({}, ("", ""), {}), EXPECT)
     assert findings(results) == []
-    # What is alike and what differs as it should is not said of every two machines.
+    # The checks that compare two machines say nothing of a pair that fits.
     quiet = {id for id in FAULTS if id.startswith("same-")} - {"same-machine"} | {"machine-id"}
     assert {result.id for result in results} == {check.id for check in PAIR_CHECKS} - quiet
 

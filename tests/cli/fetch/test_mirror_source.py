@@ -44,7 +44,7 @@ def test_checkpoint_comes_with_settings_and_metrics(run: Path, url: str, tmp_pat
     assert brought.checkpoint is not None
     assert brought.checkpoint.step == 100
     assert contents(tmp_path / "here") == mirrored_contents(run)
-    assert fetch(url, tmp_path / "here").sent == 0  # nothing that is there comes again
+    assert fetch(url, tmp_path / "here").sent == 0  # what is here is not sent again
 
 
 @pytest.mark.parametrize(("choice", "expected"), [("best", 100), ("200", 200), ("none", None)])

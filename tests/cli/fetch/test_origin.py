@@ -172,8 +172,8 @@ class Server:
         (None, "claim claim of namespace ns is not there"),
         ({"status": {"phase": "Lost"}}, "claim claim of namespace ns has lost its volume"),
         ({"status": {"phase": "Bound"}}, ""),
-        ({"status": {"phase": "Pending"}}, ""),  # it may wait for its first pod
-        (403, ""),  # whoever may not look at it may use it all the same
+        ({"status": {"phase": "Pending"}}, ""),  # the claim may wait for its first pod
+        (403, ""),  # a user who may not read the claim may still use it
     ],
 )
 def test_claim_that_no_pod_can_use_is_named_before_one_waits(

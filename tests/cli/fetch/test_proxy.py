@@ -76,7 +76,7 @@ def test_server_gives_nothing_beside_its_folder(server: dict[str, Any]) -> None:
     for path in ("../secret", "%2e%2e/secret", "%2Fetc%2Fpasswd", "a/../../secret"):
         assert ask(server, f"{path}?offset=0&count=1")[0] in (403, 410)
     assert ask(server, "nothing?offset=0&count=1") == (410, b"")
-    assert ask(server, "it%27s%20here?offset=3&count=8") == (410, b"")  # it is shorter
+    assert ask(server, "it%27s%20here?offset=3&count=8") == (410, b"")  # the file is shorter
 
 
 def test_server_waits_for_a_slow_reader(server: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ def test_server_waits_for_a_slow_reader(server: dict[str, Any]) -> None:
     with socket.create_connection(("127.0.0.1", server["port"]), timeout=60) as reader:
         reader.sendall(head.encode())
         before, waiting = -1, 0
-        while waiting > before or waiting == 0:  # until no more fits
+        while waiting > before or waiting == 0:  # until the connection's buffers are full
             time.sleep(0.1)
             before, waiting = waiting, readable_bytes(reader)
         assert waiting < BIG_BYTES

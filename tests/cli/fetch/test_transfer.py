@@ -43,7 +43,7 @@ def test_fifty_cuts_at_random_bytes_change_nothing(
     assert pod.cuts_made == CUTS
     assert contents(tmp_path / "here") == contents(run)
     manifest = (run / "checkpoints/step-00000100/manifest.json").stat().st_size
-    assert brought.sent == size - manifest  # the answer of `look` has it already
+    assert brought.sent == size - manifest  # the answer of `look` already has the manifest
     assert pod.sent_bytes <= brought.sent + CUTS * BLOCK_BYTES
     assert not list((tmp_path / "here").rglob(f"*{MARK}*"))
 

@@ -109,7 +109,8 @@ def test_price_may_stand_in_the_environment(
         main(["status"])
     said = capsys.readouterr().err
     assert "'cheap' cannot be a price" in said
-    assert f"the variable {PRICE_VARIABLE}" in said  # nobody has typed the option
+    # The option was not typed, so the message must name the variable.
+    assert f"the variable {PRICE_VARIABLE}" in said
 
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "cheap"])

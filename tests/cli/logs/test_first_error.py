@@ -67,8 +67,8 @@ def test_a_run_that_goes_well_has_no_error() -> None:
     assert first_error([]) is None
 
 
-# What the trainer says of trouble with which it goes on: events/log.py, checkpoint/save.py,
-# mirror/process.py, transport/asked.py.
+# Warnings of the trainer about trouble with which training goes on, from events/log.py,
+# checkpoint/save.py, mirror/process.py and transport/asked.py.
 GONE_ON = [
     "[node 0] warning: /data/runs/a/events/node-00000.jsonl: events cannot be written ([Errno 28] "
     "No space left on device); training goes on, and `goodput` will know less of this time",

@@ -91,7 +91,7 @@ def test_lines_of_both_come_once_and_in_order() -> None:
     stream, said = merged(pods, volume)
     history = list(stream.history(since=0.0))
     assert [line.text for line in history] == ["before the log", "a", "b", "no room", "c"]
-    assert pods.known == [999]  # later lines are asked of the API server
+    assert pods.known == [999]  # the API server is asked for later lines
     later = [line for some in stream.follow() for line in some]
     assert [(line.rank, line.text) for line in later] == [(0, "d")]
     assert said == []

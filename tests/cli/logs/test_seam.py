@@ -44,7 +44,8 @@ def test_a_record_that_comes_after_its_line_was_shown_is_left_out() -> None:
     seam.api(api(1.2, "late"), now=0)
     assert seam.due(now=7) == [api(1.2, "late")]
     assert seam.record(record(1, "late")) == []
-    assert seam.record(record(50, "late")) == [record(50, "late")]  # the same words again
+    # A later line with the same words is shown.
+    assert seam.record(record(50, "late")) == [record(50, "late")]
 
 
 def test_older_lines_of_the_api_come_before_the_next_record() -> None:
@@ -53,7 +54,7 @@ def test_older_lines_of_the_api_come_before_the_next_record() -> None:
     """
     seam = Seam(hold_seconds=6)
     seam.api(api(5, "no module", node=1), now=0)
-    assert seam.record(record(10, "a")) == [record(10, "a")]  # node 1 may be behind
+    assert seam.record(record(10, "a")) == [record(10, "a")]  # the records of node 1 may be late
     assert seam.record(record(16, "b")) == [api(5, "no module", node=1), record(16, "b")]
     seam.api(api(17, "no room"), now=0)
     assert seam.record(record(18.5, "c")) == [api(17, "no room"), record(18.5, "c")]

@@ -40,7 +40,8 @@ def arguments(run: Path, follow: bool = False, tail: int = -1, **selection: obje
     """Return the command that runs the program, without anything of the project to import."""
     asked = arguments_of(str(run), Selection(**selection), tail, follow)  # type: ignore[arg-type]
     program = Path(volume_program.__file__).read_text()
-    return [sys.executable, "-I", "-c", program, asked]  # -I: nothing of ours can be imported
+    # -I: no module of the project can be imported.
+    return [sys.executable, "-I", "-c", program, asked]
 
 
 def history(run: Path, **asked: object) -> list[str]:
@@ -167,7 +168,7 @@ def test_new_lines_are_followed_over_rotation_and_new_nodes(tmp_path: Path) -> N
         assert next(rows) == "old"
         for number in range(60):
             write(tmp_path, 0, 0, number, f"new {number} {'x' * 60}")
-            if number % 10 == 9:  # fewer bytes than the kept files have
+            if number % 10 == 9:  # ten lines have fewer bytes than the kept files
                 expected = [f"new {n} {'x' * 60}" for n in range(number - 9, number + 1)]
                 assert [next(rows) for _ in expected] == expected
         write(tmp_path, 3, 7, 1, "a node that comes later")

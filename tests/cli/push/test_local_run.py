@@ -68,7 +68,7 @@ def add_bytes(run: Path) -> None:
 
 def make_pipe(run: Path) -> None:
     """Put a pipe into the run. A program that opens it to read would wait for ever."""
-    os.mkfifo(run / "pipe")  # who opens it to read waits for a writer
+    os.mkfifo(run / "pipe")  # a program that opens it to read waits for a writer
 
 
 @pytest.mark.timeout(60)

@@ -178,7 +178,7 @@ def test_run_that_cannot_be_removed_keeps_its_name(
     """
     open_folder.chmod(0o777)
     run = make_run(open_folder / "demo")
-    (run / "nothing").mkdir()  # can be removed by whoever may change the folder above it
+    (run / "nothing").mkdir()  # a user who may change the folder above can remove it
     for path in (run, *run.rglob("*")):
         path.chmod(0o777)
     (run / "nothing").chmod(0o755)

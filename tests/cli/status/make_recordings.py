@@ -201,7 +201,7 @@ class Recorder:
         """Record the states in a queue of Kueue: preempted, stopped there, queued at the start."""
         name, lab, stack = kind.name, self.lab, self.stack
         stack.set_all({"queue": QUEUE, **self.settings(kind, f"r-{name}-queue", ENDLESS)})
-        stack.up()  # the first one also makes the platform with its queue
+        stack.up()  # the first `up` also makes the platform with its queue
         self.take(f"{name}-admitted", "training", "its queue has room for it", trains)
         start_others(lab, URGENT, URGENT)
         wait_for("the pods to go", lambda: not training_pods(lab, stack), LIMIT_SECONDS)

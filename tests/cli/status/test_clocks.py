@@ -75,7 +75,8 @@ class Wrong(Server):
         if "sinceSeconds" in query and not self.tells_ages:
             raise OSError("no answer")
         ages = [self.age_seconds + 10 * back for back in (3, 2, 1, 0)]
-        since = float(query.get("sinceSeconds", "1e9"))  # by the clock of the node, like the lines
+        # Kubernetes compares by the node's clock, which also stamps the lines.
+        since = float(query.get("sinceSeconds", "1e9"))
         self.asked_for_age += "sinceSeconds" in query
         ahead = timedelta(seconds=self.clock_seconds)
         lines = [
@@ -144,7 +145,7 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
 @pytest.mark.parametrize(
     ("clock", "age", "state"),
     [
-        (-120, 2, "training"),  # it would be called quiet
+        (-120, 2, "training"),  # uncorrected, the run would be called quiet
         (-600, 2, "training"),
         (-600, 120, "quiet"),
         (-600, STALLED_SECONDS + 20, "stalled"),
@@ -152,9 +153,9 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
         (600, 2, "training"),
         (600, 120, "quiet"),
         (600, STALLED_SECONDS + 20, "stalled"),
-        (45, STALLED_SECONDS + 20, "stalled"),  # it would be called quiet
+        (45, STALLED_SECONDS + 20, "stalled"),  # uncorrected, the run would be called quiet
         (200, STALLED_SECONDS + 20, "stalled"),
-        (110, 120, "quiet"),  # it would train
+        (110, 120, "quiet"),  # uncorrected, the run would be called training
     ],
 )
 def test_without_leases_the_node_is_asked_for_the_age(clock: float, age: float, state: str) -> None:

@@ -46,7 +46,7 @@ class Volume:
 
     def __call__(self, _: Api, record: Record) -> str:
         self.asked += 1
-        print("waiting for a pod")  # which is no part of what status prints
+        print("waiting for a pod")  # `status` must not print this line
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
@@ -88,7 +88,7 @@ def test_short_run_that_has_gone_is_not_called_starting(
     assert shown(api, Volume(""), monkeypatch, short).state == "starting"
     young, volume = replace(short, since=NOW - timedelta(seconds=50)), Volume("finished: ")
     assert shown(api, volume, monkeypatch, young).state == "starting"
-    assert volume.asked == 0  # its time cannot be over
+    assert volume.asked == 0  # the workload cannot have been removed yet
     deleted = shown(api, volume, monkeypatch, replace(GOES, since=NOW - timedelta(seconds=150)))
     assert (deleted.state, volume.asked) == ("gone", 0)
     assert "somebody has deleted it" in deleted.detail

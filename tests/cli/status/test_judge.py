@@ -439,7 +439,7 @@ def test_gpus_are_counted_where_pods_hold_them() -> None:
     pods = [gpu_pod("Running", "a", 3), gpu_pod("Succeeded", "a", 4), gpu_pod("Pending", None, 4)]
     found = judge_platform([node("a"), node("b", "Unknown")], pods)
     assert (found.nodes, found.not_ready, found.gpus, found.gpus_used) == (2, ("b",), 8, 3)
-    assert found.gpus_idle == {"a": 1}  # nobody could use those of b, which is lost
+    assert found.gpus_idle == {"a": 1}  # nobody can use the GPUs of b, which is lost
     assert judge_platform([node("a"), node("b")], pods).gpus_idle == {"a": 1, "b": 4}
     assert judge_platform([node("a")], [gpu_pod("Running", "a", 4)]).gpus_idle == {}
 

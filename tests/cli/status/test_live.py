@@ -46,7 +46,8 @@ LOST = RunStatus(
 )
 SEEN = Look(PlatformStatus(2, ("n2",), 4, 2), (RUN, LOST), "")
 LIMIT_SECONDS = 60.0
-# The real loop; each look is one more step, and the third one finds no cluster.
+# The real loop. Each look is one more step; the third one finds no cluster, and the sixth one no
+# kubeconfig.
 WATCH = """
 from datetime import UTC, datetime
 from rich.console import Console
@@ -192,7 +193,7 @@ def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> N
             read_until(words)
         assert "not seen for" in seen
         process.send_signal(signal.SIGINT)
-        read_until("\x1b[?1049l")  # the screen that was there before
+        read_until("\x1b[?1049l")  # the terminal shows again what it showed before
         assert process.wait(LIMIT_SECONDS) == 130
     finally:
         process.kill()

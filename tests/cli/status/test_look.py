@@ -83,7 +83,7 @@ def test_first_lines_tell_of_the_volume_later(monkeypatch: pytest.MonkeyPatch) -
     server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
     server.begin = "[node 0] volume: 2 nodes see each other's new files: fast\n"
     (found,) = seen(server, monkeypatch).runs
-    assert (found.progress.volume, len(server.waited)) == ("", 2)  # only JSON shows it
+    assert (found.progress.volume, len(server.waited)) == ("", 2)  # only `--json` shows the volume
     (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert found.progress.volume == "2 nodes see each other's new files: fast"
     assert found.progress.step == 7

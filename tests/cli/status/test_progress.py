@@ -61,7 +61,7 @@ def test_verified_is_what_was_read_and_not_what_was_saved() -> None:
     older = copied.replace("step 20", "step 5").replace("40:20", "40:30")
     assert read_progress(START + begun + STEPS + copied + older) == later
     again = read_progress(START + begun + STEPS + copied + begun)
-    assert again.verified_step == 10  # that of step 20 is damaged by now
+    assert again.verified_step == 10  # a start from step 10 means that step 20 is damaged by now
 
 
 def test_words_of_a_program_of_the_user_verify_nothing() -> None:
@@ -91,7 +91,8 @@ def test_save_lasts_until_its_end_and_waiting_until_the_next_step() -> None:
     for end in (STEPS, LOST, START, "2026-11-22T06:40:20Z [node 0] fatal: no room to write"):
         over = read_progress(START + STEPS + SAVES + end)
         assert (over.saving_step, over.saving_at, over.saving_holds) == (None, None, False)
-    cut = read_progress(SAVES.splitlines()[-1])  # its begin is too long ago to be read
+    # The line about the beginning of the save is too far back to be read.
+    cut = read_progress(SAVES.splitlines()[-1])
     assert (cut.saving_step, cut.saving_at) == (20, begin.replace(second=16))
 
 

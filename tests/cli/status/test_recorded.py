@@ -17,7 +17,7 @@ STATES = {
     *("training", "waiting", "starting", "recovering", "saving", "stopped", "failing"),
     "finished",
 }
-NEVER_FAIL = ("multi-pod", "lws")  # their pods are those of StatefulSets
+NEVER_FAIL = ("multi-pod", "lws")  # their pods belong to StatefulSets, which never fail
 MOST_BYTES = 40_000  # of a file
 
 
@@ -30,7 +30,7 @@ def test_recorded_state_has_its_word(path: Path) -> None:
     found = see_only_run(Replay(asked))
     assert found.state == state, found.detail
     assert "was not recorded" not in found.detail, found.detail
-    if path.stem.endswith("-fatal"):  # its reason, also where its pods were started again
+    if path.stem.endswith("-fatal"):  # the reason is shown even if the pods were started again
         assert "'/data/no-such-weights' cannot be read" in found.detail
 
 

@@ -38,7 +38,7 @@ def a_run(root: Path) -> Path:
     """
     run = make_run(root / "runs" / "dev", steps=(700,))
     add_checkpoint(run, 750)
-    (add_checkpoint(run, 800) / "manifest.json").unlink()  # it is being written
+    (add_checkpoint(run, 800) / "manifest.json").unlink()  # this checkpoint is still being written
     (run / "run.yaml").write_text(yaml.safe_dump({"train": {"max_steps": 4000}}))
     half = json.dumps({**RECORD, "step": 798})[:-20]
     (run / "metrics.jsonl").write_text(f"{json.dumps(RECORD)}\n{half}")
@@ -63,7 +63,7 @@ def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
 BEGUN, WAITED = words.begun("step-00000800"), words.waited_for("step-00000800")
 STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
 QUOTED = "rank 1 said: checkpoint step-00000800 is being written"
-MANY_STEPS = [STEP] * 3000  # more than is read of a log
+MANY_STEPS = [STEP] * 3000  # more than `status` reads of a log
 LOST = "[node 0] training stopped: node 1 is gone; starting again at once"
 NEXT = "[node 0] round 2: 2 node(s) x 1 rank(s), store at 10.0.0.1:29501"
 

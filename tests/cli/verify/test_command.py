@@ -30,7 +30,8 @@ def test_restart_that_was_not_seen_hides_no_other_point(
     monkeypatch.setattr(command, "gather", lambda *_: None)
     monkeypatch.setattr(command, "judge", lambda _: [result("steps", "ok", "training, step 7")])
     monkeypatch.setattr(command, "restart", fail)
-    monkeypatch.setattr(command, "end_in_order", lambda: None)  # it is for the whole process
+    # `end_in_order` sets signal handlers of the whole process.
+    monkeypatch.setattr(command, "end_in_order", lambda: None)
     assert main(["verify", "--restart"]) == 1
     said = capsys.readouterr().out
     assert "training, step 7" in said

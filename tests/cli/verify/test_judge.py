@@ -377,7 +377,7 @@ def test_run_that_does_not_step_has_its_remedy(run: RunStatus, fix: str) -> None
 
 def test_all_is_well_with_a_good_run() -> None:
     found = {result.id: result.status for result in judge(GOOD)}
-    assert found.pop("shared-volume") == "not applicable"  # it has one pod
+    assert found.pop("shared-volume") == "not applicable"  # the run has one pod
     assert set(found.values()) == {"ok"}
 
 
