@@ -33,7 +33,8 @@ PROGRAM = """
 
 
 def test_files_texts_and_directories_are_copied(stack: Stack, ssh: SshServer, tree: Path) -> None:
-    """A directory goes below the remote path under its own name, even if that path is new.
+    """Files, texts and directories are copied. A directory goes below the remote path under its own
+    name, even if that path is new.
 
     Written with a final slash, only its content goes. What is copied stays at `destroy`.
     """

@@ -1,6 +1,4 @@
-"""The dashboard keeps what it has seen of the cluster, knows its age, and does not look too
-often.
-"""
+"""The dashboard keeps what it has seen of the cluster with its age, and does not look too often."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,9 +12,7 @@ from infra.kube.errors import UnreachableError
 
 @dataclass
 class World:
-    """A clock, the work that waits to be done, and what a look finds, with the seconds that it
-    takes.
-    """
+    """A clock, the work that waits to be done, and what a look finds and how long it takes."""
 
     now: float = 100.0
     work: list[Callable[[], None]] = field(default_factory=lambda: [])
@@ -41,8 +37,8 @@ class World:
 
 
 def test_answer_comes_at_once_and_later_with_its_age() -> None:
-    """The first answer comes before the first look and is empty; a later one comes with the age of
-    what was seen.
+    """The first answer comes before the first look and is empty. A later one has what was seen,
+    with its age.
     """
     world = World()
     kept = world.kept()
