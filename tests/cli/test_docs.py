@@ -132,7 +132,9 @@ def test_readme_leads_to_every_page_of_docs() -> None:
 
 @pytest.mark.parametrize("folder", ["infra", "cli", "trainer", "docker"])
 def test_pages_that_programs_name_have_that_headline(folder: str) -> None:
-    """Each page of docs/ and headline that a message, comment or script names exists."""
+    """Each page of docs/ that a program's text names exists, and so does the headline that is named
+    with it.
+    """
     for file in (PROJECT / folder).rglob("*"):
         if file.suffix in {".py", ".sh"} or file.name == "Dockerfile":
             for page, anchor in REFERENCE.findall(file.read_text()):

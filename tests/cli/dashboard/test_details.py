@@ -77,8 +77,8 @@ def test_run_without_events_has_no_time() -> None:
 
 
 def test_lines_have_their_rank_and_are_explained_once() -> None:
-    """Log lines are shown without the label of their rank, and the meaning of a repeated error is
-    shown once.
+    """A node's own lines are shown without the label with which they begin, and a repeated error is
+    explained once.
     """
     twice = [*lines(), Line(1.0, 1, 3, "NVRM: Xid (PCI:0000:3b:00): 63, pid=2, row remapper")]
     found = log_of(twice, ["not shown: the log of pod x"])

@@ -152,8 +152,8 @@ def test_rank_that_waited_too_long_is_a_victim(begin: str) -> None:
 
 
 def test_a_node_that_speaks_again_begins_the_next_start() -> None:
-    """After the first nodes have stopped, the next line of a node that starts again begins the next
-    start of the run.
+    """The next start of a run begins when a node begins another round. Later lines of the other
+    nodes belong to that start too, though one of them had given up before.
     """
     texts = [
         (0, "[node 0] round 1: x"),
