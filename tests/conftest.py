@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parent.parent
 pytest_plugins = ["tests.second_try"]
 collect_ignore = left_out(DEPTH)
 
-# The text for the tests is the real one, if it is beside the checkout.
+# The tests use the real Shakespeare text if it lies beside the checkout.
 BESIDE = PROJECT.parent / "shared" / "data" / "tinyshakespeare.txt"
 if BESIDE.is_file():
     os.environ.setdefault("DISTTRAIN_DATASET", str(BESIDE))
@@ -128,7 +128,9 @@ def leave_to_longer_runs(config: pytest.Config, items: list[pytest.Item]) -> Non
 
 
 def without_their_engine(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests that need a policy pack in Pulumi's engine, if this engine cannot run packs."""
+    """Return the tests that need a policy pack in Pulumi's engine, if this engine cannot
+    run packs.
+    """
     found = [item for item in items if item.get_closest_marker("policy_packs")]
     if found:
         from sandbox.pulumi_home import runs_policy_packs  # this may have to install the engine
@@ -139,7 +141,9 @@ def without_their_engine(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def reversed_but_for_stories(items: list[pytest.Item]) -> list[pytest.Item]:
-    """The tests in reversed order, but each file with the mark `in_order` in its own order."""
+    """Return the tests in reversed order, but each file with the mark `in_order` in its own
+    order.
+    """
     turned = list[pytest.Item]()
     for _, found in itertools.groupby(reversed(items), lambda item: item.path):
         file = list(found)

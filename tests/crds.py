@@ -4,7 +4,7 @@ from typing import Any
 
 
 def definition(name: str, kind: str = "") -> dict[str, Any]:
-    """The manifest of a CRD, cluster-wide, in version v1.
+    """Return the manifest of a CRD, cluster-wide, in version v1.
 
     Args:
         name: `plural.group`.

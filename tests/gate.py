@@ -17,7 +17,7 @@ class Gate:
         self.cut_after_bytes = 0  # a connection is cut after so many bytes to the server; 0: never
         self.close_when_cut = False
         self.delay_seconds = 0.0  # after each block that goes to the server
-        self.delay_down_seconds = 0.0  # after each block that comes from it
+        self.delay_down_seconds = 0.0  # after each block that comes from the server
         self.cuts_down: list[int] = []  # cut after so many bytes from the server in all
         self._down_bytes = 0
         self._sockets: list[socket.socket] = []
@@ -26,11 +26,13 @@ class Gate:
         self.open()
 
     def open(self) -> None:
+        """Listen again at the same port."""
         self._listener = socket.create_server(("127.0.0.1", self.port), reuse_port=True)
         self._is_open = True
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def close(self) -> None:
+        """Cut all connections, and accept no new ones."""
         with self._lock:
             self._is_open = False
             with suppress(OSError):
@@ -39,7 +41,7 @@ class Gate:
             self.cut()
 
     def cut(self) -> None:
-        """Cut all connections of the moment."""
+        """Cut all connections that are open now."""
         with self._lock:
             ends, self._sockets = self._sockets, []
             for end in ends:

@@ -126,15 +126,15 @@ FILES = {
 
 
 def left_out(depth: str) -> list[str]:
-    """The files that a run of this depth leaves out."""
+    """Return the files that a run of this depth leaves out."""
     return [file for mark in LEFT_OUT[depth] for file in FILES[mark]]
 
 
 def slow(*values: object) -> ParameterSet:
-    """One set of values of a test's parameters that `make test` leaves to `.ci/run`."""
+    """Return one set of values of a test's parameters that `make test` leaves to `.ci/run`."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def in_depth(*values: object) -> ParameterSet:
-    """One set of values of a test's parameters that is left to `make test-engines`."""
+    """Return one set of values of a test's parameters that is left to `make test-engines`."""
     return pytest.param(*values, marks=pytest.mark.in_depth)

@@ -29,7 +29,7 @@ def _give_back() -> None:
 
 
 def free_port(address: str = "127.0.0.1") -> int:
-    """A port of this machine at which no program listens; each call returns another port."""
+    """Return a port of this machine on which no program listens; each call returns another port."""
     for port in itertools.islice(_next_ports, len(PORTS)):
         name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:

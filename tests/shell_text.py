@@ -1,6 +1,6 @@
-"""A shell text for stand-ins of a login shell, which read what infra/image/node.py sends."""
+"""A piece of shell for stand-ins of a login shell, which reads what infra/image/node.py sends."""
 
-# Sets `text` to the text for `sh` in the first argument, which for_any_shell has encoded.
+# This sets `text` to the text for `sh`, which for_any_shell has encoded in the first argument.
 READ_TEXT = """\
 text=${1##*echo }
 text=$(echo "${text%% *}" | base64 -d | gzip -dc)

@@ -18,7 +18,9 @@ NAME = "api.test"  # the name in the certificate; no DNS knows it
 
 @contextmanager
 def tls_api(folder: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[Gate]:
-    """Serve clients with the certificate that `kubeconfig_of` writes for the same folder."""
+    """Run the server and yield its gate. Clients need the certificate that `kubeconfig_of` uses for
+    the same folder.
+    """
     pki = folder / "pki"
     api = Certificate("api", "api", "serverAuth", alternative_names=(f"DNS:{NAME}",))
     make_pki(pki, [api, Certificate("admin", "admin")])
@@ -39,7 +41,9 @@ def tls_api(folder: Path, handler: type[BaseHTTPRequestHandler]) -> Iterator[Gat
 
 
 def kubeconfig_of(gate: Gate, folder: Path, name: str = NAME) -> dict[str, Any]:
-    """The content of a kubeconfig. `name` is the name that the server's certificate must have."""
+    """Return the content of a kubeconfig. `name` is the name that the server's certificate must
+    have.
+    """
     path = folder / "kubeconfig"
     address = f"https://127.0.0.1:{gate.port}"
     write_kubeconfig(path, server=address, name="t", pki=folder / "pki", certificate="admin")

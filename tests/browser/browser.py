@@ -71,7 +71,9 @@ class Browser:
         return self.driver.execute_script(script, *arguments)
 
     def text(self, selector: str = "body") -> str:
-        """The visible text of the first matching element, without empty lines; or empty."""
+        """Return the visible text of the first matching element, without empty lines; or an empty
+        text.
+        """
         script = (
             "const found = document.querySelector(arguments[0]);"
             "return found?.checkVisibility() ? found.innerText : ''"
@@ -80,12 +82,16 @@ class Browser:
         return re.sub(r"\s*\n\s*", "\n", str(shown)).strip()
 
     def label(self, selector: str) -> str:
-        """The label for screen readers (aria-label) of the first matching element; or empty."""
+        """Return the label for screen readers (aria-label) of the first matching element; or an
+        empty text.
+        """
         script = "return document.querySelector(arguments[0])?.getAttribute('aria-label') ?? ''"
         return str(self.run(script, selector))
 
     def wait(self, what: str, ask: Callable[[], T], limit_seconds: float = 60) -> T:
-        """The first true answer of `ask`; the test fails and shows the page if none comes."""
+        """Return the first true answer of `ask`; the test fails and shows the page if none
+        comes.
+        """
         deadline = time.monotonic() + limit_seconds
         while not (answer := ask()):
             assert time.monotonic() < deadline, (
@@ -109,11 +115,15 @@ class Browser:
         self._messages.clear()
 
     def complaints(self) -> list[str]:
-        """The messages in the browser's console since the last call, with policy violations."""
+        """Return the messages in the browser's console since the last call, with policy
+        violations.
+        """
         return [f"{entry['level']}: {entry['message']}" for entry in self.driver.get_log("browser")]
 
     def hosts(self) -> set[str]:
-        """The hosts and ports of all requests of the page, without those before a `forget`."""
+        """Return the hosts and ports of all requests of the page, without those before a
+        `forget`.
+        """
         for entry in self.driver.get_log("performance"):
             self._messages.append(json.loads(entry["message"])["message"])
         sent = [m["params"] for m in self._messages if m["method"] == "Network.requestWillBeSent"]
@@ -121,7 +131,7 @@ class Browser:
         return {url.netloc for url in found if url.scheme not in ("data", "blob", "chrome")}
 
     def picture(self) -> bytes:
-        """The whole page as PNG."""
+        """Return the whole page as PNG."""
         size = self.command("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         made = self.command("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
@@ -129,7 +139,7 @@ class Browser:
 
 
 def found(program: str) -> str:
-    """The path of a program, which must be installed."""
+    """Return the path of a program, which must be installed."""
     path = shutil.which(program)
     assert path, f"there is no {program}: python3 -m sandbox setup --for-tests installs it"
     return path

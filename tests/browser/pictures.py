@@ -21,7 +21,9 @@ SAVING = "checkpoint step 2860 is being written, and training waits for it"
 
 
 def take(window: Browser, recorded: Recorded, width: int, dark: bool) -> bytes:
-    """A picture of the whole page as PNG, with a sample of the run and lines of the last minute."""
+    """Return a picture of the whole page as PNG, with a sample of the run and lines of the last
+    minute.
+    """
     recorded.parts["logs"] = {**SEEN, "content": log_of(lines(datetime.now(UTC)), [])}
     with serving(0, recorded) as server:
         window.open(server.address, width, 844, dark)

@@ -1,7 +1,7 @@
-"""A stand-in for the source of the page's data: answers in a run's own shapes.
+"""A stand-in for the source of the page's data, with answers in the shapes of a real run.
 
-The pure functions of the page make them from made-up pods, events and lines, so no shape is typed
-here twice. The end-to-end test has the real source instead.
+The page's own functions make the answers from made-up pods, events and lines, so that no shape is
+written here a second time. The end-to-end test uses the real source.
 """
 
 import math
@@ -33,6 +33,7 @@ SLOW = str(Finding(Cause.DATA, 3, 1, 1.8, 0.18, 0.1))
 
 
 def status(state: str, detail: str = "", step: int | None = 2860) -> RunStatus:
+    """Return the state of the run `dev`."""
     progress = Progress(
         step,
         STEPS if step else None,
@@ -48,6 +49,7 @@ def status(state: str, detail: str = "", step: int | None = 2860) -> RunStatus:
 
 
 def folder(name: str, step: int | None, is_done: bool) -> Run:
+    """Return what the volume tells of a run."""
     loss = None if step is None else 1.9021
     return Run(
         name=name,
@@ -76,6 +78,7 @@ FOLDERS = [
 
 
 def pods(ready: int = 2) -> list[dict[str, Any]]:
+    """Return two pods with two ranks each, of which the first `ready` are ready."""
     found: list[dict[str, Any]] = []
     for number in range(2):
         is_ready = number < ready
@@ -104,6 +107,8 @@ def pods(ready: int = 2) -> list[dict[str, Any]]:
 
 
 def curves() -> dict[str, Any]:
+    """Return the curves of a run of 2860 steps."""
+
     def loss(step: int) -> float:
         return 1.7 + 2.6 * math.exp(-step / 500) + 0.04 * math.sin(step * 1.7)
 
@@ -121,6 +126,7 @@ NO_CURVES: dict[str, list[float]] = {"loss": [], "val_loss": [], "tokens_per_sec
 
 
 def goodput() -> dict[str, Any]:
+    """Return the account of a run that was restarted once."""
     told = Story()
     told.starts(9000, 900, 200, 600)
     for _ in range(12):
@@ -145,6 +151,7 @@ def goodput() -> dict[str, Any]:
 
 
 def lines(now: datetime = NOW) -> list[Line]:
+    """Return 50 lines about steps, an error of a GPU and a line of a node, from the last minute."""
     begin = now.timestamp() - 60
     found = [
         Line(

@@ -1,4 +1,6 @@
-"""The page of `./disttrain dashboard` in a real browser; its server is fed by recorded looks."""
+"""The page of `./disttrain dashboard` in a real browser. The source of its server's data is a
+stand-in.
+"""
 
 import io
 from collections.abc import Iterator
@@ -27,7 +29,8 @@ from tests.browser.recorded import (
 
 LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 PICTURES = [("dashboard-1280-light.png", 1280), ("dashboard-390-dark.png", 390)]
-# Elements with text of their own, their colour, the first ground below it that is not transparent.
+# For each visible element with text of its own: the contrast between the colour of the text and the
+# first background behind it that is not transparent, and the beginning of the text.
 CONTRASTS = """
 const seen = (text) => text.match(/[\\d.]+/g).map(Number);
 const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
@@ -61,26 +64,31 @@ return [...document.querySelectorAll("a, button, input, select, [role=img], [tab
 
 @pytest.fixture(scope="module")
 def window() -> Iterator[Browser]:
+    """Yield the browser that all tests of this file share."""
     with browser() as made:
         yield made
 
 
 @pytest.fixture
 def recorded() -> Recorded:
+    """Return the stand-in for the source; a test may change its answers while the page is open."""
     return Recorded()
 
 
 @pytest.fixture
 def server(recorded: Recorded, window: Browser) -> Iterator[Server]:
+    """Yield a running server of the stand-in. Afterwards leave the page, so that it asks no
+    more.
+    """
     with serving(0, recorded) as made:
         yield made
-        window.driver.get("about:blank")  # or it would go on to ask
+        window.driver.get("about:blank")  # otherwise the page would go on to ask the next server
         window.complaints()
         window.forget()
 
 
 def opened(window: Browser, server: Server, width: int = 1280, dark: bool = False) -> Browser:
-    """The page, as soon as all of a run is there."""
+    """Open the page, and return it once all of a run is shown."""
     window.open(server.address, width, 844, dark)
     window.wait("all of the run", lambda: window.text("#lines") and window.label("#loss-chart"))
     return window
@@ -90,6 +98,10 @@ def opened(window: Browser, server: Server, width: int = 1280, dark: bool = Fals
 def test_page_fits_and_can_be_read_and_asks_nobody_else(
     window: Browser, server: Server, width: int, dark: bool
 ) -> None:
+    """The page fits its window, its text has enough contrast, everything that can be used has a
+    name for screen readers, and the browser asks no other host. This holds for a wide and a narrow
+    window, light and dark.
+    """
     opened(window, server, width, dark)
     window.click("#write")
     window.wait("the sample", lambda: "To be, or not" in window.text("#sample"))
@@ -107,6 +119,9 @@ def test_page_fits_and_can_be_read_and_asks_nobody_else(
 
 
 def test_contrast_that_is_too_low_would_be_found(window: Browser, server: Server) -> None:
+    """The check of contrasts finds a text whose contrast is too low. Otherwise the test above could
+    pass without looking at anything.
+    """
     opened(window, server)
     window.run("document.querySelector('#platform').style.color = '#999'")
     found = [text for ratio, text in window.run(CONTRASTS) if ratio < 4.5]
@@ -114,6 +129,9 @@ def test_contrast_that_is_too_low_would_be_found(window: Browser, server: Server
 
 
 def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) -> None:
+    """Each part of the page shows the numbers of the run: the platform, state, step, transport,
+    time, ranks, log and curves.
+    """
     opened(window, server)
     assert "2 nodes, all Ready; 4 of 8 GPUs in use" in window.text("header")
     assert "dev\n● training" in window.text("#run .title")
@@ -123,7 +141,7 @@ def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) 
     assert window.text("#transport") == f"Transport between the ranks: {way}"
     assert "63.9 % of 126.8 s went into steps that count." in window.text("#goodput")
     rows = window.text("#ranks tbody").splitlines()
-    assert len(rows) == 6  # what is said of the slow rank has a line of its own
+    assert len(rows) == 6  # the slow rank has a second line, which says why
     row = "2 train-multipod-1 ● Ready gpu-1.example.org 12,053 1 3 h"
     assert " ".join(rows[2].split()).startswith(row)
     assert rows[4].startswith("▲ takes 1.8x as long: data loading")
@@ -135,8 +153,10 @@ def test_all_parts_of_a_run_show_their_numbers(window: Browser, server: Server) 
 def test_page_goes_on_by_itself_and_says_how_old_it_is(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
+    """The page shows new steps and states without a reload, and says how old its data is."""
     opened(window, server)
-    recorded.volume = {**SEEN, "age_seconds": 125.0}  # first: the page may ask between the two
+    # This change comes first, because the page may ask between the two.
+    recorded.volume = {**SEEN, "age_seconds": 125.0}
     recorded.status = status("quiet", "no step is reported; one came every 0.3 s", step=2861)
     window.wait("the next step", lambda: "2,861" in window.text("#numbers"))
     assert "◌ quiet" in window.text("#run .title")
@@ -147,7 +167,9 @@ def test_page_goes_on_by_itself_and_says_how_old_it_is(
 def test_transport_that_was_not_asked_for_is_a_warning(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
-    """By the words of status; where its line is too far back, by what the run's events say."""
+    """A transport that was not asked for is a warning while the run lives. The words are those of
+    `status`, or those of the run's events if the log's line is too far back.
+    """
     opened(window, server)
     content = recorded.parts["goodput"]["content"]
     sockets = {"words": "TCP sockets (eth0)", "asked": "InfiniBand", "as_asked": False}
@@ -171,7 +193,9 @@ def test_transport_that_was_not_asked_for_is_a_warning(
 def test_checkpoint_that_training_waits_for_is_said(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
-    """In the list and in the head of the run; its speed is none then, and is not shown as one."""
+    """A save that training waits for is shown in the list and in the head of the run, without a
+    speed.
+    """
     opened(window, server)
     recorded.status = status("saving", SAVING)
     window.wait("the state", lambda: "dev\n● saving" in window.text("#run .title"))
@@ -183,7 +207,9 @@ def test_checkpoint_that_training_waits_for_is_said(
 
 @pytest.mark.parametrize(("name", "width"), PICTURES)
 def test_pictures_of_the_docs_can_be_made(window: Browser, name: str, width: int) -> None:
-    """As wide as their names say; what they show is for people to look at."""
+    """The pictures in docs/ can be made, and are as wide as their names say. What they show is for
+    people to look at.
+    """
     made = take(window, Recorded(), width, "dark" in name)
     for picture in (made, (DOCS / name).read_bytes()):
         assert Image.open(io.BytesIO(picture)).width == width
@@ -194,6 +220,9 @@ def test_pictures_of_the_docs_can_be_made(window: Browser, name: str, width: int
 def test_names_and_lines_with_markup_are_shown_as_text(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
+    """Markup in names, log lines and problems is shown as text everywhere on the page, and fits the
+    window. Otherwise a run's name could run a script in the user's browser.
+    """
     recorded.name, recorded.folders = HOSTILE, [folder(HOSTILE, 100, False)]
     failing = status("failing", HOSTILE)
     recorded.status = replace(failing, progress=replace(failing.progress, transport=HOSTILE))
@@ -210,7 +239,8 @@ def test_names_and_lines_with_markup_are_shown_as_text(
     places = ("#runs", "#unseen", "#run-title", "#run-detail", "#transport", "#ranks", "#lines")
     for place in (*places, "#logs", "#goodput-age"):
         assert HOSTILE in window.text(place), place
-    assert window.run("return document.querySelectorAll('img, script').length") == 1  # our own
+    # The only one is the page's own script.
+    assert window.run("return document.querySelectorAll('img, script').length") == 1
     assert "<img" in window.run("return document.title")
     for width in (1280, 390):
         window.set_size(width, 844)
@@ -220,7 +250,9 @@ def test_names_and_lines_with_markup_are_shown_as_text(
 
 
 def test_policy_refuses_markup_that_came_by_a_mistake(window: Browser, server: Server) -> None:
-    """The second wall: even code of ours that takes text for markup could not run a script."""
+    """The browser's policy refuses to make markup of text and to load from another host. It
+    protects the user even if the page's own code took text for markup.
+    """
     opened(window, server)
     tried = "try { %s; return 'taken' } catch (error) { return error.name }"
     for code in (
@@ -236,6 +268,7 @@ def test_policy_refuses_markup_that_came_by_a_mistake(window: Browser, server: S
 
 
 def test_keyboard_reaches_another_run_and_single_steps(window: Browser, server: Server) -> None:
+    """With the keyboard alone, a user can open another run and read single steps of a curve."""
     opened(window, server)
     focused = "return document.activeElement.textContent"
     for _ in range(20):
@@ -244,7 +277,7 @@ def test_keyboard_reaches_another_run_and_single_steps(window: Browser, server: 
             break
     window.press("ENTER")
     window.wait("the other run", lambda: "wide\n✓ finished" in window.text("#run .title"))
-    assert window.run(focused) == "wide"  # also after the list was drawn anew
+    assert window.run(focused) == "wide"  # the focus stays although the list was drawn anew
     window.wait("its curve", lambda: window.label("#loss-chart"))
     window.run("document.querySelector('#loss-chart').focus()")
     window.press("HOME")
@@ -254,6 +287,7 @@ def test_keyboard_reaches_another_run_and_single_steps(window: Browser, server: 
 
 
 def test_curves_of_two_runs_are_compared(window: Browser, server: Server) -> None:
+    """The curves of another run can be drawn beside those of the run that is shown."""
     opened(window, server)
     window.run(
         "const s = document.querySelector('#compare'); s.value = 'volume.wide';"
@@ -264,6 +298,7 @@ def test_curves_of_two_runs_are_compared(window: Browser, server: Server) -> Non
 
 
 def test_lines_are_chosen_by_rank_and_words(window: Browser, server: Server) -> None:
+    """The log can be filtered by rank and by words, in capitals or not."""
     opened(window, server)
     window.driver.find_element("css selector", "#words").send_keys("STEP 2849")
     assert "1 of the last 52 lines" in window.text("#logs")
@@ -277,6 +312,9 @@ def test_lines_are_chosen_by_rank_and_words(window: Browser, server: Server) -> 
 def test_sample_is_asked_for_once_by_a_click(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
+    """A sample is asked for only by a click. While the trainer writes it, the button is off, and
+    once the sample is there it is not asked for again.
+    """
     opened(window, server)
     assert "sample" not in recorded.asked
     recorded.parts["sample"] = {**NOT_SEEN, "content": None}
@@ -293,6 +331,9 @@ def test_sample_is_asked_for_once_by_a_click(
 
 
 def test_command_that_has_ended_is_said_and_forgotten(window: Browser, recorded: Recorded) -> None:
+    """When the command on the user's machine has ended, the page says so and keeps what it has
+    shown. When the command runs again, the page goes on.
+    """
     with serving(0, recorded) as first:
         opened(window, first)
         port = first.port
@@ -302,11 +343,12 @@ def test_command_that_has_ended_is_said_and_forgotten(window: Browser, recorded:
     with serving(port, recorded):
         window.wait("its end", lambda: not window.text("#away"))
         window.driver.get("about:blank")
-    window.complaints()  # the browser itself says that nobody listens
+    window.complaints()  # forget the complaint of the browser itself that nobody listens
     window.forget()
 
 
 def said(**change: Any) -> Recorded:
+    """Return the stand-in for the source with these changes."""
     made = Recorded()
     for name, value in change.items():
         setattr(made, name, value)
@@ -380,6 +422,7 @@ STATES: dict[str, tuple[Recorded, str, str]] = {
 
 @pytest.mark.parametrize("state", STATES)
 def test_what_is_missing_is_said_in_a_sentence(window: Browser, state: str) -> None:
+    """What is missing, and why, is said in a sentence at its place."""
     recorded, place, sentence = STATES[state]
     with serving(0, recorded) as made:
         window.open(made.address, 390)
@@ -391,6 +434,7 @@ def test_what_is_missing_is_said_in_a_sentence(window: Browser, state: str) -> N
 
 
 def test_address_of_a_run_opens_that_run(window: Browser, server: Server) -> None:
+    """An address with the id of a run opens the page at that run."""
     window.open(f"{server.address}#run=volume.not-begun", 390)
     window.wait("that run", lambda: "not-begun\n○ kept" in window.text("#run .title"))
     window.wait("its curves", lambda: "has measured nothing yet" in window.text("#curves"))
@@ -400,10 +444,13 @@ def test_address_of_a_run_opens_that_run(window: Browser, server: Server) -> Non
 def test_address_of_a_run_that_is_not_there_says_so(
     window: Browser, server: Server, recorded: Recorded
 ) -> None:
+    """For an address with the id of a run that is not there, the page says so and shows another
+    run. It waits with this until the volume was seen.
+    """
     recorded.volume = NOT_SEEN
     window.open(f"{server.address}#run=volume.gone")
     window.wait("the runs", lambda: "wide" in window.text("#runs"))
-    assert window.text("#run") == ""  # it may be there when the volume was seen
+    assert window.text("#run") == ""  # the run may be there once the volume is seen
     recorded.volume = SEEN
     window.wait("the sentence", lambda: "(volume.gone) is not there." in window.text("#unseen"))
     window.wait("another run", lambda: "dev" in window.text("#run-title"))

@@ -1,4 +1,4 @@
-"""The record of a run, for tests of commands that need no cluster."""
+"""The record of a run as the cluster keeps it, for tests of commands that need no cluster."""
 
 from datetime import UTC, datetime, timedelta
 

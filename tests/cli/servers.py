@@ -1,4 +1,4 @@
-"""Runs real servers on the loopback for tests: sshd, a proxy with a password, web servers."""
+"""Real servers on the loopback for tests: an sshd, a proxy with a password, and web servers."""
 
 import ssl
 import subprocess
@@ -20,6 +20,7 @@ LOOPBACK = "127.0.0.1"
 def wait_for_port(
     port: int, process: subprocess.Popen[bytes], log: Path, address: str = LOOPBACK
 ) -> None:
+    """Return once something listens on the port; fail with the log if the process ends first."""
     deadline = time.monotonic() + 120
     while True:
         try:
@@ -35,6 +36,7 @@ def wait_for_port(
 def running(
     command: list[str], port: int, log: Path, address: str = LOOPBACK
 ) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server, wait until its port answers, yield its process, and end it afterwards."""
     with (
         log.open("wb") as output,
         subprocess.Popen(command, stdout=output, stderr=output) as server,
@@ -57,11 +59,12 @@ class Sshd:
     log: Path
 
     def logins(self) -> int:
-        """How many logins the sshd has accepted."""
+        """Return how many logins the sshd has accepted."""
         return self.log.read_text().count("Accepted publickey")
 
 
 def make_key(file: Path, kind: str = "ed25519", password: str = "") -> str:
+    """Write an SSH key to `file` and its public half to `file`.pub; return the public half."""
     command = ["ssh-keygen", "-q", "-t", kind, "-N", password, "-C", "", "-f", str(file)]
     subprocess.run(command, check=True)
     return file.with_suffix(".pub").read_text().strip()
@@ -69,9 +72,10 @@ def make_key(file: Path, kind: str = "ed25519", password: str = "") -> str:
 
 @contextmanager
 def sshd(folder: Path, instead: Path | None = None) -> Iterator[Sshd]:
-    """Run OpenSSH's server with keys of its own.
+    """Run OpenSSH's server with keys of its own, and yield its address and keys.
 
-    The program `instead` runs in place of every command, and finds it in $SSH_ORIGINAL_COMMAND.
+    If the program `instead` is given, the server runs it in place of every command. The command is
+    then in its variable SSH_ORIGINAL_COMMAND.
     """
     Path("/run/sshd").mkdir(exist_ok=True)
     port, log = free_port(), folder / "sshd.log"
@@ -91,7 +95,7 @@ def sshd(folder: Path, instead: Path | None = None) -> Iterator[Sshd]:
 def proxy(
     folder: Path, *, password: bool = True, address: str = LOOPBACK, port: int = 0
 ) -> Iterator[int]:
-    """Run tinyproxy, which demands USER and PASSWORD if `password` is set; gives its port."""
+    """Run tinyproxy and yield its port. With `password` it demands USER and PASSWORD."""
     port, log = port or free_port(address), folder / f"proxy-{password}.log"
     config = folder / f"proxy-{password}.conf"
     auth = f"BasicAuth {USER} {PASSWORD}\n" if password else ""
@@ -104,7 +108,7 @@ def proxy(
 
 
 class Page(BaseHTTPRequestHandler):
-    """Answers a request for any path with the same text."""
+    """A web server's handler that answers a request for any path with the same text."""
 
     text = b"To be, or not to be, that is the question:\n" * 40
     protocol_version = "HTTP/1.1"
@@ -124,7 +128,7 @@ class Page(BaseHTTPRequestHandler):
 
 @contextmanager
 def web_server(certificate: Path | None = None) -> Iterator[int]:
-    """Run a web server, and give its port. With a file of certificate and key it uses TLS."""
+    """Run a web server and yield its port. With a file of a certificate and its key it uses TLS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
     server.handle_error = lambda request, client_address: None  # pyright: ignore[reportAttributeAccessIssue]
     if certificate:
@@ -142,7 +146,9 @@ def web_server(certificate: Path | None = None) -> Iterator[int]:
 
 
 def make_certificate(file: Path) -> str:
-    """Write a self-signed certificate for 127.0.0.1 and its key; return only the certificate."""
+    """Write a self-signed certificate for 127.0.0.1 and its key to `file`; return the certificate
+    alone.
+    """
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
     command += ["-addext", "subjectAltName=IP:127.0.0.1"]

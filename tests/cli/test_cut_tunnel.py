@@ -1,7 +1,8 @@
-"""A tunnel to the API server is cut under a command, and the kubeconfig's plugin opens the next.
+"""Commands go on after the tunnel to the API server is cut, because the kubeconfig's plugin opens a
+new one.
 
-The tunnel is a stand-in, a gate that only the plugin opens, and so is the API server, with TLS. The
-commands and their connections are real.
+The tunnel is a stand-in: a gate that only the plugin opens. The API server, which speaks TLS, is a
+stand-in too. The commands and their connections are real.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.tls_api import kubeconfig_of, tls_api
 
 LIMIT_SECONDS = 120
 PODS = f"/api/v1/namespaces/{RECORD.namespace}/pods"
-# Asks the test to open the tunnel, and waits until it has done that.
+# The plugin asks the test to open the tunnel, and waits until the tunnel is open.
 PLUGIN = """
 import socket, sys
 with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as asked:
@@ -46,7 +47,11 @@ print(sys.argv[2])
 
 
 class Tunnel:
-    """The gate before the server, and what opens it for the plugin."""
+    """The stand-in tunnel: the gate before the API server, and the port where the plugin asks for
+    it to be opened.
+
+    `opened` counts how often the plugin has opened it.
+    """
 
     def __init__(self, gate: Gate) -> None:
         self.gate, self.opened = gate, 0
@@ -57,7 +62,9 @@ class Tunnel:
         threading.Thread(target=self._serve, daemon=True).start()
 
     def cut(self) -> None:
-        """As by a network that was away for a while: ssh has ended, and nobody listens."""
+        """Close the tunnel as a network that was away for a while would: ssh has ended, nobody
+        listens.
+        """
         self._is_open = False
         self.gate.close()
 
@@ -78,7 +85,8 @@ class Tunnel:
 class Pod:
     """One pod, whose log the API server hands out in parts.
 
-    `parts`: the whole log; between two of them `before_the_rest` is called, at the first request.
+    `parts` together are the whole log. In the first request for the log, `before_the_rest` is
+    called before each part but the first.
     """
 
     def __init__(self, *parts: str) -> None:
@@ -95,6 +103,8 @@ class Pod:
 
 
 class ApiServer(BaseHTTPRequestHandler):
+    """A stand-in API server that knows the one pod `pod`."""
+
     protocol_version = "HTTP/1.1"
     pod: Pod
 
@@ -136,11 +146,12 @@ class ApiServer(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Keep the requests out of the tests' output."""
 
 
 @pytest.fixture
 def tunnel(tmp_path: Path) -> Iterator[Tunnel]:
+    """Yield a tunnel that is closed, with the stand-in API server behind it."""
     with tls_api(tmp_path, ApiServer) as gate:
         made = Tunnel(gate)
         yield made
@@ -149,7 +160,9 @@ def tunnel(tmp_path: Path) -> Iterator[Tunnel]:
 
 @pytest.fixture
 def access(tunnel: Tunnel, tmp_path: Path) -> Access:
-    """Its plugin opens the tunnel, as that of infra/node/tunnel.py does."""
+    """Return an access whose plugin opens the tunnel, as the plugin of infra/node/tunnel.py
+    does.
+    """
     content = kubeconfig_of(tunnel.gate, tmp_path)
     (tmp_path / "plugin.py").write_text(PLUGIN)
     pki = {
@@ -177,13 +190,14 @@ def place_at(access: Access) -> RunPlace:
 
 
 def pod_of(monkeypatch: pytest.MonkeyPatch, *parts: str) -> Pod:
+    """Give the API server a pod whose log has these parts, and return the pod."""
     pod = Pod(*parts)
     monkeypatch.setattr(ApiServer, "pod", pod, raising=False)
     return pod
 
 
 class Screen(io.BytesIO):
-    """Standard output, which tells when something is shown."""
+    """A standard output whose event `has_text` is set as soon as something is written to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +215,9 @@ class Screen(io.BytesIO):
 def test_text_of_sample_goes_on_after_cut(
     tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pod has written it; what was shown already is not shown again."""
+    """`sample` shows the pod's whole text although the tunnel was cut in the middle. What was shown
+    before the cut is not shown again.
+    """
     pod, screen = pod_of(monkeypatch, "To be, or ", "not to be\n"), Screen()
     monkeypatch.setattr(sys, "stdout", screen)
 
@@ -218,7 +234,9 @@ def test_text_of_sample_goes_on_after_cut(
 def test_cut_that_lasts_ends_sample_with_a_sentence(
     tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a traceback, and not for ever."""
+    """When the tunnel stays cut for AWAY_SECONDS, `sample` ends with an error that names the pod's
+    log. Otherwise it would wait for ever.
+    """
     monkeypatch.setattr("cli.followed_log.AWAY_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stdout", Screen())
     pod = pod_of(monkeypatch, "To be, or ", "not to be\n")
@@ -230,7 +248,9 @@ def test_cut_that_lasts_ends_sample_with_a_sentence(
 def test_answer_of_pod_is_whole_after_cut(
     tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a pod that a command starts and asks for one JSON object, such as the look at a node."""
+    """A command that starts a pod and reads one JSON object from its log gets the whole object
+    after a cut. The look at a node is such a command.
+    """
     pod = pod_of(monkeypatch, 'some words\n{"read', 'able": true}\n')
     pod.before_the_rest = tunnel.cut
     made = place_pod(place_at(access), "look", deadline_seconds=60)
@@ -241,7 +261,9 @@ def test_answer_of_pod_is_whole_after_cut(
 def test_stop_sees_the_last_save_after_cut(
     tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would say of a checkpoint that was made after the cut that its steps are repeated."""
+    """`stop` sees a checkpoint that was saved after the cut. Otherwise it would say that the run
+    has to repeat the steps of this checkpoint.
+    """
     saved = "2026-11-22T06:40:14Z checkpoint step-00000025 saved in 0.09 s\n"
     pod = pod_of(monkeypatch, START + STEPS, saved)
     pod.before_the_rest = tunnel.cut
@@ -254,7 +276,9 @@ def test_stop_sees_the_last_save_after_cut(
 def test_logs_of_pods_go_on_after_cut(
     tunnel: Tunnel, access: Access, monkeypatch: pytest.MonkeyPatch, ends_meanwhile: bool
 ) -> None:
-    """Each line once, of a log that is read again from its last second on."""
+    """`logs` shows each line of a pod exactly once although the tunnel was cut, also when the pod
+    has ended meanwhile. After a cut the log is read again from its last second on.
+    """
     pod = pod_of(monkeypatch, START, STEPS)
 
     def cut() -> None:

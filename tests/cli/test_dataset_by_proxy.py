@@ -1,4 +1,4 @@
-"""The data set's download, as its Job does it, through a real proxy that demands a password."""
+"""The trainer downloads its data set through a real proxy that demands a password."""
 
 import hashlib
 import os
@@ -16,7 +16,9 @@ NAMES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
 
 def prepare(folder: Path, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`python -m trainer prepare` with the variables that a pod gets."""
+    """Run `python -m trainer prepare`, which a pod's Job runs, with these variables; return the
+    outcome.
+    """
     mapping = yaml.safe_load((PROJECT / "trainer/presets/shakespeare-char-cpu.yaml").read_text())
     mapping["run_name"], mapping["data_root"] = "proxied", str(folder / "data")
     digest = hashlib.sha256(Page.text).hexdigest()
@@ -35,6 +37,9 @@ def prepare(folder: Path, url: str, **environment: str) -> subprocess.CompletedP
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_data_set_comes_through_a_proxy_with_a_password(tmp_path: Path, scheme: str) -> None:
+    """`prepare` downloads a data set by http and https through a proxy with a password, and does
+    not print the password.
+    """
     certificate = tmp_path / "certificate"
     (tmp_path / "ca.crt").write_text(make_certificate(certificate))
     tls = certificate if scheme == "https" else None
@@ -51,6 +56,9 @@ def test_data_set_comes_through_a_proxy_with_a_password(tmp_path: Path, scheme: 
 
 
 def test_proxy_that_refuses_the_password_is_named_without_it(tmp_path: Path) -> None:
+    """When the proxy refuses the password, `prepare` fails with the proxy's status, leaves no data
+    set, and does not print the password.
+    """
     with web_server() as site, proxy(tmp_path) as port:
         wrong = dict.fromkeys(NAMES, f"http://{USER}:wrong-{PASSWORD}@127.0.0.1:{port}")
         done = prepare(tmp_path, f"http://127.0.0.1:{site}/text", **wrong)

@@ -1,4 +1,4 @@
-"""The pages for people agree with the program that they describe."""
+"""The README and the pages in docs/ agree with the programs that they describe."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ SECURITY = (PROJECT / "docs/security.md").read_text()
 PAGES = (*sorted((PROJECT / "docs").rglob("*.md")), *sorted(PROJECT.glob("*.md")))
 # `./disttrain logs --tail 20`: the command, and the words up to the end of what is typed.
 TYPED = re.compile(r"\./disttrain ([a-z]+)([^\n`|;#&()]*)")
-# `make demo` in a text, or at the begin of a line in a block.
+# `make demo` in a text, or at the beginning of a line in a block.
 TARGET = re.compile(r"(?:`|^)make ([a-z][a-z0-9-]*)", re.MULTILINE)
 # `python3 -m sandbox up --nodes 3`: the module, its command, and the words up to the end.
 MODULE = re.compile(r"(python3?) -m ([a-z.]+) ([a-z-]+)([^\n`|;#&()]*)")
@@ -45,7 +45,9 @@ COMMAND = re.compile(r"pulumi config set (?:--path |--secret )*['\"]?([A-Za-z0-9
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub makes of a page's headlines: small letters, without signs, spaces as dashes."""
+    """Return the anchors that GitHub makes of a page's headlines: small letters, no signs, spaces
+    as dashes.
+    """
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headlines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", headline) for headline in headlines)
@@ -67,7 +69,9 @@ def test_settings_that_a_page_tells_to_set_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    """To a file that exists, and to a headline that the page has."""
+    """Each link to a page or file of the project leads to a file that exists, and to a headline
+    that the page has.
+    """
     for target, anchor in LINK.findall(page.read_text()):
         file = page.parent / target if target else page
         assert file.exists(), target
@@ -76,9 +80,11 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_that_a_page_types_exist(page: Path) -> None:
-    """With their options; what stands after ` -- ` belongs to another program."""
+    """Each `./disttrain` command with its options, and each `make` target that a page shows,
+    exists. What stands after ` -- ` belongs to another program and is not looked at.
+    """
     known = options_of(parser_of(COMMANDS))
-    known["runs"] += ["--yes", "--to"]  # of its own subcommands
+    known["runs"] += ["--yes", "--to"]  # options of the subcommands of `runs`
     text = page.read_text()
     for name, rest in TYPED.findall(text):
         options = re.findall(r"(?<!\S)--[a-z][a-z-]*", rest.partition(" -- ")[0])
@@ -90,7 +96,9 @@ def test_commands_that_a_page_types_exist(page: Path) -> None:
 
 @cache
 def help_of(module: str, command: str) -> str:
-    """What the subcommand prints about itself; empty if there is none of that name."""
+    """Return the subcommand's help, or an empty text if the module has no subcommand of that
+    name.
+    """
     said = io.StringIO()
     unheard = contextlib.redirect_stderr(io.StringIO())
     with contextlib.redirect_stdout(said), unheard, contextlib.suppress(SystemExit):
@@ -100,7 +108,9 @@ def help_of(module: str, command: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_programs_that_a_page_starts_exist(page: Path) -> None:
-    """Of our modules, with their options. `--section.key` is a setting of the trainer."""
+    """Each `python3 -m` line of the project's own modules names a subcommand and options that
+    exist. An option such as `--section.key` is a setting of the trainer, and is not looked at.
+    """
     for python, module, command, rest in MODULE.findall(page.read_text()):
         if module not in MODULES:
             continue
@@ -108,7 +118,8 @@ def test_programs_that_a_page_starts_exist(page: Path) -> None:
         assert shown, f"{module} {command}"
         for option in re.findall(r"(?<!\S)\[?(--[a-z][a-z-]*)(?![\w.])", rest.partition(" -- ")[0]):
             assert f"{option} " in shown or f"{option}]" in shown, f"{module} {command} {option}"
-        # Debian and Ubuntu have no `python` outside of a virtual environment, which these need not.
+        # Debian and Ubuntu have no `python` outside of a virtual environment. Only the trainer
+        # needs such an environment.
         assert module == "trainer" or python == "python3", f"{page.name}: {python} -m {module}"
 
 
@@ -121,6 +132,9 @@ def test_readme_leads_to_every_page_of_docs() -> None:
 
 @pytest.mark.parametrize("folder", ["infra", "cli", "trainer", "docker"])
 def test_pages_that_programs_name_have_that_headline(folder: str) -> None:
+    """Each page of docs/ that a program's text names exists, and so does the headline that is named
+    with it.
+    """
     for file in (PROJECT / folder).rglob("*"):
         if file.suffix in {".py", ".sh"} or file.name == "Dockerfile":
             for page, anchor in REFERENCE.findall(file.read_text()):
@@ -130,13 +144,16 @@ def test_pages_that_programs_name_have_that_headline(folder: str) -> None:
 
 @pytest.mark.parametrize("page", ["operations.md", "security.md"])
 def test_no_table_cell_is_too_long_to_read(page: str) -> None:
+    """No cell of a table in these pages is longer than 220 characters."""
     rows = [line for line in (PROJECT / "docs" / page).read_text().splitlines() if line[:1] == "|"]
     long = [cell for row in rows for cell in row.split(" | ") if len(cell) > 220]
     assert long == []
 
 
 def test_scripts_that_run_as_root_exist() -> None:
-    """docs/security.md lists what runs as root; a script that was moved must be moved there too."""
+    """Each file of infra/ and cli/ that docs/security.md names as run by root exists. A script that
+    was moved must be moved there too.
+    """
     for pattern in re.findall(r"`((?:infra|cli)/[\w/*.-]+)`", SECURITY):
         assert list(PROJECT.glob(pattern)), pattern
 
@@ -152,7 +169,9 @@ def test_scripts_that_run_as_root_exist() -> None:
 def test_output_shown_is_what_the_command_prints(
     page: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of commands that ask nobody; a line `[...]` stands for lines that are left out."""
+    """The output that a page shows below a command is what the command prints. In the page, a line
+    `[...]` stands for lines that are left out.
+    """
     text = (PROJECT / "docs" / page).read_text()
     block = re.search(rf"^\$ \./disttrain {words}\n(.*?)^(?:```|\$ )", text, re.M | re.S)
     assert block

@@ -1,4 +1,6 @@
-"""What `./disttrain` does, for every command alike, with an error that the command lets through."""
+"""What `./disttrain` does in every command alike: how errors are shown, the help, and the
+output.
+"""
 
 import os
 import re
@@ -16,13 +18,13 @@ from sandbox.venvs import PROJECT
 
 
 def run_with(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Exit status of a command that ends with this error."""
+    """Return the exit status of a command that ends with this error."""
 
     def run(_: Namespace) -> int:
         raise error
 
     def add_arguments(_: ArgumentParser) -> None:
-        """It has none."""
+        """The command has no arguments."""
 
     module = SimpleNamespace(run=run, add_arguments=add_arguments)
     monkeypatch.setitem(sys.modules, "command_that_fails", module)
@@ -46,18 +48,27 @@ def test_error_is_one_sentence_and_no_traceback(
 def test_reader_that_goes_away_is_no_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(program, "close_output", lambda: None)  # it would close this test's own
+    """A command whose output nobody reads any more ends silently with 141, the status of a broken
+    pipe.
+    """
+    # `close_output` would close the output of the tests.
+    monkeypatch.setattr(program, "close_output", lambda: None)
     assert run_with(BrokenPipeError(), monkeypatch) == 141
     assert capsys.readouterr().err == ""
 
 
 def test_error_of_the_program_itself_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault of the program is shown with its traceback, and not as one sentence as if the user
+    could mend it.
+    """
     with pytest.raises(KeyError):
         run_with(KeyError("a mistake of ours"), monkeypatch)
 
 
 def test_command_imports_no_other_command() -> None:
-    """All of them take half a second, and `pulumi up` starts the doctor for each machine."""
+    """`./disttrain doctor` imports neither the other commands nor Pulumi. All of them together take
+    half a second to import, and `pulumi up` starts the doctor once for each machine.
+    """
     code = """
 import sys
 from cli.__main__ import COMMANDS, main
@@ -79,7 +90,9 @@ print("imported:", *sorted(ours & set(sys.modules)), "pulumi" in sys.modules)
 def test_example_in_the_help_can_be_copied(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a narrow terminal too: neither it nor an option is cut in two."""
+    """The help of each command shows its example on one line, also on a narrow terminal. No word in
+    the help is cut at a dash.
+    """
     monkeypatch.setenv("COLUMNS", "60")
     with pytest.raises(SystemExit):
         program.main([name, "--help"])
@@ -91,7 +104,9 @@ def test_example_in_the_help_can_be_copied(
 def test_each_command_has_its_line_in_the_list(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also of `./disttrain` alone, on a screen of 80 columns: no text begins below its name."""
+    """`./disttrain` alone lists each command with its help beside its name, in at most 80
+    columns.
+    """
     monkeypatch.setenv("COLUMNS", "80")
     assert program.main([]) == 2
     shown = capsys.readouterr().err
@@ -103,7 +118,9 @@ def test_each_command_has_its_line_in_the_list(
 
 @pytest.mark.parametrize("words", [["completion", "bash"], ["--help"], ["status", "--help"]])
 def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> None:
-    """What is still to be written when Python ends would be complained of there."""
+    """A command whose reader is gone before the first line ends with 141 and prints no complaint.
+    Otherwise Python would complain at its end about the output that it could not write.
+    """
     reader, writer = os.pipe()
     os.close(reader)
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
@@ -121,7 +138,9 @@ def test_reader_that_is_gone_before_the_end_is_no_error(words: list[str]) -> Non
 
 
 def test_command_without_a_standard_output_ends_in_order() -> None:
-    """As of a service that has closed it."""
+    """A command that is started with its standard output closed, as some services do it, ends with
+    0 and prints no complaint.
+    """
     command = f"{sys.executable} -m cli completion bash >&-"
     done = subprocess.run(
         ["sh", "-c", command], cwd=PROJECT, stderr=subprocess.PIPE, text=True, check=False
@@ -130,7 +149,9 @@ def test_command_without_a_standard_output_ends_in_order() -> None:
 
 
 def test_command_takes_nothing_from_the_folder_where_it_is_typed(tmp_path: Path) -> None:
-    """A project of the user's own may have a package `cli` or a file `yaml.py`."""
+    """`./disttrain` imports no module from the folder in which the user types it. Otherwise a
+    package `cli` or a file `yaml.py` of the user's own project would run in its place.
+    """
     (tmp_path / "cli").mkdir()
     for name in ("cli/__init__.py", "yaml.py", "pulumi_command.py"):
         (tmp_path / name).write_text("raise RuntimeError('not ours')\n")
@@ -146,7 +167,9 @@ def test_command_takes_nothing_from_the_folder_where_it_is_typed(tmp_path: Path)
 
 
 def test_sign_that_the_terminal_lacks_is_shown_by_its_escape() -> None:
-    """Names and last words are of others; a terminal with another encoding ended the command."""
+    """A character that the terminal's encoding lacks is printed as its escape. Otherwise it would
+    end the command, and names and log lines written by others can hold any character.
+    """
     code = """
 import sys
 from cli import __main__ as program

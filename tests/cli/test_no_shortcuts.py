@@ -1,4 +1,4 @@
-"""Nothing of ours switches a check of keys or certificates off."""
+"""No program or script of the project switches off a check of host keys or certificates."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,7 @@ FOLDERS = ("cli", "infra", "sandbox", "trainer", "docker")
 
 
 def sources() -> list[Path]:
+    """Return all files in which the ways around a check are looked for."""
     kinds = (".py", ".sh", ".yaml", "")
     files = [f for name in FOLDERS for f in (PROJECT / name).rglob("*") if f.suffix in kinds]
     own = [PROJECT / name for name in ("disttrain", "__main__.py", "Makefile", "Pulumi.yaml")]
@@ -32,6 +33,9 @@ def test_no_file_has_a_known_way_around_a_check(shortcut: str) -> None:
 
 
 def test_the_search_would_find_them() -> None:
+    """Each pattern finds an example of what it looks for, and the search looks at many files.
+    Otherwise the test above could pass without looking at anything.
+    """
     examples = (
         *("-o StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"),
         *("insecure-skip-tls-verify: true", "curl -fsSL -k https://x", "verify=False"),

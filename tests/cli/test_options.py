@@ -1,4 +1,4 @@
-"""The plan that the doctor makes of its options."""
+"""The options of the doctor, and how the doctor finds a builder of images and certificates."""
 
 import argparse
 import os
@@ -30,12 +30,14 @@ echo ok
 
 
 def plan_of(*words: str) -> Plan:
+    """Return the doctor's plan for these words of a command line."""
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     return make_plan(parser.parse_args(words))
 
 
 def program(path: Path, text: str) -> Path:
+    """Write an executable script and return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(0o755)
@@ -43,8 +45,9 @@ def program(path: Path, text: str) -> Path:
 
 
 def test_any_path_of_a_kubeconfig_reaches_kubectl(tmp_path: Path) -> None:
-    """Fault 25 of the review: the path was put between apostrophes by hand, so that an apostrophe
-    in it ended the shell's word and the rest was run as a command."""
+    """The doctor passes any path of a kubeconfig to kubectl unchanged. Otherwise an apostrophe in
+    the path would end the shell's word, and the rest would run as a command.
+    """
     kubeconfig = tmp_path / AWKWARD / "kubeconfig"
     kubectl = program(tmp_path / AWKWARD / "kubectl", KUBECTL)
     kubeconfig.write_text("apiVersion: v1\n")
@@ -69,12 +72,14 @@ def test_any_path_of_a_kubeconfig_reaches_kubectl(tmp_path: Path) -> None:
     ],
 )
 def test_option_that_cannot_be_is_named_with_its_value(words: list[str], message: str) -> None:
+    """An option whose value cannot be used is refused with its name, the value and the reason."""
     with pytest.raises(ValueError, match=r"^--") as refusal:
         plan_of(*words)
     assert message in str(refusal.value)
 
 
 def test_plan_survives_its_way_as_json() -> None:
+    """A plan that is written as JSON and read again is the same plan."""
     plan = Plan(expect=Expectations(tolerated_taints=("a", "b"), pods=2, ranks=2))
     assert Plan.from_json(plan.to_json()) == plan
 
@@ -83,11 +88,15 @@ def test_plan_survives_its_way_as_json() -> None:
 
 
 def builder(folder: Path, name: str, status: int = 0) -> None:
+    """Write a stand-in of the program `name`, which ends with this status."""
     program(folder / name, f"#!/bin/sh\nexit {status}\n")
 
 
 @pytest.fixture
 def only_these_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make an empty folder the only one on PATH, with an empty cache of the project; return the
+    folder.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -96,6 +105,9 @@ def only_these_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 
 def test_machine_that_builds_here_is_asked_for_its_builder(only_these_programs: Path) -> None:
+    """If the image is built on this machine, the doctor names a builder that works here, and not a
+    docker client whose engine does not answer.
+    """
     expect = Expectations(image_builder="auto", image_deps="0123")
     assert build_lines(expect) == ["image_builder=none"]
     builder(only_these_programs, "docker", status=1)  # a client without its engine
@@ -105,6 +117,9 @@ def test_machine_that_builds_here_is_asked_for_its_builder(only_these_programs: 
 
 
 def test_builder_is_not_missed_where_the_build_is_in_the_cache(only_these_programs: Path) -> None:
+    """The doctor demands no builder on a machine whose cache has the dependencies of exactly this
+    image.
+    """
     cache = Path(os.environ["DISTTRAIN_CACHE"])
     (cache / "images" / "deps-0123-amd64").mkdir(parents=True)
     assert dependencies_are_built("0123", cache)
@@ -117,6 +132,9 @@ def test_builder_is_not_missed_where_the_build_is_in_the_cache(only_these_progra
 
 
 def test_builder_on_the_node_is_looked_for_by_the_script_there(tmp_path: Path) -> None:
+    """If the image is built on the node, the doctor's script names a builder that works on the
+    node, and nothing is looked for on this machine.
+    """
     expect = Expectations(image_builder="auto", image_build_on="node", gpus=0, internet=False)
     assert build_lines(expect) == []
     assert builders_on_node(expect) == ("docker", "podman", "buildah")
@@ -129,8 +147,10 @@ def test_builder_on_the_node_is_looked_for_by_the_script_there(tmp_path: Path) -
 
 
 def test_own_certificates_add_to_those_of_the_host(tmp_path: Path) -> None:
-    """Fault 21 of the review: on hosts whose curl trusts nothing beside its --cacert, caBundle
-    replaced the system's authorities, and the doctor found fault with every public host."""
+    """The doctor's script gives curl the host's certificates and those of `caBundle`. On hosts
+    whose curl trusts nothing beside its `--cacert`, `caBundle` alone would make every public host
+    fail.
+    """
     shown = tmp_path / "shown"
     program(tmp_path / "curl", f'#!/bin/sh\ncat "$2" >{shown}\n')  # --cacert is its first option
     expect = Expectations(gpus=0, internet=False, https_proxy="http://p:3128", ca_bundle="ours")
@@ -141,6 +161,9 @@ def test_own_certificates_add_to_those_of_the_host(tmp_path: Path) -> None:
 
 
 def _facts_of_the_script(folder: Path, expect: Expectations) -> Facts:
+    """Return the facts that the doctor's script prints, with the programs in `folder` first on
+    PATH.
+    """
     done = subprocess.run(
         ["sh", "-s"],
         input=host_program(Plan(scope="host", expect=expect)),
@@ -154,7 +177,9 @@ def _facts_of_the_script(folder: Path, expect: Expectations) -> Facts:
 
 
 def test_api_server_that_gives_no_answer_is_named_as_the_reason(tmp_path: Path) -> None:
-    """`timeout` ends a kubectl that waits, which has then written nothing that could be shown."""
+    """When `timeout` ends a kubectl that waits, the doctor gives as the reason that the API server
+    gave no answer. The kubectl itself has then written nothing that could be shown.
+    """
     silent = program(tmp_path / "kubectl", "#!/bin/sh\ncase $* in *readyz*) ;; *) sleep 99 ;; esac")
     variables = {"KUBECTL": str(silent), "NAMESPACE": "disttrain", "PROBE_SECONDS": "1"}
     script = ["sh", str(PROJECT / "cli" / "scripts" / "facts-cluster.sh")]

@@ -1,4 +1,4 @@
-"""Commands that read what our own trainer writes, for a run of a program of the user's own."""
+"""Commands that read what the project's trainer writes refuse a run of a user's own program."""
 
 from typing import Any
 
@@ -25,6 +25,10 @@ OUTPUTS = {
 def test_command_for_our_trainer_says_which_program_runs(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`sample`, `verify` and `extend` end with 2 for a run of a user's own program, and name that
+    program.
+    """
+
     def outputs(_: str, __: object, **___: bool) -> dict[str, Any]:
         return OUTPUTS
 
@@ -35,4 +39,7 @@ def test_command_for_our_trainer_says_which_program_runs(
 
 
 def test_stack_from_before_programs_has_our_trainer() -> None:
+    """The run of a stack whose outputs lack `program` is taken for a run of the project's
+    trainer.
+    """
     assert parse_outputs({k: v for k, v in OUTPUTS.items() if k != "program"}, "dev").program == ""

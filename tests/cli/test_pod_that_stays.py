@@ -1,4 +1,4 @@
-"""A command whose user may make pods and not delete them says that its pod is still there."""
+"""A command says that its pod is still there if the user may make pods and may not delete them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,6 +16,8 @@ PLACE = RunPlace(Access(kubeconfig="{}"), "n", "o", "image", "/data/runs/a", "Jo
 
 
 class Cluster(ApiServer):
+    """A stand-in cluster whose pods run and may not be deleted."""
+
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json:
         if method == "DELETE":
             raise ApiError(403, "pods is forbidden: you may not delete")
@@ -25,7 +27,10 @@ class Cluster(ApiServer):
 def test_pod_that_could_not_be_removed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It stayed for minutes or, of `logs`, for 12 hours, and nobody knew."""
+    """A command that may not delete its pod gives its answer, and says why the pod stays and when
+    it ends. Otherwise pods would stay for minutes, those of `logs` for 12 hours, and nobody would
+    know.
+    """
     server = Cluster()
     monkeypatch.setattr(task_pod, "time", server)
     monkeypatch.setattr(fetch, "read_events", lambda *_: b"events")

@@ -1,4 +1,4 @@
-"""What `disttrain sample` says of a pod that did not come to its end: its lines cannot say it."""
+"""`disttrain sample` says why its pod ended early, which the pod's own lines cannot say."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,14 @@ from tests.unit.kube.server import ApiServer, api_of
 
 
 def pod(code: int, end: str, **status: str) -> dict[str, Any]:
+    """Return a pod whose container ended with this exit code and reason."""
     ended = {"state": {"terminated": {"exitCode": code, "reason": end}}}
     return {"status": {"containerStatuses": [ended], **status}}
 
 
 class Cluster(ApiServer):
+    """A stand-in cluster that gives the same pod, or none, in every answer."""
+
     def __init__(self, found: dict[str, Any] | None) -> None:
         self._found = found
 
@@ -30,6 +33,7 @@ def told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> tuple[int, str]:
+    """Return the exit status of `sample` for this pod, and what it wrote to standard error."""
     server = Cluster(found)
     monkeypatch.setattr(sample, "time", server)
     api: Api = api_of(server)
@@ -57,7 +61,9 @@ def test_end_from_outside_is_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It ended with that status, and without a word."""
+    """`sample` says what ended a pod that was ended from outside, and gives a status that is not 0.
+    Otherwise the command would end without a word.
+    """
     said = f"the pod has not come to its end: {words}\n"
     assert told(found, monkeypatch, capsys) == (code, said)
 
@@ -66,4 +72,7 @@ def test_end_from_outside_is_told(
 def test_end_by_itself_was_told_by_the_trainer(
     found: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`sample` adds nothing when the trainer in the pod ended by itself: the trainer has said
+    why.
+    """
     assert told(found, monkeypatch, capsys)[1] == ""

@@ -23,7 +23,10 @@ PODS = [
 
 @pytest.fixture(autouse=True)
 def first_pod_is_on_a_lost_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kubernetes calls it Running for minutes."""
+    """Let the first of three pods give no answer, although Kubernetes shows it as Running.
+
+    The second pod has rank 1. The third pod must not be asked.
+    """
 
     def ask(_: Any, __: str, pod: Any, *___: str, **____: str) -> dict[str, int]:
         number = PODS.index(pod)
@@ -38,11 +41,16 @@ def first_pod_is_on_a_lost_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rank_of_a_living_machine_is_found() -> None:
-    """It is then that somebody wants to see what the others do."""
+    """`shell` finds a rank on a living machine though a pod on a lost machine gives no answer. It
+    is when a machine is lost that somebody wants to see what the other ranks do.
+    """
     assert find_ranks(Any, PLACE, 1) == {1: RankPlace("train-1", "trainer", 11)}  # pyright: ignore
 
 
 def test_rank_that_may_be_on_the_lost_machine_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no pod that answers has the rank, `shell` ends with the error of the pod that gave no
+    answer.
+    """
     monkeypatch.setattr(command, "see_run", lambda *_: (None, PODS[:2]))
     with pytest.raises(UnreachableError, match="error dialing backend"):
         find_ranks(Any, PLACE, 0)  # pyright: ignore

@@ -1,4 +1,6 @@
-"""Where the commands find a stack's run, also while its first `pulumi up` goes on or has failed."""
+"""The commands find a stack's run, also while its first `pulumi up` goes on or after it has
+failed.
+"""
 
 import json
 from pathlib import Path
@@ -16,7 +18,9 @@ SECRET_MARK = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb4
 
 
 def state_of(stack: str, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The stack's outputs, and its state as the engine would print it before there are any."""
+    """Return the stack's outputs, and the state that the engine would print before there are
+    outputs.
+    """
     made = deploy(stack, scratch)
     (component,) = made.of_type(EARLY_OUTPUTS)
     known = dict(made.component_outputs[component.urn]["known"])
@@ -39,7 +43,9 @@ def state_of(stack: str, scratch: Path) -> tuple[dict[str, Any], dict[str, Any]]
 def test_first_up_that_failed_can_be_looked_at(
     stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine notes a stack's outputs only after an `up` that has ended well."""
+    """The commands find the run of a stack that has no outputs yet, from the stack's state. The
+    engine notes outputs only after an `up` that has ended well.
+    """
     outputs, state = state_of(stack, tmp_path)
 
     def ask(words: list[str]) -> str:
@@ -57,9 +63,11 @@ def test_first_up_that_failed_can_be_looked_at(
 def test_run_that_a_later_up_has_begun_is_meant(
     has_taken_place: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An `up` with another runName goes on, or has failed. The outputs are of the `up` before.
+    """The commands mean the new run when an `up` with another runName goes on or has failed after
+    it took the platform. The stack's outputs are still those of the `up` before.
 
-    Where it was refused by another run, the run of before is still there.
+    If the new run was refused because another run was there, the commands still mean the run of
+    before.
     """
     outputs, state = state_of("dev", tmp_path)
     hand_over = state["deployment"]["resources"][1]
@@ -78,6 +86,8 @@ def test_run_that_a_later_up_has_begun_is_meant(
 
 
 def test_outputs_that_are_there_are_not_asked_for_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the stack's outputs are there, the stack's state is not asked for."""
+
     def ask(words: list[str]) -> str:
         assert words[1] == "output"
         return json.dumps({"kubeconfig": "/k", "namespace": "here"})

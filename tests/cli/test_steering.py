@@ -1,4 +1,7 @@
-"""The commands that stop, resume and extend a run, as far as no cluster is needed."""
+"""The commands that stop, resume, extend and sample a run, as far as they need no cluster.
+
+It also tests the completion of shells, and what the commands say when pulumi fails.
+"""
 
 import argparse
 import os
@@ -37,6 +40,9 @@ SubCommands: Any = argparse._SubParsersAction  # pyright: ignore[reportPrivateUs
     ],
 )
 def test_stop_tells_only_what_was_seen(progress: Progress, words: str) -> None:
+    """`stop` says which step is saved and which steps will be repeated, as far as the log has shown
+    it, and how to resume.
+    """
     said = stopped(RECORD, progress)
     assert words in said
     assert said.startswith("Job train-singlepod is stopped; ")
@@ -44,6 +50,7 @@ def test_stop_tells_only_what_was_seen(progress: Progress, words: str) -> None:
 
 
 def test_extend_types_what_a_user_would() -> None:
+    """`extend` runs the two commands of pulumi that a user would type."""
     assert commands(8000, "dev", "", yes=True) == [
         [
             *[
@@ -71,7 +78,7 @@ def test_extend_refuses_what_makes_the_run_shorter(
 
 
 def pulumi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A stand-in of the engine's program is found on PATH."""
+    """Put a stand-in for the engine's program on PATH: a shell script with this text."""
     program = folder / "pulumi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
@@ -81,7 +88,10 @@ def pulumi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 def test_extend_that_was_declined_names_the_setting_that_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Somebody who answers no to `pulumi up` would otherwise train longer with the next one."""
+    """If `pulumi up` ends badly or is declined, `extend` says that the new length stays in the
+    settings, and how to set the old one. Otherwise the next `up` would train longer without a
+    warning.
+    """
     monkeypatch.setattr("cli.extend.run_length", lambda stack: 4000)
     pulumi(tmp_path, monkeypatch, 'case $1 in up) exit 255 ;; esac; echo "did $*"')
     assert main(["extend", "--steps", "8000", "--stack", "dev"]) == 255
@@ -96,7 +106,9 @@ def test_extend_that_was_declined_names_the_setting_that_stays(
 def test_extend_finds_the_settings_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """pulumi runs in the project's folder, and the user may be in another one."""
+    """`--config-file` of `extend` is a path from the folder in which the user types it. pulumi
+    itself runs in the project's folder.
+    """
     monkeypatch.setattr("cli.extend.run_length", lambda stack: 4000)
     pulumi(tmp_path, monkeypatch, 'echo "did $*"')
     monkeypatch.chdir(tmp_path)
@@ -122,7 +134,9 @@ esac"""
 def test_ctrl_c_in_extend_leaves_the_end_to_pulumi(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An engine that is killed leaves its stack locked, and operations of which nobody knows."""
+    """After Ctrl-C, `extend` waits until pulumi has ended in order. An engine that is killed leaves
+    its stack locked, and operations whose outcome nobody knows.
+    """
     pulumi(tmp_path, monkeypatch, UP_THAT_ENDS_IN_ORDER)
     with subprocess.Popen(
         [sys.executable, "-m", "cli", "extend", "--steps", "8000", "--yes"],
@@ -146,7 +160,9 @@ def test_ctrl_c_in_extend_leaves_the_end_to_pulumi(
 def test_pulumi_without_an_answer_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Such as one whose backend is an object store that is out of reach."""
+    """A pulumi that gives no answer ends the command with a sentence that names the call. A backend
+    in an object store that is out of reach is such a case.
+    """
     monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
     pulumi(tmp_path, monkeypatch, "exec sleep 60")
     assert main(["status", "--stack", "dev"]) == 2
@@ -175,7 +191,9 @@ def test_stack_that_is_not_there_is_said_with_a_way_out(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """In the words of pulumi 3.259; what else it says is repeated."""
+    """If no stack is selected or pulumi does not know the stack, the command says so and names
+    `pulumi stack ls`. Any other error of pulumi is repeated. The words are those of pulumi 3.259.
+    """
     pulumi(tmp_path, monkeypatch, f'echo "error: {pulumis}" >&2; exit 255')
     assert main(["goodput", *words]) == 2
     shown = capsys.readouterr().err
@@ -186,7 +204,9 @@ def test_stack_that_is_not_there_is_said_with_a_way_out(
 def test_settings_without_an_answer_are_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The encrypted ones are asked of the same program: `doctor --stack` needs them."""
+    """`doctor --stack` asks pulumi for encrypted settings, and says in one sentence that pulumi
+    gives no answer.
+    """
     monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
     pulumi(tmp_path, monkeypatch, "exec sleep 60")
     with pytest.raises(ValueError, match=r"^pulumi config --show-secrets .* answer in 0\.2 s\."):
@@ -226,12 +246,15 @@ def test_unknown_option_is_answered_with_the_usage_of_its_command(
 def test_sample_knows_a_run_from_the_trainers_options(
     words: list[str], name: str, options: list[str]
 ) -> None:
+    """`sample` tells the name of a run from the options that are meant for the trainer."""
     assert split(words) == (name, options)
 
 
 @pytest.mark.parametrize("word", ["--stack", "--seed", "other"])
 def test_sample_says_where_options_of_a_run_belong(word: str) -> None:
-    """The trainer would be given the stack otherwise, and has no such option."""
+    """`sample` refuses words that follow the name of a run without ` -- `. Otherwise they would go
+    to the trainer, which has no option such as `--stack`.
+    """
     with pytest.raises(ValueError, match=rf"^RUN: '{word}' cannot follow it\."):
         split(["wide", word, "dev"])
 
@@ -252,7 +275,7 @@ def test_each_command_shows_an_example_that_it_takes(name: str) -> None:
 
 
 def completed(words: str) -> list[str]:
-    """What bash offers after these words of a line."""
+    """Return what bash offers after these words of a line."""
     line = words.split(" ")
     text = script("bash", options_of(parser_of(COMMANDS)))
     ask = f'{text}\nCOMP_WORDS=({" ".join(line[:-1])} "{line[-1]}"); COMP_CWORD={len(line) - 1}\n'
@@ -270,7 +293,7 @@ def test_bash_completes_commands_and_their_options() -> None:
 
 
 def usages(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """What argparse itself says of a parser and of the commands in it."""
+    """Yield the usage that argparse prints for a parser and for each command in it."""
     yield parser.format_usage()
     for action in vars(parser)["_actions"]:
         if isinstance(action, SubCommands):
@@ -280,7 +303,9 @@ def usages(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_completion_knows_flags_of_every_parser(name: str) -> None:
-    """Such as `--yes` of `runs delete`, which it lacked."""
+    """The completion knows the options of a command's own subcommands too, such as `--yes` of `runs
+    delete`.
+    """
     parser = parser_of(COMMANDS)
     (commands,) = [a for a in vars(parser)["_actions"] if isinstance(a, SubCommands)]
     flags = set(re.findall(r"--[a-z][a-z-]*", " ".join(usages(commands.choices[name]))))
@@ -294,8 +319,10 @@ def test_each_shell_gets_every_command(shell: str) -> None:
 
 
 def test_zsh_gets_its_own_completion_first_if_it_has_none() -> None:
-    """A fresh zsh knows no `compdef`, on which the completion in bash's way stands. (By hand it was
-    tried in zsh 5.9, with and without.)"""
+    """The script for zsh starts zsh's own completion if the shell has not. A fresh zsh has no
+    `compdef`, which the completion in bash's way needs. (It was tried by hand in zsh 5.9, with and
+    without.)
+    """
     lines = script("zsh", options_of(parser_of(COMMANDS))).splitlines()
     assert lines[:3] == [
         "autoload -U +X compinit bashcompinit",
@@ -305,8 +332,9 @@ def test_zsh_gets_its_own_completion_first_if_it_has_none() -> None:
 
 
 def test_fish_still_completes_files_after_a_command() -> None:
-    """`push` and several options take a file or a folder; `-f` would hide them. (By hand it was
-    tried in fish 3.6.)"""
+    """The script for fish leaves files to be completed after a command, which `-f` would hide.
+    `push` and several options take a file or a folder. (It was tried by hand in fish 3.6.)
+    """
     first, *rest = script("fish", options_of(parser_of(COMMANDS))).splitlines()
     assert first.startswith("complete -c disttrain -f -n __fish_use_subcommand ")
     assert len(rest) == len(COMMANDS)
@@ -319,10 +347,13 @@ def test_fish_still_completes_files_after_a_command() -> None:
 def test_sample_of_a_run_that_is_not_there_says_where_to_look(
     status: int, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The trainer in the pod knows only the folder that it was given."""
+    """`sample` of a run without a checkpoint names `./disttrain runs`, which shows the runs that
+    have one. The trainer in the pod knows only the folder that it was given.
+    """
     place = SimpleNamespace(access=Access(kubeconfig_path="none"), runs_path="/data/runs")
     monkeypatch.setattr("cli.sample.volume_place", lambda _: place)
     monkeypatch.setattr("cli.sample.sample", lambda *_: status)
-    monkeypatch.setattr("cli.sample.end_in_order", lambda: None)  # it is for the whole process
+    # `end_in_order` sets signal handlers of the whole process.
+    monkeypatch.setattr("cli.sample.end_in_order", lambda: None)
     assert main(["sample", "nope"]) == status
     assert capsys.readouterr().err == hint

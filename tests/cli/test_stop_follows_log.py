@@ -1,4 +1,4 @@
-"""`disttrain stop` reads what the run saves from the log of a pod that is soon gone."""
+"""`disttrain stop` reads what the run has saved from the log of a pod that is soon gone."""
 
 import argparse
 import time
@@ -22,7 +22,10 @@ POD = {
 
 
 class SlowLog:
-    """An API server that is slow to open the log of the one pod, which has none once it is gone."""
+    """A stand-in API server that takes 0.3 s to open the log of the one pod.
+
+    The log cannot be opened any more once `is_gone` is set.
+    """
 
     access = None
 
@@ -34,7 +37,7 @@ class SlowLog:
 
     def stream(self, _: str, query: dict[str, str]) -> SimpleNamespace:
         time.sleep(0.3)
-        if query.get("container") != "trainer":  # a pod with two has to be asked for one of them
+        if query.get("container") != "trainer":  # the request must name one of the two containers
             return SimpleNamespace(status=400)
         return SimpleNamespace(status=404 if self.is_gone else 200, stream=self._blocks)
 
@@ -45,8 +48,9 @@ class SlowLog:
 def test_stop_follows_log_before_it_stops(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A pod may be gone before a busy API server has opened its log: then nobody knew what the run
-    had saved."""
+    """`stop` has opened the pod's log before it stops the run. Otherwise the pod may be gone before
+    a busy API server opens the log, and nobody knows what the run has saved.
+    """
     api, noted = SlowLog(), list[int]()
 
     def stop(*_: object) -> str:
@@ -68,7 +72,9 @@ def test_stop_follows_log_before_it_stops(
 def test_stop_is_told_though_its_note_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The API server may be away just then: the run is stopped all the same."""
+    """`stop` says that the run is stopped although the saved step could not be noted in the
+    cluster, and then ends with that error. The API server may be away just then.
+    """
 
     def refuse(*_: object) -> None:
         raise UnreachableError("nobody answers")
@@ -86,6 +92,7 @@ def test_stop_is_told_though_its_note_fails(
 
 
 def test_stop_without_a_pod_waits_for_no_log() -> None:
+    """`stop` of a run without pods does not wait for a log."""
     api = SimpleNamespace(access=None, list=lambda *_: [])
     last = cli.stop.LastLines(api, RECORD)  # pyright: ignore[reportArgumentType]
     last.wait_until_followed(60)

@@ -1,4 +1,4 @@
-"""`disttrain tensorboard` for users who may not do all that it needs."""
+"""`disttrain tensorboard` for users who may not forward ports."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,9 @@ PLACE = VolumePlace(Access(kubeconfig="{}"), "n", "o", "image", "claim", "/data/
 
 
 def test_missing_right_to_forward_ports_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited two minutes for TensorBoard to answer, and knew no reason."""
+    """`tensorboard` ends at once with the API server's refusal if the user may not forward ports.
+    Otherwise it would wait two minutes for TensorBoard to answer, and could not say why it fails.
+    """
 
     @contextmanager
     def running(*_: Any, **__: Any) -> Iterator[str]:

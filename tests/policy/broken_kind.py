@@ -10,7 +10,7 @@ from infra.workloads.run import Run
 
 
 def render(run: Run) -> list[tuple[str, dict[str, object]]]:
-    """The Job of single-pod, whose container may do anything on its node."""
+    """Return the Job of single-pod, whose container may do anything on its node."""
     ((role, job),) = single_pod.render(run)
     container = job["spec"]["template"]["spec"]["containers"][0]
     container["securityContext"] = {"privileged": True}

@@ -1,7 +1,7 @@
 """The policy pack as the engine runs it: a process that is asked about each resource.
 
-The test stands in for the engine's side of that conversation. The sandbox's own engine cannot run
-a pack: its Python language host is of an older release (docs/sandbox.md).
+The test takes the engine's part in this conversation. The sandbox's own engine cannot run a pack,
+because its Python language host is of an older release (docs/sandbox.md).
 """
 
 import subprocess
@@ -26,7 +26,9 @@ OWNER = "disttrain.dev/owner"
 
 @pytest.fixture(scope="module")
 def pack() -> Iterator[Any]:
-    """The pack's side: started in the project's folder, as the engine does."""
+    """Yield the connection to the pack, which was started in the project's folder as the engine
+    does it.
+    """
     python = ensure_venv("policy/.venv") / "bin" / "python"
     with subprocess.Popen(
         [python, str(PROJECT / "policy"), "127.0.0.1:1"],
@@ -42,7 +44,7 @@ def pack() -> Iterator[Any]:
 
 
 def found(pack: Any, type_: str, inputs: dict[str, Any]) -> dict[str, str]:
-    """The rules that a resource breaks, with their messages."""
+    """Return the rules that a resource breaks, with their messages."""
     properties = Struct()
     properties.update(inputs)
     request = analyzer_pb2.AnalyzeRequest(
@@ -53,7 +55,7 @@ def found(pack: Any, type_: str, inputs: dict[str, Any]) -> dict[str, str]:
 
 
 def in_preview(resource: Registered) -> dict[str, Any]:
-    """Its inputs while the owner is not known."""
+    """Return the inputs of a resource as they are in a preview, in which the owner is not known."""
 
     def without_owner(value: Any) -> Any:
         if isinstance(value, dict):
@@ -67,6 +69,7 @@ def in_preview(resource: Registered) -> dict[str, Any]:
 
 
 def test_pack_has_every_rule_and_enforces_it(pack: Any) -> None:
+    """The pack has every rule of the project, and each of them is mandatory."""
     info = pack.GetAnalyzerInfo(Empty())
     levels = {policy.name: policy.enforcementLevel for policy in info.policies}
     assert levels == dict.fromkeys((rule.id for rule in OBJECT_RULES), analyzer_pb2.MANDATORY)
@@ -74,6 +77,9 @@ def test_pack_has_every_rule_and_enforces_it(pack: Any) -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_first_preview_of_every_stack_breaks_no_rule(pack: Any, stack: str, tmp_path: Path) -> None:
+    """No object of any example stack breaks a rule in its first preview, in which some values are
+    not known yet.
+    """
     made = deploy(stack, tmp_path)
     objects = [r for r in made.resources if r.type.startswith("kubernetes:")]
     assert len(objects) > 4
@@ -83,6 +89,7 @@ def test_first_preview_of_every_stack_breaks_no_rule(pack: Any, stack: str, tmp_
 
 
 def test_broken_rules_are_named_with_their_reason(pack: Any) -> None:
+    """An object that breaks a rule is refused with the rule's name and its reason."""
     labels = {"labels": {OWNER: "me"}}
     inputs = {"metadata": labels, "spec": {"template": broken("plain password")}}
     told = found(pack, "kubernetes:batch/v1:Job", inputs)

@@ -1,4 +1,4 @@
-"""The policy pack as users run it: `pulumi preview --policy-pack policy`, by the engine itself.
+"""The policy pack as users run it: `pulumi preview --policy-pack policy`, with the engine itself.
 
 These tests need a Python language host that runs packs: that of a release of Pulumi, which the
 sandbox downloads where it can, or one that DISTTRAIN_ENGINE names (docs/sandbox.md). Elsewhere they
@@ -19,6 +19,7 @@ PACK = ("--policy-pack", str(PROJECT / "policy"))
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Stack:
+    """Return a stack with the settings of Pulumi.dev.yaml."""
     ensure_venv("policy/.venv")
     settings = tmp_path / "Pulumi.policed.yaml"
     settings.write_text((PROJECT / "Pulumi.dev.yaml").read_text())
@@ -26,6 +27,7 @@ def stack(tmp_path: Path) -> Stack:
 
 
 def test_preview_of_a_good_stack_passes_the_pack(stack: Stack) -> None:
+    """The preview of an example stack passes the pack."""
     output = stack.preview(*PACK)
     assert "Policies:" in output
     assert "disttrain@" in output
@@ -33,7 +35,9 @@ def test_preview_of_a_good_stack_passes_the_pack(stack: Stack) -> None:
 
 
 def test_preview_with_a_privileged_pod_is_ended_by_its_rule(stack: Stack) -> None:
-    """A kind of somebody's own; without the pack the same preview passes."""
+    """A preview with a user's own kind of workload whose pod is privileged is ended by the rule
+    `no-privileges`. Without the pack the same preview passes.
+    """
     stack.set("topology", "privileged")
     stack.set_all({"extensions[0]": "tests.policy.broken_kind"})
     assert "training-job" in stack.preview()

@@ -60,14 +60,18 @@ class ClusterUser:
         ).stdout
 
     def run_pods(self, file: Path = PODS) -> None:
+        """Apply the file of pods, and wait until they are ready."""
         self.kubectl("apply", "-f", str(file))
         self.kubectl("-n", "probe", "rollout", "status", "statefulset/web", "--timeout=300s")
 
     def probe(self, pod: str, *arguments: str) -> str:
+        """Run the probe program in a pod, and return what it prints."""
         return self.kubectl("-n", "probe", "exec", pod, "--", "/probe", *arguments)
 
     def fetch(self, pod: str, url: str) -> str:
-        """The answer of `url` in the pod, after a wait: kube-proxy and DNS see new pods late."""
+        """Return the answer of `url`, asked from the pod. It waits, because kube-proxy and DNS see
+        new pods late.
+        """
         answer = ""
 
         def no_answer() -> str | None:
@@ -80,22 +84,26 @@ class ClusterUser:
         return answer
 
     def uid(self) -> str:
-        """A text that is another one after each new start of the cluster."""
+        """Return a text that is another one after each new start of the cluster."""
         return self.kubectl("get", "namespace", "kube-system", "-o", "jsonpath={.metadata.uid}")
 
     def holder(self) -> Holder:
+        """Return the process that holds the cluster's namespaces."""
         holder = find_holder(self.cluster.layout)
         assert holder is not None
         return holder
 
 
 def lines(*command: str) -> set[str]:
+    """Return the lines that a command prints."""
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return set(done.stdout.splitlines())
 
 
 def machine(state_root: Path) -> Machine:
-    """Everything on this machine that a cluster below `state_root` could leave behind."""
+    """Return everything on this machine that a cluster below `state_root` could leave behind, by
+    kind.
+    """
     places = ("/var/log/pods", "/var/log/containers", "/run/containerd", "/run/netns")
     places += ("/opt/containerd", "/usr/libexec/kubernetes", "/etc/cni", "/etc/kubernetes")
     sysctls = (*KUBELET_SYSCTLS, "net/ipv4/ip_forward", "net/netfilter/nf_conntrack_max")
@@ -108,7 +116,7 @@ def machine(state_root: Path) -> Machine:
             "mounts": lines("findmnt", "--raw", "--noheadings", "--output", "TARGET,FSTYPE"),
             "links": {line.split("@")[0] for line in lines("ip", "-oneline", "link")},
             "routes": lines("ip", "-4", "route", "show", "table", "all"),
-            # os.walk, unlike glob, bears that other clusters' groups come and go meanwhile.
+            # os.walk, unlike glob, does not fail when groups of other clusters come and go.
             "cgroups": {
                 folder
                 for folder, _, _ in os.walk("/sys/fs/cgroup")
@@ -133,7 +141,7 @@ def machine(state_root: Path) -> Machine:
 
 
 def holder_of_others(state_root: Path) -> Iterator[str]:
-    """The folders of the clusters that run beside those of this test."""
+    """Yield the folders of the clusters that run beside those of this test."""
     for command in lines("ps", "-eww", "-o", "args"):
         _, mark, folder = command.partition(f" {MARK} ")
         if mark and not Path(folder).is_relative_to(state_root):
@@ -141,11 +149,11 @@ def holder_of_others(state_root: Path) -> Iterator[str]:
 
 
 def left_behind(before: Machine, after: Machine, state_root: Path) -> Machine:
-    """What is new, and may have been left by a cluster below `state_root`.
+    """Return what is new, and may have been left by a cluster below `state_root`.
 
-    Other workers make clusters, hosts and mounts at the same time, which are recognized by their
-    names: links by the beginning of a name that is not one of our clusters', control groups by the
-    cluster's identity, and mounts by a temporary folder that is not ours.
+    Other test processes make clusters, hosts and mounts at the same time. They are recognized by
+    their names: links by the beginning of a name that no cluster of this test has, control groups
+    by the cluster's identity, and mounts by a temporary folder that is not `state_root`.
     """
     new = {kind: after[kind] - before[kind] for kind in before}
     layouts = [Layout(name, state_root, number) for name in CLUSTERS for number in NODES]

@@ -102,6 +102,7 @@ class Stack:
         (self.folder / "__main__.py").write_text(HEADER + given + textwrap.dedent(text))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start the engine with these words, and return its process."""
         process = subprocess.Popen(
             [self.engine.pulumi, *arguments, "--non-interactive"],
             cwd=self.folder,
@@ -125,6 +126,9 @@ class Stack:
                 engine.kill()
 
     def run(self, *arguments: str, fails: bool = False, warns: bool = False) -> str:
+        """Run the engine to its end, and return its output. It must fail, or warn, exactly if the
+        flag is set.
+        """
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode != 0) == fails, output
@@ -134,6 +138,7 @@ class Stack:
     def up(
         self, program: str, *, fails: bool = False, warns: bool = False, **constants: Any
     ) -> str:
+        """Write the program and run `up`; return the output."""
         self.program(program, **constants)
         # A failing command must not prevent the others that run beside it.
         words = ("up", "--yes", "--continue-on-error")
@@ -143,33 +148,36 @@ class Stack:
         return self.run("destroy", "--yes")
 
     def previewed(self, program: str, **constants: Any) -> dict[str, str]:
-        """What a preview says will happen to each resource, by the resource's name."""
+        """Return what a preview says will happen to each resource, by the resource's name."""
         self.program(program, **constants)
         steps = json.loads(self.run("preview", "--json"))["steps"]
         return {step["urn"].rsplit("::", 1)[1]: step["op"] for step in steps}
 
     def logged(self) -> list[str]:
-        """What the commands have written to $LOG."""
+        """Return what the commands have written to $LOG."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def actions(self) -> list[str]:
-        """What the commands have written to $LOG since the last call."""
+        """Return what the commands have written to $LOG since the last call."""
         lines = self.logged()
         self.log.unlink(missing_ok=True)
         return lines
 
     def state_text(self) -> str:
+        """Return the stack's state as the file backend keeps it."""
         return (self.folder / "state/.pulumi/stacks/commands/test.json").read_text()
 
     def recorded(self) -> list[dict[str, Any]]:
-        """The command resources in the state."""
+        """Return the command resources in the state."""
         resources = json.loads(self.state_text())["checkpoint"]["latest"].get("resources", [])
         return [r for r in resources if r["type"].startswith("command:")]
 
     def names(self) -> set[str]:
+        """Return the names of the command resources in the state."""
         return {r["urn"].rsplit("::", 1)[1] for r in self.recorded()}
 
     def outputs(self, name: str) -> dict[str, Any]:
+        """Return the outputs of one command in the state."""
         found = [r["outputs"] for r in self.recorded() if r["urn"].endswith(f"::{name}")]
         assert len(found) == 1, f"{len(found)} resources named {name} in the state"
         return found[0]
@@ -204,6 +212,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait until the condition is true, and fail after PATIENCE_SECONDS."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < end, f"not within {PATIENCE_SECONDS} s: {what}"
@@ -216,13 +225,15 @@ def alive(pid: int) -> bool:
 
 
 def session_members(session: int) -> list[int]:
-    """The processes of the session with this number, which `start_new_session` made."""
+    """Return the processes of the session with this number, which `start_new_session` made."""
     pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     return [pid for pid in pids if (fields := _stat(pid)) and fields[3] == str(session)]
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/PID/stat after the name: state, parent, group, session, ..."""
+    """Return the fields of /proc/PID/stat after the name: state, parent, group, session and
+    so on.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -285,10 +296,11 @@ class SshServer:
         return self.folder / "sshd.log"
 
     def key(self, name: str) -> str:
+        """Return the content of the key file with this name."""
         return (self.folder / name).read_text()
 
     def connection(self, **changes: Any) -> dict[str, Any]:
-        """The arguments of a ConnectionArgs for this server."""
+        """Return the arguments of a ConnectionArgs for this server."""
         return {
             "host": "127.0.0.1",
             "port": self.port,

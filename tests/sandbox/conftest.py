@@ -34,12 +34,15 @@ PROBE_IMAGE = "localhost/disttrain/probe:test"
 
 @pytest.fixture(scope="session")
 def bin_dir() -> Path:
+    """Return the folder with the cluster's programs."""
     return programs()
 
 
 @pytest.fixture(scope="session")
 def probe_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive with the image `PROBE_IMAGE`, which has one static program (`probe/main.go`)."""
+    """Return an archive with the image `PROBE_IMAGE`, which has one static program
+    (`probe/main.go`).
+    """
     folder = tmp_path_factory.mktemp("probe")
     subprocess.run(
         [go_program(), "build", "-trimpath", "-ldflags=-s -w", "-o", str(folder / "probe"), "."],
@@ -54,13 +57,14 @@ def probe_image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def containerd() -> Iterator[Containerd]:
+    """Yield a client of a containerd that runs for this test file."""
     with running_containerd() as client:
         yield client
 
 
 @pytest.fixture
 def transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Path]]:
-    """A function that gives the files that transfers have left in the test's own folder."""
+    """Return a function that lists the files that transfers have left in the test's own folder."""
     base = tmp_path / "import"
     monkeypatch.setattr(parts, "BASE", str(base))
     return lambda: sorted(Path(f"{base}-{os.geteuid()}").glob("*"))
@@ -68,13 +72,16 @@ def transfers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], l
 
 @pytest.fixture
 def lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
+    """Yield a lab for one test's images; what they left is removed afterwards."""
     with image_lab(containerd, tmp_path) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """The engine with the toolchain's command plugin, or with `$DISTTRAIN_COMMAND_PLUGIN`."""
+    """Return the engine with the toolchain's command plugin, or with
+    `$DISTTRAIN_COMMAND_PLUGIN`.
+    """
     folder = tmp_path_factory.mktemp("engine")
     given = pulumi_environment(folder / "state", ensure_venv(".venv"))
     environment = {key: value for key, value in given.items() if key != "SSH_AUTH_SOCK"}
@@ -92,6 +99,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 @pytest.fixture
 def stack(engine: Engine, tmp_path: Path) -> Iterator[Stack]:
+    """Yield a new stack; its engines, plugins and commands are ended afterwards."""
     made = Stack(engine, tmp_path)
     yield made
     made.close()
@@ -99,30 +107,31 @@ def stack(engine: Engine, tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def ssh_files(tmp_path_factory: pytest.TempPathFactory) -> SshServer:
+    """Return an SSH server with its keys and settings, which does not run yet."""
     return SshServer.prepare(tmp_path_factory.mktemp("ssh"), free_port())
 
 
 @pytest.fixture
 def stopped_ssh(ssh_files: SshServer) -> Iterator[SshServer]:
-    """An SSH server that the test itself starts."""
+    """Yield an SSH server that the test itself starts, and stop it afterwards."""
     yield ssh_files
     ssh_files.stop()
 
 
 @pytest.fixture
 def ssh(stopped_ssh: SshServer) -> SshServer:
-    """A running SSH server."""
+    """Return a running SSH server."""
     stopped_ssh.start()
     return stopped_ssh
 
 
 @pytest.fixture(scope="module")
 def state_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The state folder of the clusters of a test file."""
+    """Return the state folder of the clusters of a test file."""
     return tmp_path_factory.mktemp("state")
 
 
 @pytest.fixture(scope="module")
 def before(state_root: Path) -> Machine:
-    """The machine before the clusters of a test file are made."""
+    """Return what is on this machine before the clusters of a test file are made."""
     return machine(state_root)

@@ -9,7 +9,7 @@ PROJECT = Path(__file__).parent.parent.parent
 
 
 def run_command(*arguments: str) -> dict[str, int]:
-    """The report in the last line of `python -m infra.image`, which must succeed."""
+    """Run `python -m infra.image`, which must succeed, and return the report in its last line."""
     done = subprocess.run(
         [sys.executable, "-m", "infra.image", *arguments],
         cwd=PROJECT,

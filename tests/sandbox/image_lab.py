@@ -1,4 +1,4 @@
-"""A project whose image is imported into a real containerd, with a tiny layer in place of torch."""
+"""A project whose image is imported into a real containerd. A small layer stands in for torch."""
 
 import os
 import shutil
@@ -32,7 +32,7 @@ state = "{folder}/state"
 [plugins."io.containerd.internal.v1.opt"]
   path = "{folder}/opt"
 """
-# Its argument is the configuration file, beside which it writes the PID of containerd.
+# The script's argument is the configuration file, beside which it writes the PID of containerd.
 RESTARTED = """\
 trap 'ended=yes; kill "$pid"' TERM
 while [ -z "${ended:-}" ]; do
@@ -46,6 +46,7 @@ wait
 
 
 def wait_for(what: str, check: Callable[[], bool]) -> None:
+    """Wait until the check is true, and fail after a minute."""
     end = time.monotonic() + 60
     while not check():
         assert time.monotonic() < end, f"waited 60 s for {what}"
@@ -94,6 +95,7 @@ class Lab:
     said: list[str] = field(default_factory=lambda: [])
 
     def plan(self, repository: str = REPOSITORY) -> ImagePlan:
+        """Return the plan of the project's image."""
         return plan_image(self.project, repository, "scratch", None)
 
     def ensure(
@@ -104,6 +106,7 @@ class Lab:
         keep_unused_minutes: int = KEEP_UNUSED_MINUTES,
         namespace: str = "",
     ) -> Ensured:
+        """Import the project's image as `pulumi up` does, and return what was done."""
         return ensure(
             self.plan(repository),
             self.containerd,
@@ -116,19 +119,22 @@ class Lab:
 
     @property
     def built(self) -> Path:
-        """The folder in the cache with the dependencies."""
+        """Return the folder in the cache with the dependencies."""
         return layout_folder(self.plan(), self.cache, this_machine())
 
     def change_code(self, text: str) -> None:
+        """Replace the trainer's program by this text, so that the image has another content."""
         (self.project / "trainer" / "__main__.py").write_text(text)
 
     def ctr(self, *arguments: str, namespace: str = "k8s.io") -> str:
+        """Run `ctr` against the containerd, and return what it prints."""
         command = ["ctr", "--address", str(self.containerd.address), "-n", namespace, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def file_in_image(self, reference: str, path: str, target: Path) -> tuple[str, os.stat_result]:
+        """Return the text and the metadata of a file in an image."""
         target.mkdir()
         self.ctr("images", "mount", reference, str(target))
         try:
@@ -137,6 +143,7 @@ class Lab:
             self.ctr("images", "unmount", "--rm", str(target))
 
     def empty(self) -> bool:
+        """Whether containerd has neither images nor content."""
         return not (self.containerd.images() or self.ctr("content", "ls", "-q").split())
 
     def cri_knows(self, digest: str) -> bool:
@@ -168,6 +175,9 @@ def emptied(containerd: Containerd) -> bool:
 
 @contextmanager
 def image_lab(containerd: Containerd, tmp_path: Path) -> Iterator[Lab]:
+    """Yield a lab for one test. Afterwards wait until containerd has nothing of the test
+    any more.
+    """
     project = tmp_path / "project"
     for name in ("docker/Dockerfile", "trainer/requirements.txt"):
         (project / name).parent.mkdir(parents=True)

@@ -1,3 +1,5 @@
+"""The sandbox's base image comes from the Debian mirror that this machine's apt uses."""
+
 import pytest
 
 from sandbox.base_image import DEFAULT_MIRROR, debian_mirror
@@ -41,4 +43,7 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
     ],
 )
 def test_the_base_comes_from_the_mirror_that_apt_uses(sources: list[str], mirror: str) -> None:
+    """The mirror is that of Debian's main part in apt's sources, in both of their formats. If there
+    is none, it is Debian's own.
+    """
     assert debian_mirror(sources) == mirror

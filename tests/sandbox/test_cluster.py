@@ -1,4 +1,4 @@
-"""The real cluster: started, used, broken, ended, on this machine."""
+"""The sandbox's real cluster is started, used, broken and ended on this machine."""
 
 import json
 import os
@@ -22,8 +22,8 @@ from tests.sandbox.cluster_lab import ClusterUser, Machine, left_behind, lines, 
 
 @pytest.fixture(scope="module")
 def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[ClusterUser]:
-    """The user of a cluster that is down at first, and at the end."""
-    assert before["links"]  # was looked at before the cluster could change it
+    """Yield the user of a cluster that is down at first, and is removed afterwards."""
+    assert before["links"]  # the machine was looked at before the cluster could change it
     cluster = Cluster("first", bin_dir, state_root)
     try:
         yield ClusterUser(cluster)
@@ -33,7 +33,7 @@ def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[ClusterUs
 
 @pytest.fixture
 def first(user: ClusterUser, probe_image: Path) -> ClusterUser:
-    """The cluster with its two pods, mended if the test before broke it or took it down."""
+    """Return the cluster with its two pods, mended if the test before broke it or took it down."""
     if user.cluster.status().state != "up":
         user.cluster.up()
         user.ctr("images", "import", str(probe_image))
@@ -43,10 +43,12 @@ def first(user: ClusterUser, probe_image: Path) -> ClusterUser:
 
 @pytest.fixture
 def nothing_runs(user: ClusterUser) -> None:
+    """Take the cluster down with its data."""
     user.cluster.down(purge=True)
 
 
 def test_up_returns_with_a_node_that_takes_pods(first: ClusterUser) -> None:
+    """`up` returns when the node is ready and takes pods."""
     (node,) = json.loads(first.kubectl("get", "nodes", "-o", "json"))["items"]
     conditions = {c["type"]: c["status"] for c in node["status"]["conditions"]}
     assert conditions["Ready"] == "True"
@@ -74,7 +76,8 @@ def test_a_service_leads_to_its_pods_from_inside_and_from_the_host(first: Cluste
     seen: set[str] = set()
 
     def not_seen() -> str | None:
-        seen.add(first.fetch("web-0", "http://any"))  # a pod reaches itself that way, too
+        # A pod can reach itself through the service too.
+        seen.add(first.fetch("web-0", "http://any"))
         return None if seen == {"web-0", "web-1"} else f"only {seen}"
 
     wait_until("both pods to answer", not_seen, timeout_seconds=300)
@@ -104,6 +107,7 @@ def test_without_a_certificate_the_answer_is_401(first: ClusterUser, port: int) 
 
 
 def test_components_may_do_no_more_than_their_role(first: ClusterUser) -> None:
+    """The certificate of a component does not allow it to make a namespace."""
     kubectl, run = first.cluster.kubectl[0], first.cluster.layout.run
     for user in ("coredns", "kube-proxy", "kube-scheduler", "kubelet-client"):
         done = subprocess.run(
@@ -118,6 +122,9 @@ def test_components_may_do_no_more_than_their_role(first: ClusterUser) -> None:
 
 
 def test_secrets_on_disk_are_for_root_alone(first: ClusterUser) -> None:
+    """Only root can read the kubeconfig and the folder with the keys, and the kubeconfig switches
+    no check off.
+    """
     layout = first.cluster.layout
     assert layout.kubeconfig.stat().st_mode & 0o777 == 0o600
     assert layout.run.stat().st_mode & 0o777 == 0o700
@@ -127,6 +134,9 @@ def test_secrets_on_disk_are_for_root_alone(first: ClusterUser) -> None:
 def test_a_second_up_finds_it_running_and_changes_nothing(
     first: ClusterUser, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """`up` of a running cluster changes nothing, and says so without mentioning the kubeconfig,
+    which people who only try `make demo` would not know.
+    """
     uid, holder = first.uid(), first.holder()
     first.cluster.up()
     said = capsys.readouterr().out
@@ -139,6 +149,9 @@ def test_a_second_up_finds_it_running_and_changes_nothing(
 def test_two_clusters_live_side_by_side_and_end_apart(
     first: ClusterUser, state_root: Path, bin_dir: Path, probe_image: Path
 ) -> None:
+    """Two clusters run on one machine with the same pods, names and ports, and the end of one
+    leaves the other as it is.
+    """
     second = ClusterUser(Cluster("second", bin_dir, state_root))
     try:
         second.cluster.up()
@@ -156,6 +169,7 @@ def test_two_clusters_live_side_by_side_and_end_apart(
 
 
 def test_status_names_a_component_that_has_ended(first: ClusterUser) -> None:
+    """`status` calls a cluster broken whose component has ended, and names the component."""
     scheduler = first.cluster.layout.run / "kube-scheduler.pid"
     inside = scheduler.read_text().split()[0]
     subprocess.run(first.holder().enter("kill", "-9", inside), check=True)
@@ -170,6 +184,9 @@ def test_status_names_a_component_that_has_ended(first: ClusterUser) -> None:
 
 @pytest.mark.slow
 def test_after_a_kill_of_everything_up_recovers_with_images_and_data(first: ClusterUser) -> None:
+    """After all processes of a cluster were killed, `up` makes an empty cluster with the images and
+    data of before.
+    """
     uid = first.uid()
     (first.cluster.data_root / "checkpoint").write_text("kept")
     holder = first.holder()
@@ -187,11 +204,13 @@ def test_after_a_kill_of_everything_up_recovers_with_images_and_data(first: Clus
 def test_down_leaves_nothing_but_data_and_images(
     first: ClusterUser, before: Machine, state_root: Path
 ) -> None:
+    """`down` leaves only data and images on this machine, and `down` with purge leaves nothing."""
     root = first.cluster.layout.root
     (first.cluster.data_root / "checkpoint").write_text("kept")
     during = left_behind(before, machine(state_root), state_root)
     listed = lines("lsns", "--raw", "--noheadings", "--output", "NS", "--type", "net")
-    assert {"processes", "links", "routes", "cgroups"} <= set(during)  # the lists do see it
+    # The lists do show a running cluster.
+    assert {"processes", "links", "routes", "cgroups"} <= set(during)
     namespace = Path(f"/proc/{first.holder().pid}/ns/net").readlink().name[5:-1]  # net:[number]
     assert namespace in listed
     first.cluster.down()
@@ -200,7 +219,7 @@ def test_down_leaves_nothing_but_data_and_images(
     network_namespaces = lines("lsns", "--raw", "--noheadings", "--output", "NS", "--type", "net")
     assert namespace not in network_namespaces
     assert (root / "data" / "checkpoint").read_text() == "kept"
-    first.cluster.down()  # twice is fine
+    first.cluster.down()  # a second `down` is fine
     first.cluster.down(purge=True)
     assert left_behind(before, machine(state_root), state_root) == {}
 
@@ -209,6 +228,9 @@ def test_down_leaves_nothing_but_data_and_images(
 def test_a_component_that_ends_at_start_shows_its_last_lines_and_all_is_cleaned(
     before: Machine, state_root: Path, bin_dir: Path, tmp_path: Path
 ) -> None:
+    """If a component ends at its start, `up` fails with the component's last lines and leaves
+    nothing on this machine.
+    """
     for program in PROGRAMS:
         (tmp_path / program).symlink_to(bin_dir / program)
     (tmp_path / "etcd").unlink()
@@ -231,6 +253,7 @@ def test_a_component_that_ends_at_start_shows_its_last_lines_and_all_is_cleaned(
 def test_a_missing_program_is_named_before_anything_is_made(
     before: Machine, state_root: Path, bin_dir: Path, tmp_path: Path
 ) -> None:
+    """If a program is missing, `up` names it before it changes anything on this machine."""
     for program in PROGRAMS:
         shutil.copyfile("/bin/true", tmp_path / program)
     (tmp_path / "kubelet").unlink()

@@ -1,4 +1,4 @@
-"""The parts of the cluster that need no cluster."""
+"""The parts of the sandbox's cluster that can be tested without a cluster."""
 
 import io
 import json
@@ -66,10 +66,11 @@ def test_equal_names_below_different_folders_do_not_collide() -> None:
 
 
 def covered(network: IPv4Network, routes: list[IPv4Network]) -> bool:
+    """Whether a network overlaps one of the routes."""
     return any(network.overlaps(route) for route in routes)
 
 
-# Not wider than /20, and at most twenty of them: the pool cannot be used up.
+# At most twenty routes, none wider than /20, so that they cannot use up the pool.
 routes_near_the_pool = st.lists(
     st.builds(
         lambda offset, length: IPv4Network((int(POOL[0]) + offset, length), strict=False),
@@ -82,6 +83,7 @@ routes_near_the_pool = st.lists(
 
 @given(routes=routes_near_the_pool)
 def test_the_subnet_is_the_first_free_one_of_the_pool(routes: list[IPv4Network]) -> None:
+    """A cluster gets the first /30 of the pool that no route of this machine uses."""
     subnet = free_subnet(routes)
     assert subnet.subnet_of(POOL)
     assert subnet.prefixlen == 30
@@ -97,6 +99,7 @@ def test_a_used_up_pool_is_an_error() -> None:
 
 
 def test_default_routes_do_not_count_as_taken() -> None:
+    """A default route, also one in two halves, does not make the whole pool count as used."""
     halves = [IPv4Network(text) for text in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1")]
     assert free_subnet(halves) == IPv4Network("198.18.0.0/30")
 
@@ -113,11 +116,15 @@ def test_a_wait_ends_as_soon_as_nothing_is_missing() -> None:
 
 
 def openssl(*arguments: str | Path) -> str:
+    """Run openssl, and return what it prints."""
     done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, check=True)
     return done.stdout
 
 
 def test_certificates_are_signed_for_their_names_and_their_use_alone(tmp_path: Path) -> None:
+    """A certificate is valid for its names and its use, and not for the other use. Keys can be read
+    only by their owner.
+    """
     pki = tmp_path / "run" / "pki"
     server = Certificate(
         "api", "api", "serverAuth", alternative_names=("DNS:kubernetes", "IP:10.96.0.1")
@@ -142,6 +149,9 @@ def test_certificates_are_signed_for_their_names_and_their_use_alone(tmp_path: P
 
 
 def test_a_kubeconfig_carries_its_authority_and_replaces_a_readable_one(tmp_path: Path) -> None:
+    """A kubeconfig holds the cluster's authority and can be read only by its owner, also where it
+    replaces a file that everybody could read.
+    """
     for file in ("ca.crt", "admin.crt", "admin.key"):
         (tmp_path / file).write_text(file)
     path = tmp_path / "kubeconfig"
@@ -159,6 +169,7 @@ def test_a_kubeconfig_carries_its_authority_and_replaces_a_readable_one(tmp_path
 
 
 def test_the_image_is_reproducible_and_runs_the_program(tmp_path: Path) -> None:
+    """The archive of an image depends only on the program's content and the image's name."""
     program = tmp_path / "hello"
     program.write_bytes(b"\x7fELF hello")
     archive = image_archive(program, "localhost/x:1")
@@ -184,6 +195,7 @@ def test_the_image_is_reproducible_and_runs_the_program(tmp_path: Path) -> None:
 
 
 def node(ready: str, *taints: str) -> str:
+    """Return a node as `kubectl get node -o json` shows it."""
     condition = {"type": "Ready", "status": ready, "message": "no CNI"}
     spec = {"taints": [{"key": taint} for taint in taints]} if taints else {}
     return json.dumps({"spec": spec, "status": {"conditions": [condition]}})
@@ -200,6 +212,7 @@ def test_a_node_counts_when_it_is_ready_and_takes_pods() -> None:
 
 @pytest.fixture
 def cgroup() -> Iterator[str]:
+    """Yield the name of a control group, and remove the group afterwards."""
     name = f"/disttrain-sandbox-test-{os.getpid()}/a"
     yield name
     remove_cgroup(name)
@@ -208,9 +221,12 @@ def cgroup() -> Iterator[str]:
 def test_the_control_group_is_made_in_every_hierarchy_and_removed_with_its_parents(
     cgroup: str,
 ) -> None:
+    """A cluster's control group is made in every hierarchy of this machine, and removed with the
+    groups above and below it.
+    """
     paths = [hierarchy / cgroup.strip("/") for hierarchy in hierarchies()]
     make_cgroup(cgroup)
-    make_cgroup(cgroup)  # again is fine
+    make_cgroup(cgroup)  # making it again is fine
     assert all(path.is_dir() for path in paths)
     for path in paths:  # a process can be in it: its cpuset is filled
         (path / "pod").mkdir()
@@ -221,6 +237,9 @@ def test_the_control_group_is_made_in_every_hierarchy_and_removed_with_its_paren
 def test_version_2_passes_on_the_controllers_that_are_there_and_not_yet_passed_on(
     tmp_path: Path,
 ) -> None:
+    """With cgroup v2, a new group gets the controllers that exist, and the missing ones are
+    named.
+    """
     for folder in (tmp_path, tmp_path / "a", tmp_path / "a" / "b"):
         folder.mkdir(exist_ok=True)
         (folder / "cgroup.controllers").write_text("cpu memory io\n")
@@ -232,6 +251,9 @@ def test_version_2_passes_on_the_controllers_that_are_there_and_not_yet_passed_o
 
 
 def test_version_1_fills_the_new_cpuset_and_finds_joined_controllers(tmp_path: Path) -> None:
+    """With cgroup v1, a new group's cpuset gets the CPUs of the group above, and controllers that
+    share a folder are found.
+    """
     for folder in ("cpu,cpuacct", "cpuset", "cpuset/a", "memory"):
         (tmp_path / folder).mkdir()
     (tmp_path / "cpu").symlink_to("cpu,cpuacct")
@@ -245,6 +267,7 @@ def test_version_1_fills_the_new_cpuset_and_finds_joined_controllers(tmp_path: P
 
 
 def test_another_user_is_told_to_be_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A user who is not root is told to be root, and nothing is changed."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     cluster = Cluster("default", None, tmp_path)
     for act in (cluster.up, cluster.down, cluster.status, cluster.enter):
@@ -256,6 +279,7 @@ def test_another_user_is_told_to_be_root(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_every_missing_program_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    """All missing programs are named at once, those of Debian with the package to install."""
     monkeypatch.setattr(preflight, "SYSTEM_PATH", str(tmp_path))
     monkeypatch.setattr("sandbox.components.CNI_FOLDERS", (tmp_path,))
     found = preflight.problems(Layout("x", tmp_path), tmp_path)
@@ -267,7 +291,9 @@ def test_every_missing_program_is_named_with_its_package(
 
 
 def test_no_two_controllers_listen_at_one_port() -> None:
-    """They are processes of one node, and any of them may be started beside the others."""
+    """Each controller has ports of its own. They are processes of one node, and any of them may run
+    beside the others.
+    """
     all_of_them = CONTROLLERS.values()
     ports = [program.health_port for each in all_of_them for program in each.programs]
     ports += [each.webhook_port for each in all_of_them if each.webhook_port]
@@ -277,6 +303,7 @@ def test_no_two_controllers_listen_at_one_port() -> None:
 def test_the_command_line_says_what_is_wrong_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """A wrong name of a cluster or a component is refused in one line."""
     assert main(["status", "--name", "Bad"]) == 1
     assert capsys.readouterr().err.startswith("error: the cluster name 'Bad' is not possible")
     assert main(["logs", "--name", "x", "cube"]) == 1
@@ -286,6 +313,7 @@ def test_the_command_line_says_what_is_wrong_in_one_line(
 def test_the_cluster_may_be_named_once_for_a_shell(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A variable of the shell can name the cluster, and `--name` overrides it."""
     monkeypatch.setenv(NAME_VARIABLE, "of-the-shell")
     with TemporaryDirectory() as root:  # `tmp_path` can be too long for the path of a socket
         assert main(["status", "--state-root", root]) == 3
@@ -305,6 +333,7 @@ def test_a_number_of_gpus_that_cannot_be_is_refused(
 def test_what_needs_a_cluster_says_that_it_is_down(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Commands that need a running cluster say that it is down, and what to run first."""
     for words in (["gpus", "2"], ["remove", "kueue"]):
         assert main([*words, "--name", "nobody", "--state-root", str(tmp_path)]) == 1
         assert "cluster nobody is down: run `up` first" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the tests of the command plugin read from an engine."""
+"""The helpers with which the tests of the command plugin read an engine's output."""
 
 import subprocess
 
@@ -6,7 +6,9 @@ from tests.sandbox.command_lab import finish, read_until
 
 
 def test_rest_holds_every_line_after_the_awaited() -> None:
-    """Also those lines that arrived in the same read as the awaited one."""
+    """No line of the output is lost after the line that a test waited for, even if they arrive
+    together.
+    """
     program = subprocess.Popen(
         ["printf", "%s\\n", "first", "awaited", "second", "third"],
         stdout=subprocess.PIPE,

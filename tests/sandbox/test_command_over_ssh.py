@@ -1,4 +1,6 @@
-"""The rules and the faults of the command plugin over SSH; see test_command_provider.py."""
+"""The rules and the faults of the command plugin over SSH, on which the program relies or which it
+has to live with; see test_command_provider.py.
+"""
 
 import json
 import signal
@@ -7,6 +9,9 @@ from tests.sandbox.command_lab import BESIDE, SshServer, Stack, finish, read_unt
 
 
 def test_a_remote_command_has_the_same_life_cycle(stack: Stack, ssh: SshServer) -> None:
+    """A remote command is created, updated and deleted as a local one is, and its private key is
+    encrypted in the state.
+    """
     program = """
         remote.Command("c", connection=remote.ConnectionArgs(**HERE), stdin=f"text-{N}",
                        create=f"echo create >> {LOG}; cat; echo no >&2",
@@ -29,6 +34,7 @@ def test_a_remote_command_has_the_same_life_cycle(stack: Stack, ssh: SshServer) 
 
 
 def test_refused_previous_outputs_are_only_a_warning(stack: Stack, ssh: SshServer) -> None:
+    """An SSH server that refuses the variables with the previous outputs causes only a warning."""
     program = 'remote.Command("c", connection=remote.ConnectionArgs(**HERE), create=f"echo {N}")'
     stack.up(program, N=1, HERE=ssh.connection())
     output = stack.up(program, warns=True, N=2, HERE=ssh.connection())
@@ -37,6 +43,9 @@ def test_refused_previous_outputs_are_only_a_warning(stack: Stack, ssh: SshServe
 
 
 def test_remote_failures_tell_why(stack: Stack, ssh: SshServer) -> None:
+    """The error of a remote command has its exit status and output. A variable that the server
+    refuses is named with the server's setting.
+    """
     output = stack.up(
         """
         here = remote.ConnectionArgs(**HERE)
@@ -52,7 +61,7 @@ def test_remote_failures_tell_why(stack: Stack, ssh: SshServer) -> None:
 
 
 def test_another_host_key_is_refused_after_retries(stack: Stack, ssh: SshServer) -> None:
-    """No retry can mend it, but the plugin retries whatever the reason was."""
+    """A host with another key gets no login. The plugin retries first, though no retry can help."""
     output = stack.up(
         'remote.Command("key", connection=remote.ConnectionArgs(**OTHER), create="echo > ran")',
         fails=True,
@@ -65,7 +74,9 @@ def test_another_host_key_is_refused_after_retries(stack: Stack, ssh: SshServer)
 
 
 def test_pinned_rsa_host_key_is_asked_for_with_sha1(stack: Stack, ssh: SshServer) -> None:
-    """Servers of today do not sign with SHA-1: pin an ed25519 or ECDSA key instead."""
+    """A pinned RSA key does not work: the plugin asks for a signature with SHA-1, which servers of
+    today refuse. An ed25519 or ECDSA key works.
+    """
     output = stack.up(
         'remote.Command("c", connection=remote.ConnectionArgs(**HERE), create="true")',
         fails=True,
@@ -75,6 +86,7 @@ def test_pinned_rsa_host_key_is_asked_for_with_sha1(stack: Stack, ssh: SshServer
 
 
 def test_locked_key_and_jump_host_work(stack: Stack, ssh: SshServer) -> None:
+    """A private key with a password works, and so does a jump host."""
     locked = ssh.connection(private_key=ssh.key("locked"), private_key_password="open-up")
     stack.up(
         """
@@ -93,7 +105,9 @@ def test_locked_key_and_jump_host_work(stack: Stack, ssh: SshServer) -> None:
 
 
 def test_dead_agent_is_an_error_beside_a_private_key(stack: Stack, ssh: SshServer) -> None:
-    """So a stale SSH_AUTH_SOCK in the user's shell breaks every remote command."""
+    """A variable SSH_AUTH_SOCK that leads to no agent fails every remote command, even one with a
+    private key.
+    """
     program = 'remote.Command("c", connection=remote.ConnectionArgs(**HERE), create="echo in")'
     nobody = str(stack.folder / "nobody")
     stack.environment["SSH_AUTH_SOCK"] = nobody
@@ -102,6 +116,9 @@ def test_dead_agent_is_an_error_beside_a_private_key(stack: Stack, ssh: SshServe
 
 
 def test_dialling_gives_up_or_waits_for_ever(stack: Stack, stopped_ssh: SshServer) -> None:
+    """The plugin gives up after `dial_error_limit` failed connections, and with -1 it tries until
+    the host answers.
+    """
     ssh = stopped_ssh
     program = 'remote.Command("c", connection=remote.ConnectionArgs(**HERE), create="echo up")'
     output = stack.up(program, fails=True, HERE=ssh.connection())
@@ -118,6 +135,7 @@ def test_dialling_gives_up_or_waits_for_ever(stack: Stack, stopped_ssh: SshServe
 
 
 def test_cancelling_ends_the_dialling(stack: Stack, stopped_ssh: SshServer) -> None:
+    """Ctrl-C ends a plugin that tries to connect."""
     program = 'remote.Command("c", connection=remote.ConnectionArgs(**HERE), create="echo up")'
     stack.program(program, HERE=stopped_ssh.connection(dial_error_limit=-1))
     process = stack.start("up", "--yes")
@@ -129,7 +147,9 @@ def test_cancelling_ends_the_dialling(stack: Stack, stopped_ssh: SshServer) -> N
 
 
 def test_cancelling_does_not_end_a_remote_command(stack: Stack, ssh: SshServer) -> None:
-    """It runs to its end, the engine waits for it, and it is in the state then."""
+    """After Ctrl-C, a remote command runs to its end. The engine waits for it, and has it in the
+    state afterwards.
+    """
     stack.program(
         """
         remote.Command("c", connection=remote.ConnectionArgs(**HERE),
@@ -149,7 +169,9 @@ def test_cancelling_does_not_end_a_remote_command(stack: Stack, ssh: SshServer) 
 
 
 def test_line_of_64_kib_hangs_a_remote_command(stack: Stack, ssh: SshServer) -> None:
-    """See test_line_of_64_kib_hangs_its_command, the same on this machine."""
+    """A remote command that prints a line of 64 KiB never ends, as a local one
+    (test_line_of_64_kib_hangs_its_command).
+    """
     stack.program(
         """
         long = remote.Command("long", connection=remote.ConnectionArgs(**HERE),
@@ -173,7 +195,9 @@ def test_line_of_64_kib_hangs_a_remote_command(stack: Stack, ssh: SshServer) -> 
 
 
 def test_connections_of_commands_stay_open(stack: Stack, ssh: SshServer) -> None:
-    """Until the plugin ends; a copy closes its own. Many commands at once meet MaxStartups."""
+    """The connection of a command stays open until the plugin ends, and that of a copy does not. So
+    many commands at once can reach the server's limit MaxStartups.
+    """
     stack.up(
         """
         here = remote.ConnectionArgs(**HERE)
@@ -192,6 +216,7 @@ def test_connections_of_commands_stay_open(stack: Stack, ssh: SshServer) -> None
 
 
 def test_connection_is_a_secret_with_its_defaults(stack: Stack, ssh: SshServer) -> None:
+    """A connection is encrypted in the state, with its default limits."""
     connection = ssh.connection()
     del connection["dial_error_limit"]
     stack.up(

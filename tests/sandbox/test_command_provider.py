@@ -1,7 +1,8 @@
-"""The rules and the faults of the command plugin that the program relies on or must live with.
+"""The rules and the faults of the command plugin on which the program relies, or which it has to
+live with.
 
-Seen through the real engine. Every test holds for the official plugin (pulumi-command 1.2.1) and
-for our stand-in alike; which of them is tested is said in `command_lab.py`.
+The tests use the real engine. They hold for the official plugin (pulumi-command 1.2.1) and for the
+stand-in in `sandbox/go/command`; `command_lab.py` says which of them is tested.
 """
 
 import json
@@ -17,7 +18,9 @@ from tests.sandbox.command_lab import BESIDE, Engine, Stack, alive, finish, read
 
 
 def test_schema_names_every_token(engine: Engine) -> None:
-    """And the version that the SDK asks for."""
+    """The plugin's schema has every resource and function that the program uses, and the version
+    that the SDK asks for.
+    """
     words = ["package", "get-schema", f"command@{COMMAND_PROVIDER}"]
     schema = json.loads(
         subprocess.run(
@@ -34,6 +37,9 @@ def test_schema_names_every_token(engine: Engine) -> None:
 def test_a_changed_input_runs_update_or_else_create_again_and_nothing_else_does(
     stack: Stack,
 ) -> None:
+    """A changed input runs `update`, or `create` if there is no `update`. An unchanged command is
+    not run again, also not by a refresh.
+    """
     program = """
         local.Command("both", create="echo create-both >> $LOG", update="echo update-both >> $LOG",
                       delete=f"echo delete-both-{N} >> $LOG", environment={"N": str(N)})
@@ -57,6 +63,9 @@ def test_a_changed_input_runs_update_or_else_create_again_and_nothing_else_does(
 def test_changed_triggers_replace_and_the_delete_is_that_of_the_state(
     stack: Stack, delete_before_replace: bool, order: list[str]
 ) -> None:
+    """Changed triggers replace a command. The old one is deleted by the `delete` that is in the
+    state, before or after the new one is created.
+    """
     program = """
         local.Command("c", create=f"echo create-{N} >> $LOG", update="echo update >> $LOG",
                       delete=f"echo delete-{N} >> $LOG", triggers=["same", N],
@@ -69,6 +78,7 @@ def test_changed_triggers_replace_and_the_delete_is_that_of_the_state(
 
 
 def test_the_previous_outputs_are_in_the_environment_unless_turned_off(stack: Stack) -> None:
+    """A command finds its previous outputs in its environment, unless this is turned off."""
     program = """
         say = 'echo "$NAME [${PULUMI_COMMAND_STDOUT-}|${PULUMI_COMMAND_STDERR-}]" >> $LOG'
         for name, given in (("on", None), ("off", False)):
@@ -100,6 +110,9 @@ def test_stdin_dir_environment_and_interpreter_reach_the_command(stack: Stack) -
 
 
 def test_a_failure_tells_exit_status_and_output_and_leaves_the_state(stack: Stack) -> None:
+    """The error of a command has its exit status and its output. The state keeps what it
+    was before.
+    """
     program = """
         local.Command("old", create="echo fine" if N == 1 else "echo old-out; exit 7")
         if N == 2:
@@ -115,6 +128,9 @@ def test_a_failure_tells_exit_status_and_output_and_leaves_the_state(stack: Stac
 
 
 def test_a_preview_runs_nothing_and_knows_no_output_of_what_changes(stack: Stack) -> None:
+    """A preview runs no command. Where a command changes, what depends on its output counts as
+    changed.
+    """
     program = """
         a = local.Command("a", create=f"echo ran >> $LOG; echo {N}")
         local.Command("b", create="echo ran >> $LOG", triggers=[a.stdout])
@@ -145,7 +161,9 @@ def test_files_that_the_globs_match_are_returned(stack: Stack) -> None:
 
 
 def test_output_of_a_secret_input_is_plain(stack: Stack) -> None:
-    """The plugin does not know that stdout came from a secret: only what is declared is secret."""
+    """The output of a command is not a secret, even if its input is one, unless the program
+    declares it. The plugin does not know that stdout came from a secret.
+    """
     program = """
         secret = pulumi.Output.secret("sesame-open")
         for name, declared in (("plain", []), ("declared", ["stdout"])):
@@ -162,7 +180,9 @@ def test_output_of_a_secret_input_is_plain(stack: Stack) -> None:
 
 
 def test_secrets_show_in_log_lines_and_errors(stack: Stack) -> None:
-    """In an error even with `logging` off: it has all that the command has printed."""
+    """Secrets that a command prints are shown in log lines and in errors. An error has all that the
+    command has printed, even with `logging` off.
+    """
     program = """
         local.Command("c", create="cat; exit 3", stdin=pulumi.Output.secret("sesame-open"),
                       logging=local.Logging.NONE)
@@ -181,6 +201,7 @@ def test_wrong_type_of_an_input_is_named(stack: Stack) -> None:
 
 
 def test_run_runs_at_previews_too(stack: Stack) -> None:
+    """A function call runs its command in each preview too, and keeps a secret out of the state."""
     program = """
         got = local.run_output(command="echo ran >> $LOG; cat; echo no >&2; echo $A",
                                stdin=pulumi.Output.secret("sesame-open"), environment={"A": "x"})
@@ -197,7 +218,9 @@ def test_run_runs_at_previews_too(stack: Stack) -> None:
 
 
 def test_output_is_logged_as_far_as_logging_says(stack: Stack) -> None:
-    """And while the command runs, which here waits for its own log line to be seen."""
+    """A command's output is logged as far as its `logging` says, and while the command
+    still runs.
+    """
     stack.program(
         """
         for mode in local.Logging:
@@ -217,7 +240,9 @@ def test_output_is_logged_as_far_as_logging_says(stack: Stack) -> None:
 
 
 def test_bytes_that_are_not_text_fail_the_command(stack: Stack) -> None:
-    """What it did stays done, and no state tells of it."""
+    """A command whose output is not UTF-8 fails. What it did stays done, and the state does not
+    know of it.
+    """
     program = """local.Command("bytes", create="touch done; printf 'a\\\\377b'")"""
     assert "string field contains invalid UTF-8" in stack.up(program, fails=True)
     assert (stack.folder / "done").exists()
@@ -225,7 +250,9 @@ def test_bytes_that_are_not_text_fail_the_command(stack: Stack) -> None:
 
 
 def test_shorter_lines_are_harmless(stack: Stack) -> None:
-    """And any line is where nothing is logged."""
+    """A line of less than 64 KiB does no harm, and neither does a longer one if nothing is
+    logged.
+    """
     stack.up(
         """
         local.Command("short", create="printf %065000d 0; echo; echo end")
@@ -238,7 +265,8 @@ def test_shorter_lines_are_harmless(stack: Stack) -> None:
 
 
 def test_line_of_64_kib_hangs_its_command(stack: Stack) -> None:
-    """The reader of the log stops at such a line, and nobody empties the command's pipe any more.
+    """A command that prints a line of 64 KiB never ends: the reader of the log stops at such a
+    line, and the command waits for ever to print on.
 
     Other commands show that the engine goes on: the last of them runs after the long line was
     written, and what waits for the hanging command still has not run.
@@ -255,7 +283,7 @@ def test_line_of_64_kib_hangs_its_command(stack: Stack) -> None:
     wait_for(lambda: "beside-3" in stack.logged(), "the commands beside have run")
     process.send_signal(signal.SIGINT)
     read_until(process, "^C received; cancelling")
-    process.send_signal(signal.SIGINT)  # only a second one ends the engine
+    process.send_signal(signal.SIGINT)  # only a second Ctrl-C ends the engine
     output = finish(process)
     assert process.returncode != 0, output
     assert "never" not in stack.logged()
@@ -263,6 +291,7 @@ def test_line_of_64_kib_hangs_its_command(stack: Stack) -> None:
 
 
 def test_timeout_ends_the_shell(stack: Stack) -> None:
+    """The limit of a resource's time ends the shell of its command."""
     output = stack.up(
         """
         local.Command("slow", create="echo $$ > shell; exec sleep 600",
@@ -293,8 +322,9 @@ sys.exit(run_task(wait))
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_cancelling_ends_a_task_of_ours_in_order(stack: Stack, number: signal.Signals) -> None:
-    """A terminal sends Ctrl-C to the engine, and not to what its plugins have started: `pulumi up`
-    waited on until the task had come to its limit."""
+    """Ctrl-C, which the terminal sends only to the engine, ends a task of the project in order.
+    Otherwise `pulumi up` would wait until the task has come to its limit.
+    """
     (stack.folder / "task.py").write_text(TASK)
     job = {"kubeconfig": "none", "owner": "o", "log": str(stack.log)}
     stack.program(
@@ -309,12 +339,14 @@ def test_cancelling_ends_a_task_of_ours_in_order(stack: Stack, number: signal.Si
     read_until(process, "waiting for the training; its pods start")
     process.send_signal(number)
     output = finish(process)
-    assert process.returncode not in (0, -signal.SIGKILL), output  # nobody had to end it
+    assert process.returncode not in (0, -signal.SIGKILL), output  # the engine ended by itself
     assert stack.logged() == ["tidied up"]
 
 
 def test_cancelling_ends_the_shell_but_not_its_children(stack: Stack) -> None:
-    """The engine waits for a child that holds stdout open, and forgets the command then."""
+    """Ctrl-C ends the shell of a command and not the shell's children. The engine waits for a child
+    that holds stdout open, and then forgets the command.
+    """
     stack.program(
         """
         child = "(until test -e $GO; do sleep 0.1; done; echo child-done >> $LOG)"

@@ -1,4 +1,4 @@
-"""What CopyToRemote of the command plugin copies where; see test_command_provider.py."""
+"""What CopyToRemote of the command plugin copies, and where to; see test_command_provider.py."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.sandbox.command_lab import SshServer, Stack
 
 @pytest.fixture
 def tree(stack: Stack) -> Path:
-    """A folder with a program and a file below it."""
+    """Return a folder with a program, and with a file in a folder below."""
     tree = stack.folder / "tree"
     (tree / "deep").mkdir(parents=True)
     (tree / "a.sh").write_text("echo a\n")
@@ -33,7 +33,8 @@ PROGRAM = """
 
 
 def test_files_texts_and_directories_are_copied(stack: Stack, ssh: SshServer, tree: Path) -> None:
-    """A directory goes below the remote path under its own name, even if that path is new.
+    """Files, texts and directories are copied. A directory goes below the remote path under its own
+    name, even if that path is new.
 
     Written with a final slash, only its content goes. What is copied stays at `destroy`.
     """
@@ -57,7 +58,7 @@ def test_files_texts_and_directories_are_copied(stack: Stack, ssh: SshServer, tr
 
 
 def test_modes_are_not_copied(stack: Stack, ssh: SshServer, tree: Path) -> None:
-    """A program must be made executable at the host."""
+    """The mode of a file is not copied. A program must be made executable on the host."""
     there = stack.folder / "there"
     (there / "exists").mkdir(parents=True)
     stack.up(PROGRAM, HERE=ssh.connection(), THERE=str(there))
@@ -66,7 +67,9 @@ def test_modes_are_not_copied(stack: Stack, ssh: SshServer, tree: Path) -> None:
 
 
 def test_only_what_changes_is_copied_again(stack: Stack, ssh: SshServer, tree: Path) -> None:
-    """Compared with the state, not with the host; another connection changes nothing."""
+    """A file is copied again only if it differs from what the state knows. A change on the host, or
+    of the connection, is no reason to copy.
+    """
     there = stack.folder / "there"
     (there / "exists").mkdir(parents=True)
     stack.up(PROGRAM, HERE=ssh.connection(), THERE=str(there))
@@ -78,6 +81,7 @@ def test_only_what_changes_is_copied_again(stack: Stack, ssh: SshServer, tree: P
 
 
 def test_what_cannot_be_copied_is_refused(stack: Stack, ssh: SshServer) -> None:
+    """An archive that is no file and no folder is refused in the preview."""
     stack.program(
         """
         asset = pulumi.AssetArchive({"a": pulumi.StringAsset("a")})
@@ -90,6 +94,7 @@ def test_what_cannot_be_copied_is_refused(stack: Stack, ssh: SshServer) -> None:
 
 
 def test_text_does_not_go_into_a_directory(stack: Stack, ssh: SshServer) -> None:
+    """A text whose remote path is a directory is refused."""
     output = stack.up(
         """
         remote.CopyToRemote("c", connection=remote.ConnectionArgs(**HERE), remote_path=THERE,

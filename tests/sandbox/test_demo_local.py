@@ -1,4 +1,4 @@
-"""`make demo-local`, as somebody types it who has no cluster."""
+"""`make demo-local`, which people without a cluster type."""
 
 import sys
 from pathlib import Path
@@ -13,10 +13,12 @@ INTERNALS = ('{"', "Traceback", "Skipping await", "kubeconfig", "PET_")
 def test_local_demo_trains_and_writes_a_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Two real ranks; the output has the steps, where the time went and a sample, and nothing that
-    only we understand."""
+    """The demo trains with two real ranks, and shows the steps, where the time went and a sample.
+    It shows nothing that only its developers understand.
+    """
     monkeypatch.setattr(demo_local, "DATA_ROOT", tmp_path)
-    # The trainer's packages are in the tests' own virtualenv, too; another one takes minutes.
+    # The tests' own virtual environment has the trainer's packages too. Making another one would
+    # take minutes.
     monkeypatch.setattr(demo_local, "ensure_venv", lambda name: Path(sys.prefix))
     demo_local.run(demo_local.Options(processes=2, device="cpu", steps=20))
     said = capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""The image's way into a real containerd of our own (image_lab.py)."""
+"""The image is imported into a real containerd that the tests run themselves (image_lab.py)."""
 
 import os
 import subprocess
@@ -31,6 +31,7 @@ ABSENT = Blob(f"sha256:{'0' * 64}", 1, None)
 
 
 def test_the_first_import_moves_everything_and_the_second_nothing(lab: Lab) -> None:
+    """The first import moves the whole image, and the second moves nothing."""
     first = lab.ensure()
     assert first.imported_bytes > DEPS_BYTES
     assert lab.containerd.images()[first.image] == first.digest
@@ -41,6 +42,9 @@ def test_the_first_import_moves_everything_and_the_second_nothing(lab: Lab) -> N
 def test_changed_code_moves_kilobytes_and_is_what_the_new_image_holds(
     lab: Lab, tmp_path: Path
 ) -> None:
+    """After a change of the code, the import moves only kilobytes, and the new image has the new
+    code. The old image keeps the old one.
+    """
     first = lab.ensure()
     lab.change_code("print(2)\n")
     second = lab.ensure()
@@ -52,7 +56,7 @@ def test_changed_code_moves_kilobytes_and_is_what_the_new_image_holds(
         assert (found[1].st_uid, found[1].st_gid, oct(found[1].st_mode)) == (0, 0, "0o100644")
 
 
-# The first import ends containerd in the midst of the image, as NVIDIA's container toolkit does
+# The first import ends containerd in the middle of the image, as NVIDIA's container toolkit does
 # when the GPU Operator installs it: it sends SIGHUP, which containerd does not handle.
 ENDS_CONTAINERD = """\
 #!/bin/sh
@@ -67,7 +71,9 @@ exec ctr "$@"
 
 
 def test_containerd_that_restarts_meanwhile_gets_the_image(lab: Lab, tmp_path: Path) -> None:
-    """`up` ended with "EOF" if the image arrived while the GPU Operator was being installed."""
+    """An import goes on when containerd restarts meanwhile. Otherwise `up` would end with "EOF" if
+    the image arrived while the GPU Operator is being installed.
+    """
     ctr = tmp_path / "ctr"
     pid = Path(str(lab.containerd.address)).parent / "pid"
     ctr.write_text(ENDS_CONTAINERD.format(folder=tmp_path, pid=pid))
@@ -80,6 +86,9 @@ def test_containerd_that_restarts_meanwhile_gets_the_image(lab: Lab, tmp_path: P
 
 
 def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
+    """An image that was deleted on the node is missed and imported again, without its dependencies,
+    which are kept under a name of their own.
+    """
     first = lab.ensure()
     lab.containerd.remove_images([first.image])
     assert problems(lab.plan(), lab.containerd) == [
@@ -92,13 +101,14 @@ def test_an_image_that_was_deleted_comes_back(lab: Lab) -> None:
 
 
 def request_of(lab: Lab) -> str:
+    """Return the request with which `pulumi up` compares."""
     return import_request(lab.plan(), lab.containerd, lab.cache, "node")
 
 
 def test_a_missing_image_has_a_new_import_request_until_it_is_there(lab: Lab) -> None:
-    """What `pulumi up` compares: the same while the image is there, another when it has gone.
-
-    Fault 24 of the review: a preview and the update after it had different inputs.
+    """The import request is the same while the image is there, and another one once the image has
+    gone. `pulumi up` compares this request, and a preview and the update after it must see the same
+    one.
     """
     by_hand = lab.ensure()
     assert request_of(lab) == ""
@@ -118,15 +128,18 @@ def test_a_missing_image_has_a_new_import_request_until_it_is_there(lab: Lab) ->
 
 
 def remove(lab: Lab, image: Ensured) -> None:
+    """Remove the image from containerd."""
     lab.containerd.remove_images([image.image])
 
 
 def break_off(lab: Lab, image: Ensured) -> None:
+    """Remove a layer of the image, as an import that was cut off would leave it."""
     assert image.digest
     lab.ctr("content", "rm", lab.deps.layers[0].digest)
 
 
 def test_why_the_image_is_imported_is_said(lab: Lab) -> None:
+    """The import says why it is needed."""
     first = lab.ensure()
     remove(lab, first)
     lab.said.clear()
@@ -135,6 +148,9 @@ def test_why_the_image_is_imported_is_said(lab: Lab) -> None:
 
 
 def test_a_containerd_that_does_not_answer_in_time_holds_no_image(lab: Lab, tmp_path: Path) -> None:
+    """A containerd that does not answer in time counts as one without the image, with the same
+    request each time.
+    """
     (tmp_path / "ctr").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "ctr").chmod(0o755)
     silent = Containerd([str(tmp_path / "ctr")], patience_seconds=0.1)
@@ -154,6 +170,7 @@ def test_after_everything_was_deleted_everything_is_moved_again(lab: Lab) -> Non
 def test_with_an_empty_cache_the_dependencies_at_the_node_are_used(
     lab: Lab, tmp_path: Path
 ) -> None:
+    """With an empty cache, the dependencies that the node has are used, and nothing is built."""
     first = lab.ensure()
     lab.change_code("print(3)\n")
     second = lab.ensure(cache=tmp_path / "empty")
@@ -164,6 +181,7 @@ def test_with_an_empty_cache_the_dependencies_at_the_node_are_used(
 
 
 def test_an_image_whose_layer_is_gone_is_reported_and_mended(lab: Lab) -> None:
+    """An image that lacks a layer is reported, and the next import mends it."""
     first = lab.ensure()
     lab.ctr("content", "rm", lab.deps.layers[0].digest)
     assert problems(lab.plan(), lab.containerd) == [
@@ -174,6 +192,7 @@ def test_an_image_whose_layer_is_gone_is_reported_and_mended(lab: Lab) -> None:
 
 
 def test_other_content_under_our_name_is_reported_and_replaced(lab: Lab) -> None:
+    """Another image under the name of the project's image is reported and replaced."""
     other = tiny_image(b"not ours")
     import_images(lab.containerd, {lab.plan().reference: other}, print)
     assert "other content" in problems(lab.plan(), lab.containerd)[0]
@@ -185,6 +204,9 @@ def test_other_content_under_our_name_is_reported_and_replaced(lab: Lab) -> None
 def test_an_image_in_another_namespace_is_reported_and_imported_where_the_kubelet_looks(
     lab: Lab,
 ) -> None:
+    """An image in another namespace of containerd is reported, and imported into the one where the
+    kubelet looks.
+    """
     elsewhere = Containerd(lab.containerd.ctr, lab.containerd.address, "default")
     ensure(lab.plan(), elsewhere, Sources(lab.project, lab.cache, "auto"), lab.said.append)
     reference = lab.plan().reference
@@ -202,12 +224,16 @@ def test_an_image_in_another_namespace_is_reported_and_imported_where_the_kubele
 
 
 def test_an_image_under_another_name_is_reported(lab: Lab) -> None:
+    """An image that is there under another name than pods ask for is reported with both names."""
     wrong = lab.ensure("localhost/other/name").image
     found = problems(lab.plan(), lab.containerd)
     assert found[1] == f"the image is there as {wrong}, but pods ask for {lab.plan().reference}"
 
 
 def test_the_images_are_pinned_against_the_kubelets_clean_up(lab: Lab) -> None:
+    """The image and its dependencies are pinned, so that the kubelet does not remove them when the
+    disk is full.
+    """
     lab.ensure()
     for name in (lab.plan().reference, lab.plan().deps_reference):
         assert "io.cri-containerd.pinned=pinned" in lab.ctr("images", "ls", f"name=={name}")
@@ -216,6 +242,7 @@ def test_the_images_are_pinned_against_the_kubelets_clean_up(lab: Lab) -> None:
 def test_the_list_of_packages_is_the_same_from_the_cache_and_from_containerd(
     lab: Lab, tmp_path: Path
 ) -> None:
+    """The list of packages (SBOM) of an image is the same from the cache and from containerd."""
     status = "Package: a\nStatus: install ok installed\nArchitecture: all\nVersion: 1\n"
     deps = tiny_image(os.urandom(DEPS_BYTES), {"var/lib/dpkg/status": status})
     write_layout(lab.built, deps)
@@ -231,6 +258,7 @@ def test_the_list_of_packages_is_the_same_from_the_cache_and_from_containerd(
 
 
 def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab: Lab) -> None:
+    """`remove` removes all images of the repository with their content, and no other image."""
     other = tiny_image(b"somebody else's")
     import_images(lab.containerd, {"localhost/other:1": other}, print)
     first = lab.ensure()
@@ -247,8 +275,10 @@ def test_remove_takes_our_images_with_all_their_bytes_and_leaves_the_others(lab:
 
 
 def test_remove_leaves_what_pods_of_another_namespace_use(lab: Lab) -> None:
-    """A name is a hash of the content: `destroy` of another person's stack on the same node took
-    the image from under a training, whose pods then could not be started again."""
+    """`remove` leaves an image that pods of another namespace use. Otherwise `destroy` of one stack
+    would take the image from a training of another stack on the same node, whose pods could then
+    not start again.
+    """
     image = lab.ensure()
     wait_for("the CRI plugin", lambda: lab.cri_knows(image.digest))
     images = lab.containerd.images().items()
@@ -256,7 +286,7 @@ def test_remove_leaves_what_pods_of_another_namespace_use(lab: Lab) -> None:
     label = f"{POD_NAMESPACE_LABEL}=theirs"
     lab.ctr(
         "containers", "create", "--label", label, second, "trainer"
-    )  # as the kubelet's side does
+    )  # as the CRI plugin does for the kubelet
     words = ("remove", "--repository", REPOSITORY, "--address", str(lab.containerd.address))
     try:
         before = lab.containerd.images()
@@ -268,9 +298,10 @@ def test_remove_leaves_what_pods_of_another_namespace_use(lab: Lab) -> None:
 
 
 def test_remove_leaves_what_the_platform_of_another_namespace_wants(lab: Lab) -> None:
-    """`destroy` of one platform took the image's name from a second one on the same node that had
-    no pod in that moment. The pods of its next run could not be started, as its own stack's `up`
-    alone brings an image."""
+    """`remove` leaves an image that the platform of another namespace wants, even if it has no pod
+    at the moment. Otherwise the pods of that platform's next run could not start, because only its
+    own `up` imports an image.
+    """
     lab.ensure(namespace="ours")
     lab.ensure(namespace="theirs")
     names = (lab.plan().reference, lab.plan().deps_reference)
@@ -284,6 +315,7 @@ def test_remove_leaves_what_the_platform_of_another_namespace_wants(lab: Lab) ->
 
 
 def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> None:
+    """`remove` on a node without containerd removes nothing and ends well."""
     gone = ("--address", f"{tmp_path}/no.sock")
     assert run_command("remove", "--repository", REPOSITORY, *gone) == {"removed": 0}
     gone = ("--ctr", f"{tmp_path}/no-ctr")
@@ -292,7 +324,9 @@ def test_remove_has_nothing_to_do_when_containerd_is_gone(tmp_path: Path) -> Non
 
 @pytest.fixture
 def slow_build(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A builder that goes on when another run waits for a lock; the file that notes each build."""
+    """Make a stand-in for the builder, which goes on when another run waits for a lock. Return the
+    file in which it notes each build.
+    """
     lab.built.rename(tmp_path / "built")
     program = tmp_path / "bin" / "buildah"
     program.parent.mkdir()
@@ -312,11 +346,13 @@ def slow_build(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def at_once(*labs: Lab) -> list[Ensured]:
+    """Import the image into all labs at the same time, and return what was done."""
     with ThreadPoolExecutor(len(labs)) as pool:
         return list(pool.map(lambda lab: lab.ensure(), labs))
 
 
 def test_two_runs_at_once_build_and_move_once(lab: Lab, slow_build: Path) -> None:
+    """Two imports at once build the dependencies once and move the image once."""
     results = at_once(lab, lab)
     assert slow_build.read_text() == "build\n"
     assert sorted(result.built for result in results) == [False, True]
@@ -325,7 +361,9 @@ def test_two_runs_at_once_build_and_move_once(lab: Lab, slow_build: Path) -> Non
 
 
 def test_two_machines_get_at_once_what_was_built_once(lab: Lab, slow_build: Path) -> None:
-    """Each has all of it, and what the second one lacks is moved to it alone."""
+    """Two machines at once get an image that was built once. Each gets all of it, and later only
+    the machine that lacks something.
+    """
     with running_containerd() as containerd:
         other = replace(lab, containerd=containerd)
         results = at_once(lab, other)
@@ -343,7 +381,7 @@ def test_two_machines_get_at_once_what_was_built_once(lab: Lab, slow_build: Path
 
 
 def test_machine_that_is_slow_keeps_no_other_waiting(lab: Lab) -> None:
-    """A move to one machine is no reason to wait with the move to another."""
+    """An import into one machine does not wait for the import into another one."""
     with locked(lab.plan(), lab.cache, "another machine"):
         assert lab.ensure().imported_bytes > DEPS_BYTES
 
@@ -362,6 +400,7 @@ def test_a_bad_setting_ends_with_one_clear_line_and_status_1() -> None:
 
 
 def test_layout_of_a_bundle_is_imported_and_nothing_is_built(lab: Lab, tmp_path: Path) -> None:
+    """The image of a bundle for machines without internet is imported, and nothing is built."""
     layout = lab.built.rename(tmp_path / "bundled")
     said: list[str] = []
     sources = Sources(lab.project, tmp_path / "empty", "no such builder", bundled=layout)

@@ -1,4 +1,4 @@
-"""The image's way over a real SSH connection to a real containerd."""
+"""The image is imported over a real SSH connection into a real containerd."""
 
 import dataclasses
 import json
@@ -29,11 +29,13 @@ PART_BYTES = 1_000_000
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """Yield an sshd that lets the user of the tests in."""
     with sshd(tmp_path_factory.mktemp("sshd")) as running:
         yield running
 
 
 def node_text(server: Sshd, **changes: Any) -> str:
+    """Return the description of the node behind this sshd, as `pulumi up` passes it on."""
     user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
     ssh = {
         "host": "127.0.0.1",
@@ -50,6 +52,7 @@ def node_text(server: Sshd, **changes: Any) -> str:
 def test_an_image_goes_over_one_connection_in_parts(
     lab: Lab, server: Sshd, transfers: Callable[[], list[Path]]
 ) -> None:
+    """An image arrives over one SSH connection in parts, and no part is left on the node."""
     before = server.logins()
     with open_node(node_text(server)) as node:
         away = dataclasses.replace(lab.containerd, node=node, part_bytes=PART_BYTES)
@@ -64,7 +67,8 @@ def test_an_image_goes_over_one_connection_in_parts(
     assert transfers() == []
 
 
-# Stands between sshd and every command, and cuts the connection once the node has half of a part.
+# This program stands between sshd and every command. It cuts the connection once the node has half
+# of a part.
 WRAPPER = """\
 #!/bin/sh
 echo "$PPID" >{folder}/connection
@@ -78,8 +82,8 @@ esac
 exec sh -c "$SSH_ORIGINAL_COMMAND"
 """
 
-# The node's ctr. The import that is to be cut ends together with its connection: before it has read
-# the first blob, or once containerd has half of the large layer.
+# The node's ctr. The import that is to be cut ends together with its connection: either before ctr
+# has read the first blob, or once containerd has half of the large layer.
 CTR = """\
 #!/bin/sh
 cut_at=$(cat {folder}/cut-at 2>/dev/null)
@@ -106,12 +110,15 @@ exec ctr "$@"
 
 @dataclasses.dataclass
 class CutLine:
-    """A lab at the other end of an SSH connection that `cut_at` cuts."""
+    """A lab at the other end of an SSH connection, which is cut at the place that the file `cut-at`
+    names.
+    """
 
     lab: Lab
     folder: Path
 
     def attempt(self, server: Sshd) -> None:
+        """Import the image over a new connection."""
         with open_node(node_text(server)) as node:
             ctr = [str(self.folder / "ctr")]
             away = dataclasses.replace(
@@ -122,7 +129,7 @@ class CutLine:
             assert problems(remote.plan(), away) == []
 
     def cut_and_mend(self, cut_at: str) -> None:
-        """One attempt that is cut, and one that is not."""
+        """Import the image twice: the first connection is cut, and the second is not."""
         (self.folder / "cut-at").write_text(cut_at)
         with sshd(self.folder, self.folder / "wrapper") as server:
             with pytest.raises(ContainerdError, match="the connection broke"):
@@ -134,6 +141,7 @@ class CutLine:
 
 @pytest.fixture
 def cut_line(lab: Lab, tmp_path: Path) -> CutLine:
+    """Return a lab whose connection can be cut, with the programs that cut it."""
     folder = tmp_path / "line"
     folder.mkdir()
     for name, text in (("wrapper", WRAPPER), ("ctr", CTR)):
@@ -147,8 +155,9 @@ def cut_line(lab: Lab, tmp_path: Path) -> CutLine:
 def test_a_connection_that_is_cut_costs_what_was_under_way(
     cut_line: CutLine, transfers: Callable[[], list[Path]], cut_at: str, kept: int
 ) -> None:
-    """The second attempt sends the parts that have not arrived, also where containerd has taken
-    the manifest and half of the large layer before the first attempt's import was cut."""
+    """After a cut, the second attempt sends only the parts that have not arrived. This holds also
+    if containerd has already taken the manifest and half of the large layer.
+    """
     cut_line.cut_and_mend(cut_at)
     said = "\n".join(cut_line.lab.said)
     assert f"in 6 parts, {kept} of them were there from an earlier attempt" in said
@@ -175,7 +184,10 @@ USER 1000:1000
 def test_the_image_is_built_at_the_node_and_only_context_and_code_go_there(
     lab: Lab, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A real buildah on a base without torch; sshd's host is this machine."""
+    """With `imageBuildOn: node` a real buildah builds the image on the node, and nothing of the
+    dependencies is sent. Passwords of the package index and the proxy reach the build and are not
+    in the image. The base has no torch, and the node is this machine.
+    """
     ensure_base_image()
     (lab.project / "docker/Dockerfile").write_text(DOCKERFILE)
     monkeypatch.setenv("PIP_INDEX_URL", "https://me:sekret@index.example/simple")
@@ -202,6 +214,9 @@ def test_the_image_is_built_at_the_node_and_only_context_and_code_go_there(
 def test_a_build_that_fails_at_the_node_says_why(
     lab: Lab, server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A build that fails on the node repeats the builder's reason, and leaves no folder on
+    the node.
+    """
     (tmp_path / "node").mkdir()
     monkeypatch.setattr("infra.image.node_build.FOLDER", f"{tmp_path}/node/build-")
     (lab.project / "docker/Dockerfile").write_text("FROM scratch AS deps\nCOPY absent /\n")
@@ -215,6 +230,7 @@ def test_a_build_that_fails_at_the_node_says_why(
 
 
 def test_another_host_key_stops_it(lab: Lab, server: Sshd, tmp_path: Path) -> None:
+    """A node whose host key is not the pinned one is not asked."""
     other = make_key(tmp_path / "other")
     with open_node(node_text(server, host_key=other)) as node:
         elsewhere = dataclasses.replace(lab.containerd, node=node)
@@ -223,6 +239,9 @@ def test_another_host_key_stops_it(lab: Lab, server: Sshd, tmp_path: Path) -> No
 
 
 def test_the_command_line_takes_the_node_from_its_environment(lab: Lab, server: Sshd) -> None:
+    """`python -m infra.image` finds its node in the environment, and does not print the
+    private key.
+    """
     words = ["check", "--repository", REPOSITORY, "--address", str(lab.containerd.address)]
     before = server.logins()
     done = subprocess.run(
@@ -240,7 +259,10 @@ def test_the_command_line_takes_the_node_from_its_environment(lab: Lab, server: 
 
 
 def test_root_by_sudo_gets_its_password_first_and_the_command_the_rest(tmp_path: Path) -> None:
-    """With programs that stand for sudo and for a user who is not root."""
+    """A user who is not root runs commands by sudo, which gets the password, and the command gets
+    the rest of the input. The password is in no argument. Stand-ins take the place of sudo and of
+    the user.
+    """
     scripts = {
         "id": "echo 1000",
         "sudo": '[ "$1" = -A ] && [ "$("$SUDO_ASKPASS")" = "pass word" ] || exit 1\n'

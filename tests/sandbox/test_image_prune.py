@@ -1,4 +1,4 @@
-"""Older tags on a node: removed from a real containerd, unless a container uses them."""
+"""Older tags of the image are removed from a real containerd, unless somebody needs them."""
 
 from infra.image.transfer import import_images
 from tests.sandbox.image_lab import Lab, wait_for
@@ -6,11 +6,14 @@ from tests.unit.image.layouts import tiny_image
 
 
 def tags(lab: Lab) -> set[str]:
+    """Return the names of all images, without the second names that the CRI plugin gives."""
     return {name for name in lab.containerd.images() if not name.startswith("sha256:")}
 
 
 def test_older_tags_go_and_used_ones_stay(lab: Lab) -> None:
-    """Fault 13 of the review: each change of the code left a pinned tag on the node for ever."""
+    """Older tags that no container uses are removed after some time, and other repositories are
+    left alone. Otherwise each change of the code would leave a pinned image on the node for ever.
+    """
     other = "localhost/other/trainer:1"
     import_images(lab.containerd, {other: tiny_image(b"somebody else's")}, print)
     unused = lab.ensure().image
@@ -29,7 +32,9 @@ def test_older_tags_go_and_used_ones_stay(lab: Lab) -> None:
 
 
 def test_older_tags_stay_while_the_platform_of_another_namespace_wants_them(lab: Lab) -> None:
-    """A platform without pods lost its image to the newer code of a second one on the node."""
+    """An older tag stays while the platform of another namespace wants it, even without pods.
+    Otherwise newer code of one platform would remove the image of another one on the same node.
+    """
     theirs = lab.ensure(namespace="theirs").image
     lab.change_code("print(2)\n")
     ours = lab.ensure(namespace="ours", keep_unused_minutes=0).image
@@ -39,7 +44,9 @@ def test_older_tags_stay_while_the_platform_of_another_namespace_wants_them(lab:
 
 
 def test_a_name_that_somebody_gave_an_image_of_ours_stays(lab: Lab) -> None:
-    """Also the second name, by which the kubelet's side finds it."""
+    """If an image is removed, another name that somebody gave it stays, and so does the CRI
+    plugin's second name, by which the kubelet finds it.
+    """
     first = lab.ensure()
     wait_for("the CRI plugin", lambda: lab.cri_knows(first.digest))
     lab.ctr("images", "tag", first.image, "localhost/kept:1")

@@ -1,6 +1,6 @@
-"""What a real containerd is told of an image that other nodes may get, and what is left of it.
+"""What a real containerd is told of an image that other nodes may fetch, and what is left of it.
 
-tests/node/test_mirror.py lets other hosts get it.
+tests/node/test_mirror.py lets other hosts fetch it.
 """
 
 from infra.image.sharing import SOURCE_LABEL, share, sources
@@ -12,11 +12,16 @@ HOST = "images.disttrain.internal"
 
 
 def named(lab: Lab) -> list[str]:
+    """Return the names of all images, sorted, without the second names that the CRI plugin
+    gives.
+    """
     return sorted(name for name in lab.containerd.images() if not name.startswith("sha256:"))
 
 
 def test_shared_image_has_a_name_by_digest_and_every_blob_its_source(lab: Lab) -> None:
-    """What others have noted at a blob stays; to share again changes nothing."""
+    """A shared image gets a name by its digest, and each of its blobs the note of its repository.
+    Notes of others stay, and sharing again changes nothing.
+    """
     done = lab.ensure(REPOSITORY)
     plan = lab.plan(REPOSITORY)
     layer = lab.deps.layers[0].digest
@@ -33,7 +38,9 @@ def test_shared_image_has_a_name_by_digest_and_every_blob_its_source(lab: Lab) -
 
 
 def test_older_image_goes_with_its_name_by_digest(lab: Lab) -> None:
-    """Though that has the label with which the platform wanted it once."""
+    """An older image that was shared is removed with its name by digest, though that name still has
+    the label of the platform.
+    """
     old = lab.ensure(REPOSITORY, namespace="trains")
     share(lab.containerd, lab.plan(REPOSITORY))
     lab.change_code("print(2)\n")
@@ -46,7 +53,9 @@ def test_older_image_goes_with_its_name_by_digest(lab: Lab) -> None:
 
 
 def test_removal_takes_the_name_by_digest_and_all_bytes(lab: Lab) -> None:
-    """And takes neither while the platform of another namespace wants the image."""
+    """`remove` removes a shared image with its name by digest and all its content, and leaves all
+    of it while the platform of another namespace wants it.
+    """
     lab.ensure(REPOSITORY, namespace="ours")
     lab.ensure(REPOSITORY, namespace="theirs")
     plan = lab.plan(REPOSITORY)

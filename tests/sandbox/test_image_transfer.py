@@ -1,6 +1,7 @@
-"""An image on its way to another machine, over a line that is cut; the containerd is real.
+"""An image on its way to another machine, over a line that is cut. The containerd is real.
 
-The other machine is this one: `node` stands for ssh, and can be told to die in the midst of a part.
+The other machine is this one: the script `node` stands in for ssh, and can end in the middle of a
+part.
 """
 
 import dataclasses
@@ -18,7 +19,7 @@ from tests.shell_text import READ_TEXT
 
 PART_BYTES = 1_000_000
 
-# The last argument is shell text, as with ssh. A part that is to be cut arrives by half.
+# The last argument is shell text, as with ssh. Only half of a part that is to be cut arrives.
 NODE = """\
 #!/bin/sh
 {read_text}
@@ -41,21 +42,24 @@ Transfers = Callable[[], list[Path]]
 
 @dataclasses.dataclass
 class Line:
-    """The way to the node."""
+    """The way to the node, which counts the parts that were sent."""
 
     folder: Path
 
     def cut_part(self, number: int | None) -> None:
+        """Cut the connection in the part with this number, or in none; count from 1 again."""
         (self.folder / "parts").unlink(missing_ok=True)
         (self.folder / "cut-part").write_text(f"{number}\n")
 
     @property
     def parts(self) -> int:
+        """Return how many parts were sent since `cut_part`."""
         return len((self.folder / "parts").read_text().splitlines())
 
 
 @pytest.fixture
 def line(tmp_path: Path) -> Line:
+    """Return a line that is not cut."""
     folder = tmp_path / "line"
     folder.mkdir()
     (folder / "node").write_text(NODE.format(folder=folder, read_text=READ_TEXT))
@@ -67,7 +71,7 @@ def line(tmp_path: Path) -> Line:
 
 @pytest.fixture
 def remote(lab: Lab, line: Line, transfers: Transfers) -> Lab:
-    """The lab with its containerd at the other end of the line."""
+    """Return the lab with its containerd at the other end of the line."""
     node = Node([str(line.folder / "node")], remote=True)
     containerd = dataclasses.replace(lab.containerd, node=node, part_bytes=PART_BYTES)
     return dataclasses.replace(lab, containerd=containerd)
@@ -76,14 +80,16 @@ def remote(lab: Lab, line: Line, transfers: Transfers) -> Lab:
 def test_an_image_arrives_in_parts_and_leaves_none_behind(
     remote: Lab, line: Line, transfers: Transfers
 ) -> None:
+    """A large image is sent in parts, and no part is left on the node."""
     done = remote.ensure()
     assert done.imported_bytes > DEPS_BYTES
     assert problems(remote.plan(), remote.containerd) == []
-    assert line.parts == 6  # 5 MB and a bit
+    assert line.parts == 6  # the image has a little more than 5 MB
     assert transfers() == []
 
 
 def test_changed_code_goes_in_one_stream(remote: Lab, line: Line) -> None:
+    """A change of the code is small and is not sent in parts."""
     remote.ensure()
     before = line.parts
     remote.change_code("print(2)\n")
@@ -92,6 +98,7 @@ def test_changed_code_goes_in_one_stream(remote: Lab, line: Line) -> None:
 
 
 def test_a_cut_connection_costs_one_part(remote: Lab, line: Line, transfers: Transfers) -> None:
+    """After a cut in one part, the next attempt sends only this part and those after it."""
     line.cut_part(4)
     with pytest.raises(ContainerdError, match="closed by remote host"):
         remote.ensure()
@@ -107,6 +114,9 @@ def test_a_cut_connection_costs_one_part(remote: Lab, line: Line, transfers: Tra
 def test_a_part_that_was_changed_on_the_way_is_not_imported(
     remote: Lab, line: Line, transfers: Transfers
 ) -> None:
+    """If a part was changed on the node, the image is not imported, and the next attempt sends all
+    parts again.
+    """
     line.cut_part(6)
     with pytest.raises(ContainerdError):
         remote.ensure()
@@ -125,6 +135,7 @@ def test_a_part_that_was_changed_on_the_way_is_not_imported(
 
 
 def test_a_full_disk_at_the_node_says_so(remote: Lab, line: Line, transfers: Transfers) -> None:
+    """A full disk on the node is said, and the next attempt succeeds once there is room."""
     shutil.copyfile(line.folder / "node", line.folder / "full")
     full = 'case $text in *"cat > "*) echo "cat: No space left on device" >&2; exit 1;; esac\n'
     (line.folder / "node").write_text(f'#!/bin/sh\n{READ_TEXT}{full}exec sh -c "$1"\n')

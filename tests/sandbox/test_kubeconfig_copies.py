@@ -1,7 +1,8 @@
-"""Copies of the kubeconfig that Pulumi's Kubernetes provider leaves, by the real engine.
+"""Pulumi's Kubernetes provider leaves copies of the kubeconfig, which `destroy` removes. The engine
+is real.
 
-The provider writes one as soon as it starts. Here an `up` is killed, with all that it has started,
-when nothing stands in the cluster yet; a stand-in of its API server has no objects.
+The provider writes a copy as soon as it starts. Here an `up` is killed, with all that it has
+started, when nothing is in the cluster yet. The API server is a stand-in without objects.
 """
 
 import json
@@ -46,7 +47,7 @@ ANSWERS = {
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """What the provider asks as it starts."""
+    """A stand-in API server that answers what the provider asks when it starts."""
 
     def do_GET(self) -> None:
         found = ANSWERS.get(self.path.partition("?")[0])
@@ -58,16 +59,19 @@ class ApiServer(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing on the screen."""
+        """Keep the requests out of the tests' output."""
 
 
 def copies(folder: Path) -> list[Path]:
+    """Return the copies of the kubeconfig in a folder."""
     return [*folder.glob("kubeconfig*")]
 
 
 @pytest.mark.parametrize("has_task", [True, False])
 def test_destroy_after_a_killed_first_up_removes_the_copies(stack: Stack, has_task: bool) -> None:
-    """Without a task in the state before the provider they stay, with the key in them."""
+    """`destroy` after a killed first `up` removes the copies, because a task for this is in the
+    state before the provider. Without such a task the copies stay, with the key in them.
+    """
     temporary = stack.folder / "tmp"
     temporary.mkdir()
     stack.environment["TMPDIR"] = str(temporary)
@@ -85,7 +89,7 @@ def test_destroy_after_a_killed_first_up_removes_the_copies(stack: Stack, has_ta
         engine.communicate()
         assert "client-key-data" in copies(temporary)[0].read_text()
         stack.run("cancel", "--yes")
-        destroy = stack.start("destroy", "--yes")  # it may warn of what was being made
+        destroy = stack.start("destroy", "--yes")  # destroy may warn of what was being made
         said = finish(destroy)
         assert destroy.returncode == 0, said
     assert json.loads(stack.state_text())["checkpoint"]["latest"].get("resources", []) == []

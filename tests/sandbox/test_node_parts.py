@@ -1,4 +1,4 @@
-"""The parts of a cluster of several nodes that need no cluster."""
+"""The parts of the sandbox's cluster of several nodes that can be tested without a cluster."""
 
 import gzip
 import hashlib
@@ -23,6 +23,7 @@ IMAGE = "localhost/disttrain/probe:test"
 
 @given(name=st.from_regex(r"[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?", fullmatch=True))
 def test_nodes_of_a_cluster_share_its_data_and_nothing_else(name: str) -> None:
+    """The nodes of a cluster share its data folder and nothing else."""
     layouts = [Layout(name).node(number) for number in NUMBERS]
     assert layouts[0] == Layout(name)
     assert {layout.data for layout in layouts} == {STATE_ROOT / name / "data"}
@@ -45,6 +46,7 @@ def test_links_between_nodes_are_not_called_as_the_link_to_the_host() -> None:
 
 
 def test_further_nodes_are_known_by_their_folders(tmp_path: Path) -> None:
+    """The further nodes of a cluster are found by their folders."""
     layout = Layout("some", tmp_path)
     for folder in ("node3", "node2", "nodes", "node1", "node10", "node3x"):
         (layout.root / folder).mkdir(parents=True)
@@ -60,12 +62,13 @@ def test_layers_have_the_names_that_the_specification_gives_them() -> None:
 
 @pytest.mark.parametrize("name", ["../../meta.db", "sha256:../x", "sha256:" + "a" * 63, ""])
 def test_only_a_digest_leads_to_a_file_of_the_store(name: str, tmp_path: Path) -> None:
+    """A name that is no digest leads to no file of the image store."""
     assert Store(tmp_path / "socket", tmp_path).blob(name).name == "no-digest"
 
 
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """A mirror over a folder with one image; only what containerd's `ctr` would answer is set."""
+    """Return a mirror over a folder with one image. What `ctr` would answer is set here."""
     made = Mirror(Layout("some", tmp_path))
     (made.images.root / BLOBS).mkdir(parents=True)
     digest = put(made.images, json.dumps({"layers": []}).encode())
@@ -74,6 +77,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
 
 
 def put(store: Store, blob: bytes) -> str:
+    """Write a blob into the store and return its digest."""
     digest = f"sha256:{hashlib.sha256(blob).hexdigest()}"
     store.blob(digest).write_bytes(blob)
     return digest
@@ -114,6 +118,10 @@ def test_the_mirror_has_nothing_else(mirror: Mirror, target: str) -> None:
 
 
 def test_what_a_lost_kubelet_has_said_does_not_make_its_node_ready() -> None:
+    """A node is ready only if its kubelet has said so since the start. What a lost kubelet said
+    before does not count.
+    """
+
     def node(heartbeat: str) -> str:
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}
         return json.dumps({"status": {"conditions": [ready]}, "spec": {}})
@@ -127,6 +135,7 @@ def test_what_a_lost_kubelet_has_said_does_not_make_its_node_ready() -> None:
 def test_a_node_that_is_not_there_is_named_with_those_that_are(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    """A command for a node that does not exist names the nodes that do."""
     where = ["--name", "x", "--state-root", str(tmp_path)]
     assert main(["logs", *where, "--node", "2", "kubelet"]) == 1
     assert "cluster x has no node 2; there are: 1" in capsys.readouterr().err

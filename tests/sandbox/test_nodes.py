@@ -1,4 +1,6 @@
-"""A cluster of several nodes: joined, used, cut, killed, mended and ended, on this machine."""
+"""The sandbox's cluster of several nodes is joined, used, cut, killed, mended and ended on this
+machine.
+"""
 
 import json
 import os
@@ -23,20 +25,25 @@ LIMIT_SECONDS = 120
 
 
 class SeveralNodes(ClusterUser):
-    """A cluster of three nodes with a pod on each."""
+    """A cluster of three nodes with a pod on each.
+
+    `has_pods`: the start of the cluster that has the pods, as `uid` tells it.
+    """
 
     has_pods = ""  # the start of the cluster that has them, see `uid`
 
     def nodes(self) -> dict[str, dict[str, object]]:
+        """Return the nodes by their names."""
         items = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
         return {item["metadata"]["name"]: item for item in items}
 
     def ready(self, node: str) -> str:
+        """Return the status of the node's condition Ready."""
         path = '{.status.conditions[?(@.type=="Ready")].status}'
         return self.kubectl("get", "node", node, "-o", f"jsonpath={path}")
 
     def pods(self) -> dict[int, tuple[str, str]]:
-        """Name and address of the pod on each node, by the node's number."""
+        """Return name and address of the pod on each node, by the node's number."""
         items = json.loads(self.kubectl("-n", "probe", "get", "pods", "-o", "json"))["items"]
         by_node = {item["spec"]["nodeName"]: item for item in items}
         assert len(by_node) == len(items), "two pods are on one node"
@@ -47,23 +54,26 @@ class SeveralNodes(ClusterUser):
         }
 
     def store(self, number: int) -> Store:
+        """Return the image store of a node."""
         layout = self.cluster.layout.node(number)
         return Store(layout.containerd_socket, layout.containerd_store)
 
     def link(self, number: int, *act: str) -> int:
-        """The exit status of the command that cuts, slows down or mends a link."""
+        """Run the command that cuts, slows down or mends a link, and return its exit status."""
         layout = self.cluster.layout
         which = ["--name", layout.name, "--state-root", str(layout.state_root)]
         return main(["link", *which, "--node", str(number), *act])
 
     def reaches(self, pod: str, address: str) -> bool:
+        """Whether the pod gets an answer from this address."""
         url = f"http://{address}:8080"
         return self.try_kubectl("-n", "probe", "exec", pod, "--", "/probe", "get", url).stdout != ""
 
 
 @pytest.fixture(scope="module")
 def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[SeveralNodes]:
-    assert before["links"]  # was looked at before the cluster could change it
+    """Yield the user of a cluster that is down at first, and is removed afterwards."""
+    assert before["links"]  # the machine was looked at before the cluster could change it
     cluster = Cluster("several", bin_dir, state_root)
     try:
         yield SeveralNodes(cluster)
@@ -73,9 +83,9 @@ def user(before: Machine, state_root: Path, bin_dir: Path) -> Iterator[SeveralNo
 
 @pytest.fixture
 def several(user: SeveralNodes, probe_image: Path, tmp_path: Path) -> SeveralNodes:
-    """Three nodes and their pods, mended if the test before broke them or took them down.
+    """Return three nodes and their pods, mended if the test before broke them or took them down.
 
-    The image is imported on the first node alone.
+    The image is imported only on the first node.
     """
     status = user.cluster.status()
     if status.state != "up" or len(status.nodes) < 3:
@@ -91,6 +101,7 @@ def several(user: SeveralNodes, probe_image: Path, tmp_path: Path) -> SeveralNod
 
 
 def test_each_node_is_ready_under_a_name_of_its_own(several: SeveralNodes) -> None:
+    """Each node is ready and has its own name and its own range of pod addresses."""
     nodes = several.nodes()
     assert list(nodes) == ["sandbox-several", "sandbox-several-2", "sandbox-several-3"]
     assert {several.ready(name) for name in nodes} == {"True"}
@@ -130,6 +141,9 @@ def test_all_nodes_have_the_same_data_folder(several: SeveralNodes) -> None:
 
 
 def test_an_image_of_the_first_node_costs_the_others_no_disk(several: SeveralNodes) -> None:
+    """An image of the first node is linked into the other nodes' stores, and needs no
+    further disk.
+    """
     first, second = several.store(1), several.store(2)
     digest = first.images()[PROBE_IMAGE]
     assert second.images()[PROBE_IMAGE] == digest
@@ -142,14 +156,16 @@ def test_an_image_of_the_first_node_costs_the_others_no_disk(several: SeveralNod
 
 
 def unpacked(store: Store) -> list[Path]:
-    """The program of the image where it is unpacked."""
+    """Return the program of the image where it is unpacked."""
     return list(store.root.glob("io.containerd.snapshotter.v1.overlayfs/snapshots/*/fs/probe"))
 
 
 def test_a_linked_image_outlives_a_collection_of_garbage(
     several: SeveralNodes, tmp_path: Path
 ) -> None:
-    """No image refers to it before the pull that it is linked for has ended."""
+    """A linked image survives containerd's collection of garbage, though no image refers to it
+    until the pull for which it was linked has ended.
+    """
     first, third = several.store(1), several.store(3)
     program = tmp_path / "probe"
     program.write_bytes(unpacked(first)[0].read_bytes() + b"\n\n")  # another layer
@@ -167,6 +183,7 @@ def test_a_linked_image_outlives_a_collection_of_garbage(
 
 
 def test_an_image_that_cannot_be_linked_is_pulled(several: SeveralNodes, tmp_path: Path) -> None:
+    """An image that cannot be linked, because it is not unpacked, is pulled from the first node."""
     program = tmp_path / "probe"
     program.write_bytes(unpacked(several.store(1))[0].read_bytes() + b"\n")  # another layer
     program.chmod(0o755)
@@ -189,12 +206,16 @@ def test_an_image_that_cannot_be_linked_is_pulled(several: SeveralNodes, tmp_pat
 
 
 def test_a_cut_link_is_felt_until_it_is_mended(several: SeveralNodes) -> None:
+    """A cut link separates one node from the others until it is mended. The other nodes still reach
+    each other.
+    """
     (here, _), (_, there) = several.pods()[2], several.pods()[3]
     several.fetch(here, f"http://{there}:8080")
     assert several.link(3, "--cut") == 0
     try:
         assert not several.reaches(here, there)
-        several.fetch(here, f"http://{several.pods()[1][1]}:8080")  # the others are as before
+        # The other nodes are still reached.
+        several.fetch(here, f"http://{several.pods()[1][1]}:8080")
     finally:
         assert several.link(3, "--mend") == 0
     several.fetch(here, f"http://{there}:8080")
@@ -227,6 +248,9 @@ def test_a_slow_link_is_slow_in_both_directions_until_it_is_mended(
 
 
 def test_a_killed_node_is_named_and_the_next_up_brings_it_back(several: SeveralNodes) -> None:
+    """`status` names a node whose processes were killed, and the next `up` brings it back without
+    touching the first node.
+    """
     uid, lost = several.uid(), several.cluster.node(3)
     pod, _ = several.pods()[3]
     holder = lost.holder
@@ -239,16 +263,18 @@ def test_a_killed_node_is_named_and_the_next_up_brings_it_back(several: SeveralN
     several.cluster.up()
     assert several.cluster.status().state == "up"
     assert several.uid() == uid  # the same cluster: the first node was left alone
-    assert several.fetch("web-0", f"http://{pod}.web:8080") == pod  # on its node again
+    assert several.fetch("web-0", f"http://{pod}.web:8080") == pod  # the pod is back on its node
 
 
 def test_nodes_join_a_running_cluster_and_are_taken_away(several: SeveralNodes) -> None:
+    """`up` with another number of nodes adds or removes nodes of the same running cluster."""
     uid = several.uid()
-    several.has_pods = ""  # Kubernetes deletes those of a lost node, sooner or later
+    several.has_pods = ""  # Kubernetes deletes the pods of a lost node, sooner or later
     several.cluster.up(1)
     assert list(several.nodes()) == ["sandbox-several"]
     assert list(several.cluster.status().nodes) == ["sandbox-several"]
-    assert [each.number for each in several.cluster.layout.further_nodes()] == [2, 3]  # images
+    # Their images stay.
+    assert [each.number for each in several.cluster.layout.further_nodes()] == [2, 3]
     several.cluster.up(2)
     assert list(several.nodes()) == ["sandbox-several", "sandbox-several-2"]
     assert several.uid() == uid
@@ -259,9 +285,13 @@ def test_nodes_join_a_running_cluster_and_are_taken_away(several: SeveralNodes) 
 def test_down_leaves_nothing_of_any_node(
     several: SeveralNodes, before: Machine, state_root: Path
 ) -> None:
+    """`down` leaves only data and images of any node on this machine, and `down` with purge leaves
+    nothing.
+    """
     root = several.cluster.layout.root
     during = left_behind(before, machine(state_root), state_root)
-    assert {"processes", "links", "routes", "cgroups"} <= set(during)  # the lists do see it
+    # The lists do show a running cluster.
+    assert {"processes", "links", "routes", "cgroups"} <= set(during)
     third = several.cluster.layout.node(3)
     assert sum(str(third.root) in line for line in during["processes"]) >= 4
     assert any(third.host_link in line for line in during["links"])

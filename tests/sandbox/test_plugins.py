@@ -1,4 +1,4 @@
-"""The engine of the sandbox, and the plugins that it gets."""
+"""The sandbox's engine of Pulumi and the plugins that it gets, and how variables replace them."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,9 @@ from sandbox.tools.cluster import KUBERNETES_PROVIDER
 def test_another_kubernetes_provider_takes_the_place_of_the_pinned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands under the version that the Python package asks the engine for."""
+    """A variable can name another Kubernetes provider. It is installed under the version that the
+    Python package asks the engine for, and each content gets a folder of its own.
+    """
     monkeypatch.delenv(PLUGIN_VARIABLE, raising=False)
     pinned = plugin_home()
     program = tmp_path / "other"
@@ -51,7 +53,9 @@ def test_a_plugin_that_is_no_program_is_refused(
 def test_another_engine_takes_the_place_of_the_sandboxs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All three programs belong together: an engine of one release with a host of another fails."""
+    """A variable can name a folder with another engine. All its programs must be there, because an
+    engine of one release with a language host of another one fails.
+    """
     monkeypatch.setenv(ENGINE_VARIABLE, str(tmp_path))
     for name in ENGINE_PROGRAMS:
         with pytest.raises(ValueError, match=f"{ENGINE_VARIABLE}: .* it has no program {name};"):

@@ -1,5 +1,7 @@
-"""The hook before the objects of a workload that is made again (infra/run/made_again.py), by the
-real engine: commands stand for the objects, and for the task `hand-over`."""
+"""The hook that runs before the objects of a workload are made again (infra/run/made_again.py).
+
+The engine is real; commands stand in for the objects and for the task `hand-over`.
+"""
 
 from infra.kube.runs.hand_over import LEFT_ALONE
 from sandbox.venvs import PROJECT
@@ -25,17 +27,21 @@ LETS = "import os; open(os.environ['LOG'], 'a').write('asked\\n')"
 
 
 def test_refused_workload_leaves_none_of_its_objects(stack: Stack) -> None:
-    """The first one of them, such as a Service, was made; then `up` failed."""
+    """If the run may not take its place, `up` fails before any of the workload's objects is made.
+    Otherwise the first of them, such as a Service, would be left. If the run may, the hook asks
+    only once.
+    """
     project, said = str(PROJECT), f"Job train-dev is not there, {LEFT_ALONE}"
     output = stack.up(PROGRAM, fails=True, TASK=REFUSES, PROJECT=project, SAID=said)
     assert "whenBusy: refuse, and Job other of stack b has them" in output
     assert stack.actions() == []
     assert stack.names() == {"hand-over"}
     stack.up(PROGRAM, TASK=LETS, PROJECT=project, SAID=said)
-    assert stack.actions() == ["asked", "service", "stateful-set"]  # it is asked once
+    assert stack.actions() == ["asked", "service", "stateful-set"]  # the task is asked once
 
 
 def test_run_that_has_its_place_is_not_asked_again(stack: Stack) -> None:
+    """A run that `hand-over` has let in is not asked about again."""
     said = "the run of stack dev may start in namespace disttrain"
     stack.up(PROGRAM, TASK=REFUSES, PROJECT=str(PROJECT), SAID=said)
     assert stack.actions() == ["service", "stateful-set"]

@@ -1,3 +1,5 @@
+"""Fixtures of the tests of the test suite itself."""
+
 import pytest
 
 

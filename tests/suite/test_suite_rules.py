@@ -1,4 +1,6 @@
-"""The suite cannot pass by skipping: the rules of tests/conftest.py, tried on small suites."""
+"""The rules of tests/conftest.py, tried on small suites: for example, a skipped test fails
+the run.
+"""
 
 import re
 import subprocess
@@ -15,6 +17,7 @@ PROJECT = Path(__file__).parent.parent.parent
 
 
 def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest on a suite with one test file and the real conftest.py."""
     tests = folder / "tests"
     (tests / "e2e").mkdir(parents=True, exist_ok=True)
     for name in ("conftest.py", "in_depth.py", "second_try.py"):
@@ -29,19 +32,22 @@ def run_suite(folder: Path, test: str, *options: str) -> subprocess.CompletedPro
     )
 
 
-# A worker is another process than the one that sums up; one is as good as two, and sooner there.
+# Workers run the tests in other processes than the one that reports. One worker is enough to test
+# that, and starts sooner than two.
 WORKER = ("-n", "1", "--dist", "loadgroup")
 WORKERS = pytest.mark.parametrize("workers", [(), WORKER])
 
 
 @WORKERS
 def test_passing_suite_passes(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """A suite whose tests pass, with a test in each required folder, passes."""
     done = run_suite(tmp_path, "def test_a(): pass\n", "--require", "tests/e2e", *workers)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @WORKERS
 def test_skipped_test_fails_the_suite(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    """A skipped test fails the suite, and its reason is shown."""
     test = "import pytest\ndef test_a(): pytest.skip('no cluster')\n"
     done = run_suite(tmp_path, test, *workers)
     assert done.returncode == 1
@@ -52,13 +58,14 @@ def test_skipped_test_fails_the_suite(tmp_path: Path, workers: tuple[str, ...]) 
 def test_required_folder_that_did_not_run_fails_the_suite(
     tmp_path: Path, workers: tuple[str, ...]
 ) -> None:
+    """A required folder in which no test ran fails the suite, and its files are named."""
     not_it = ("--require", "tests/e2e", "-k", "nothing")
     done = run_suite(tmp_path, "def test_a(): pass\n", *not_it, *workers)
     assert done.returncode != 0
     assert "test_one.py" in done.stdout
 
 
-# Which of a test's three parameters, or of three files, a run of each depth asks.
+# Which of a test's three parameters, or of three files, runs at each depth.
 DEPTHS = pytest.mark.parametrize(
     ("depth", "asked"),
     [
@@ -71,6 +78,7 @@ DEPTHS = pytest.mark.parametrize(
 
 
 def set_depth(monkeypatch: pytest.MonkeyPatch, depth: str | None) -> None:
+    """Set the depth of the tests for the run, or none."""
     if depth is None:
         monkeypatch.delenv(VARIABLE, raising=False)
     else:
@@ -92,6 +100,7 @@ def test_marked_parameters_are_left_to_longer_runs(
     depth: str | None,
     asked: list[str],
 ) -> None:
+    """Parameters with the mark `slow` or `in_depth` run only in the depths that ask for them."""
     set_depth(monkeypatch, depth)
     done = run_suite(tmp_path, MARKED, *WORKER)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -105,7 +114,9 @@ def test_files_are_required_in_their_depth(
     depth: str | None,
     asked: list[str],
 ) -> None:
-    """A run does not ask for files of longer runs, and fails without those of its own."""
+    """`--require` asks only for files of the run's own depth, and fails if one of these did not
+    pass.
+    """
     files = {"seldom": FILES[SLOW][0], "rare": FILES[IN_DEPTH][0]}
     for file in files.values():
         (tmp_path / "tests" / file).parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +136,9 @@ def test_files_are_required_in_their_depth(
 def test_file_in_depth_is_asked_by_its_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make test-engines` asks by the mark, which such tests do not have in their file."""
+    """`-m in_depth`, as in `make test-engines`, also runs the files of that depth, whose tests have
+    no mark of their own.
+    """
     file = tmp_path / "tests" / FILES[IN_DEPTH][0]
     file.parent.mkdir(parents=True)
     file.write_text("def test_b(): pass\n")
@@ -138,6 +151,7 @@ def test_file_in_depth_is_asked_by_its_mark(
 def test_unknown_depth_is_refused_with_the_depths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An unknown depth is refused, and the known ones are named."""
     monkeypatch.setenv(VARIABLE, "deep")
     done = run_suite(tmp_path, "def test_a(): pass\n")
     assert done.returncode != 0
@@ -146,7 +160,9 @@ def test_unknown_depth_is_refused_with_the_depths(
 
 
 def test_each_depth_is_run_by_a_command() -> None:
-    """What one command leaves out and no other asks for would never run."""
+    """Each depth is run by the Makefile or by `.ci/run`. Tests that one command leaves out and no
+    other one runs would never run.
+    """
     makefile = (PROJECT / "Makefile").read_text()
     assert f"{VARIABLE}={ALL} $(DEV) -m pytest tests -m {IN_DEPTH}\n" in makefile
     assert f"export {VARIABLE}={COMMIT}\n" in (PROJECT / ".ci" / "run").read_text()
@@ -157,7 +173,8 @@ def test_each_depth_is_run_by_a_command() -> None:
     ("test", "kinds"),
     [
         ("test_each_rank_is_where_it_should_be", [*WORKLOADS]),
-        # With the weights of `multi-pod`; tests/e2e/test_topologies.py compares `indexed-job`.
+        # The weights are compared with those of `multi-pod`; tests/e2e/test_topologies.py compares
+        # `indexed-job`.
         (
             "test_lost_pod_starts_the_ranks_again_and_the_weights_are_the_same",
             [engine.kind.name for engine in ENGINES],
@@ -167,7 +184,9 @@ def test_each_depth_is_run_by_a_command() -> None:
 def test_each_commit_asks_every_kind_for_ranks_and_weights(
     monkeypatch: pytest.MonkeyPatch, test: str, kinds: list[str]
 ) -> None:
-    """No kind of workload is left to a longer run with what every kind has to keep."""
+    """Each commit tests every kind of workload for the place of its ranks and for equal weights. No
+    kind is left to longer runs with these.
+    """
     set_depth(monkeypatch, COMMIT)
     file = "tests/e2e/test_engines.py"
     listed = subprocess.run(
@@ -182,7 +201,9 @@ def test_each_commit_asks_every_kind_for_ranks_and_weights(
 
 
 def test_tests_that_change_the_machine_stay_on_one_worker(tmp_path: Path) -> None:
-    """Two files of tests/e2e: the second sees what the first left in its process."""
+    """All files of tests/e2e run on one worker: the second file sees what the first has left in the
+    process.
+    """
     first = "import os\ndef test_a(): os.environ['SEEN'] = 'yes'\n"
     second = "import os\ndef test_b(): assert os.environ['SEEN'] == 'yes'\n"
     (tmp_path / "tests" / "e2e").mkdir(parents=True)
@@ -203,7 +224,7 @@ def test_a(number):
 
 
 def drawn(folder: Path, seed: str | None, monkeypatch: pytest.MonkeyPatch, *options: str) -> str:
-    """The numbers that a run of the suite has drawn."""
+    """Return the numbers that a run of the suite has drawn."""
     if seed is None:
         monkeypatch.delenv("DISTTRAIN_TEST_SEED", raising=False)
     else:
@@ -217,9 +238,10 @@ def drawn(folder: Path, seed: str | None, monkeypatch: pytest.MonkeyPatch, *opti
 def test_examples_vary_unless_the_seed_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 5 of the review: with `derandomize` property tests were fixed examples.
+    """Property tests draw other examples in each run, unless the seed is given. Otherwise they
+    would test the same few examples for ever.
 
-    Hypothesis sets `derandomize` by itself where the variable CI is set.
+    Hypothesis sets `derandomize` by itself where the variable CI is set, and so this test sets it.
     """
     monkeypatch.setenv("CI", "true")
     assert drawn(tmp_path, None, monkeypatch) != drawn(tmp_path, None, monkeypatch)
@@ -239,7 +261,7 @@ def test_failure_names_the_seed_that_repeats_it(
 def run_with_make(
     folder: Path, script: str, missing: int = 0, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """`.ci/run` with a stand-in for `make`, for which so many tools are missing."""
+    """Run `.ci/run` with a stand-in for `make`, for which `missing` tools are not in the cache."""
     make = folder / "make"
     asked = f'[ "$1" = missing-tools ] && exec seq {missing}\n'
     make.write_text(f"#!/bin/sh\n{asked}{script}\n")
@@ -255,7 +277,7 @@ def run_with_make(
 
 @pytest.mark.parametrize("mine", ["", "77"])
 def test_continuous_integration_fixes_the_seed(tmp_path: Path, mine: str) -> None:
-    """Whatever the seed of the one who calls it."""
+    """`.ci/run` uses a fixed seed, whatever the seed of its caller is."""
     show = 'echo "$1 with $DISTTRAIN_TEST_SEED"'
     done = run_with_make(tmp_path, show, DISTTRAIN_TEST_SEED=mine)
     assert (done.returncode, done.stdout) == (0, "test with 1\n")
@@ -272,7 +294,9 @@ def test_continuous_integration_fixes_the_seed(tmp_path: Path, mine: str) -> Non
 def test_run_that_builds_the_tools_asks_less(
     tmp_path: Path, missing: int, asked: list[str]
 ) -> None:
-    """It says so. A few missing tools, as after a new version of one, change nothing."""
+    """`.ci/run` tests less, and says so, if many tools must be built first. A few missing tools, as
+    after a new version of one, change nothing.
+    """
     done = run_with_make(tmp_path, f'echo "$1 at ${VARIABLE}"', missing)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == asked
@@ -281,12 +305,15 @@ def test_run_that_builds_the_tools_asks_less(
 
 @pytest.mark.parametrize("failing", ["test", "test-kinds"])
 def test_either_part_of_such_a_run_can_fail_it(tmp_path: Path, failing: str) -> None:
+    """If such a run has two parts, each of them can fail it."""
     done = run_with_make(tmp_path, f'[ "$1" != {failing} ]', 11)
     assert done.returncode == 1
 
 
 def test_all_targets_of_the_run_are_there() -> None:
-    """The tests above replace `make`."""
+    """The Makefile has every target that `.ci/run` calls. The tests above replace `make`, and would
+    not notice.
+    """
     asked = re.findall(r"\bmake ([a-z-]+)", (PROJECT / ".ci" / "run").read_text())
     assert {"test", "test-kinds", "missing-tools"} <= set(asked)
     makefile = (PROJECT / "Makefile").read_text()
@@ -294,7 +321,9 @@ def test_all_targets_of_the_run_are_there() -> None:
 
 
 def test_hanging_run_is_interrupted_in_time(tmp_path: Path) -> None:
-    """A run of 90 minutes was cut off, and no line of it said what had failed."""
+    """`.ci/run` interrupts a run that takes too long, so that pytest still prints its summary.
+    Otherwise the run would be cut off from outside, and no line would say what has failed.
+    """
     hangs = tmp_path / "hangs"
     # timeout signals its command, and then the command's group, so `make` gets the signal twice.
     trap = "trap 'trap : INT; kill $!; echo summary; exit 2' INT"
@@ -304,7 +333,7 @@ def test_hanging_run_is_interrupted_in_time(tmp_path: Path) -> None:
         done = run_with_make(tmp_path, hang, CI_LIMIT_SECONDS=str(limit_seconds))
         if hangs.exists():
             break
-        limit_seconds *= 2  # it was interrupted before it had begun, on a busy machine
+        limit_seconds *= 2  # on a busy machine, the run was interrupted before it had begun
     assert done.returncode == 124
     assert done.stdout == "summary\n"
     assert f"had not ended after {limit_seconds} s" in done.stderr

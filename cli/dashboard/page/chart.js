@@ -1,4 +1,5 @@
-// Lines over steps, drawn as SVG in the size that there is; read by pointer and by arrow keys.
+// Draws lines over steps as SVG, as wide as there is room. The pointer and the arrow keys select a
+// step, whose values are then shown.
 
 import { h, s } from "./dom.js";
 import { whole } from "./format.js";
@@ -6,7 +7,7 @@ import { whole } from "./format.js";
 const HEIGHT = 232;
 const EDGE = { top: 10, right: 12, bottom: 26, left: 52 };
 
-/** Round numbers from `low` to `high`, about `count` of them. */
+/** Return about `count` round numbers from `low` to `high`, for the ticks of an axis. */
 export function ticks(low, high, count) {
   const rough = (high - low) / Math.max(1, count) || 1;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -18,7 +19,7 @@ export function ticks(low, high, count) {
   return found;
 }
 
-/** The point of a line that is nearest to a step. */
+/** Return the point of a line whose step is nearest to `step`; `points` are in the order of steps. */
 export function nearest(points, step) {
   let [low, high] = [0, points.length - 1];
   while (high - low > 1) {
@@ -53,10 +54,10 @@ function legend(lines) {
 }
 
 /**
- * A figure with a chart.
+ * Return a figure with a chart.
  *
- * `lines`: each has `name`, `look` (a class of page.css), `points` ([step, value] in the order of
- * steps) and `mark` (whether single points are drawn). `format`: a value as text.
+ * Each of `lines` has `name`, `look` (a class of page.css), `points` ([step, value] in the order of
+ * steps) and `mark` (whether single points are drawn). `format` turns a value into text.
  */
 export function chart({ id, title, lines, format, width, fromZero = false }) {
   const drawn = lines.filter((line) => line.points.length);

@@ -1,5 +1,5 @@
-// Makes elements. All that comes from the server becomes text here and never markup, so a name or a
-// line of a log such as <script> is shown as it is.
+// Makes the elements of the page. Whatever comes from the server becomes text here and never markup,
+// so that a name or a log line such as <script> is shown as it is and does no harm.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -13,12 +13,12 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** An element of HTML with its attributes and children; strings become text. */
+/** Make an HTML element with its attributes and children. Strings become text. */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same of SVG. */
+/** Make an SVG element in the same way. */
 export function s(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -29,12 +29,12 @@ export function byId(id) {
 
 const shown = new Map();
 
-/** Put what `make()` returns into the element, if `data` is not what it shows already. */
+/** Put what `make()` returns into the element with this id, unless it already shows this `data`. */
 export function show(id, data, make) {
   const text = JSON.stringify(data);
   if (shown.get(id) === text) return;
   shown.set(id, text);
-  const focused = document.activeElement?.id; // what is focused stays so, as far as it is there
+  const focused = document.activeElement?.id; // gets the focus back if it is there again
   byId(id).replaceChildren(...[make()].flat());
   if (focused && document.activeElement?.id !== focused) byId(focused)?.focus({ preventScroll: true });
 }

@@ -1,4 +1,4 @@
-// Numbers, times and sizes as people read them. Nothing is known: an en dash.
+// Turns numbers, times and sizes into text for people. A value that is not known becomes an en dash.
 
 export const NOT_KNOWN = "–";
 
@@ -18,7 +18,7 @@ export function share(value) {
   return known(value) ? `${(100 * value).toFixed(1)} %` : NOT_KNOWN;
 }
 
-/** 12 s, 7 min, 3 h, 2 d: as `./disttrain status` has it. */
+/** Return a duration such as 12 s, 7 min, 3 h or 2 d, as `./disttrain status` shows it. */
 export function span(seconds) {
   if (!known(seconds)) return NOT_KNOWN;
   const count = Math.max(0, Math.round(seconds));
@@ -52,7 +52,7 @@ export function day(unixSeconds) {
   return new Date(1000 * unixSeconds).toLocaleString("en", { hour12: false });
 }
 
-/** A sentence with its end. */
+/** Return the text as a sentence, with a capital at its beginning and a full stop at its end. */
 export function sentence(text) {
   const trimmed = text.trim();
   const begun = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);

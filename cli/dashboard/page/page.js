@@ -1,4 +1,4 @@
-// Asks the server every two seconds while somebody looks, and shows what it knows.
+// Asks the server every two seconds while the page is visible, and shows the answers.
 
 import { byId, h, show } from "./dom.js";
 import { clock, sentence, span } from "./format.js";
@@ -25,15 +25,18 @@ function fromAddress() {
   try {
     return match ? decodeURIComponent(match[1]) : "";
   } catch {
-    return ""; // somebody has typed half an escape
+    return ""; // the address has an escape that is not complete
   }
 }
 
-/** The run of the address; else the one that was shown; else one that needs or does something. */
+/**
+ * Return the run to show: the one in the address, or else the one that was shown before, or else one
+ * that needs attention or trains. Return undefined while the run in the address may still be found.
+ */
 function choose(runs) {
   const wanted = fromAddress() || known.run;
   const found = runs.find((run) => run.id === wanted);
-  if (!found && fromAddress() && !isSeen(known.overview.volume)) return undefined; // it may come yet
+  if (!found && fromAddress() && !isSeen(known.overview.volume)) return undefined; // the volume may have it
   return found ?? runs.find((run) => run.needs_attention)
     ?? runs.find((run) => GOOD.includes(run.state)) ?? runs[0];
 }
@@ -57,7 +60,7 @@ async function poll() {
       away();
     }
   }
-  clearTimeout(timer); // a click may have begun another round beside this one
+  clearTimeout(timer); // a click may have begun another round meanwhile
   timer = setTimeout(poll, PAUSE_MILLISECONDS);
 }
 
@@ -71,9 +74,9 @@ async function askRun(run) {
   const answers = await Promise.all(wanted.map((part) => ask(part, run.id)));
   const other = known.overview.runs.find((each) => each.id === wishes.compare && each !== run);
   const curves = other && (await ask("curves", other.id));
-  if (known.run !== run.id) return; // another one was chosen meanwhile
+  if (known.run !== run.id) return; // the user has chosen another run meanwhile
   wanted.forEach((part, n) => { known.of[part] = { ...answers[n], at: Date.now() }; });
-  if (known.of.sample && !known.of.sample.is_looking) wishes.sampleOf = ""; // the next one needs a click
+  if (known.of.sample && !known.of.sample.is_looking) wishes.sampleOf = ""; // the next sample needs a click
   known.other = other ? { name: other.name, content: curves.content } : null;
 }
 
@@ -178,7 +181,7 @@ function renderCompare(run) {
   ]);
 }
 
-/** By rank, how many seconds ago its last line came; a line of the newest ones alone. */
+/** Return by rank how many seconds ago its last line came, as far as the newest lines show it. */
 function lastLines() {
   const lines = known.of.logs?.content?.lines ?? [];
   const found = {};

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { NOT_KNOWN, loss, sentence, size, span, whole } from "./format.js";
 
-// A sign beside the word, so that states differ without colour too.
+// The sign beside the word of each state, so that states can be told apart without colour.
 const SIGNS = {
   training: "●", saving: "●", finished: "✓", stopped: "■", suspended: "■", kept: "○",
   failed: "▲", failing: "▲", stalled: "▲", gone: "▲", unknown: "?",
@@ -38,7 +38,7 @@ const COLUMNS = [
   ["Size", (run) => size(run.size_bytes), "number"],
 ];
 
-/** A table of all runs; below 700 pixels page.css makes a card of each row. */
+/** Make the table of all runs. On pages below 700 pixels, page.css turns each row into a card. */
 export function runTable(runs, chosen) {
   const head = ["Run", "State", ...COLUMNS.map(([name]) => name)];
   const classes = ["", "", ...COLUMNS.map(([, , kind]) => kind)];
@@ -67,7 +67,11 @@ export function detail(run) {
   return parts.join(" ");
 }
 
-/** How the ranks reach each other, and whether that is a warning; `found`: of the run's events. */
+/**
+ * Return a sentence about how the ranks reach each other, and whether it is a warning.
+ *
+ * `found` is what the run's events tell of the transport, or nothing.
+ */
 export function transport(run, found) {
   let warning = run.transport_warning;
   if (!warning && found?.as_asked === false && !run.is_over) {

@@ -1,4 +1,4 @@
-// The parts of one run: curves, goodput, ranks, sample, lines.
+// Makes the parts of the page about one run: curves, goodput, ranks, sample and log lines.
 
 import { chart } from "./chart.js";
 import { h } from "./dom.js";
@@ -6,7 +6,7 @@ import { NOT_KNOWN, clock, day, loss, seconds, share, span, whole } from "./form
 
 const empty = (text) => h("p", { class: "empty" }, text);
 
-/** Of each point and its neighbours the median, so that a line shows where noisy values lie. */
+/** Return for each point the median of its neighbours and itself, which shows the course of noisy values. */
 export function medians(points, beside = 12) {
   if (points.length < 4 * beside) return [];
   return points.map(([step], n) => {
@@ -15,7 +15,7 @@ export function medians(points, beside = 12) {
   });
 }
 
-/** `other`: the curves and the name of a run to compare with, or null. */
+/** Make the charts. `other` has the name and the curves of a run to compare with, or is null. */
 export function curves(content, other, width) {
   if (!content.loss.length && !content.val_loss.length) {
     return empty("This run has measured nothing yet. Its first numbers come after its first step.");
@@ -80,7 +80,7 @@ export function goodput(content) {
   ];
 }
 
-/** `heard`: by rank, the age in seconds of its last line. */
+/** Make the table of ranks. `heard` has by rank the age of its last line, in seconds. */
 export function ranks(rows, heard) {
   if (!rows.length) return empty("The run has no pods now.");
   const head = ["Rank", "Pod", "State", "Machine", "Tokens/s", "Restarts", "Age", "Last line"];
@@ -106,7 +106,7 @@ export function sample(content) {
   return h("pre", { tabindex: 0, "aria-label": "Sample" }, content.text || "The text is empty.");
 }
 
-/** `rank`: as text, or empty for all; `words`: what a line has to contain. */
+/** Make the list of lines that have this rank (empty: any rank) and contain these words. */
 export function logs(content, rank, words) {
   const notes = content.notes.map((note) => h("p", { class: "note" }, note));
   const wanted = content.lines.filter((line) =>

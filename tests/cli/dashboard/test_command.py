@@ -1,4 +1,6 @@
-"""A port that cannot be had is said in one sentence, before any pod is started."""
+"""`dashboard` and `tensorboard` refuse a port that cannot be had in one sentence, before any pod is
+started.
+"""
 
 import socket
 
@@ -11,16 +13,18 @@ from cli.dashboard.server import HERE
 from cli.stack_outputs import VolumePlace
 from infra.kube.api_server.access import Access
 
-ACCESS = Access(kubeconfig_path="none")  # whoever asks the cluster by it fails in another way
+# A command that asked the cluster would fail with another error.
+ACCESS = Access(kubeconfig_path="none")
 VOLUME = VolumePlace(ACCESS, "disttrain", "o-1", "image", "claim", "/data/mine/runs")
 
 
 @pytest.fixture(params=["dashboard", "tensorboard"])
 def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Of a command with the option."""
+    """Return the name of a command that has the option `--port`, whose stack is a stand-in."""
     for module in (command, tensorboard):
         monkeypatch.setattr(module, "volume_place", lambda _: VOLUME)
-        monkeypatch.setattr(module, "end_in_order", lambda: None)  # it is for the whole process
+        # `end_in_order` sets signal handlers of the whole process.
+        monkeypatch.setattr(module, "end_in_order", lambda: None)
     return request.param
 
 
@@ -44,7 +48,9 @@ def test_number_that_is_no_port_is_named(
 def test_port_is_looked_at_before_the_stack(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without Pulumi, the dashboard asked for Pulumi first."""
+    """A port that cannot be had is refused before the stack is asked for. Otherwise users without
+    Pulumi would first install Pulumi, and then read that the port is wrong.
+    """
 
     def without_pulumi(_: str) -> VolumePlace:
         raise ValueError("there is no pulumi")
@@ -56,7 +62,9 @@ def test_port_is_looked_at_before_the_stack(
 
 
 def test_tensorboard_needs_no_run_of_the_stack() -> None:
-    """It shows the runs of all stacks on the volume: that of a platform without a run, too."""
+    """`tensorboard` shows the runs of all stacks on the volume, from a pod that cannot write to the
+    volume. It works for a platform without a run, too.
+    """
     pod = tensorboard.board_pod(VOLUME)
     assert pod.command[:3] == ("tensorboard", "--logdir", "/data/mine/runs")
     assert pod.read_only

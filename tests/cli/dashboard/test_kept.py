@@ -1,4 +1,4 @@
-"""What was seen is kept, its age is known, and no look comes too soon."""
+"""The dashboard keeps what it has seen of the cluster with its age, and does not look too often."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from infra.kube.errors import UnreachableError
 
 @dataclass
 class World:
-    """A clock, the work that waits to be done, and what a look finds and needs."""
+    """A clock, the work that waits to be done, and what a look finds and how long it takes."""
 
     now: float = 100.0
     work: list[Callable[[], None]] = field(default_factory=lambda: [])
@@ -28,13 +28,18 @@ class World:
         return self.found
 
     def kept(self, least_seconds: float = 3.0) -> Kept:
+        """Return a `Kept` that looks at this world, at most once in `least_seconds`."""
         return Kept(self.look, least_seconds, lambda: self.now, self.work.append)
 
     def do(self) -> None:
+        """Do the work that was asked for last."""
         self.work.pop()()
 
 
 def test_answer_comes_at_once_and_later_with_its_age() -> None:
+    """The first answer comes before the first look and is empty. A later one has what was seen,
+    with its age.
+    """
     world = World()
     kept = world.kept()
     assert kept.see() == View(is_looking=True)
@@ -58,6 +63,7 @@ def test_many_who_ask_share_one_look() -> None:
 
 
 def test_look_that_takes_long_comes_less_often() -> None:
+    """After a look that took long, the next one waits for REST times as long."""
     world = World(takes_seconds=4.0)
     kept = world.kept()
     kept.see()
@@ -69,6 +75,7 @@ def test_look_that_takes_long_comes_less_often() -> None:
 
 
 def test_failed_look_keeps_what_was_seen_and_says_why() -> None:
+    """After a look that failed, the answer is what was seen before, with its age and the reason."""
     world = World()
     kept = world.kept()
     kept.see()
@@ -84,6 +91,7 @@ def test_failed_look_keeps_what_was_seen_and_says_why() -> None:
 
 
 def test_failed_look_that_is_rare_is_tried_again_soon() -> None:
+    """A failed look is tried again after RETRY_SECONDS, also where looks are rare."""
     world = World(found=UnreachableError("cut"))
     kept = world.kept(least_seconds=600)
     kept.see()
@@ -95,6 +103,9 @@ def test_failed_look_that_is_rare_is_tried_again_soon() -> None:
 
 
 def test_mistake_of_ours_is_not_hidden_and_looks_go_on() -> None:
+    """A fault of the program in a look is raised to the terminal, the page says so, and later looks
+    go on.
+    """
     world = World(found=KeyError("ours"))
     kept = world.kept()
     kept.see()

@@ -1,4 +1,4 @@
-"""The pod of the page comes when a look needs it and goes when nobody looks."""
+"""The dashboard's pod is started when a look needs it, and removed when nobody looks any more."""
 
 import threading
 import time
@@ -19,7 +19,10 @@ LIMIT_SECONDS = 30
 
 
 class Pods:
-    """Stands in for the cluster: says what was started and what was removed."""
+    """A stand-in for the cluster that counts the pods that were opened and closed.
+
+    `reasons`: why the first pods do not start, one for each of them.
+    """
 
     def __init__(self, reasons: tuple[str | Exception, ...] = ()) -> None:
         self.reasons = list(reasons)  # why the first ones do not start
@@ -30,7 +33,7 @@ class Pods:
         self.removal_may_end.set()
 
     def sleep(self, seconds: float) -> None:
-        """Ends the keeper as a signal does."""
+        """Sleep for a moment, or end the keeper as a signal would once `ends` is set."""
         if self.ends:
             raise SystemExit
         time.sleep(min(seconds, 0.02))
@@ -54,6 +57,7 @@ class Pods:
 def kept(
     pods: Pods, monkeypatch: pytest.MonkeyPatch, idle_seconds: float = 0.3
 ) -> Iterator[PodKeeper]:
+    """Yield a PodKeeper that runs in a thread of its own, and end it afterwards."""
     monkeypatch.setattr(pod_keeper, "_may_run", lambda _: pods.may_run)
     monkeypatch.setattr(pod_keeper, "CHECK_SECONDS", 0.1)
     keeper = PodKeeper(pods.open, idle_seconds, pods.sleep)
@@ -82,6 +86,7 @@ def test_no_pod_is_started_before_a_look_needs_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_signal_removes_the_pod_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that ends the dashboard removes the pod, also while a look still uses it."""
     pods = Pods()
     with kept(pods, monkeypatch, idle_seconds=600) as keeper, keeper.using():
         pods.ends = True
@@ -89,6 +94,9 @@ def test_signal_removes_the_pod_while_it_is_used(monkeypatch: pytest.MonkeyPatch
 
 
 def test_looks_share_a_pod_and_it_goes_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks at the same time share one pod. Some time after the last look the pod is removed, and a
+    later look gets a new one.
+    """
     pods = Pods()
     with kept(pods, monkeypatch) as keeper:
         with keeper.using() as first, keeper.using() as second:
@@ -99,6 +107,7 @@ def test_looks_share_a_pod_and_it_goes_when_nobody_looks(monkeypatch: pytest.Mon
 
 
 def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that no longer runs is removed, and the next look gets another one."""
     pods = Pods()
     with kept(pods, monkeypatch, idle_seconds=600) as keeper:
         with keeper.using():
@@ -113,7 +122,9 @@ def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
 def test_kubeconfig_that_is_replaced_does_not_end_the_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cloud's program writes it anew, and it may be read in between."""
+    """A kubeconfig that cannot be read for a moment fails one look, and the next look gets its pod.
+    A cloud's program may write the file anew just when it is read.
+    """
     monkeypatch.setattr(pod_keeper, "RETRY_SECONDS", 0.1)
     pods = Pods((KubeconfigError("it names no clusters"),))
     with kept(pods, monkeypatch) as keeper:
@@ -124,6 +135,10 @@ def test_kubeconfig_that_is_replaced_does_not_end_the_page(
 
 
 def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod whose state cannot be asked for, because the kubeconfig is being replaced, is taken for
+    running.
+    """
+
     def refuse(*_: object) -> bool:
         raise KubeconfigError("it names no clusters")
 
@@ -133,7 +148,9 @@ def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.Monkey
 
 
 def test_pod_that_is_being_removed_is_given_to_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster takes seconds for it; a look that began then failed."""
+    """A look that begins while a pod is being removed gets the next pod. The removal takes seconds,
+    and a look with the old pod would fail.
+    """
     pods = Pods()
 
     def look(keeper: PodKeeper) -> str:
@@ -156,6 +173,7 @@ def test_pod_that_is_being_removed_is_given_to_no_look(monkeypatch: pytest.Monke
 def test_look_hears_why_there_is_no_pod_and_the_next_gets_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A look fails with the reason why its pod did not start, and the next look tries again."""
     pods = Pods(("no room on the nodes",))
     with kept(pods, monkeypatch) as keeper:
         with pytest.raises(TaskError, match="no room on the nodes"), keeper.using():

@@ -1,4 +1,4 @@
-"""The server answers its own page alone, on this machine alone, and changes nothing."""
+"""The dashboard's server answers only its own page, only on this machine, and changes nothing."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ OURS = {PAGE_HEADER: "1"}
 
 
 class Answers:
-    """Stands in for the source: one run, whose name is a danger."""
+    """A stand-in for the source: one run, whose name would be dangerous as markup."""
 
     def see(self, part: str, run_id: str) -> dict[str, Any]:
         if part != "overview":
@@ -35,6 +35,7 @@ def server() -> Iterator[Server]:
 def ask(
     server: Server, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
 ) -> tuple[int, dict[str, str], str]:
+    """Return the status, the headers and the text of the server's answer."""
     connection = http.client.HTTPConnection(HERE, server.port, timeout=30)
     try:
         connection.request(method, path, headers=dict(headers or {}))
@@ -49,6 +50,9 @@ def test_server_listens_on_the_loopback_interface_alone(server: Server) -> None:
 
 
 def test_page_comes_with_a_policy_that_forbids_all_else(server: Server) -> None:
+    """The page comes with a content security policy that lets the browser load nothing but the
+    page's own files.
+    """
     status, headers, text = ask(server, "/")
     assert status == 200
     assert text == (FOLDER / "index.html").read_text()
@@ -65,7 +69,9 @@ def test_page_comes_with_a_policy_that_forbids_all_else(server: Server) -> None:
 )
 @pytest.mark.parametrize("path", ["/", "/page.js", "/api/overview"])
 def test_other_hosts_names_are_refused(server: Server, host: str, path: str) -> None:
-    """DNS rebinding: a page of another host whose name was made to lead to this machine."""
+    """A request that names another host or port is refused. Otherwise a page of another host could
+    read the answers, after its name was made to lead to this machine (DNS rebinding).
+    """
     headers = {"Host": host.format(server.port), **OURS}
     status, _, text = ask(server, path, headers)
     assert status == 403
@@ -78,7 +84,9 @@ def test_both_names_of_this_machine_are_taken(server: Server, name: str) -> None
 
 
 def test_answers_need_the_header_that_only_our_page_sends(server: Server) -> None:
-    """A page of another host may make the browser send a request, but not with that header."""
+    """An answer about the runs needs a header that only the dashboard's page sends. A page of
+    another host can make the browser send a request, but not with that header.
+    """
     assert ask(server, "/api/overview")[0] == 403
     status, headers, text = ask(server, "/api/overview", OURS)
     assert status == 200
@@ -89,6 +97,9 @@ def test_answers_need_the_header_that_only_our_page_sends(server: Server) -> Non
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_no_method_but_reading_is_known(server: Server, method: str) -> None:
+    """Methods that change something are refused, and so is OPTIONS, with which a browser asks
+    whether another host's page may send more.
+    """
     status, headers, text = ask(server, "/api/overview", OURS, method)
     assert status == 501
     assert "Access-Control-Allow-Origin" not in headers
@@ -109,6 +120,7 @@ def test_no_other_file_can_be_had(server: Server, path: str) -> None:
 
 
 def test_run_that_is_not_there_is_said_as_text(server: Server) -> None:
+    """The error about an unknown run is plain text, so that a name with markup does no harm."""
     status, headers, text = ask(server, "/api/logs?run=%3Cscript%3E", OURS)
     assert status == 404
     assert headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -116,7 +128,9 @@ def test_run_that_is_not_there_is_said_as_text(server: Server) -> None:
 
 
 def test_page_names_no_other_host_and_no_script_of_its_own() -> None:
-    """All that it needs is beside it; no markup is ever made of text."""
+    """The page's files name no other host, make no markup of text, and have no script or style
+    inside the markup.
+    """
     for path in FOLDER.iterdir():
         text = path.read_text().replace("http://www.w3.org/2000/svg", "")
         assert "//" not in text.replace("// ", "").replace("/// ", ""), path
@@ -128,7 +142,9 @@ def test_page_names_no_other_host_and_no_script_of_its_own() -> None:
 
 
 def test_reader_that_goes_away_leaves_no_traceback(capfd: pytest.CaptureFixture[str]) -> None:
-    """Such as a page that is closed while its answer is on the way."""
+    """A browser that closes the page while an answer is on its way causes no traceback in the
+    terminal.
+    """
     asked, gone = threading.Event(), threading.Event()
 
     class Slow:
@@ -152,6 +168,8 @@ def test_reader_that_goes_away_leaves_no_traceback(capfd: pytest.CaptureFixture[
 
 
 def test_fault_of_the_server_itself_is_still_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """A fault of the server itself is shown in the terminal."""
+
     class Broken:
         def see(self, part: str, run_id: str) -> dict[str, Any]:
             raise KeyError("a mistake of ours")

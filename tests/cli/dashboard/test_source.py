@@ -1,4 +1,6 @@
-"""The parts of the page: what is known of each, and what cannot be seen, with the reason."""
+"""Each part of the page shows what is known of the chosen run, or the reason why it cannot be
+seen.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +21,7 @@ from tests.cli.records import RECORD
 
 
 class Recorded:
-    """Stands in for the looks."""
+    """A stand-in for the looks at the cluster and the volume, which finds recorded runs."""
 
     def __init__(self) -> None:
         self.owners = {RECORD.owner: {"dev"}}
@@ -46,7 +48,7 @@ class Recorded:
 
 
 def source_of(looks: Recorded) -> Source:
-    """Each look is taken at once, in the thread that asks."""
+    """Return a source whose looks are taken at once, in the thread that asks."""
 
     def keep(look: Callable[[], Any], seconds: float) -> Kept:
         return Kept(look, seconds, start=lambda work: work())
@@ -55,10 +57,12 @@ def source_of(looks: Recorded) -> Source:
 
 
 def ids_of(source: Source) -> list[str]:
+    """Return the ids of all runs that the page lists."""
     return [run["id"] for run in source.see("overview", "")["runs"]]
 
 
 def test_each_part_is_of_the_run_that_is_asked_for() -> None:
+    """The curves, log and ranks that the page shows are those of the run that was chosen."""
     source = source_of(Recorded())
     own, wide, _ = ids_of(source)
     assert source.see("curves", own)["content"] == {"of": "dev"}
@@ -71,7 +75,9 @@ def test_each_part_is_of_the_run_that_is_asked_for() -> None:
 
 
 def test_no_run_is_shown_while_the_cluster_is_not_seen() -> None:
-    """By the volume alone nobody knows which runs a stack has."""
+    """No run is listed while the cluster cannot be asked, and the reason is shown. The volume alone
+    does not tell which runs belong to a stack.
+    """
     looks = Recorded()
     looks.problem = "the API server does not answer"
     found = source_of(looks).see("overview", "")
@@ -81,6 +87,9 @@ def test_no_run_is_shown_while_the_cluster_is_not_seen() -> None:
 
 
 def test_run_without_a_folder_says_so_and_shows_its_lines() -> None:
+    """A run whose folder is not known shows its log, and says in place of its curves why there are
+    none.
+    """
     looks = Recorded()
     looks.owners = {}
     source = source_of(looks)
@@ -90,6 +99,7 @@ def test_run_without_a_folder_says_so_and_shows_its_lines() -> None:
 
 
 def test_run_of_another_namespace_says_what_is_not_seen() -> None:
+    """For a run of another namespace, whose volume the dashboard does not see, the page says so."""
     looks = Recorded()
     looks.owners, looks.record = {}, replace(RECORD, namespace="others")
     source = source_of(looks)
@@ -99,6 +109,7 @@ def test_run_of_another_namespace_says_what_is_not_seen() -> None:
 
 @pytest.mark.parametrize(("part", "run"), [("curves", "none"), ("secrets", ""), ("", "")])
 def test_what_is_not_there_is_refused(part: str, run: str) -> None:
+    """A part or a run that does not exist is refused."""
     source = source_of(Recorded())
     with pytest.raises(UnknownError):
         source.see(part, run or ids_of(source)[0])

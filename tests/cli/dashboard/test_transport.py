@@ -1,4 +1,6 @@
-"""The page's words for a transport, from the events that the trainer's own watch writes."""
+"""The page's words for the transport between ranks, from the events that the trainer's watch
+writes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from trainer.transport.watch import labels_of
 
 
 def told(found: dict[int, Transport], asked: str, as_asked: bool | None) -> Event:
-    """As `TransportWatch` writes it."""
+    """Return the event that `TransportWatch` writes when the ranks have found these transports."""
     each = [labels_of(rank, transport) for rank, transport in found.items()]
     values: dict[str, Any] = {
         key: ",".join(dict.fromkeys(labels[key] for labels in each))
@@ -56,11 +58,17 @@ CASES: dict[str, tuple[Event, str, str, bool | None]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_event_of_the_trainer_becomes_words(case: str) -> None:
+    """The page says in words which transport the ranks use, which one was asked for, and whether
+    they agree.
+    """
     event, words, asked, as_asked = CASES[case]
     expected = {"words": words, "asked": asked, "as_asked": as_asked}
     assert transport_of([ROUND, event]) == expected
 
 
 def test_round_before_tells_nothing_of_the_newest_one() -> None:
+    """The transport of an earlier round is not shown for the newest one, whose ranks may use
+    another.
+    """
     assert transport_of([ROUND, FAST, ROUND]) is None
     assert transport_of([]) is None

@@ -1,4 +1,4 @@
-"""The facts of a host and a cluster without a fault, and the changed facts of each single fault."""
+"""The facts of a host and a cluster without a fault, and for each check the facts of one fault."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -150,7 +150,10 @@ class Seeded:
 
 
 def facts_with(changes: Changes, *, bare: bool = False) -> Facts:
-    """The facts of the host without a fault, with these changes."""
+    """Return the facts of the host without a fault, with these changes.
+
+    With `bare` it is the host before its first `up`, without a cluster.
+    """
     facts = parse_facts((HOST if bare else HOST + CLUSTER).splitlines())
     for name, value in {**(BARE if bare else {}), **changes}.items():
         if value is None:
@@ -161,7 +164,7 @@ def facts_with(changes: Changes, *, bare: bool = False) -> Facts:
 
 
 def expect_with(changes: Mapping[str, object]) -> Expectations:
-    """The expectations for the host without a fault, with these changes."""
+    """Return the expectations for the host without a fault, with these changes."""
     return replace(EXPECT, **changes)  # pyright: ignore[reportArgumentType]
 
 
@@ -178,11 +181,12 @@ GOOD_NODE = {
 
 
 def node(**changes: str) -> Changes:
+    """Return the fact of the one node, with these changes."""
     return {"node": NODE.format(**{**GOOD_NODE, **changes})}
 
 
 def disk(name: str, path: str, **changes: str) -> Changes:
-    """The fact `disk.NAME`; `changes` may have fs, free (in KiB), inodes and mode."""
+    """Return the fact `disk.NAME`; `changes` may have fs, free (in KiB), inodes and mode."""
     parts = {"fs": "xfs", "free": "400000000", "inodes": "9000000", "mode": "rw", **changes}
     row = (
         path,
@@ -249,7 +253,7 @@ FAULTS: dict[str, Seeded] = {
     "clock": Seeded("the clock is 400 s apart", {"clock_skew": "-400"}),
     "dns": Seeded(
         "cannot resolve github.com",
-        {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no answer of a name server
+        {"dns.github.com": "not found", "via.direct": "28|000|000"},  # no name server answers
         NO_PROXY_AT_ALL,
         bare=True,
     ),

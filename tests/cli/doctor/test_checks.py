@@ -1,4 +1,6 @@
-"""Every check on facts without a fault, and on facts with the one fault that it has to find."""
+"""Every check of the doctor, on facts without a fault and on facts with the one fault that it must
+find.
+"""
 
 import json
 
@@ -13,16 +15,21 @@ from tests.cli.doctor.fact_sets import FAULTS, Changes, Seeded, disk, expect_wit
 
 
 def results_of(seeded: Seeded) -> list[Result]:
+    """Return the results of all checks on a host with this fault."""
     return judge(
         Plan(expect=expect_with(seeded.expect)), facts_with(seeded.facts, bare=seeded.bare)
     )
 
 
 def findings(results: list[Result]) -> dict[str, Result]:
+    """Return the results that are errors or warnings, by the id of their check."""
     return {result.id: result for result in results if result.is_finding}
 
 
 def test_each_check_has_an_own_id_a_fault_and_a_sentence() -> None:
+    """Each check has an id of its own, a limit of time, a sentence that says what it looks at, and
+    a fault in the tests.
+    """
     ids = [check.id for check in CHECKS]
     assert len(ids) == len(set(ids)) >= 25
     assert set(ids) == set(FAULTS)
@@ -36,6 +43,9 @@ def test_each_check_has_an_own_id_a_fault_and_a_sentence() -> None:
 
 @pytest.mark.parametrize("bare", [False, True], ids=["running", "bare"])
 def test_clean_host_has_no_finding_and_nothing_unchecked(bare: bool) -> None:
+    """On a host without a fault the doctor finds nothing and leaves nothing unchecked, before the
+    first `up` and after it.
+    """
     results = results_of(Seeded("", bare=bare))
     assert findings(results) == {}
     assert [result.id for result in results if result.status == "not checked"] == []
@@ -43,7 +53,9 @@ def test_clean_host_has_no_finding_and_nothing_unchecked(bare: bool) -> None:
 
 
 def test_claim_that_waits_for_its_first_pod_is_no_fault() -> None:
-    """Many classes bind a claim when a pod uses it, to know on which node the volume is needed."""
+    """A claim without a volume is no finding if its class waits for the first pod. Many classes do,
+    because only then is it known on which node the volume is needed.
+    """
     waits: Changes = {
         "claim": "disttrain/disttrain-pvc|Pending|gp3",
         "class": "gp3|WaitForFirstConsumer",
@@ -55,6 +67,9 @@ def test_claim_that_waits_for_its_first_pod_is_no_fault() -> None:
 
 @pytest.mark.parametrize("check_id", list(FAULTS))
 def test_fault_is_named_by_exactly_its_check_with_evidence_and_a_fix(check_id: str) -> None:
+    """Each fault is found by its own check and by no other, with what was seen, a fix on one line,
+    and an exit code for scripts.
+    """
     seeded = FAULTS[check_id]
     results = results_of(seeded)
     found = findings(results)
@@ -70,7 +85,9 @@ def test_fault_is_named_by_exactly_its_check_with_evidence_and_a_fix(check_id: s
 
 
 def test_slow_nvidia_smi_is_told_persistence_mode_first() -> None:
-    """Without it, a healthy machine of eight GPUs needs many seconds for each answer."""
+    """The first advice for an nvidia-smi without an answer is the persistence daemon. Without it, a
+    healthy machine of eight GPUs needs many seconds for each answer.
+    """
     (found,) = findings(results_of(Seeded("", {"nvidia_smi": "124"}))).values()
     assert found.fix.startswith("systemctl enable --now nvidia-persistenced")
 
@@ -290,6 +307,9 @@ OTHER_FAULTS = {
     ids=lambda value: value.words if isinstance(value, Seeded) else value,
 )
 def test_other_faults_of_a_check_are_told_apart(check_id: str, seeded: Seeded) -> None:
+    """A check that can find several faults names the one that is there, and no other check finds it
+    too.
+    """
     found = findings(results_of(seeded))
     assert list(found) == [check_id], {k: v.evidence for k, v in found.items()}
     assert seeded.words in found[check_id].evidence
@@ -297,8 +317,9 @@ def test_other_faults_of_a_check_are_told_apart(check_id: str, seeded: Seeded) -
 
 
 def test_driver_older_than_every_build_needs_another_driver() -> None:
-    """The advice was `set torchIndexUrl to .../cu118` where that was set, and where the driver is
-    too old for it, too."""
+    """The doctor advises another `torchIndexUrl` only if the driver is new enough for it and it is
+    not set already. Otherwise following the advice would change nothing.
+    """
     known = "gpu-driver-version"
     facts: Changes = {"driver": "440.33.01"}
     for cuda in ("11.8", "12.6"):
@@ -310,7 +331,9 @@ def test_driver_older_than_every_build_needs_another_driver() -> None:
 
 
 def test_proxy_that_up_replaces_is_no_finding() -> None:
-    """`up` writes that of the settings, and examines the host before."""
+    """A proxy of k3s that differs from the settings is no finding where `pulumi up` manages k3s.
+    `up` examines the host first, and then writes the proxy of the settings.
+    """
     changes: Changes = {"k3s_env.HTTPS_PROXY": "http://old.example:3128"}
     results = results_of(Seeded("", changes, {"provision": True}))
     (found,) = (result for result in results if result.id == "proxy-of-k3s")
@@ -350,13 +373,17 @@ SHARED_CLUSTER: dict[str, tuple[Changes, dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", SHARED_CLUSTER)
 def test_ordinary_cluster_of_several_nodes_has_no_finding(name: str) -> None:
-    """The first edition took the sum of all GPUs, and every taint for an error."""
+    """Taints that pods tolerate, a cordoned node beside a free one, and GPUs spread over nodes are
+    no findings on a cluster of several nodes.
+    """
     facts, expect = SHARED_CLUSTER[name]
     assert findings(results_of(Seeded("", dict(facts), expect))) == {}
 
 
 def test_gpus_without_the_selected_labels_do_not_count() -> None:
-    """A cluster with two kinds of GPUs had room by the doctor, and its pods stayed Pending."""
+    """The doctor counts only GPUs of nodes that have the labels of `nodeSelector`. Otherwise it
+    would find room in a cluster with two kinds of GPUs, and the pods would stay Pending.
+    """
     small = str(node(offered="1", count="1")["node"]).replace("gpu01", "gpu02")
     facts: Changes = {
         "node": [str(node()["node"]), small],
@@ -369,6 +396,7 @@ def test_gpus_without_the_selected_labels_do_not_count() -> None:
 
 
 def test_gpus_of_a_node_that_takes_no_pods_do_not_count() -> None:
+    """The doctor does not count the GPUs of a cordoned node."""
     facts: Changes = {
         "node": [str(node(cordoned="cordoned")["node"]), str(node(offered="")["node"])]
     }
@@ -385,8 +413,10 @@ REPAIRS = {
 
 @pytest.mark.parametrize("check_id", REPAIRS)
 def test_fix_of_our_own_k3s_is_what_up_really_does(check_id: str) -> None:
-    """Faults 5 and 6 of the review: the doctor named `pulumi up` and `up --refresh` as fixes that
-    did nothing. A plain `pulumi up` repairs k3s and fetches its kubeconfig anew."""
+    """For faults of a k3s that the project has installed, the doctor advises a plain `pulumi up`,
+    which repairs k3s and fetches its kubeconfig anew. `--refresh` is not needed, and is not
+    advised.
+    """
     seeded = Seeded("", dict(REPAIRS[check_id]), bare=check_id == "k3s-complete")
     fix = findings(results_of(seeded))[check_id].fix
     assert "`pulumi up`" in fix
@@ -395,6 +425,7 @@ def test_fix_of_our_own_k3s_is_what_up_really_does(check_id: str) -> None:
 
 @pytest.mark.parametrize("check_id", ["api-server", "client-certificate"])
 def test_fix_of_an_existing_cluster_sends_nobody_to_our_k3s(check_id: str) -> None:
+    """For an existing cluster, which the project has not installed, no advice speaks of k3s."""
     plan = Plan(kubeconfig="/home/me/kubeconfig", expect=expect_with({"provision": False}))
     found = findings(judge(plan, facts_with(dict(REPAIRS[check_id]))))
     assert list(found) == [check_id]
@@ -402,6 +433,9 @@ def test_fix_of_an_existing_cluster_sends_nobody_to_our_k3s(check_id: str) -> No
 
 
 def test_host_without_gpus_says_so_once_and_does_not_claim_to_have_checked_the_rest() -> None:
+    """On a host without GPUs one check says so, and the other GPU checks are `not checked`. If no
+    GPU is wanted, they are all `not applicable`.
+    """
     results = {r.id: r for r in results_of(Seeded("", {"gpu_pci": [], "driver": ""}))}
     assert results["gpu-device"].status == "error"
     assert results["gpu-device"].evidence == "there is no NVIDIA GPU on the PCI bus; 3 asked for"
@@ -413,6 +447,9 @@ def test_host_without_gpus_says_so_once_and_does_not_claim_to_have_checked_the_r
 
 
 def test_what_cannot_be_seen_is_neither_well_nor_a_finding() -> None:
+    """What the doctor may not look at is `not checked`, with the reason, and the exit code
+    says so.
+    """
     facts = facts_with({"image": None})
     facts.unseen["image"] = "ctr: permission denied"
     report = Report("local", judge(Plan(expect=expect_with({})), facts), 1.0)
@@ -432,8 +469,10 @@ def test_what_cannot_be_seen_is_neither_well_nor_a_finding() -> None:
     ],
 )
 def test_forbidden_listing_is_not_well(listing: str, fact: str, check_id: str) -> None:
-    """With rights in one namespace alone the doctor said that none of them was stuck, and found a
-    fault in a claim that waits for its first pod."""
+    """A check whose objects the user may not list is `not checked`. Otherwise the doctor would call
+    namespaces well that it has not seen, or find a fault in a claim that only waits for its first
+    pod.
+    """
     changes: Changes = {fact: None}
     if listing == "classes":
         changes = {fact: None, "claim": "disttrain/disttrain-pvc|Pending|gp3"}
@@ -446,6 +485,7 @@ def test_forbidden_listing_is_not_well(listing: str, fact: str, check_id: str) -
 
 
 def test_no_result_shows_the_password_of_a_proxy() -> None:
+    """No report shows the password of a proxy, whatever the fault."""
     for seeded in (*FAULTS.values(), *(s for many in OTHER_FAULTS.values() for s in many)):
         report = Report("local", results_of(seeded), 1.0)
         assert "hunter2" not in report.json() + report.text(everything=True)
@@ -461,6 +501,7 @@ def test_json_has_every_check_and_the_exit_code() -> None:
 
 
 def test_text_shows_errors_first_and_each_with_its_fix() -> None:
+    """The text lists errors before warnings, each with its fix below it."""
     both = Seeded("", {"SwapTotal_kib": "4194304", "ip_forward": "1", "nouveau": "loaded"})
     lines = Report("local", results_of(both), 1.0).text().splitlines()
     assert lines[0].startswith("error          nouveau")
@@ -470,6 +511,9 @@ def test_text_shows_errors_first_and_each_with_its_fix() -> None:
 
 
 def test_lines_of_another_form_are_no_facts() -> None:
+    """Lines that are no facts, such as a greeting at login, are passed over. A line with `?` gives
+    the reason why a fact could not be seen.
+    """
     facts = parse_facts(["Welcome to host", "a=1", "a=2", "b?no such tool", "= x", "disk.tmp=/t|x"])
     assert facts.all("a") == ["1", "2"]
     assert facts.unseen == {"b": "no such tool"}

@@ -1,4 +1,6 @@
-"""The scripts on this machine: here, in a network namespace with faults, over SSH, by a proxy."""
+"""The doctor's scripts run for real: on this machine, in a network namespace with faults, over SSH,
+and through a proxy.
+"""
 
 import json
 import os
@@ -42,12 +44,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
 
 
 def by_id(report: Report) -> dict[str, Result]:
+    """Return the results of a report by the id of their check; fail if the host was not reached."""
     assert report.reached, report.text()
     return {result.id: result for result in report.results}
 
 
 def run_in_new_network(setup: str, plan: Plan) -> str:
-    """What the host program prints in a network namespace where `setup` was run."""
+    """Return what the host script prints in a network namespace where `setup` was run before."""
     done = subprocess.run(
         [
             "unshare",
@@ -66,6 +69,7 @@ def run_in_new_network(setup: str, plan: Plan) -> str:
 
 
 def test_this_machine_is_looked_at_completely() -> None:
+    """On this machine no check is left as `not checked`."""
     report = examine(HERE)
     assert by_id(report)["gpu-device"].status == "not applicable"
     left = [result.id for result in report.results if result.status == "not checked"]
@@ -73,6 +77,7 @@ def test_this_machine_is_looked_at_completely() -> None:
 
 
 def test_gpu_checks_say_what_the_bus_of_this_machine_says() -> None:
+    """The doctor counts exactly the NVIDIA GPUs that this machine's PCI bus has."""
     devices = Path("/sys/bus/pci/devices").glob("*/vendor")
     nvidia = [d for d in devices if d.read_text().strip() == "0x10de"]
     gpus = [d for d in nvidia if (d.parent / "class").read_text().startswith("0x03")]
@@ -84,7 +89,9 @@ def test_gpu_checks_say_what_the_bus_of_this_machine_says() -> None:
 
 
 def test_machine_is_looked_at_with_many_authorities() -> None:
-    """A caBundle of more than 128 KiB let no program start, and the doctor looked for ever."""
+    """A `caBundle` of more than 128 KiB hinders no check. As a variable, a text of that size would
+    keep every program from starting, and the doctor would look for ever.
+    """
     plan = replace(HERE, expect=replace(HERE.expect, ca_bundle="a line\n" * 30_000))
     result = by_id(examine(plan))
     assert [each.id for each in result.values() if each.status == "not checked"] == []
@@ -92,7 +99,9 @@ def test_machine_is_looked_at_with_many_authorities() -> None:
 
 @pytest.mark.parametrize("path", ["/none/of/these", "/etc/passwd/x", "none"])
 def test_nearest_folder_is_found_without_programs(path: str) -> None:
-    """Where `dirname` could not be started, the doctor looked for ever."""
+    """The script finds the nearest folder that exists without starting a program. Otherwise it
+    would look for ever where `dirname` cannot be started.
+    """
     script = (SCRIPTS / "facts-host.sh").read_text()
     function = script[script.index("nearest_folder() {") : script.index("# disk.NAME=")]
     done = subprocess.run(
@@ -107,6 +116,7 @@ def test_nearest_folder_is_found_without_programs(path: str) -> None:
 
 
 def test_looking_leaves_no_file_behind(tmp_path: Path) -> None:
+    """The doctor's script removes its temporary files."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     plan = replace(
@@ -142,7 +152,9 @@ KERNEL_LOG = """\
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_errors_of_gpus_come_from_the_driver_and_the_kernel(tmp_path: Path, readable: bool) -> None:
-    """Stand-ins for nvidia-smi and dmesg print what the real ones do."""
+    """The doctor reads GPU errors from nvidia-smi and the kernel's log, and says so if the log
+    cannot be read. Stand-ins for nvidia-smi and dmesg print what the real ones do.
+    """
     log = tmp_path / "kernel.log"
     log.write_text(KERNEL_LOG)
     dmesg = f"#!/bin/sh\ncat {log}\n" if readable else "#!/bin/sh\nexit 1\n"
@@ -168,7 +180,9 @@ def test_errors_of_gpus_come_from_the_driver_and_the_kernel(tmp_path: Path, read
 
 
 def test_nvidia_smi_has_a_limit_of_its_own(tmp_path: Path) -> None:
-    """A stand-in notes the limit of each of its questions: the real one may need many seconds."""
+    """Each call of nvidia-smi has its own, longer limit, because nvidia-smi may need many seconds.
+    A stand-in for nvidia-smi notes the limit of each call.
+    """
     asked = tmp_path / "asked"
     stand_in = SMI.replace("case $*", f"tr '\\0' ' ' </proc/$PPID/cmdline >>{asked}\ncase $*")
     (tmp_path / "nvidia-smi").write_text(stand_in)
@@ -193,6 +207,9 @@ until ss -ltn | grep -q :6443; do sleep 0.1; done"""
 
 
 def test_taken_port_and_missing_route_are_seen_in_a_network_of_their_own() -> None:
+    """The doctor sees a port that is taken, with the program that has it, and that there is no
+    default route.
+    """
     facts = run_in_new_network(LISTEN, HERE)
     assert "port.6443=taken python" in facts
     assert "port.10250=free" in facts
@@ -200,7 +217,9 @@ def test_taken_port_and_missing_route_are_seen_in_a_network_of_their_own() -> No
 
 
 def test_address_of_ipv6_alone_is_seen() -> None:
-    """Such a host had no default route for the doctor, and k3s would have started on it."""
+    """The doctor sees the address and the default route of a host that has IPv6 alone. With both
+    kinds of addresses it takes the IPv4 address, as k3s does.
+    """
     setup = """
 ip link set lo up
 ip link add out0 type bridge
@@ -217,6 +236,7 @@ ip -6 route add default via fd00:4::1 dev out0"""
 def test_answer_that_breaks_off_is_not_taken_for_a_healthy_host(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A script's answer that breaks off counts as a host that was not reached, with exit code 2."""
     from cli.doctor import gather as module
 
     text = host_program(HERE)
@@ -234,6 +254,9 @@ def test_answer_that_breaks_off_is_not_taken_for_a_healthy_host(
 
 
 def ssh_plan(server: Sshd, **changes: object) -> Plan:
+    """Return the plan of a look at this machine through the sshd, with changes of the SSH
+    target.
+    """
     key = server.identity.read_text()
     target = SshTarget("127.0.0.1", server.port, "root", key, host_key=server.host_key)
     changed = replace(target, **changes)  # pyright: ignore[reportArgumentType]
@@ -241,6 +264,7 @@ def ssh_plan(server: Sshd, **changes: object) -> Plan:
 
 
 def test_a_host_over_ssh_needs_one_connection_and_gives_the_same_facts(server: Sshd) -> None:
+    """A look over SSH logs in once, and finds the same facts as a look at this machine itself."""
     before = server.logins()
     remote, here = gather(ssh_plan(server)).facts, gather(HERE).facts
     assert server.logins() == before + 1
@@ -250,6 +274,9 @@ def test_a_host_over_ssh_needs_one_connection_and_gives_the_same_facts(server: S
 
 
 def test_a_jump_host_is_gone_through_with_its_own_pinned_key(server: Sshd, tmp_path: Path) -> None:
+    """The doctor reaches a host through a jump host, and refuses a jump host whose key is not the
+    pinned one.
+    """
     before = server.logins()
     there = ssh_plan(server).ssh
     assert there
@@ -263,6 +290,9 @@ def test_a_jump_host_is_gone_through_with_its_own_pinned_key(server: Sshd, tmp_p
 
 
 def test_a_changed_host_key_stops_before_anything_is_sent(server: Sshd, tmp_path: Path) -> None:
+    """A host whose key is not the pinned one gets no login, and the finding says how to read the
+    new key.
+    """
     before = server.logins()
     report = examine(ssh_plan(server, host_key=make_key(tmp_path / "other")))
     assert server.logins() == before
@@ -275,6 +305,9 @@ def test_a_changed_host_key_stops_before_anything_is_sent(server: Sshd, tmp_path
 
 
 def test_a_wrong_key_and_a_closed_port_are_named(server: Sshd, tmp_path: Path) -> None:
+    """The connection's finding tells a refused key from a closed port, and names the setting of
+    each.
+    """
     make_key(tmp_path / "other")
     denied = examine(ssh_plan(server, private_key=(tmp_path / "other").read_text()))
     assert "Permission denied" in denied.results[0].evidence
@@ -287,7 +320,9 @@ def test_a_wrong_key_and_a_closed_port_are_named(server: Sshd, tmp_path: Path) -
 
 
 def test_machines_that_do_not_answer_are_each_named(server: Sshd) -> None:
-    """And nothing is said of their GPUs, which nobody has seen."""
+    """Each machine that does not answer has a finding of its own. Nothing is said of the GPUs of
+    all machines, which nobody has seen.
+    """
     plan = ssh_plan(server)
     assert plan.ssh
     closed = replace(plan.ssh, port=free_port())
@@ -309,7 +344,9 @@ def test_machines_that_do_not_answer_are_each_named(server: Sshd) -> None:
 
 
 def test_further_machine_names_a_silent_first_one(server: Sshd) -> None:
-    """The doctor of a further machine ended with 2 and "0 checks", without a reason."""
+    """The doctor of a further machine names the first machine if that one does not answer.
+    Otherwise it would end with 2 and no reason.
+    """
     plan = ssh_plan(server)
     assert plan.ssh
     closed = replace(plan.ssh, port=free_port())
@@ -323,7 +360,9 @@ def test_further_machine_names_a_silent_first_one(server: Sshd) -> None:
 def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(
     server: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The doctor's own ssh does without an agent; the commands of `pulumi up` do not."""
+    """An SSH agent that is gone or does not answer is an error for a host over SSH. The doctor
+    itself does without an agent, but the commands of `pulumi up` do not.
+    """
 
     def agent(plan: Plan) -> Result:
         return by_id(examine(plan))["ssh-agent"]
@@ -343,7 +382,7 @@ def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(
     path.unlink()
     with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.PIPE) as alive:
         assert alive.stdout
-        alive.stdout.readline()  # it says where it listens once it does
+        alive.stdout.readline()  # the agent prints its socket once it listens
         assert agent(ssh_plan(server)).status == "ok"
         alive.terminate()
     monkeypatch.delenv("SSH_AUTH_SOCK")
@@ -353,6 +392,9 @@ def test_a_dead_ssh_agent_is_named_where_the_host_is_reached_over_ssh(
 def test_without_a_pinned_key_the_known_hosts_of_the_user_decide(
     server: Sshd, tmp_path: Path
 ) -> None:
+    """Without a pinned key, the doctor connects only to a host whose key is in the user's
+    `known_hosts`.
+    """
     plan = ssh_plan(server, host_key="")
     before = server.logins()
     unknown = examine(plan)
@@ -378,6 +420,9 @@ def test_without_a_pinned_key_the_known_hosts_of_the_user_decide(
 
 
 def test_command_line_gives_json_and_an_exit_code(server: Sshd) -> None:
+    """`doctor --json` over SSH prints the report as JSON, with the same exit code as the
+    process.
+    """
     words = ["--host", f"ssh://root@127.0.0.1:{server.port}", "--identity", str(server.identity)]
     words += ["--host-key", server.host_key, "--gpus", "0", "--no-internet", "--host-only"]
     done = subprocess.run(
@@ -394,6 +439,7 @@ def test_command_line_gives_json_and_an_exit_code(server: Sshd) -> None:
 
 
 def test_command_line_refuses_what_is_no_host() -> None:
+    """An address with a password is refused, and the password is not printed."""
     done = subprocess.run(
         [str(PROJECT / "disttrain"), "doctor", "--host", "ssh://u:hunter2@h"],
         capture_output=True,
@@ -417,6 +463,9 @@ def test_command_line_refuses_what_is_no_host() -> None:
 def test_clock_skew_is_what_the_round_trip_cannot_explain(
     before: float, remote: int, after: float, skew: int
 ) -> None:
+    """The clock of a host differs by the seconds that the duration of the question cannot
+    explain.
+    """
     assert clock_skew(before, remote, after) == skew
 
 
@@ -424,6 +473,7 @@ def test_clock_skew_is_what_the_round_trip_cannot_explain(
 
 
 def proxied(url: str, http_port: int, https_port: int, ca_bundle: str = "") -> dict[str, Result]:
+    """Return the results of the checks of a proxy, for a look at this machine with this proxy."""
     expect = replace(
         HERE.expect,
         http_proxy=url,
@@ -440,10 +490,14 @@ def proxied(url: str, http_port: int, https_port: int, ca_bundle: str = "") -> d
 
 
 def findings(results: dict[str, Result]) -> list[str]:
+    """Return the ids of the checks that found a fault."""
     return [result.id for result in results.values() if result.is_finding]
 
 
 def test_each_fault_of_a_real_proxy_with_a_password_is_named(tmp_path: Path) -> None:
+    """A real proxy is fine with the right password; a wrong or missing password, an unknown
+    authority and a proxy that is down are told apart.
+    """
     certificate = tmp_path / "certificate"
     authority = make_certificate(certificate)
     with web_server() as plain, web_server(certificate) as tls, proxy(tmp_path) as port:

@@ -1,4 +1,4 @@
-"""The doctor on a real cluster: nothing to find on a clean one, then each fault by its own name."""
+"""The doctor on a real cluster: it finds nothing on a clean one, and each fault by its own name."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ RELEASE = {
 }
 
 POLICIES = "clusterpolicies.nvidia.com"
-# As operator v26.3.3 had it when it could not work off a node: the state is of before.
+# What operator v26.3.3 showed when it could not handle a node: the state was still the old one.
 FAILED_POLICY: dict[str, Any] = {
     "apiVersion": "nvidia.com/v1",
     "kind": "ClusterPolicy",
@@ -59,13 +59,13 @@ FAILED_POLICY: dict[str, Any] = {
 
 
 def findings_of(report: Report) -> list[str]:
-    """Ids of findings about the cluster; the host may have troubles of its own."""
+    """Return the ids of findings about the cluster. This machine may have findings of its own."""
     of_cluster = {check.id for check in CLUSTER_CHECKS}
     return [r.id for r in report.results if r.is_finding and r.id in of_cluster]
 
 
 class Patient:
-    """A cluster, and the commands that hurt and heal it."""
+    """A cluster of its own, with the commands that break and mend it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -87,6 +87,7 @@ class Patient:
         return self.kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}")
 
     def plan(self, **changes: object) -> Plan:
+        """Return the plan of a look at the cluster, with these changes of what is expected."""
         kubectl = " ".join(self.cluster.kubectl)
         expect = Expectations(provision=False, gpus=0, operator=False, internet=False)
         return Plan(
@@ -97,6 +98,7 @@ class Patient:
         )
 
     def findings(self, **changes: object) -> dict[str, Result]:
+        """Return the findings about the cluster by the id of their check."""
         report = examine(self.plan(**changes))
         assert report.reached, report.text()
         ids = findings_of(report)
@@ -116,10 +118,11 @@ def patient() -> Iterator[Patient]:
 
 
 def stuck_namespace(patient: Patient) -> Callable[[], object]:
+    """Delete a namespace that cannot go because of a finalizer; return what mends it."""
     patient.kubectl("create", "namespace", "disttrain")
     patient.kubectl("apply", "-f", "-", text=STUCK)
     patient.kubectl("delete", "namespace", "disttrain", "--wait=false")
-    # the controller says why a moment later
+    # a moment later the namespace's controller says why it cannot be deleted
     patient.kubectl(
         *("wait", "namespace/disttrain", "--timeout=300s"),
         "--for=condition=NamespaceContentRemaining",
@@ -130,17 +133,20 @@ def stuck_namespace(patient: Patient) -> Callable[[], object]:
 
 
 def pending_release(patient: Patient) -> Callable[[], object]:
+    """Make a Helm release that was never finished; return what removes it."""
     patient.kubectl("apply", "-f", "-", text=RELEASE)
     name = RELEASE["metadata"]["name"]
     return lambda: patient.kubectl("-n", "default", "delete", "secret", name)
 
 
 def node_schedulable(patient: Patient) -> Callable[[], object]:
+    """Cordon the node; return what uncordons it."""
     patient.kubectl("cordon", patient.node)
     return lambda: patient.kubectl("uncordon", patient.node)
 
 
 def kubeconfig(patient: Patient) -> Callable[[], object]:
+    """Make the kubeconfig readable for everybody; return what mends it."""
     file = patient.cluster.kubeconfig
     file.chmod(0o644)
     return lambda: file.chmod(0o600)
@@ -162,6 +168,7 @@ def test_clean_cluster_has_no_finding(patient: Patient) -> None:
 def test_fault_of_a_real_cluster_is_named_alone_and_gone_when_mended(
     patient: Patient, check_id: str
 ) -> None:
+    """Each fault of a real cluster is the only finding, and there is none once it is mended."""
     hurt, words = WORDS[check_id]
     heal = hurt(patient)
     try:
@@ -181,7 +188,9 @@ def test_image_that_containerd_lacks_is_named(patient: Patient) -> None:
 
 
 def test_labels_that_no_node_has_are_named(patient: Patient) -> None:
-    """They come from the setting nodeSelector; a label that the node has is no finding."""
+    """Labels of the setting `nodeSelector` that no node has are a finding. A label that the node
+    has is none.
+    """
     found = patient.findings(node_selector=("disttrain.dev/kind=none",))
     assert list(found) == ["node-schedulable"]
     assert "labels of nodeSelector (disttrain.dev/kind=none)" in found["node-schedulable"].evidence
@@ -189,18 +198,23 @@ def test_labels_that_no_node_has_are_named(patient: Patient) -> None:
 
 
 def test_missing_gpus_are_named_by_what_the_node_offers(patient: Patient) -> None:
+    """GPUs that no node offers to Kubernetes are a finding."""
     found = patient.findings(gpus=3, ranks=3)
     words = "a pod asks for 3 of nvidia.com/gpu, and no node offers that many"
     assert words in found["gpus-allocatable"].evidence
 
 
 def test_unreachable_cluster_is_one_finding(patient: Patient) -> None:
+    """A cluster that cannot be reached is one finding, and the other checks of the cluster find
+    nothing.
+    """
     plan = patient.plan()
     kubectl = f"{plan.kubectl} --server=https://127.0.0.1:9"
     assert findings_of(examine(replace(plan, kubectl=kubectl))) == ["api-server"]
 
 
 def test_another_clusters_certificate_is_refused_and_said_so(patient: Patient) -> None:
+    """An API server whose certificate is for another name is refused, and the finding says so."""
     plan = patient.plan()
     kubectl = f"{plan.kubectl} --tls-server-name=other.example"
     report = examine(replace(plan, kubectl=kubectl))
@@ -209,7 +223,7 @@ def test_another_clusters_certificate_is_refused_and_said_so(patient: Patient) -
     assert "certificate is refused" in finding.evidence
 
 
-# The gate keeps it from being scheduled, so that no image is pulled.
+# The scheduling gate keeps the pod from every node, so that no image is pulled.
 BARE_POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -222,6 +236,7 @@ BARE_POD = {
 
 
 def test_a_pod_without_any_label_keeps_no_other_from_being_seen(patient: Patient) -> None:
+    """A pod without any label is seen as waiting, and hinders no other check."""
     patient.kubectl("apply", "-f", "-", text=BARE_POD)
     try:
         scheduled = "--for=jsonpath={.status.conditions[0].reason}=SchedulingGated"
@@ -234,11 +249,14 @@ def test_a_pod_without_any_label_keeps_no_other_from_being_seen(patient: Patient
 
 
 def of(patient: Patient) -> dict[str, str]:
-    """Variables of the operator's scripts."""
+    """Return the variables of the operator's scripts for this cluster."""
     return {"KUBECTL": " ".join(patient.cluster.kubectl), "NAMESPACE": "gpu-operator"}
 
 
 def test_operator_that_fails_is_named_with_its_words_by_doctor_and_wait(patient: Patient) -> None:
+    """If the GPU Operator fails, both the doctor and the script that waits for it repeat the
+    operator's own words. An operator that has not set a state yet is named too.
+    """
     patient.kubectl("apply", "-f", "-", text=definition(POLICIES, "ClusterPolicy"))
     established = ("--for=condition=Established", f"crd/{POLICIES}")
     patient.kubectl("wait", *established, "--timeout=300s")
@@ -264,6 +282,9 @@ def test_operator_that_fails_is_named_with_its_words_by_doctor_and_wait(patient:
 
 
 def test_cleanup_of_the_operator_takes_its_labels_from_a_real_node(patient: Patient) -> None:
+    """The cleanup at `destroy` removes the operator's labels and annotations from a node, and no
+    others.
+    """
     labels = ("nvidia.com/gpu.count=3", "nvidia.com/mig.config=all-disabled", "example.org/own=1")
     patient.kubectl("label", "node", patient.node, *labels)
     patient.kubectl("annotate", "node", patient.node, "nvidia.com/gpu-driver-upgrade-enabled=true")

@@ -1,6 +1,6 @@
-"""What the doctor reads of a kubeconfig: that of the context in use, and the files that it names.
+"""The doctor judges only the kubeconfig's context in use and the files that this context names.
 
-The real kubectl reads it; no API server answers.
+The real kubectl reads the kubeconfig; no API server answers.
 """
 
 import base64
@@ -25,7 +25,7 @@ PLAIN: Mapping[str, Any] = {"server": SERVER}
 
 
 def certificate(folder: Path, name: str, days: int) -> tuple[Path, str]:
-    """Its file, and when it ends, as openssl writes it."""
+    """Make a certificate; return its file, and the time of its end as openssl writes it."""
     file = folder / f"{name}.crt"
     made = f"req -x509 -newkey rsa:2048 -noenc -days {days} -subj /CN={name}"
     words = [*made.split(), "-out", str(file), "-keyout", str(folder / f"{name}.key")]
@@ -38,7 +38,9 @@ def certificate(folder: Path, name: str, days: int) -> tuple[Path, str]:
 def facts_of(
     folder: Path, clusters: Mapping[str, Mapping[str, Any]], users: Mapping[str, Any]
 ) -> Facts:
-    """With a context for each cluster, of which `used` is asked for."""
+    """Return the doctor's facts of a kubeconfig with a context for each cluster, of which `used` is
+    in use.
+    """
     content = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -68,8 +70,10 @@ def facts_of(
 
 
 def test_other_contexts_are_no_finding(tmp_path: Path) -> None:
-    """A file with several clusters was read as one: the certificate of the first user that has
-    ended, and a cluster for trying things without TLS checks, were found as faults of this one."""
+    """The certificates and TLS settings of other contexts in the kubeconfig are not judged.
+    Otherwise an ended certificate or a cluster without TLS checks would be found as a fault of the
+    cluster in use.
+    """
     old, ended = certificate(tmp_path, "old", 1)
     mine, until = certificate(tmp_path, "used", 300)
     assert ended != until
@@ -89,8 +93,9 @@ def test_other_contexts_are_no_finding(tmp_path: Path) -> None:
 
 
 def test_certificates_in_files_are_read(tmp_path: Path) -> None:
-    """As minikube has them. That the kubeconfig holds no certificate was said, and nothing of its
-    end."""
+    """Certificates that the kubeconfig names by their files, as minikube writes it, are read too.
+    Their paths are relative to the kubeconfig.
+    """
     mine, until = certificate(tmp_path, "used", 300)
     user = {"client-certificate": mine.name, "client-key": mine.with_suffix(".key").name}
     cluster = {**PLAIN, "certificate-authority": mine.name}
@@ -101,7 +106,9 @@ def test_certificates_in_files_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", ["data", "nothing"])
 def test_kubeconfig_that_kubectl_refuses(tmp_path: Path, named: str) -> None:
-    """Then its text says what can be said: a file that is missing ends kubectl."""
+    """If kubectl refuses the kubeconfig because a file is missing, the doctor reads from its text
+    what it can: the authority, and the end of a certificate that is in the text.
+    """
     mine, until = certificate(tmp_path, "used", 300)
     user = {"client-certificate-data": base64.b64encode(mine.read_bytes()).decode()}
     users = {"used": user if named == "data" else {}}
@@ -111,8 +118,9 @@ def test_kubeconfig_that_kubectl_refuses(tmp_path: Path, named: str) -> None:
 
 
 def test_mode_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with the `stat` of another system, which knows other options. The check ended with a
-    traceback of `int`."""
+    """If `stat` cannot tell the kubeconfig's mode, as on systems where it takes other options, the
+    check repeats what `stat` says. Otherwise the check would end with a traceback.
+    """
     other = tmp_path / "stat"
     other.write_text("#!/bin/sh\necho 'stat: illegal option -- c' >&2\nexit 1\n")
     other.chmod(0o755)

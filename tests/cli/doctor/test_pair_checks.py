@@ -1,4 +1,6 @@
-"""Every check of several machines, on machines without a fault and on those with its one fault."""
+"""Every check of several machines, on machines without a fault and on machines with its one
+fault.
+"""
 
 from dataclasses import dataclass, field, replace
 
@@ -30,7 +32,12 @@ WELL |= {"tcp.5001": "refused", "tcp.2049": "open", "milliseconds": "0.181"}
 
 @dataclass(frozen=True)
 class Seeded:
-    """Words of the evidence, where it is, and what makes it: facts of gpu2, or what is seen."""
+    """One fault, and how the doctor must report it.
+
+    `facts`: the facts of gpu2 that differ. `way`: the machine that looks and the machine that it
+    looks at. `seen`: what it sees there that differs. `words` are in the evidence, `place` is the
+    place of the finding.
+    """
 
     words: str
     place: str
@@ -181,7 +188,7 @@ FAULTS = {
 
 
 def machines(changes: Changes, way: tuple[str, str], seen: dict[str, str]) -> list[Machine]:
-    """Two servers and an agent, of which gpu2 has these changes, and one sees another like this."""
+    """Return two servers and an agent. gpu2 has these changes, and on `way` this was `seen`."""
     made: list[Machine] = []
     for name in (SERVER, TWO, THREE):
         own: Changes = {
@@ -213,18 +220,25 @@ def machines(changes: Changes, way: tuple[str, str], seen: dict[str, str]) -> li
 
 
 def findings(results: list[Result]) -> list[tuple[str, str, str]]:
+    """Return the id, the place and the severity of each finding."""
     return [(r.id, r.place, r.status) for r in results if r.is_finding]
 
 
 def test_machines_that_fit_have_no_finding_and_each_check_looks() -> None:
+    """Machines that fit have no finding, and each check says that it has looked. Checks of what is
+    alike say nothing of each pair, so that the report stays short.
+    """
     results = run_pair_checks(machines({}, ("", ""), {}), EXPECT)
     assert findings(results) == []
-    # What is alike and what differs as it should is not said of every two machines.
+    # The checks that compare two machines say nothing of a pair that fits.
     quiet = {id for id in FAULTS if id.startswith("same-")} - {"same-machine"} | {"machine-id"}
     assert {result.id for result in results} == {check.id for check in PAIR_CHECKS} - quiet
 
 
 def test_every_check_has_a_fault_and_a_sentence() -> None:
+    """Each check of several machines has a sentence that says what it looks at, and a fault in the
+    tests.
+    """
     assert {check.id for check in PAIR_CHECKS} == set(FAULTS)
     for check in PAIR_CHECKS:
         assert check.summary.endswith("."), check.id
@@ -233,7 +247,7 @@ def test_every_check_has_a_fault_and_a_sentence() -> None:
 
 @pytest.mark.parametrize("check_id", list(FAULTS))
 def test_fault_is_named_once_with_its_machines_and_a_fix(check_id: str) -> None:
-    """M3: by exactly its id, and by the pair."""
+    """Each fault is found once, by its own check, with the pair of machines and a fix."""
     seeded = FAULTS[check_id]
     results = run_pair_checks(machines(seeded.facts, seeded.way, seeded.seen), EXPECT)
     found = [result for result in results if result.is_finding]
@@ -245,9 +259,10 @@ def test_fault_is_named_once_with_its_machines_and_a_fix(check_id: str) -> None:
 
 
 def test_nodes_that_share_images_reach_every_nodes_port_6443() -> None:
-    """Each of them has a registry there, not the server alone; the way to that is `pair-api-port`.
+    """Where nodes share images, each node must reach the ports 5001 and 6443 of each other node,
+    because each has a registry there. The way to a server's port 6443 belongs to `pair-api-port`.
 
-    Where another delivery is chosen, neither port is asked for.
+    Where images come in another way, neither port is asked for between agents.
     """
     blocked = {"tcp.6443": "silent", "tcp.5001": "unreachable"}
     between_agents = machines({}, (TWO, THREE), blocked)
@@ -264,7 +279,9 @@ def test_nodes_that_share_images_reach_every_nodes_port_6443() -> None:
 
 
 def test_ports_that_pods_do_not_need_are_not_asked_for() -> None:
-    """Agents need no way to each other's kubelets and to etcd; others' clusters are not judged."""
+    """Agents need no way to each other's kubelets and to etcd, and so these ports are no finding.
+    Ports of a cluster that the project has not installed are not judged.
+    """
     alone = replace(EXPECT, embedded_registry=False)
     blocked = {f"tcp.{port}": "silent" for port in (10250, 6443, 2379, 2380)}
     two_agents = [
@@ -281,7 +298,9 @@ def test_ports_that_pods_do_not_need_are_not_asked_for() -> None:
 
 
 def test_every_server_is_asked_what_the_first_one_is_asked() -> None:
-    """It has an API server, which agents come to and which asks all kubelets."""
+    """The doctor looks at the same ports of every server, not only of the first. Each server has an
+    API server, which agents come to and which asks all kubelets.
+    """
     assert questions(from_server=False, to_server=False) == ["udp.8472"]
     assert questions(from_server=False, to_server=True) == ["udp.8472", "tcp.6443"]
     assert questions(from_server=True, to_server=False) == ["udp.8472", "tcp.10250"]
@@ -294,27 +313,36 @@ def test_every_server_is_asked_what_the_first_one_is_asked() -> None:
 
 
 def test_pod_network_that_is_there_answers_no_probe() -> None:
-    """Its device takes such packets; silence says nothing then."""
+    """Lost packets to flannel's port are no finding on a machine that already has the pod network.
+    Its device takes such packets without an answer.
+    """
     there: Changes = {"route": ["default eth0", "10.42.1.0 flannel.1"]}
     seen = {"udp.8472": "silent"}
     assert findings(run_pair_checks(machines(there, (THREE, TWO), seen), EXPECT)) == []
 
 
 def test_data_of_one_machine_matter_only_where_they_are_shared() -> None:
+    """Data on a machine's own disk are no finding if the settings do not say that data are
+    shared.
+    """
     local: Changes = {"data_source": "xfs /dev/sda1"}
     alone = replace(EXPECT, shared_data=False)
     assert findings(run_pair_checks(machines(local, ("", ""), {}), alone)) == []
 
 
 def test_machine_that_saw_nothing_makes_no_finding() -> None:
-    """Without bash or ping on it nothing is known, which is no fault of the way."""
+    """A machine without bash or ping, which cannot look at the others, causes no finding about the
+    ways between them.
+    """
     made = machines({}, ("", ""), {})
     made[1] = replace(made[1], sees={})
     assert findings(run_pair_checks(made, EXPECT)) == []
 
 
 def test_one_machine_under_two_names_is_said_once() -> None:
-    """That its names, addresses and clocks are alike is no further fault."""
+    """One machine under two names is one finding. That its name, addresses and clock are alike is
+    not reported too.
+    """
     alike: Changes = {
         **{"node_ip": IPS[SERVER], "machine_id": f"id-{SERVER}"},
         **{"hostname": f"host-{SERVER}", "mac": f"mac-{SERVER}"},
@@ -324,7 +352,10 @@ def test_one_machine_under_two_names_is_said_once() -> None:
 
 
 def test_name_of_the_first_machines_node_is_taken() -> None:
-    """Its node is called as its host is; a further one with this name could not join."""
+    """A further machine whose name is the first machine's host name is an error, whatever the
+    capitals. The first node has the name of its host, and a second node of this name could not
+    join.
+    """
     made = machines({}, ("", ""), {})
     made[0] = replace(made[0], facts=facts_with({"hostname": "GPU2", "gpu": [], "gpu_pci": []}))
     found = findings(run_pair_checks(made[:2], replace(EXPECT, gpus=0)))
@@ -332,7 +363,9 @@ def test_name_of_the_first_machines_node_is_taken() -> None:
 
 
 def test_what_others_look_after_or_nobody_knows_is_no_fault() -> None:
-    """The version of others' k3s, a link that names no speed, and NFS of another server."""
+    """The version of a k3s that the project has not installed, a link that tells no speed, and the
+    port of an NFS server elsewhere are no findings.
+    """
     other: Changes = {"k3s_version": "v1.33.6+k3s1", "link_speed": "-1"}
     foreign = replace(EXPECT, provision=False)
     assert findings(run_pair_checks(machines(other, ("", ""), {}), foreign)) == []
@@ -343,7 +376,9 @@ def test_what_others_look_after_or_nobody_knows_is_no_fault() -> None:
 
 
 def test_name_that_leads_to_another_machine_is_named() -> None:
-    """Behind NAT that is no fault, so it is a warning."""
+    """A machine's name that leads to another address is a warning, because behind NAT it is no
+    fault.
+    """
     elsewhere = {"name": "gpu01.example.com 203.0.113.9"}
     found = run_pair_checks(machines({}, (THREE, SERVER), elsewhere), EXPECT)
     assert findings(found) == [("pair-name", f"{THREE} -> {SERVER}", "warning")]

@@ -114,6 +114,7 @@ class LocalPod:
             self.servers.append(int(found[1]))
 
     def end_servers(self) -> None:
+        """End the servers that the pod's program has started."""
         for process in self.servers:
             os.kill(process, signal.SIGKILL)
         self.servers.clear()
@@ -126,7 +127,7 @@ class LocalPod:
             raise UnreachableError("the connection was cut: for the test")
 
     def cut(self, block: bytes) -> tuple[bytes, bool]:
-        """The part of a block that passes, and whether the connection is cut after it."""
+        """Return the part of a block that passes, and whether the connection is cut after it."""
         with self._lock:
             is_cut = self._left is not None and self._left < len(block)
             passed = block[: self._left] if is_cut else block
@@ -166,6 +167,7 @@ class Recorded:
 
 
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make ranges and batches so small that a small file has many of them."""
     monkeypatch.setattr(partial, "RANGE_BYTES", RANGE_BYTES)
     monkeypatch.setattr(batches, "BATCH_BYTES", RANGE_BYTES)
 
@@ -208,6 +210,7 @@ def make_run(run: Path, steps: Iterable[int] = (100,), model_bytes: int = 100_00
 def add_checkpoint(
     run: Path, step: int, model_bytes: int = 100_000, val_loss: float | None = None
 ) -> Path:
+    """Make a complete checkpoint with random bytes, and return its folder."""
     directory = run / "checkpoints" / f"step-{step:08d}"
     directory.mkdir(parents=True)
     contents: dict[str, bytes] = {
@@ -225,7 +228,9 @@ def add_checkpoint(
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The contents of all files below a folder, except the fetch's own record and run.lock."""
+    """Return the contents of all files below a folder, except the fetch's own record and
+    run.lock.
+    """
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""Fills a run's mirror as the trainer's own process does, and fetches the run from it."""
+"""Helpers that fill a run's mirror as the trainer does, and fetch the run from the mirror."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -31,6 +31,6 @@ def fetch(
 
 
 def mirrored_contents(run: Path) -> Mapping[str, bytes]:
-    """The contents of those files of a run that a mirror has too."""
+    """Return the contents of those files of a run that a mirror has too."""
     has = ("run.yaml", "metrics.jsonl", "tokenizer.json", "checkpoints/")
     return {name: each for name, each in contents(run).items() if name.startswith(has)}

@@ -1,4 +1,4 @@
-"""A run that goes on while it is fetched: what comes home is consistent all the same."""
+"""`fetch` brings a consistent copy of a run that goes on, or is deleted, while it is fetched."""
 
 import errno
 import json
@@ -17,6 +17,9 @@ from tests.cli.fetch.local_pod import LocalPod, add_checkpoint, contents, fetch,
 def test_growing_files_are_cut_at_whole_lines_and_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`fetch` brings only whole lines of the metrics and whole records of TensorBoard's file,
+    although both grow meanwhile.
+    """
     run = make_run(tmp_path / "demo")
     metrics, events = run / "metrics.jsonl", run / "tensorboard" / "events.out.tfevents.1"
     whole = contents(run)
@@ -34,6 +37,7 @@ def test_growing_files_are_cut_at_whole_lines_and_records(
 
 
 def test_long_line_without_an_end_is_left_out(tmp_path: Path) -> None:
+    """A last line without an end is left out, however long it is."""
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"{}\n" + b"x" * (3 * pod_program.BLOCK_BYTES))
     assert pod_program.whole_bytes(path) == 3
@@ -44,7 +48,9 @@ def test_long_line_without_an_end_is_left_out(tmp_path: Path) -> None:
 def test_checkpoint_that_cannot_be_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A read that fails on NFS names no file, and then nothing could be fetched any more."""
+    """A checkpoint that cannot be read is reported by its name, and the other ones can still be
+    fetched. On NFS a failed read names no file.
+    """
     directory = tmp_path / "step-00000007"
     directory.mkdir()
 
@@ -59,7 +65,9 @@ def test_checkpoint_that_cannot_be_read_is_named(
 def test_metrics_written_anew_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that resumes drops the records after its checkpoint: the file is another one then."""
+    """`fetch` reads the metrics again if they are written anew meanwhile, and says so. A run that
+    resumes drops the records after its checkpoint, and so its file is another one.
+    """
     run = make_run(tmp_path / "demo")
     said: list[str] = []
 
@@ -75,6 +83,7 @@ def test_metrics_written_anew_are_read_again(
 
 
 def prune(run: Path, step: int) -> None:
+    """Remove a checkpoint as the trainer does, if it is there."""
     directory = run / "checkpoints" / f"step-{step:08d}"
     if directory.exists():
         shutil.rmtree(directory.rename(directory.with_name(".tmp-old")))
@@ -84,7 +93,9 @@ def prune(run: Path, step: int) -> None:
 def test_pruned_checkpoint_gives_way_to_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_first: bool
 ) -> None:
-    """Also where a part of it has arrived: nothing of that stays."""
+    """If the trainer removes the checkpoint that is being fetched, `fetch` brings the newest one,
+    and says so. No part of the removed checkpoint stays here.
+    """
     run = make_run(tmp_path / "demo")
     said: list[str] = []
 
@@ -106,6 +117,9 @@ def test_pruned_checkpoint_gives_way_to_the_newest(
 def test_step_that_was_pruned_meanwhile_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """If a chosen step is removed while it is fetched, `fetch` refuses it and takes no other step
+    in its place.
+    """
     run = make_run(tmp_path / "demo")
 
     def go_on(words: list[str]) -> None:
@@ -119,6 +133,9 @@ def test_step_that_was_pruned_meanwhile_is_refused(
 def test_run_that_prunes_faster_than_it_comes_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`fetch` gives up if each checkpoint is removed before it has arrived, and names the setting
+    that keeps more of them.
+    """
     run = make_run(tmp_path / "demo")
     steps = iter(range(100, 10_000, 100))
 
@@ -136,7 +153,9 @@ def test_run_that_prunes_faster_than_it_comes_is_given_up(
 def test_run_deleted_while_it_is_looked_at_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    """The answer is the same as if it had been deleted before, and names the other runs."""
+    """A run that is deleted while the pod looks at it counts as a run that is not there, and the
+    other runs are named.
+    """
     run = make_run(tmp_path / "demo")
     make_run(tmp_path / "other")
     found = getattr(pod_program, moment)
@@ -150,13 +169,16 @@ def test_run_deleted_while_it_is_looked_at_is_not_there(
 
 
 def test_name_of_another_run_does_not_steer_the_terminal() -> None:
+    """Control characters in the name of a run are printed as escapes."""
     answer = {"found": False, "runs": ["gone\x1b[2J", "other"]}
     with pytest.raises(NoRunError, match=r"The runs there: gone\\x1b\[2J, other$"):
         parse_look(answer, "demo")
 
 
 def test_file_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
-    """A program may have made it. No request to the API server can hold such a name."""
+    """A run with a file whose name is not UTF-8 is refused with that name. A user's program may
+    have made such a file, and no request to the API server can hold its name.
+    """
     run = make_run(tmp_path / "demo")
     (run / os.fsdecode(b"bytes-\xff")).touch()
     with pytest.raises(ValueError, match=r"bytes-\\udcff' of run 'demo' .* UTF-8.*Rename it"):

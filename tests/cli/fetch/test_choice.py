@@ -1,4 +1,4 @@
-"""Which checkpoint comes home: a verified one or none, by the trainer's own rules."""
+"""`fetch` brings a verified checkpoint or none, and chooses it by the trainer's own rules."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,14 @@ from trainer.checkpoint import store
 
 
 def damage(directory: Path, name: str = "model-00000.bin") -> None:
+    """Change one byte of a file in a checkpoint."""
     content = bytearray((directory / name).read_bytes())
     content[len(content) // 2] ^= 1
     (directory / name).write_bytes(content)
 
 
 def steps_in(folder: Path) -> list[str]:
+    """Return the names of the checkpoints in a folder."""
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
@@ -26,6 +28,9 @@ def steps_in(folder: Path) -> list[str]:
 def test_choice_is_taken_from_all_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str, expected: int | None
 ) -> None:
+    """`fetch` brings exactly the checkpoint that was chosen: the latest, the best, one step or
+    none.
+    """
     run = make_run(tmp_path / "demo", steps=())
     for step, val_loss in ((100, 2.0), (200, 1.5), (300, None)):
         add_checkpoint(run, step, val_loss=val_loss)
@@ -44,7 +49,9 @@ def test_choice_is_taken_from_all_checkpoints(
 def test_latest_falls_back_to_one_that_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that is too short is passed over at once, one with a wrong byte when it has arrived."""
+    """`latest` falls back to the newest checkpoint that verifies. A checkpoint that lacks a file is
+    skipped at once, and one with a wrong byte after it has arrived.
+    """
     run = make_run(tmp_path / "demo", steps=(100, 200, 300))
     (run / "checkpoints" / "step-00000300" / "layout.json").unlink()
     damage(run / "checkpoints" / "step-00000200")
@@ -62,6 +69,9 @@ def test_latest_falls_back_to_one_that_verifies(
 def test_damaged_one_that_was_asked_for_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
 ) -> None:
+    """A damaged checkpoint is refused if it was chosen as the best or by its step, and is not left
+    here as complete.
+    """
     run = make_run(tmp_path / "demo")
     damage(add_checkpoint(run, 200, val_loss=1.0), "optimizer-00000.bin")
     with pytest.raises(ValueError, match=r"step 200.* optimizer-00000.bin does not have the sha"):
@@ -82,6 +92,9 @@ def test_damaged_one_that_was_asked_for_is_refused(
 def test_one_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str, message: str
 ) -> None:
+    """A step that is not there, or `best` without any validation loss, is refused with the
+    reason.
+    """
     run = make_run(tmp_path / "demo")
     with pytest.raises(ValueError, match=message):
         fetch(monkeypatch, LocalPod(), run, tmp_path / "here", choice)
@@ -90,12 +103,14 @@ def test_one_that_is_not_there_is_named(
 def test_unknown_run_is_answered_with_those_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run that is not on the volume is refused with the names of those that are."""
     make_run(tmp_path / "demo")
     with pytest.raises(ValueError, match=r"'other' is not on the volume. The runs there: demo"):
         fetch(monkeypatch, LocalPod(), tmp_path / "other", tmp_path / "here")
 
 
 def spoil(directory: Path, how: str) -> None:
+    """Damage a checkpoint in the way that `how` names."""
     manifest = directory / "manifest.json"
     if how == "wrong byte":
         damage(directory)
@@ -116,7 +131,9 @@ def spoil(directory: Path, how: str) -> None:
     ["", "wrong byte", "too short", "no manifest", "no JSON", "state not listed", "no sizes"],
 )
 def test_pod_judges_a_checkpoint_as_the_trainer_does(tmp_path: Path, how: str) -> None:
-    """The program in the pod imports nothing of the trainer, so the rules are there twice."""
+    """The program in the pod judges a checkpoint exactly as the trainer does. The program cannot
+    import the trainer, and so the rules exist twice.
+    """
     directory = add_checkpoint(tmp_path, 100)
     spoil(directory, how)
     assert pod_program.problem(directory, read=True) == (store.problem(directory) or "")
@@ -126,6 +143,7 @@ def test_pod_judges_a_checkpoint_as_the_trainer_does(tmp_path: Path, how: str) -
 def test_manifest_that_leads_elsewhere_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A checkpoint whose manifest names a file outside of the checkpoint is refused."""
     run = make_run(tmp_path / "demo")
     directory = run / "checkpoints" / "step-00000100"
     (run / "elsewhere").write_bytes(b"{}")
@@ -139,7 +157,9 @@ def test_manifest_that_leads_elsewhere_is_refused(
 def test_folder_of_an_own_program_comes_whole_with_its_hidden_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torch.distributed.checkpoint writes `.metadata`, without which nothing can be read."""
+    """`fetch` brings all files in the folder of a user's own program, hidden ones too.
+    torch.distributed.checkpoint writes `.metadata`, without which nothing can be loaded.
+    """
     run = tmp_path / "demo"
     saved = {"program/step-9/.metadata": b"m", "program/step-9/__0_0.distcp": b"weights"}
     for name, content in {**saved, "metrics.jsonl": b'{"step": 9}\n', ".hidden": b""}.items():

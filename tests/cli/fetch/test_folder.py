@@ -1,4 +1,4 @@
-"""What is in the folder and is not ours stays as it is."""
+"""`fetch` leaves files in its target folder alone that it has not written itself."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +13,7 @@ from tests.cli.fetch.local_pod import LocalPod, contents, fetch, make_run
 def test_file_of_somebody_else_is_not_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`fetch` refuses a folder where a file of the user has the name of one of the run's files."""
     run = make_run(tmp_path / "demo")
     here = tmp_path / "here"
     here.mkdir()
@@ -25,6 +26,7 @@ def test_file_of_somebody_else_is_not_overwritten(
 def test_fetched_file_that_was_edited_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A second `fetch` does not overwrite a fetched file that the user has edited."""
     run = make_run(tmp_path / "demo")
     here = tmp_path / "here"
     fetch(monkeypatch, LocalPod(), run, here)
@@ -37,6 +39,9 @@ def test_fetched_file_that_was_edited_is_kept(
 def test_same_contents_and_other_names_do_not_disturb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Files of the user with other names, or with the same contents as the run's, do not hinder a
+    `fetch`.
+    """
     run = make_run(tmp_path / "demo")
     here = tmp_path / "here"
     here.mkdir()
@@ -60,6 +65,9 @@ def test_link_is_never_followed_or_replaced(
 
 
 def test_folder_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`fetch` refuses a folder that holds another run, whose record is damaged, or that is no
+    folder.
+    """
     here = tmp_path / "here"
     fetch(monkeypatch, LocalPod(), make_run(tmp_path / "demo"), here)
     with pytest.raises(ValueError, match="it holds what was fetched of run 'demo', not of 'other'"):
@@ -72,6 +80,7 @@ def test_folder_of_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_second_fetch_into_one_folder_waits_not(tmp_path: Path) -> None:
+    """A `fetch` into a folder into which another one is writing is refused at once."""
     with (
         Folder(tmp_path / "here", "demo").alone(),
         pytest.raises(ValueError, match="another fetch is writing into it now"),
@@ -83,6 +92,7 @@ def test_second_fetch_into_one_folder_waits_not(tmp_path: Path) -> None:
 def test_full_disk_is_said_before_anything_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`fetch` refuses to begin if the disk has too little room."""
     run = make_run(tmp_path / "demo")
     usage = type("usage", (), {"free": 1000})
     monkeypatch.setattr("shutil.disk_usage", lambda path: usage)  # pyright: ignore
@@ -93,7 +103,9 @@ def test_full_disk_is_said_before_anything_is_sent(
 
 
 def test_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No shell replaces the one of --to=~/results, and nobody wants a folder of that name."""
+    """`--to=~/results` means the home folder. The shell does not replace the tilde there, and
+    nobody wants a folder of that name.
+    """
     monkeypatch.setenv("HOME", str(tmp_path))
     assert Order(to="~/results").folder("demo").root == tmp_path / "results"
     assert Order(to="here").folder("demo").root == Path("here")
@@ -101,7 +113,9 @@ def test_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_fetch_of_nothing_leaves_no_empty_folder(tmp_path: Path) -> None:
-    """As of a run that is not there; what is in a folder stays."""
+    """A `fetch` that fails before it has copied anything leaves no new empty folder. A folder that
+    was there keeps its files.
+    """
     for content in (None, "mine"):
         root = tmp_path / "here"
         if content:
@@ -114,7 +128,9 @@ def test_fetch_of_nothing_leaves_no_empty_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("was_there", [True, False])
 def test_empty_folder_of_user_stays(was_there: bool, tmp_path: Path) -> None:
-    """A fetch that copied nothing, as of a run that does not exist, removed it."""
+    """A `fetch` that copied nothing removes the empty folder that it made, but not one that the
+    user made.
+    """
     root = tmp_path / "mine"
     if was_there:
         root.mkdir()

@@ -1,4 +1,6 @@
-"""The mirror and its credentials, from a stack's settings and the user's environment."""
+"""`fetch` finds a run's mirror and its credentials in a stack's settings and the user's
+environment.
+"""
 
 import json
 from collections.abc import Mapping
@@ -27,17 +29,21 @@ config:
 
 @pytest.fixture
 def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of a stack with such settings."""
+    """Return the name of a stack whose settings name a mirror and its encrypted credentials."""
     (tmp_path / "other").write_text(SETTINGS)
     monkeypatch.setattr("cli.fetch.mirror_settings.stack_file", lambda name: tmp_path / name)
     return "other"
 
 
 def refuse(stack: str) -> Mapping[str, str]:
+    """Fail the test, because the stack's secrets are asked for."""
     raise AssertionError(f"secrets of {stack} were asked for")
 
 
 def test_stack_has_the_address_and_the_credentials_of_its_pods(stack: str) -> None:
+    """`fetch` uses the mirror, the endpoint and the credentials that the stack's pods get, and no
+    other variable of theirs. The secrets are not shown when the mirror is printed.
+    """
     found = mirror_of_stack(stack, {}, lambda name: SHOWN)
     assert found == Mirror(
         URL,
@@ -52,12 +58,17 @@ def test_stack_has_the_address_and_the_credentials_of_its_pods(stack: str) -> No
 
 
 def test_credentials_of_the_user_are_not_mixed_with_those_of_the_stack(stack: str) -> None:
-    """And no passphrase of Pulumi is needed for them."""
+    """If the user's environment has credentials, those of the stack are not used, and no passphrase
+    of Pulumi is needed.
+    """
     found = mirror_of_stack(stack, {"AWS_PROFILE": "mine"}, refuse)
     assert found == Mirror(URL, "other", {"AWS_ENDPOINT_URL": "https://s3"})
 
 
 def test_endpoint_that_is_encrypted_brings_no_credentials_along(stack: str, tmp_path: Path) -> None:
+    """If the endpoint is encrypted, it is decrypted, but the stack's credentials are still not
+    mixed with the user's own.
+    """
     plain = "{AWS_ENDPOINT_URL: https://s3, NCCL_DEBUG: INFO}"
     hidden = SETTINGS.replace(plain, "{AWS_ENDPOINT_URL: {secure: cccc}}")
     assert hidden != SETTINGS
@@ -67,6 +78,7 @@ def test_endpoint_that_is_encrypted_brings_no_credentials_along(stack: str, tmp_
 
 
 def test_stack_without_a_mirror_has_none(stack: str, tmp_path: Path) -> None:
+    """A stack without a mirror has none unless the user names one."""
     (tmp_path / stack).write_text("config: {}\n")
     assert mirror_of_stack(stack, {}, refuse) is None
     assert mirror_of_stack(stack, {}, refuse, "file:///mnt/m") == Mirror("file:///mnt/m", "other")
@@ -75,6 +87,7 @@ def test_stack_without_a_mirror_has_none(stack: str, tmp_path: Path) -> None:
 def test_libraries_that_are_missing_are_named_with_their_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Missing libraries are named together with the command that installs the pinned versions."""
     monkeypatch.setattr(mirror_libraries.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"no fsspec and no s3fs, .* pip install --target") as said:
         need_libraries(URL, tmp_path / "absent")

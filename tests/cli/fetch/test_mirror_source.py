@@ -1,4 +1,4 @@
-"""A run comes home from the mirror that its trainer has filled, when its volume is gone."""
+"""A run can be fetched from the mirror that its trainer has filled, when its volume is gone."""
 
 import json
 from pathlib import Path
@@ -16,16 +16,18 @@ MANY_BYTES = 3_000_000
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
+    """Return the folder of a run with one checkpoint, step 100."""
     return make_run(tmp_path / "volume" / "words")
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A mirror that is a folder of another file system."""
+    """Return the address of a mirror that is a folder."""
     return f"file://{tmp_path}/mirror"
 
 
 def damage(url: str, step: int) -> None:
+    """Change one byte of the mirror's copy of a checkpoint."""
     folder = Path(url.removeprefix("file://")) / "words" / "checkpoints" / f"step-{step:08d}"
     content = bytearray((folder / "model-00000.bin").read_bytes())
     content[7] ^= 1
@@ -33,20 +35,23 @@ def damage(url: str, step: int) -> None:
 
 
 def test_checkpoint_comes_with_settings_and_metrics(run: Path, url: str, tmp_path: Path) -> None:
-    """With the tokenizer's file too, without which the run could not be sampled."""
+    """`fetch` brings a run from its mirror with its settings, metrics and tokenizer, and a second
+    `fetch` sends nothing. Without the tokenizer the run could not be sampled.
+    """
     (run / "tokenizer.json").write_text("{}")
     mirror(run, url)
     brought = fetch(url, tmp_path / "here")
     assert brought.checkpoint is not None
     assert brought.checkpoint.step == 100
     assert contents(tmp_path / "here") == mirrored_contents(run)
-    assert fetch(url, tmp_path / "here").sent == 0  # nothing that is there comes again
+    assert fetch(url, tmp_path / "here").sent == 0  # what is here is not sent again
 
 
 @pytest.mark.parametrize(("choice", "expected"), [("best", 100), ("200", 200), ("none", None)])
 def test_choice_is_taken_from_the_mirror(
     tmp_path: Path, url: str, choice: str, expected: int | None
 ) -> None:
+    """The choice of a checkpoint means those in the mirror. The metrics come with each choice."""
     run = make_run(tmp_path / "volume" / "words", steps=())
     for step, val_loss in ((100, 1.5), (200, 2.0), (300, 2.5)):
         add_checkpoint(run, step, val_loss=val_loss)
@@ -59,6 +64,9 @@ def test_choice_is_taken_from_the_mirror(
 def test_damaged_copy_is_passed_over_until_none_is_left(
     run: Path, url: str, tmp_path: Path
 ) -> None:
+    """A damaged copy in the mirror is skipped with the reason, and without any other copy `fetch`
+    refuses.
+    """
     mirror(run, url)
     add_checkpoint(run, 200)
     mirror(run, url)
@@ -81,7 +89,9 @@ def test_damaged_copy_is_passed_over_until_none_is_left(
 def test_object_that_was_changed_in_the_store_is_passed_over(
     run: Path, bucket: str, objects: Path, tmp_path: Path, name: str
 ) -> None:
-    """A store that keeps checksums of its own refuses to give such an object."""
+    """A checkpoint with an object that was changed in the store is skipped. Some stores keep
+    checksums of their own and refuse to give such an object.
+    """
     mirror(run, f"s3://{bucket}")
     add_checkpoint(run, 200)
     mirror(run, f"s3://{bucket}")
@@ -98,6 +108,7 @@ def test_object_that_was_changed_in_the_store_is_passed_over(
 def test_file_that_the_store_calls_damaged_is_never_taken(
     run: Path, url: str, tmp_path: Path, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """No file that the store itself calls damaged is taken, in whole or in part."""
     mirror(run, url)
     add_checkpoint(run, 200)
     mirror(run, url)
@@ -116,7 +127,9 @@ def test_file_that_the_store_calls_damaged_is_never_taken(
 
 
 def test_copy_that_is_cut_short_is_no_checkpoint(run: Path, url: str, tmp_path: Path) -> None:
-    """What a reader of the manifest alone would take for whole."""
+    """A copy with a file that is too short or missing is refused. The manifest alone would still
+    say that the copy is whole.
+    """
     mirror(run, url)
     folder = Path(url.removeprefix("file://")) / "words/checkpoints/step-00000100"
     content = (folder / "model-00000.bin").read_bytes()
@@ -129,6 +142,7 @@ def test_copy_that_is_cut_short_is_no_checkpoint(run: Path, url: str, tmp_path: 
 
 
 def test_manifest_of_a_stranger_reaches_no_other_file(run: Path, url: str, tmp_path: Path) -> None:
+    """A copy whose manifest names a file outside of the checkpoint is refused."""
     mirror(run, url)
     path = Path(url.removeprefix("file://")) / "words/checkpoints/step-00000100/manifest.json"
     content = json.loads(path.read_text())
@@ -139,6 +153,7 @@ def test_manifest_of_a_stranger_reaches_no_other_file(run: Path, url: str, tmp_p
 
 
 def test_half_a_line_of_metrics_is_left_out(run: Path, url: str, tmp_path: Path) -> None:
+    """Metrics that end within a line come without that line."""
     whole = (run / "metrics.jsonl").read_bytes()
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 1')
@@ -150,6 +165,7 @@ def test_half_a_line_of_metrics_is_left_out(run: Path, url: str, tmp_path: Path)
 def test_run_that_is_not_mirrored_is_answered_with_the_others(
     run: Path, url: str, tmp_path: Path
 ) -> None:
+    """A run that is not in the mirror is refused with the names of those that are."""
     mirror(run, url)
     with pytest.raises(
         ValueError, match=r"'other' is not in the mirror file://\S+. .* there: words"
@@ -160,6 +176,7 @@ def test_run_that_is_not_mirrored_is_answered_with_the_others(
 def test_store_that_breaks_connections_costs_no_byte(
     run: Path, bucket: str, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`fetch` brings every byte although the store's connections are cut."""
     small_ranges(monkeypatch)
     monkeypatch.setattr("cli.fetch.mirror_source.BLOCK_BYTES", 100_000)
     add_checkpoint(run, 200, MANY_BYTES)
@@ -174,7 +191,9 @@ def test_store_that_breaks_connections_costs_no_byte(
 def test_fetch_goes_on_where_the_store_went_away(
     run: Path, bucket: str, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first fetch is given up, and the second asks for what has not arrived alone."""
+    """A `fetch` that gave up because the store went away is continued by the same command, which
+    asks only for what has not arrived.
+    """
     small_ranges(monkeypatch)
     monkeypatch.setattr("cli.fetch.mirror_source.BLOCK_BYTES", 100_000)
     monkeypatch.setattr("cli.fetch.transfer.MOST_CUTS", 0)
@@ -211,6 +230,9 @@ FAULTS = {
 def test_store_that_gives_nothing_says_what_to_do(
     bucket: str, gate: Gate, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A store that cannot be read is refused with its address and what to do. The message shows no
+    secret key.
+    """
     url = f"s3://{bucket}"
     if fault == "no such bucket":
         url = "s3://no-such-bucket"

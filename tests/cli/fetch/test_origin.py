@@ -1,4 +1,4 @@
-"""Whether a run comes from the volume or from its mirror."""
+"""`fetch` takes a run from the volume, or from its mirror when the volume is lost."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +22,7 @@ PLACE = VolumePlace(Access("clusters: []"), "ns", "owner", "image", "claim", "/d
 
 @pytest.fixture
 def mirror_url(tmp_path: Path) -> str:
+    """Return the address of a mirror with the run `words`."""
     url = f"file://{tmp_path}/mirror"
     mirror(make_run(tmp_path / "volume" / "words"), url)
     return url
@@ -29,13 +30,15 @@ def mirror_url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def stack(mirror_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack whose settings name the mirror."""
+    """Let the stack's settings name the mirror."""
     found = Mirror(mirror_url, "words")
     monkeypatch.setattr(command, "stack_mirror", lambda name: found)
     monkeypatch.setattr(from_volume, "volume_place", lambda name: PLACE)
 
 
 def failing(error: Exception) -> Callable[..., object]:
+    """Return a function that raises this error."""
+
     def fail(*_: object, **__: object) -> object:
         raise error
 
@@ -57,7 +60,7 @@ LOST: dict[str, tuple[str, Exception]] = {
 
 
 class NoPod:
-    """Stands in for the pod on the volume, which starts and ends here without a cluster."""
+    """A stand-in for the pod on the volume, which starts and ends without a cluster."""
 
     def __enter__(self) -> None:
         return None
@@ -67,6 +70,7 @@ class NoPod:
 
 
 def lose(monkeypatch: pytest.MonkeyPatch, way: str, error: Exception) -> None:
+    """Let the volume be lost in this way: the function `way` of `from_volume` raises the error."""
     monkeypatch.setattr(from_volume, "see_claim", lambda api, place: None)
     monkeypatch.setattr(from_volume, "volume_pod", lambda *_, **__: NoPod())
     if way == "PodSource":
@@ -76,6 +80,7 @@ def lose(monkeypatch: pytest.MonkeyPatch, way: str, error: Exception) -> None:
 
 
 def broken_for_pods(error: Exception) -> Callable[..., object]:
+    """Return a `bring` of Order that raises the error for a pod, and brings a run from a mirror."""
     whole = Order.bring
 
     def bring(order: Order, source: object, *rest: object) -> object:
@@ -91,6 +96,7 @@ def broken_for_pods(error: Exception) -> Callable[..., object]:
 def test_run_of_a_lost_volume_comes_from_its_mirror(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """If the volume cannot be read, `fetch` brings the run from its mirror, and says so and why."""
     way, error = LOST[loss]
     lose(monkeypatch, way, error)
     said = command.bring(Order(to=str(tmp_path / "here")), "auto")
@@ -104,6 +110,9 @@ def test_run_of_a_lost_volume_comes_from_its_mirror(
 def test_first_reason_is_said_where_no_mirror_can_help(
     loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where no mirror may be used or is known, `fetch` fails with the reason why the volume cannot
+    be read.
+    """
     way, error = LOST[loss]
     lose(monkeypatch, way, error)
     with pytest.raises(type(error), match=str(error).replace("(", r"\(")):
@@ -118,7 +127,9 @@ def test_first_reason_is_said_where_no_mirror_can_help(
 def test_kubeconfig_that_went_with_its_cluster_is_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing of the cluster is replaced here: it has nothing that could be asked."""
+    """A kubeconfig that is gone with its cluster counts as a lost volume, and the run comes from
+    its mirror. The code that asks the cluster is real here, because there is no cluster to ask.
+    """
     gone = replace(PLACE, access=Access(kubeconfig_path=f"{tmp_path}/gone"))
     monkeypatch.setattr(from_volume, "volume_place", lambda name: gone)
     command.bring(Order(to=str(tmp_path / "here")), "auto")
@@ -133,7 +144,9 @@ def test_kubeconfig_that_went_with_its_cluster_is_no_end(
 def test_rights_that_are_missing_are_no_lost_volume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run may be there, and newer than its mirror."""
+    """A user who may not start pods is refused, and gets no run from the mirror. The run may be on
+    the volume, and newer than its mirror.
+    """
     for status in (401, 403):
         lose(monkeypatch, "volume_pod", ApiError(status, "cannot create resource pods"))
         with pytest.raises(ApiError, match="cannot create resource pods"):
@@ -141,7 +154,7 @@ def test_rights_that_are_missing_are_no_lost_volume(
 
 
 class Server:
-    """Answers for the claim alone."""
+    """A stand-in API server that knows only the claim."""
 
     def __init__(self, answer: dict[str, Any] | int | None) -> None:
         self.answer = answer
@@ -159,13 +172,14 @@ class Server:
         (None, "claim claim of namespace ns is not there"),
         ({"status": {"phase": "Lost"}}, "claim claim of namespace ns has lost its volume"),
         ({"status": {"phase": "Bound"}}, ""),
-        ({"status": {"phase": "Pending"}}, ""),  # it may wait for its first pod
-        (403, ""),  # whoever may not look at it may use it all the same
+        ({"status": {"phase": "Pending"}}, ""),  # the claim may wait for its first pod
+        (403, ""),  # a user who may not read the claim may still use it
     ],
 )
 def test_claim_that_no_pod_can_use_is_named_before_one_waits(
     answer: dict[str, Any] | int | None, reason: str
 ) -> None:
+    """A claim that is missing or has lost its volume is named before a pod would wait for it."""
     server: Any = Server(answer)
     if not reason:
         from_volume.see_claim(server, PLACE)
@@ -178,6 +192,9 @@ def test_claim_that_no_pod_can_use_is_named_before_one_waits(
 def test_mirror_of_the_stack_needs_no_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`--from mirror` brings the run without asking for the volume. A stack without a mirror is
+    refused.
+    """
     lose(monkeypatch, "volume_place", AssertionError("the volume was asked for"))
     said = command.bring(Order(to=str(tmp_path / "here")), "mirror")
     assert "run words with checkpoint step 100" in said
@@ -189,6 +206,7 @@ def test_mirror_of_the_stack_needs_no_cluster(
 def test_address_alone_needs_neither_stack_nor_cluster(
     mirror_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`--from` with a mirror's address and the name of a run needs neither Pulumi nor a cluster."""
     monkeypatch.setattr(from_mirror, "selected_stack", failing(AssertionError("no pulumi here")))
     command.bring(Order("words", to=str(tmp_path / "here")), mirror_url)
     assert (tmp_path / "here/checkpoints/step-00000100/manifest.json").exists()
@@ -204,6 +222,9 @@ def test_address_alone_needs_neither_stack_nor_cluster(
     ],
 )
 def test_place_that_is_none_is_refused(text: str, reason: str) -> None:
+    """An address that is no mirror, or has credentials in it, is refused, and the credentials are
+    not printed.
+    """
     with pytest.raises(ValueError, match=reason) as caught:
         command.parse_origin(text)
     assert "hunter2" not in str(caught.value)
@@ -213,7 +234,9 @@ def test_place_that_is_none_is_refused(text: str, reason: str) -> None:
 def test_what_keeps_both_places_away_is_said_once(
     asked: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another reason, why the mirror is not known, is said beside it."""
+    """If the volume and the mirror fail for the same reason, it is said once. If the mirror is not
+    known for another reason, that is said too.
+    """
     monkeypatch.setattr(from_volume, "volume_place", failing(ValueError("no pulumi")))
     monkeypatch.setattr(command, "stack_mirror", failing(ValueError(asked)))
     with pytest.raises(ValueError, match=r"^no pulumi$"):

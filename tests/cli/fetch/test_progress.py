@@ -1,4 +1,4 @@
-"""The line that tells how far a transfer is, and how long it will take."""
+"""The line that says how far a transfer is, and how long it will still take."""
 
 import io
 
@@ -8,6 +8,8 @@ from cli.fetch.progress import Progress, duration, progress_line
 
 
 class Terminal(io.StringIO):
+    """A text buffer that claims to be a terminal."""
+
     def isatty(self) -> bool:
         return True
 
@@ -23,6 +25,7 @@ def test_line_has_share_rate_and_time_left() -> None:
 
 
 def test_line_comes_every_few_seconds_where_no_terminal_is() -> None:
+    """Without a terminal, a new line is printed every few seconds."""
     output, now = io.StringIO(), [0.0]
     progress = Progress(100_000_000, 0, output, lambda: now[0])
     for second in range(12):
@@ -37,6 +40,7 @@ def test_line_comes_every_few_seconds_where_no_terminal_is() -> None:
 
 
 def test_line_on_a_terminal_is_rewritten_and_removed() -> None:
+    """On a terminal, the one line is rewritten each time and removed at the end."""
     output, now = Terminal(), [0.0]
     progress = Progress(10_000_000, 0, output, lambda: now[0])
     for second in range(1, 3):
@@ -51,7 +55,9 @@ def test_line_on_a_terminal_is_rewritten_and_removed() -> None:
 
 
 def test_line_on_a_narrow_terminal_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A longer one would begin a new line each time that it is rewritten."""
+    """On a narrow terminal the line is cut. A longer one would begin a new line each time it is
+    rewritten.
+    """
     monkeypatch.setenv("COLUMNS", "30")
     output, now = Terminal(), [0.0]
     progress = Progress(4_000_000_000, 0, output, lambda: now[0])

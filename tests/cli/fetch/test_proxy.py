@@ -1,4 +1,7 @@
-"""Bytes come by the API server's proxy where it works, and by exec where it does not."""
+"""`fetch` reads bytes through the API server's proxy where it works, and by exec where it does not.
+
+The pod and the proxy are stand-ins on this machine; the server in the pod is the real program.
+"""
 
 import array
 import fcntl
@@ -28,7 +31,9 @@ BIG_BYTES = 32 << 20  # more than the buffers of a connection hold
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
-    """What the real program in a real process has printed; it serves `served`."""
+    """Yield the port and the token of the pod's server, a real process that serves the folder
+    `served`.
+    """
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "it's here").write_bytes(b"0123456789")
     (tmp_path / "secret").write_bytes(b"not for you")
@@ -45,6 +50,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str
 
 
 def ask(server: dict[str, Any], path: str, token: str | None = None) -> tuple[int, bytes]:
+    """Return the status and the body of the server's answer to a request with this token."""
     url = f"http://127.0.0.1:{server['port']}/{path}"
     headers = {pod_server.TOKEN_HEADER: server["token"] if token is None else token}
     try:
@@ -56,6 +62,7 @@ def ask(server: dict[str, Any], path: str, token: str | None = None) -> tuple[in
 
 
 def test_server_gives_ranges_to_who_has_the_token(server: dict[str, Any]) -> None:
+    """The pod's server gives parts of files only to who has its token."""
     assert ask(server, "it%27s%20here?offset=3&count=4") == (200, b"3456")
     assert ask(server, "") == (200, b"")
     for token in ("", "0" * 64):
@@ -63,20 +70,25 @@ def test_server_gives_ranges_to_who_has_the_token(server: dict[str, Any]) -> Non
 
 
 def test_server_gives_nothing_beside_its_folder(server: dict[str, Any]) -> None:
+    """The pod's server gives no file outside of its folder, and no part that goes beyond a file's
+    end.
+    """
     for path in ("../secret", "%2e%2e/secret", "%2Fetc%2Fpasswd", "a/../../secret"):
         assert ask(server, f"{path}?offset=0&count=1")[0] in (403, 410)
     assert ask(server, "nothing?offset=0&count=1") == (410, b"")
-    assert ask(server, "it%27s%20here?offset=3&count=8") == (410, b"")  # it is shorter
+    assert ask(server, "it%27s%20here?offset=3&count=8") == (410, b"")  # the file is shorter
 
 
 def test_server_waits_for_a_slow_reader(server: dict[str, Any]) -> None:
-    """It sent what the buffers of the connection held and then ended it, as an error."""
+    """The pod's server waits for a reader that is slow. Otherwise it would send what the
+    connection's buffers hold, and then break off.
+    """
     head = f"GET /big?offset=0&count={BIG_BYTES} HTTP/1.1\r\nHost: x\r\n"
     head += f"{pod_server.TOKEN_HEADER}: {server['token']}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server["port"]), timeout=60) as reader:
         reader.sendall(head.encode())
         before, waiting = -1, 0
-        while waiting > before or waiting == 0:  # until no more fits
+        while waiting > before or waiting == 0:  # until the connection's buffers are full
             time.sleep(0.1)
             before, waiting = waiting, readable_bytes(reader)
         assert waiting < BIG_BYTES
@@ -87,6 +99,7 @@ def test_server_waits_for_a_slow_reader(server: dict[str, Any]) -> None:
 
 
 def readable_bytes(reader: socket.socket) -> int:
+    """Return how many bytes have arrived at the socket and wait to be read."""
     count = array.array("i", [0])
     fcntl.ioctl(reader, termios.FIONREAD, count)
     return count[0]
@@ -95,6 +108,9 @@ def readable_bytes(reader: socket.socket) -> int:
 def test_fifty_cuts_of_the_proxy_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run arrives whole through the proxy although the connection is cut fifty times, and exec is
+    not used.
+    """
     seed = int(os.environ["DISTTRAIN_TEST_SEED"])
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -112,7 +128,9 @@ def test_fifty_cuts_of_the_proxy_change_nothing(
 def test_proxy_that_fails_gives_way_to_exec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
 ) -> None:
-    """403: these credentials may not use it; 503: the API server does not reach the pod."""
+    """If the proxy does not work, at first or later, `fetch` reads by exec. A 403 means that the
+    user may not use the proxy; a 503 means that the API server does not reach the pod.
+    """
     run = make_run(tmp_path / "volume" / "demo")
     pod = LocalPod()
     if fails == "always":
@@ -138,6 +156,9 @@ def test_proxy_that_fails_gives_way_to_exec(
 def test_pruned_checkpoint_is_seen_by_the_proxy_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A checkpoint that the trainer removes while it comes through the proxy gives way to one that
+    is there.
+    """
     run = make_run(tmp_path / "demo", steps=(100, 200))
 
     def prune(words: list[str]) -> None:

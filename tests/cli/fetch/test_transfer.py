@@ -1,4 +1,6 @@
-"""Bytes arrive whole and once, whatever cuts their way; the pod's program is a real process."""
+"""Every byte of a run arrives once, however the transfer is cut. The pod's program is a real
+process.
+"""
 
 import os
 import random
@@ -26,7 +28,9 @@ CUTS = 50
 def test_fifty_cuts_at_random_bytes_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No byte is sent twice but for the block in which the cut was."""
+    """A run arrives whole although the connection is cut fifty times. Only the block in which a cut
+    falls is sent twice.
+    """
     seed = int(os.environ["DISTTRAIN_TEST_SEED"])
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -39,7 +43,7 @@ def test_fifty_cuts_at_random_bytes_change_nothing(
     assert pod.cuts_made == CUTS
     assert contents(tmp_path / "here") == contents(run)
     manifest = (run / "checkpoints/step-00000100/manifest.json").stat().st_size
-    assert brought.sent == size - manifest  # the answer of `look` has it already
+    assert brought.sent == size - manifest  # the answer of `look` already has the manifest
     assert pod.sent_bytes <= brought.sent + CUTS * BLOCK_BYTES
     assert not list((tmp_path / "here").rglob(f"*{MARK}*"))
 
@@ -58,7 +62,9 @@ with pytest.MonkeyPatch.context() as patch:
 
 
 def test_program_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    """What SIGKILL leaves is taken up by the next start, which sends the rest alone."""
+    """A `fetch` that was killed by SIGKILL is continued by the next one, which asks only for what
+    is missing.
+    """
     seed = int(os.environ["DISTTRAIN_TEST_SEED"])
     print(f"seed {seed}")
     draw = random.Random(seed)
@@ -86,6 +92,7 @@ def test_program_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_connection_that_brings_nothing_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`fetch` gives up after a few cuts in a row that brought no byte, and says why."""
     monkeypatch.setattr("cli.fetch.transfer.MOST_CUTS", 2)
 
     def refuse(words: list[str]) -> None:
@@ -100,6 +107,7 @@ def test_connection_that_brings_nothing_is_given_up(
 def test_second_fetch_sends_nothing_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A second `fetch` sends only the file that has changed."""
     run = make_run(tmp_path / "volume" / "demo")
     here = tmp_path / "here"
     fetch(monkeypatch, LocalPod(), run, here)
@@ -114,7 +122,9 @@ def test_second_fetch_sends_nothing_that_is_there(
 def test_bytes_changed_on_their_way_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sha256 is made of what arrived here, not of what the pod has read."""
+    """A file that arrives with other bytes than were sent is fetched again. The sha256 is computed
+    of what arrived here, not of what the pod has read.
+    """
     run = make_run(tmp_path / "volume" / "demo")
     model = run / "checkpoints" / "step-00000100" / "model-00000.bin"
     right = model.read_bytes()

@@ -1,4 +1,4 @@
-"""What `./disttrain goodput` prints, from events that are given here."""
+"""What `./disttrain goodput` prints. The events that the pod would read are given here."""
 
 import json
 
@@ -19,6 +19,9 @@ PLACE = RunPlace(Access("", "", ""), "ns", "o-1", "image", "/data/runs/dev", "tr
 
 
 def killed_run() -> bytes:
+    """Return the events of a run on 8 GPUs that was killed once, was away for 90 s, and then
+    finished.
+    """
     told = Story(gpus=8)
     told.starts(4000, 500, 100, 900)
     told.trains(100, 360)
@@ -36,12 +39,16 @@ def killed_run() -> bytes:
 
 @pytest.fixture(autouse=True)
 def events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command read the events of the killed run, without a stack and a cluster."""
     monkeypatch.setattr(command, "run_place", lambda stack: PLACE)  # pyright: ignore
     monkeypatch.setattr(command, "Api", lambda access: None)  # pyright: ignore
     monkeypatch.setattr(command, "fetch_events", lambda api, place: killed_run())  # pyright: ignore
 
 
 def test_table_has_every_kind_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    """The table has a row for each kind of time and their sum, and the text below it explains the
+    start, the restart and the lost work. Without a price, no cost is mentioned.
+    """
     assert main(["goodput"]) == 0
     lines = capsys.readouterr().out.splitlines()
     rows = {line.split("  ")[0]: line for line in lines}
@@ -61,6 +68,9 @@ def test_table_has_every_kind_and_the_sum(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_price_adds_a_column_and_the_cost_of_lost_work(capsys: pytest.CaptureFixture[str]) -> None:
+    """A price per GPU-hour adds a column with costs, the cost of the lost work, and the cost per
+    token.
+    """
     assert main(["goodput", "--price-per-gpu-hour", "100"]) == 0
     text = capsys.readouterr().out
     assert "KIND        SECONDS   SHARE   COST" in text
@@ -69,6 +79,9 @@ def test_price_adds_a_column_and_the_cost_of_lost_work(capsys: pytest.CaptureFix
 
 
 def test_json_has_the_same_numbers_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    """`goodput --json` prints the same numbers for programs: the seconds of each kind, their sum,
+    the phases of each start and the cost.
+    """
     assert main(["goodput", "--json", "--price-per-gpu-hour", "0.5"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found["seconds"]) == set(Kind)
@@ -83,7 +96,9 @@ def test_json_has_the_same_numbers_for_programs(capsys: pytest.CaptureFixture[st
 def test_price_may_stand_in_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Said once, for all commands; the option wins."""
+    """A price in the environment serves all commands, and the option overrides it. A price that is
+    no number is refused with the name of the variable.
+    """
     monkeypatch.setenv(PRICE_VARIABLE, "0.5")
     assert main(["goodput", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["cost"]["price_per_gpu_hour"] == 0.5
@@ -94,7 +109,8 @@ def test_price_may_stand_in_the_environment(
         main(["status"])
     said = capsys.readouterr().err
     assert "'cheap' cannot be a price" in said
-    assert f"the variable {PRICE_VARIABLE}" in said  # nobody has typed the option
+    # The option was not typed, so the message must name the variable.
+    assert f"the variable {PRICE_VARIABLE}" in said
 
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "cheap"])
@@ -115,6 +131,7 @@ def test_price_that_cannot_be_is_refused(price: str, capsys: pytest.CaptureFixtu
 def test_events_that_cannot_be_had_are_an_error(
     monkeypatch: pytest.MonkeyPatch, ended: Ended, message: str
 ) -> None:
+    """If the events cannot be read, or did not arrive whole, the command fails with the reason."""
     from contextlib import nullcontext
 
     monkeypatch.setattr(fetch, "running", lambda *a, **k: nullcontext("/pod"))  # pyright: ignore
@@ -125,4 +142,5 @@ def test_events_that_cannot_be_had_are_an_error(
 
 
 def test_every_kind_is_explained_in_the_table() -> None:
+    """Each kind of time has an explanation in the table."""
     assert list(WHAT) == list(Kind)

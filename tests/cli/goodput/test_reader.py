@@ -1,4 +1,4 @@
-"""The program that reads the events in a pod: alone, and from what it prints to the account."""
+"""The program that reads a run's events in a pod, and what the account makes of its answer."""
 
 import subprocess
 import sys
@@ -19,12 +19,16 @@ names = st.sampled_from([Name.ALIVE, Name.ALIVE, Name.FAILING, Name.ENDED, Name.
 
 
 def content_of(given_names: list[Name]) -> bytes:
+    """Return an events file with an event of each name, a second apart."""
     events = [Event(name, 100.0 + at, 50.0 + at, "a") for at, name in enumerate(given_names)]
     return b"".join(to_line(event) for event in events)
 
 
 @given(st.lists(names, max_size=20))
 def test_account_is_the_same_without_needless_signs_of_life(given_names: list[Name]) -> None:
+    """The reader leaves out signs of life that change nothing, and the account of the run stays the
+    same.
+    """
     content = content_of([Name.GATHERING, *given_names])
     arrived = reader.unpacked(reader.packed(content.splitlines(keepends=True)))
     assert account_of(*parse_events(arrived)) == account_of(*parse_events(content))
@@ -33,12 +37,15 @@ def test_account_is_the_same_without_needless_signs_of_life(given_names: list[Na
 
 
 def run_reader(file: Path) -> subprocess.CompletedProcess[str]:
-    """As in the pod: by its text, without this project and its packages."""
+    """Run the reader as in the pod: by its text, without this project and its packages."""
     command = [sys.executable, "-I", "-S", "-c", Path(reader.__file__).read_text(), str(file)]
     return subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
 
 
 def test_program_needs_the_standard_library_alone(tmp_path: Path) -> None:
+    """The reader works with Python's standard library alone, and passes a damaged last line on to
+    the account.
+    """
     content = content_of([Name.GATHERING, Name.ALIVE, Name.ALIVE, Name.ENDED])
     file = tmp_path / "node-00000.jsonl"
     file.write_bytes(content + b'\n{"event":"torn')
@@ -54,7 +61,9 @@ def test_file_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """A long run's file has gigabytes, of which a small pod on a busy node has no copies."""
+    """The reader needs little memory for a large file. A long run's file has gigabytes, and a small
+    pod on a busy node has no memory for copies of it.
+    """
     values = {"steps": 1, "data_seconds": 0.0, "save_seconds": 0.0, "longest_seconds": 1.0}
     events = [Event(Name.REPORT, 100.0, 50.0, "a", {"step": 7, **values})] * 20_000
     file = tmp_path / "node-00000.jsonl"
@@ -73,7 +82,9 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 def test_long_reading_gives_signs_of_life(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who waits for the answer takes a connection without a byte for dead after a minute."""
+    """A reader that needs long writes signs of life to standard error. The command takes a
+    connection that brings no byte for a minute for dead.
+    """
     seconds = count(step=0.1)
     monkeypatch.setattr(reader.time, "monotonic", lambda: next(seconds))
     text = reader.packed([b"{}\n"] * 10_000)
@@ -83,6 +94,7 @@ def test_long_reading_gives_signs_of_life(
 
 @pytest.mark.parametrize("cut", [1, 10, 30])
 def test_answer_that_is_not_whole_is_refused(cut: int) -> None:
+    """An answer that lacks its end is refused."""
     text = reader.packed([content_of([Name.GATHERING, Name.ENDED])])
     with pytest.raises(ValueError, match=r".+"):
         reader.unpacked(text[:-cut])

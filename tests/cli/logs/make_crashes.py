@@ -40,7 +40,7 @@ WEIGHTS = {"abort": "suspect"}
 
 
 def record(kind: str, nursery: Nursery) -> None:
-    """Make the recording of one kind of accident."""
+    """Make the recording of one kind of accident, as a file in crashes/."""
     rank = random.Random(kind).randrange(NODES * RANKS_OF_NODE)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

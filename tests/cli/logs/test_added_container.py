@@ -1,6 +1,7 @@
-"""A cluster may add containers to each pod, such as the proxy of a service mesh.
+"""Commands read the trainer's log from a pod to which the cluster has added another container.
 
-The API server then gives no log of a pod without the name of a container.
+The proxy of a service mesh is such a container. The API server then gives no log unless the request
+names a container.
 """
 
 from collections.abc import Mapping
@@ -25,17 +26,23 @@ PLACE: Any = SimpleNamespace(namespace="n", owner="o", access=None)
 
 
 def refuse_without(query: Mapping[str, str]) -> None:
+    """Refuse a request for a log that does not name the trainer's container, as the API server
+    does.
+    """
     if query.get("container") != "trainer":
         raise ApiError(400, "a container name must be specified for pod train-a")
 
 
 class Cluster(ApiServer):
+    """A stand-in API server for a pod of two containers."""
+
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> str:
         refuse_without(query)
         return "2026-11-22T09:00:00.1Z step 1\n"
 
 
 def test_lines_of_the_trainer_are_read() -> None:
+    """`logs` reads the lines that the trainer's container has written."""
     logs = PodLogs(api_of(Cluster()), PLACE)
     lines = logs.there([POD], 0.0, lambda _: 0.0)
     assert [line.text for line in lines] == ["step 1"]
@@ -43,6 +50,7 @@ def test_lines_of_the_trainer_are_read() -> None:
 
 
 def test_lines_of_the_trainer_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`logs` follows the log of the trainer's container."""
     asked = list[str]()
 
     def stream(_: Api, __: str, query: dict[str, str]) -> SimpleNamespace:
@@ -59,4 +67,5 @@ def test_lines_of_the_trainer_are_followed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_verify_reads_what_the_trainer_says() -> None:
+    """`verify` reads the first lines of the trainer's container."""
     assert "step 1" in _first_lines(api_of(Cluster()), PLACE, POD)

@@ -1,9 +1,10 @@
-"""The cause of a crash is found among the lines of its victims.
+"""`logs --first-error` finds the cause of a crash among the lines of its victims.
 
 Each file in crashes/ is the log of a crash of several ranks. Its first line says what is to be
-found: how sure, on which node and rank (`-` where the log cannot tell); the second a piece of that
-line; the third where the text is from: recorded from an accident of the real trainer, or composed
-of the texts of PyTorch, NCCL and the driver, where it takes GPUs.
+found: how sure it is, and on which node and rank (`-` where the log cannot tell). The second line
+has a piece of the line that is the cause. The third line says where the text is from: recorded from
+an accident of the real trainer, or, where it takes GPUs, composed of texts of PyTorch, NCCL and the
+driver.
 """
 
 import re
@@ -19,6 +20,7 @@ CRASHES = sorted((Path(__file__).parent / "crashes").glob("*.txt"))
 
 
 def read(path: Path) -> tuple[list[str], list[Line]]:
+    """Return the three lines of the head, and the log's lines in the order of time."""
     rows = path.read_text().splitlines()
     lines = [parse_record(row.encode()) for row in rows[3:]]
     assert None not in lines
@@ -33,6 +35,9 @@ def test_there_are_at_least_twenty_crashes() -> None:
 
 @pytest.mark.parametrize("path", CRASHES, ids=lambda path: path.stem)
 def test_cause_of_a_recorded_crash_is_found(path: Path) -> None:
+    """The cause of each crash is found on its node and rank, and is as sure as the recording
+    says.
+    """
     head, lines = read(path)
     found = first_error(lines)
     assert found is not None
@@ -43,6 +48,7 @@ def test_cause_of_a_recorded_crash_is_found(path: Path) -> None:
 
 @pytest.mark.parametrize("path", CRASHES, ids=lambda path: path.stem)
 def test_a_victim_is_named_only_where_nothing_else_is(path: Path) -> None:
+    """A line that is only a consequence is named only if no line of the log is more than that."""
     found = first_error(read(path)[1])
     assert found is not None
     if weigh(found.line.text) == Weight.VICTIM:
@@ -50,6 +56,7 @@ def test_a_victim_is_named_only_where_nothing_else_is(path: Path) -> None:
 
 
 def test_a_run_that_goes_well_has_no_error() -> None:
+    """A run that goes well, or is stopped by a signal, has no first error."""
     lines = [
         Line(1, 0, None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1"),
         Line(2, 0, 0, "step 1/20 loss 2.9 val - lr 1e-3 tokens/s 4558"),
@@ -60,8 +67,8 @@ def test_a_run_that_goes_well_has_no_error() -> None:
     assert first_error([]) is None
 
 
-# What the trainer says of trouble with which it goes on: events/log.py, checkpoint/save.py,
-# mirror/process.py, transport/asked.py.
+# Warnings of the trainer about trouble with which training goes on, from events/log.py,
+# checkpoint/save.py, mirror/process.py and transport/asked.py.
 GONE_ON = [
     "[node 0] warning: /data/runs/a/events/node-00000.jsonl: events cannot be written ([Errno 28] "
     "No space left on device); training goes on, and `goodput` will know less of this time",
@@ -75,7 +82,9 @@ GONE_ON = [
 
 @pytest.mark.parametrize("warning", GONE_ON)
 def test_trouble_that_training_survived_is_no_cause(warning: str) -> None:
-    """A warning hours before a crash is not what ended the run, and in a healthy run no error."""
+    """A warning about trouble with which training went on is no error. Otherwise a warning hours
+    before a crash would be named as its cause.
+    """
     begun = Line(1, 0, None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1")
     warned = Line(2, 0, 0, warning)
     assert first_error([begun, warned]) is None
@@ -103,12 +112,16 @@ MISSING = "No module named 'xformers'"
     ],
 )
 def test_module_that_a_program_does_without(text: str, weight: Weight) -> None:
-    """Many programs say at their start which optional module is missing, and go on."""
+    """A missing module is a cause only if Python ends because of it. Many programs say at their
+    start which optional module is missing, and go on.
+    """
     assert weigh(text) == weight
 
 
 def test_a_rank_that_the_others_waited_for_is_the_first_sign() -> None:
-    """Their errors at the end of their wait are consequences; a cause that is sure still wins."""
+    """A rank that does not answer is suspected, and not the ranks that timed out while they waited
+    for it. A cause that is sure, such as a killed rank, still comes first.
+    """
     hang = "[node 0] no step for 17 s: rank 2 on node 1 does not answer, state T (stopped); it was"
     timed_out = "RuntimeError: [pair.cc:1] Timed out waiting 60000ms for recv operation to complete"
     lines = [
@@ -130,13 +143,18 @@ def test_a_rank_that_the_others_waited_for_is_the_first_sign() -> None:
 
 @pytest.mark.parametrize("begin", ["training stopped: ", "round 1 is lost: node 0: "])
 def test_rank_that_waited_too_long_is_a_victim(begin: str) -> None:
-    """Its node ended the round (trainer/launch/hang_watch.py); another rank has not come."""
+    """A rank that waited too long for another one is a victim, although its own node ended the
+    round (trainer/launch/hang_watch.py).
+    """
     why = "rank 0 has waited for 65 s in the sum of the gradients of step 7, longer than"
     text = f"[node 0] {begin}{why} train.timeout_seconds (60); starting again at once"
     assert weigh(text) == Weight.VICTIM
 
 
 def test_a_node_that_speaks_again_begins_the_next_start() -> None:
+    """The next start of a run begins when a node begins another round. Later lines of the other
+    nodes belong to that start too, though one of them had given up before.
+    """
     texts = [
         (0, "[node 0] round 1: x"),
         (1, "[node 1] round 1: x"),
@@ -151,6 +169,9 @@ def test_a_node_that_speaks_again_begins_the_next_start() -> None:
 
 
 def test_the_answer_shows_rank_meaning_and_context() -> None:
+    """The answer names the rank and the meaning of the error, marks its line among the lines of the
+    same rank, and leaves out lines of victims.
+    """
     path = next(path for path in CRASHES if path.stem == "nccl-ecc")
     found = first_error(read(path)[1])
     assert found is not None
@@ -166,7 +187,9 @@ def test_the_answer_shows_rank_meaning_and_context() -> None:
 
 
 def test_a_killed_rank_is_shown_with_its_own_last_lines() -> None:
-    """The node says of which rank it is; lines that are mere consequences are left out."""
+    """A killed rank, which the node reports, is shown with the rank's own last lines. Lines that
+    are mere consequences are left out.
+    """
     texts = [
         (None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1"),
         (1, "loading the data of rank 1"),
@@ -187,7 +210,9 @@ def test_a_killed_rank_is_shown_with_its_own_last_lines() -> None:
 
 
 def test_lines_around_the_error_have_their_time_if_asked_for() -> None:
-    """As those of `./disttrain logs --timestamps`; a progress bar leaves its label here, too."""
+    """With `--timestamps` the lines around the error have their time. Of a progress bar the last
+    state is shown, behind its label.
+    """
     lines = [Line(0, 0, 1, "ValueError: no"), Line(60, 0, 1, "\r 10%\r 20%")]
     found = first_error(lines)
     assert found is not None
@@ -197,7 +222,9 @@ def test_lines_around_the_error_have_their_time_if_asked_for() -> None:
 
 
 def test_cause_does_not_steer_the_terminal() -> None:
-    """Nor where it stands without its label; a file gets every byte."""
+    """Control sequences in the error cannot clear the terminal or change its colour for good. A
+    file gets every byte.
+    """
     found = first_error([Line(0, 0, 1, "ValueError: \033[31mno\033[2J")])
     assert found is not None
     rows = as_text(found, has_colour=False, on_terminal=True).splitlines()

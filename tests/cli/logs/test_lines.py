@@ -1,4 +1,6 @@
-"""The pure parts of `disttrain logs`: options, lines, labels and the position in a pod's log."""
+"""The parts of `disttrain logs` that need no cluster: options, lines, labels, explanations, and the
+position in a pod's log.
+"""
 
 import re
 import time
@@ -31,12 +33,15 @@ NOW = datetime(2026, 11, 22, 9, 30, tzinfo=timezone(timedelta(hours=1)))
     ],
 )
 def test_since_is_an_age_or_a_time(text: str, expected: datetime) -> None:
+    """`--since` takes an age or a time with its zone."""
     assert parse_since(text, NOW) == expected
 
 
 @pytest.fixture
 def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The rules of its time, which go an hour back on the last Sunday of October."""
+    """Set the zone of central Europe, whose clocks go back an hour on the last Sunday of
+    October.
+    """
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
         time.tzset()
@@ -54,7 +59,9 @@ def central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     ],
 )
 def test_since_is_by_the_clock_of_its_day(text: str, expected: datetime) -> None:
-    """A time that --timestamps has shown means the same line, also once summer time is over."""
+    """A time without a zone is by the local clock of its own day, as `--timestamps` shows it.
+    Otherwise a time that was shown would mean another line once summer time is over.
+    """
     assert parse_since(text, NOW) == expected
     written = shown(Line(expected.timestamp(), 0, 0, ""), has_colour=False, has_time=True)
     assert written.startswith(text.replace("T", " "))
@@ -83,6 +90,9 @@ def test_a_wrong_pattern_is_refused_with_its_reason() -> None:
 
 
 def test_a_selection_takes_rank_time_and_words_together() -> None:
+    """A line is shown only if its rank, its time and its words are all asked for. Lines of a node
+    itself have no rank, and are left out when ranks are asked for.
+    """
     line = Line(100.0, 1, 4, "loss 2.5")
     assert Selection().has(line)
     assert Selection(frozenset({4}), 100.0, re.compile("loss")).has(line)
@@ -93,6 +103,9 @@ def test_a_selection_takes_rank_time_and_words_together() -> None:
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
+    """A line that the trainer has written to its log is read with its time, node, rank and text. A
+    line that is torn is no record.
+    """
     at = datetime(2026, 11, 22, 9, 0, 0, 123456, UTC)
     assert parse_record(record_of(at, 1, 4, b"a b\xff")[:-1]) == Line(
         at.timestamp(), 1, 4, "a b\N{REPLACEMENT CHARACTER}"
@@ -103,6 +116,9 @@ def test_a_record_is_read_as_it_was_written() -> None:
 
 
 def test_a_line_of_the_api_has_nanoseconds_and_a_zone() -> None:
+    """A line of the API server is read with its time, whose nanoseconds are cut to microseconds. A
+    line without a time is none.
+    """
     at = datetime(2026, 11, 22, 9, 0, 0, 123456, UTC).timestamp()
     assert parse_api_line(b"2026-11-22T10:00:00.123456789+01:00 a  b", 2) == Line(
         at, 2, None, "a  b"
@@ -113,6 +129,7 @@ def test_a_line_of_the_api_has_nanoseconds_and_a_zone() -> None:
 
 
 def test_labels_are_always_there_and_colours_only_if_wanted() -> None:
+    """Each line is shown with its node and rank, and with colours only if they are wanted."""
     line, own = Line(1.0, 1, 4, "loss"), Line(1.0, 1, None, "[node 1] round 1")
     assert shown(line, has_colour=False) == "[node 1 rank 4] loss"
     assert shown(own, has_colour=False) == "[node 1] round 1"
@@ -122,7 +139,9 @@ def test_labels_are_always_there_and_colours_only_if_wanted() -> None:
 
 
 def test_a_log_goes_on_where_it_was_left_within_a_second() -> None:
-    """A request can only name a second: what it gives again is left out, whatever its fraction."""
+    """A pod's log that is asked for again is shown without lines twice and without gaps. A request
+    can only name a whole second, so the lines of that second come again.
+    """
     stamps = ["00.1Z", "00.12Z", "00.12Z", "00.5Z", "01Z", "01.000000001Z"]
     position, passed = Position(), list[str]()
     for end in (3, 4, len(stamps)):
@@ -139,6 +158,8 @@ def test_a_log_goes_on_where_it_was_left_within_a_second() -> None:
 
 
 def test_the_rank_of_a_node_is_that_of_its_pod() -> None:
+    """The number of a node is found in its pod's labels or name, for each kind of workload."""
+
     def pod(name: str, kind: str = "Job", **labels: str) -> dict[str, object]:
         owners = [{"kind": kind}]
         return {"metadata": {"name": name, "labels": labels, "ownerReferences": owners}}
@@ -157,6 +178,9 @@ def test_the_rank_of_a_node_is_that_of_its_pod() -> None:
 
 
 def test_every_well_known_xid_has_a_sentence() -> None:
+    """Well-known Xid errors of the NVIDIA driver are explained. An unknown one leads to NVIDIA's
+    catalog.
+    """
     assert set(XIDS) >= {13, 31, 43, 45, 48, 63, 64, 74, 79, 94, 95, 119}
     line = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', GPU has fallen off the bus."
     assert explain(line).startswith("Xid 79 of GPU PCI:0000:9b:00: the GPU does not answer on the")
@@ -200,7 +224,9 @@ def test_an_ordinary_line_gets_no_sentence() -> None:
     ],
 )
 def test_line_on_a_terminal_leaves_its_label_and_the_next_line(text: str, seen: str) -> None:
-    """Of a progress bar its last state is shown, as it would be; a file gets every byte."""
+    """On a terminal, a line with carriage returns keeps its label, and a colour ends with its line.
+    Of a progress bar the last state is shown. A file gets every byte.
+    """
     line = Line(100.0, 0, 1, text)
     assert shown(line, has_colour=False, on_terminal=True) == f"[node 0 rank 1] {seen}"
     assert shown(line, has_colour=False) == f"[node 0 rank 1] {text}"
@@ -219,8 +245,9 @@ def test_line_on_a_terminal_leaves_its_label_and_the_next_line(text: str, seen: 
     ids=["bars below each other", "bar of node", "title", "screen", "single signs", "cut"],
 )
 def test_line_on_a_terminal_moves_nothing(text: str, seen: str) -> None:
-    """Bars that are drawn below each other go up by lines, onto those of other ranks; colours do
-    no harm."""
+    """On a terminal, sequences that move the cursor, clear the screen or set the title are left
+    out, and colours are kept. Otherwise progress bars would overwrite the lines of other ranks.
+    """
     line = Line(100.0, 0, 1, text)
     assert shown(line, has_colour=False, on_terminal=True) == f"[node 0 rank 1] {seen}"
     assert shown(line, has_colour=False) == f"[node 0 rank 1] {text}"

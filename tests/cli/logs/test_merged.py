@@ -15,7 +15,7 @@ POD = {"metadata": {"name": "train-singlepod-x", "uid": "1"}, "status": {"phase"
 
 
 class Volume:
-    """Sends what it was given, mark by mark, and then nothing."""
+    """A stand-in for the volume's pod: it gives what it was given, one by one, and then nothing."""
 
     def __init__(self, *marked: Marked) -> None:
         self._marked = deque(marked)
@@ -25,7 +25,9 @@ class Volume:
 
 
 class Pods:
-    """One pod with some lines, which has ended when it is followed."""
+    """A stand-in for the API server: one pod with some lines, which has ended when it is
+    followed.
+    """
 
     def __init__(self, *lines: Line) -> None:
         self._lines, self.problems = list(lines), list[str]()
@@ -51,20 +53,26 @@ class Pods:
 
 
 def rank0(at: float, text: str) -> Line:
+    """Return a line as the volume has it, with its rank."""
     return Line(at, 0, 0, text)
 
 
 def api(at: float, text: str) -> Line:
+    """Return a line as the API server has it, without a rank."""
     return Line(at, 0, None, text)
 
 
 def merged(pods: Pods, volume: Volume | None) -> tuple[Merged, list[str]]:
+    """Return the merged stream, and the list to which its warnings go."""
     said: list[str] = []
     reader = cast(VolumeReader, volume) if volume else None
     return Merged(cast(PodLogs, pods), reader, said.append), said
 
 
 def test_lines_of_both_come_once_and_in_order() -> None:
+    """Lines that the volume and the API server both have are shown once, with their rank, in the
+    order of time.
+    """
     volume = Volume(
         Marked("S", rank0(995, "b")),
         Marked("S", rank0(999, "c")),
@@ -83,13 +91,16 @@ def test_lines_of_both_come_once_and_in_order() -> None:
     stream, said = merged(pods, volume)
     history = list(stream.history(since=0.0))
     assert [line.text for line in history] == ["before the log", "a", "b", "no room", "c"]
-    assert pods.known == [999]  # later lines are asked of the API server
+    assert pods.known == [999]  # the API server is asked for later lines
     later = [line for some in stream.follow() for line in some]
     assert [(line.rank, line.text) for line in later] == [(0, "d")]
     assert said == []
 
 
 def test_where_the_volume_is_lost_the_pods_lines_go_on() -> None:
+    """If the volume cannot be read any more, the lines of the pods are still shown, and one warning
+    says so.
+    """
     volume = Volume(
         Marked("S", rank0(995, "b")),
         Marked("B", None),
@@ -110,7 +121,9 @@ def test_where_the_volume_is_lost_the_pods_lines_go_on() -> None:
 def test_pods_that_have_not_begun_are_known(
     monkeypatch: pytest.MonkeyPatch, phase: str, record: Line | None, has_begun: bool
 ) -> None:
-    """Where the volume has lines of a start before, they are not what is waited for."""
+    """The stream knows whether its pods have begun: one runs, or the volume has a line. `found_any`
+    is true in each case, because there is a pod.
+    """
     pods = Pods()
     monkeypatch.setattr(pods, "pods", lambda: [{**POD, "status": {"phase": phase}}])
     seen = [Marked("S", record)] if record else []
@@ -120,6 +133,7 @@ def test_pods_that_have_not_begun_are_known(
 
 
 def test_without_a_volume_the_pods_lines_are_shown_at_once() -> None:
+    """Without a volume, the lines of the pods are shown."""
     stream, said = merged(Pods(api(1, "a"), api(2, "b")), None)
     assert [line.text for line in stream.history(since=0.0, tail=5)] == ["a", "b"]
     assert stream.found_any

@@ -1,4 +1,4 @@
-"""Options of `./disttrain logs` that cannot be used are named before anybody is asked."""
+"""`./disttrain logs` refuses options that cannot be used before it asks Pulumi or the cluster."""
 
 import pytest
 
@@ -22,7 +22,9 @@ def test_option_that_would_be_ignored_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Whoever asks for one rank must not be shown another one's error as if it were that."""
+    """An option that cannot be used, alone or with `--first-error`, is refused. Otherwise a user
+    who asks for one rank would be shown the error of another one.
+    """
 
     def nobody(_: str) -> None:
         raise AssertionError("somebody was asked")
@@ -42,7 +44,9 @@ def test_option_that_would_be_ignored_is_refused(
     ],
 )
 def test_rank_that_the_run_has_not_is_said(ranks: set[int], said: str) -> None:
-    """It may have had more in an earlier start, whose lines are shown."""
+    """`--rank` says which of the ranks the run does not have now. An earlier start may have had
+    more ranks, and their lines are shown.
+    """
     text = no_such_ranks(frozenset(ranks), 2)
     assert text.startswith(said)
     assert bool(text) == bool(said)

@@ -1,4 +1,6 @@
-"""The program in the pod, on files that the trainer's own code has written."""
+"""The program that reads logs in a pod, run as a process on files that the trainer's code has
+written.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +25,27 @@ BEGIN = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
 
 def at(seconds: float) -> datetime:
+    """Return the time that is so many seconds after BEGIN."""
     return BEGIN + timedelta(seconds=seconds)
 
 
 def write(run: Path, node: int, rank: int | None, seconds: float, text: str) -> None:
+    """Append a line to a node's log as the trainer does; the file is renamed after 2000 bytes."""
     file = RotatingFile(log_path(run, node), largest_bytes=2000)
     file.append(record_of(at(seconds), node, rank, text.encode()))
     file.close()
 
 
 def arguments(run: Path, follow: bool = False, tail: int = -1, **selection: object) -> list[str]:
+    """Return the command that runs the program, without anything of the project to import."""
     asked = arguments_of(str(run), Selection(**selection), tail, follow)  # type: ignore[arg-type]
     program = Path(volume_program.__file__).read_text()
-    return [sys.executable, "-I", "-c", program, asked]  # -I: nothing of ours can be imported
+    # -I: no module of the project can be imported.
+    return [sys.executable, "-I", "-c", program, asked]
 
 
 def history(run: Path, **asked: object) -> list[str]:
-    """The texts of the records that are shown."""
+    """Return the texts of the records that the program shows."""
     done = subprocess.run(
         arguments(run, **asked),  # type: ignore[arg-type]
         capture_output=True,
@@ -54,7 +60,9 @@ def history(run: Path, **asked: object) -> list[str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Two nodes of two ranks each, 100 lines of each rank in turn, in several files."""
+    """Return the folder of a run with two nodes of two ranks, whose logs have 100 lines per rank in
+    several files.
+    """
     for number in range(100):
         for rank in range(4):
             text = f"rank {rank} line {number}"
@@ -64,6 +72,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def test_all_files_of_all_nodes_are_merged_by_time(run: Path) -> None:
+    """All files of all nodes become one log in the order of time, without a gap."""
     found = history(run)
     kept = [int(text.split()[3]) for text in found]
     assert kept == sorted(kept)
@@ -77,7 +86,9 @@ def test_all_files_of_all_nodes_are_merged_by_time(run: Path) -> None:
 
 
 def test_cut_end_of_a_file_stays_apart(tmp_path: Path) -> None:
-    """A full volume cuts a line off, and the file gives way to the next one before it is ended."""
+    """A line that was cut off at the end of a file stays apart from the next file's first line. A
+    full volume cuts a line off, and the file may be renamed before the line is ended.
+    """
     write(tmp_path, 0, 0, 1, "whole")
     path = log_path(tmp_path, 0)
     cut = record_of(at(2), 0, 0, b"written in part and then as a whole")[:50]
@@ -92,6 +103,9 @@ def test_cut_end_of_a_file_stays_apart(tmp_path: Path) -> None:
 
 
 def test_ranks_time_words_and_count_are_asked_for(run: Path) -> None:
+    """The program shows only the ranks, the time, the words and the number of lines that are asked
+    for.
+    """
     assert history(run, ranks=frozenset({1, 2}), since=at(980).timestamp()) == [
         f"rank {rank} line {number}" for number in (98, 99) for rank in (1, 2)
     ]
@@ -111,6 +125,7 @@ def test_a_run_without_logs_has_an_empty_history(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_stays_with_its_neighbours(tmp_path: Path) -> None:
+    """A line that is no record keeps its place between the records around it."""
     write(tmp_path, 0, 0, 1, "before")
     with log_path(tmp_path, 0).open("ab") as file:
         file.write(b"2026-11-2\n\xff\n")
@@ -120,6 +135,9 @@ def test_a_torn_line_stays_with_its_neighbours(tmp_path: Path) -> None:
 
 
 def test_the_lines_of_a_node_keep_their_order_when_its_clock_is_set_back(tmp_path: Path) -> None:
+    """The lines of one node keep the order in which they were written, although its clock was set
+    back.
+    """
     for number, seconds in enumerate((10, 20, 5, 30)):
         write(tmp_path, 0, 0, seconds, f"a{number}")
     write(tmp_path, 1, 1, 15, "b")
@@ -127,7 +145,9 @@ def test_the_lines_of_a_node_keep_their_order_when_its_clock_is_set_back(tmp_pat
 
 
 def test_the_last_seconds_come_first_whatever_is_asked_for(tmp_path: Path) -> None:
-    """With them the other side finds out which lines of the API server it has."""
+    """The lines of the last seconds come first, even if none of them is asked for. With them `logs`
+    finds out which lines of the API server the volume has.
+    """
     for seconds in (0, 5, 14, 15):
         write(tmp_path, 0, 0, seconds, f"at {seconds}")
     done = subprocess.run(
@@ -138,7 +158,9 @@ def test_the_last_seconds_come_first_whatever_is_asked_for(tmp_path: Path) -> No
 
 
 def test_new_lines_are_followed_over_rotation_and_new_nodes(tmp_path: Path) -> None:
-    """Each line once and in order, while the file is renamed again and again."""
+    """New lines are shown once and in order while files are renamed, nodes are added and a clock is
+    set back.
+    """
     write(tmp_path, 0, 0, 0, "old")
     command = arguments(tmp_path, follow=True)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
@@ -146,7 +168,7 @@ def test_new_lines_are_followed_over_rotation_and_new_nodes(tmp_path: Path) -> N
         assert next(rows) == "old"
         for number in range(60):
             write(tmp_path, 0, 0, number, f"new {number} {'x' * 60}")
-            if number % 10 == 9:  # fewer bytes than the kept files have
+            if number % 10 == 9:  # ten lines have fewer bytes than the kept files
                 expected = [f"new {n} {'x' * 60}" for n in range(number - 9, number + 1)]
                 assert [next(rows) for _ in expected] == expected
         write(tmp_path, 3, 7, 1, "a node that comes later")
@@ -158,6 +180,7 @@ def test_new_lines_are_followed_over_rotation_and_new_nodes(tmp_path: Path) -> N
 
 
 def shown(program: subprocess.Popen[str]) -> Iterator[str]:
+    """Yield the texts of the records that a running program shows."""
     assert program.stdout
     for row in program.stdout:
         if row.startswith("R"):

@@ -1,4 +1,4 @@
-"""Only a run's folder that is whole is pushed."""
+"""`push` sends only a run's folder that is whole, under a name that is free."""
 
 import os
 from collections.abc import Callable
@@ -16,6 +16,10 @@ from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run
 
 
 def test_all_files_are_found_and_the_manifest_is_last(tmp_path: Path) -> None:
+    """`push` sends the files of a run and leaves out what is no part of it: the record of a fetch,
+    unfinished checkpoints and files that no manifest lists. The manifests come last, because they
+    make a checkpoint complete.
+    """
     run = make_run(tmp_path / "demo", steps=(100, 200))
     (run / ".disttrain-fetch.json").write_text("{}")
     (run / "checkpoints" / ".tmp-step-00000300-x").mkdir()
@@ -28,6 +32,7 @@ def test_all_files_are_found_and_the_manifest_is_last(tmp_path: Path) -> None:
 
 
 def test_key_stands_for_names_and_contents(tmp_path: Path) -> None:
+    """The key of a push stands for the contents of the run, whatever the order of its files."""
     run = make_run(tmp_path / "demo")
     before = key_of(read_run(run))
     assert key_of(list(reversed(read_run(run)))) == before
@@ -36,28 +41,34 @@ def test_key_stands_for_names_and_contents(tmp_path: Path) -> None:
 
 
 def damage(run: Path) -> None:
+    """Overwrite a file of the checkpoint with other bytes of the same number."""
     (run / "checkpoints" / "step-00000100" / "model-00000.bin").write_bytes(os.urandom(100_000))
 
 
 def unfinish(run: Path) -> None:
+    """Leave the part of a file that a `fetch` has not ended."""
     (run / "metrics.jsonl.partial-0123456789ab").write_bytes(b"")
 
 
 def link(run: Path) -> None:
+    """Put a link to a file into the run."""
     (run / "elsewhere").symlink_to("/etc/passwd")
 
 
 def link_folder(run: Path) -> None:
+    """Replace a folder of the run by a link to it."""
     (run / "tensorboard").rename(run.with_name("elsewhere"))
     (run / "tensorboard").symlink_to(run.with_name("elsewhere"))
 
 
 def add_bytes(run: Path) -> None:
+    """Put a file into the run whose name is not UTF-8."""
     (run / os.fsdecode(b"bytes-\xff")).touch()
 
 
 def make_pipe(run: Path) -> None:
-    os.mkfifo(run / "pipe")  # who opens it to read waits for a writer
+    """Put a pipe into the run. A program that opens it to read would wait for ever."""
+    os.mkfifo(run / "pipe")  # a program that opens it to read waits for a writer
 
 
 @pytest.mark.timeout(60)
@@ -76,6 +87,7 @@ def make_pipe(run: Path) -> None:
 def test_folder_that_is_not_whole_is_refused(
     tmp_path: Path, spoil: Callable[[Path], None], reason: str
 ) -> None:
+    """`push` refuses a folder that is damaged, unfinished, or holds anything but plain files."""
     run = make_run(tmp_path / "demo")
     spoil(run)
     with pytest.raises(ValueError, match=reason):
@@ -90,6 +102,9 @@ def test_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_name_is_free_or_an_unfinished_push_of_the_same() -> None:
+    """`push` refuses a name that a run on the volume has, or that another unfinished push is about
+    to take. An unfinished push of the same run is continued.
+    """
     free = {"exists": False, "unfinished": {}, "free_bytes": 1000}
     assert refusal(free, "demo", ".push-a-demo", 1000) == ""
     assert refusal({**free, "unfinished": {".push-a-demo": 1}}, "demo", ".push-a-demo", 9) == ""
@@ -99,7 +114,9 @@ def test_name_is_free_or_an_unfinished_push_of_the_same() -> None:
 
 
 def test_run_that_has_no_room_is_refused_before_a_byte() -> None:
-    """What has arrived of it is not needed again; some file systems do not tell their room."""
+    """`push` refuses to begin if the volume has too little room; what has arrived before is not
+    counted again. A file system that does not tell its room is no reason to refuse.
+    """
     look: dict[str, Any] = {"exists": False, "unfinished": {".push-a-demo": 300}, "free_bytes": 700}
     assert refusal(look, "demo", ".push-a-demo", 1000) == ""
     said = refusal(look, "demo", ".push-a-demo", 1200)
@@ -108,6 +125,7 @@ def test_run_that_has_no_room_is_refused_before_a_byte() -> None:
 
 
 def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
+    """A run with one more checkpoint is another push, with a key of its own."""
     run = make_run(tmp_path / "demo")
     before = key_of(read_run(run))
     add_checkpoint(run, 200)
@@ -116,7 +134,9 @@ def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["/", "my run", "x" * 64, "-x"])
 def test_name_that_no_run_can_have_is_refused(name: str) -> None:
-    """The message names the option by which another one is given."""
+    """A name that no run can have is refused, and the message names `--run`, by which another one
+    is given.
+    """
     with pytest.raises(ValueError, match=r"^FOLDER: its name .* Give one by --run$"):
         name_of_run(Path("/tmp") / name, "")
     assert name_of_run(Path("/tmp") / name, "fine") == "fine"
@@ -126,7 +146,9 @@ def test_name_that_no_run_can_have_is_refused(name: str) -> None:
 
 
 def test_push_that_came_too_late_names_what_it_left() -> None:
-    """As where two people push the same run at once."""
+    """A push whose name was taken meanwhile names what it left on the volume, and how to remove it.
+    It happens when two people push a run of the same name at once.
+    """
 
     class Late:
         api = path = container = None
@@ -141,7 +163,9 @@ def test_push_that_came_too_late_names_what_it_left() -> None:
 
 
 def test_push_that_fails_names_what_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the volume gets full meanwhile."""
+    """A push that fails, because the volume is full for example, names what it left there, and how
+    to remove it.
+    """
 
     def fail(*_: object, **__: object) -> None:
         raise TaskError("the pod cannot write x: no space left")
@@ -155,7 +179,9 @@ def test_push_that_fails_names_what_it_left(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_only_what_has_begun_to_arrive_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of which nothing is there needs one command and not two."""
+    """`push` asks how much of a file has arrived only for files that are there in whole or in part.
+    A new file needs one command and not two.
+    """
     new = dict[str, bool]()
 
     def note(file: Any, *_: object, is_new: bool) -> None:

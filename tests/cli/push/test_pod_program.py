@@ -1,4 +1,4 @@
-"""A run's name appears on the volume when all of it is there."""
+"""The program of `push` in the pod: a run's name appears on the volume when all of it is there."""
 
 import shutil
 from pathlib import Path
@@ -11,12 +11,14 @@ INCOMING = ".push-0123456789ab-demo"
 
 
 def unfinished(runs: Path, name: str) -> dict[str, int]:
-    """The unfinished pushes under a name, with the bytes that have arrived."""
+    """Return the unfinished pushes under a name, with the bytes that have arrived of each."""
     return cast(dict[str, int], pod_program.look(runs, name, INCOMING)["unfinished"])
 
 
 def test_publish_gives_the_name_once(tmp_path: Path) -> None:
-    """An asking whose answer was lost is asked again, and has the same answer."""
+    """The pushed run gets its name in one step. A command whose answer was lost can be repeated,
+    and has the same answer.
+    """
     before = contents(make_run(tmp_path / INCOMING))
     look = pod_program.look(tmp_path, "demo", INCOMING)
     assert (look["exists"], list(unfinished(tmp_path, "demo"))) == (False, [INCOMING])
@@ -28,6 +30,7 @@ def test_publish_gives_the_name_once(tmp_path: Path) -> None:
 
 
 def test_publish_replaces_no_run(tmp_path: Path) -> None:
+    """A push does not replace a run that has the name already."""
     make_run(tmp_path / INCOMING)
     (tmp_path / "demo").mkdir()
     assert pod_program.publish(tmp_path / INCOMING, tmp_path / "demo") == {"ok": False}
@@ -35,13 +38,16 @@ def test_publish_replaces_no_run(tmp_path: Path) -> None:
 
 
 def test_push_of_a_longer_name_is_another_run(tmp_path: Path) -> None:
+    """An unfinished push of `demo-2` counts neither for `2` nor for `demo`."""
     (tmp_path / ".push-0123456789ab-demo-2").mkdir()
     assert unfinished(tmp_path, "2") == {}
     assert unfinished(tmp_path, "demo") == {}
 
 
 def test_room_and_what_has_arrived_are_counted(tmp_path: Path) -> None:
-    """Also before any run has made the folder of all runs."""
+    """The program reports the free room and the bytes that have arrived, also before the folder of
+    all runs exists.
+    """
     make_run(tmp_path / INCOMING, model_bytes=1_000_000)
     assert 1_000_000 <= unfinished(tmp_path, "demo")[INCOMING] <= 2_000_000
     for folder in (tmp_path, tmp_path / "data" / "runs"):
@@ -51,7 +57,7 @@ def test_room_and_what_has_arrived_are_counted(tmp_path: Path) -> None:
 
 
 def test_files_that_have_begun_to_arrive_are_named(tmp_path: Path) -> None:
-    """Whole ones, and those of which a part is there."""
+    """The program names the files that are there, in whole or in part."""
     assert pod_program.look(tmp_path / "runs", "demo", INCOMING)["begun"] == []
     folder = tmp_path / INCOMING / "checkpoints" / "step-00000100"
     folder.mkdir(parents=True)

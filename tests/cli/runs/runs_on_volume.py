@@ -1,9 +1,10 @@
-"""What a pod reports about a run on the volume, for tests."""
+"""Run reports like those of a pod that reads the volume, for tests."""
 
 from typing import Any
 
 
 def given(name: str, **changes: Any) -> dict[str, Any]:
+    """Return what the pod reports about a run of this name, with these changes."""
     values: dict[str, Any] = {
         "name": name,
         "config": "train:\n  max_steps: 2000\n",

@@ -1,4 +1,6 @@
-"""What `./disttrain runs` says at the end; a pod that has answered is a table of its answers."""
+"""What `./disttrain runs` prints at its end. The pod is a stand-in that looks its answers up in a
+table.
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from tests.cli.runs.runs_on_volume import given
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    """By the first word of what the pod is asked; the volume has the run `demo`."""
+    """Return the pod's answers by the first word of the question; the volume has the run `demo`."""
     found: dict[str, dict[str, Any]] = {
         "list": {"now": 1300.0, "runs": [given("demo")], "free_bytes": 5, "total_bytes": 9}
     }
@@ -48,6 +50,7 @@ def test_run_that_is_still_there_is_not_called_deleted(
     words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """`runs delete` of a run that the pod did not delete ends with 2 and the reason."""
     answers["delete"] = answer
     assert main(["runs", "delete", "demo", "--yes"]) == 2
     out, err = capsys.readouterr()
@@ -58,7 +61,9 @@ def test_run_that_is_still_there_is_not_called_deleted(
 def test_run_that_is_gone_is_called_deleted(
     answers: dict[str, dict[str, Any]], state: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Missing: it was asked twice, as the answer to the first asking was lost."""
+    """`runs delete` says that the run is deleted, also if the pod does not find it any more. The
+    pod is asked twice if its first answer was lost.
+    """
     answers["delete"] = {"state": state}
     assert main(["runs", "delete", "demo", "--yes"]) == 0
     assert capsys.readouterr().out == "run demo is deleted\n"
@@ -71,6 +76,9 @@ def test_picture_that_cannot_be_written_names_its_file(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A picture that cannot be written is named with the reason, and `~` in `--to` means the home
+    folder.
+    """
     monkeypatch.setenv("HOME", str(tmp_path))
     answers["list"]["runs"].append(given("other"))
     (tmp_path / "file").touch()
@@ -84,6 +92,7 @@ def test_picture_that_cannot_be_written_names_its_file(
 
 @pytest.mark.usefixtures("answers")
 def test_list_ends_with_the_room_that_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list of runs ends with the volume's free room, and `--json` has it too."""
     assert main(["runs"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "the volume has 5 B free of 9 B"
     assert main(["runs", "--json"]) == 0

@@ -1,4 +1,4 @@
-"""What cannot be asked for is said before a pod is started."""
+"""`runs`, `fetch`, `sample` and `push` refuse what cannot be done before a pod is started."""
 
 import errno
 import os
@@ -32,6 +32,7 @@ from cli.__main__ import main
 def test_option_that_cannot_be_is_named_with_its_value(
     words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A name or an option that cannot be used is refused with its value and the reason."""
     assert main(words) == 2
     assert message in capsys.readouterr().err
 
@@ -58,7 +59,9 @@ def test_what_this_machine_refuses_is_said_in_words(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the file, without a number, and with what to do."""
+    """If this machine cannot read or write a file, the error names the option, the reason and the
+    file, without the number of the error.
+    """
 
     def refuse(*_: object) -> NoReturn:
         raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), Path("/home/me/x"))

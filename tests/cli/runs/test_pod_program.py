@@ -1,4 +1,4 @@
-"""What the pod sees of runs, and how it removes one."""
+"""The program of `runs` in the pod: what it sees of runs, and how it deletes one."""
 
 import fcntl
 import json
@@ -22,6 +22,9 @@ from tests.cli.fetch.local_pod import add_checkpoint, make_run
 
 
 def test_last_values_and_the_lowest_validation_loss_are_found(tmp_path: Path) -> None:
+    """The program reports the last values and the lowest validation loss of a run's metrics. A torn
+    last line is left out.
+    """
     path = tmp_path / "metrics.jsonl"
     records = [
         {"step": 1, "loss": 4.0, "val_loss": None},
@@ -38,6 +41,7 @@ def test_last_values_and_the_lowest_validation_loss_are_found(tmp_path: Path) ->
 
 
 def test_newest_checkpoint_is_one_that_is_whole(tmp_path: Path) -> None:
+    """The newest checkpoint that is reported is a complete one."""
     run = make_run(tmp_path / "demo", steps=(100,))
     (add_checkpoint(run, 200) / "layout.json").unlink()
     found = pod_program.one_run(run)
@@ -47,7 +51,9 @@ def test_newest_checkpoint_is_one_that_is_whole(tmp_path: Path) -> None:
 
 
 def test_newest_checkpoint_may_have_nine_digits(tmp_path: Path) -> None:
-    """Its step was unknown then, and `fetch` took an older checkpoint for the newest one."""
+    """A checkpoint of a step with nine digits is seen by `runs`, `fetch` and `push`. Otherwise its
+    step would be unknown, and `fetch` would take an older checkpoint for the newest.
+    """
     run = make_run(tmp_path / "demo", steps=(99_999_999, 100_000_000))
     assert pod_program.one_run(run)["checkpoint_step"] == 100_000_000
     of_fetch = ["step-100000000", "step-99999999"]
@@ -65,6 +71,7 @@ def test_only_the_runs_that_were_named_are_read(tmp_path: Path) -> None:
 
 
 def test_room_is_that_of_the_disk(tmp_path: Path) -> None:
+    """The free and the total room are those of the volume's disk."""
     answer = pod_program.runs(tmp_path, [])
     total = shutil.disk_usage(tmp_path).total
     assert answer["total_bytes"] == total
@@ -73,6 +80,9 @@ def test_room_is_that_of_the_disk(tmp_path: Path) -> None:
 
 
 def test_deleted_run_is_gone_and_others_stay(tmp_path: Path) -> None:
+    """Deleting a run removes it and the rest of an earlier removal of it that was cut off, and no
+    other run.
+    """
     for name in ("one", "two"):
         make_run(tmp_path / name)
     (tmp_path / ".deleted-0123456789ab-one").mkdir()  # a removal that was cut off
@@ -82,6 +92,7 @@ def test_deleted_run_is_gone_and_others_stay(tmp_path: Path) -> None:
 
 
 def test_rest_of_a_removal_can_be_removed_by_its_name(tmp_path: Path) -> None:
+    """The rest of a removal that was cut off is listed, and can be deleted by its own name."""
     rest = make_run(tmp_path / ".deleted-0123456789ab-one")
     assert [each["name"] for each in pod_program.runs(tmp_path, [])["runs"]] == [rest.name]  # pyright: ignore
     assert pod_program.delete(tmp_path, rest.name) == {"state": "deleted"}
@@ -89,6 +100,7 @@ def test_rest_of_a_removal_can_be_removed_by_its_name(tmp_path: Path) -> None:
 
 
 def test_run_whose_lock_is_held_is_not_deleted(tmp_path: Path) -> None:
+    """A run that a training process holds by its lock is not deleted."""
     run = make_run(tmp_path / "demo")
     with (run / "run.lock").open("r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -98,6 +110,7 @@ def test_run_whose_lock_is_held_is_not_deleted(tmp_path: Path) -> None:
 
 
 def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
+    """A link is not deleted, and neither is the folder it leads to."""
     run = make_run(tmp_path / "elsewhere" / "demo")
     (tmp_path / "demo").symlink_to(run)
     assert pod_program.delete(tmp_path, "demo") == {"state": "link"}
@@ -105,7 +118,9 @@ def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
 
 
 def asked_by_a_user(*words: str) -> dict[str, Any]:
-    """What the pod's user is answered, to whom not every folder is open as it is to root."""
+    """Return the program's answer to user 1000, as in the pod. Unlike root, this user may not open
+    every folder.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -126,14 +141,17 @@ def asked_by_a_user(*words: str) -> dict[str, Any]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may read."""
+    """Yield a folder that every user may read."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         yield Path(name)
 
 
 def test_run_that_cannot_be_read_hides_no_other(open_folder: Path) -> None:
-    """Such as one of which root has made a part in a pod of its own."""
+    """A run that the pod's user may not read, in whole or in part, is listed with the reason, and
+    the other runs are listed too. A run has such parts if root has written to it from a pod of its
+    own.
+    """
     for name in ("closed", "half", "open"):
         make_run(open_folder / name)
     (open_folder / "closed").chmod(0)
@@ -155,10 +173,12 @@ def test_run_that_cannot_be_read_hides_no_other(open_folder: Path) -> None:
 def test_run_that_cannot_be_removed_keeps_its_name(
     open_folder: Path, closed: str, mode: int
 ) -> None:
-    """Half of it would be left otherwise, under a name that nobody knows."""
+    """A run of which a part cannot be removed is left whole under its name. Otherwise half of it
+    would be left under a name that nobody knows.
+    """
     open_folder.chmod(0o777)
     run = make_run(open_folder / "demo")
-    (run / "nothing").mkdir()  # can be removed by whoever may change the folder above it
+    (run / "nothing").mkdir()  # a user who may change the folder above can remove it
     for path in (run, *run.rglob("*")):
         path.chmod(0o777)
     (run / "nothing").chmod(0o755)
@@ -174,6 +194,7 @@ def test_run_that_cannot_be_removed_keeps_its_name(
 def test_run_that_goes_while_it_is_read_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run that is deleted while the list is made is left out of the list."""
     for name in ("going", "staying"):
         make_run(tmp_path / name)
     found = pod_program.newest_checkpoint
@@ -190,7 +211,9 @@ def test_run_that_goes_while_it_is_read_is_left_out(
 
 @pytest.mark.parametrize("odd", ['"high"', "NaN", "Infinity", "[1]", "true"])
 def test_value_that_is_no_number_is_none(tmp_path: Path, odd: str) -> None:
-    """The metrics file of a user's own program may hold anything."""
+    """Values in the metrics that are no finite numbers are left out. A user's own program may write
+    anything there.
+    """
     path = tmp_path / "metrics.jsonl"
     lines = [f'{{"step": 1, "val_loss": {odd}, "loss": {odd}}}', '{"step": 2, "val_loss": 2.5}']
     path.write_text("\n".join([*lines, f'{{"step": {odd}}}', ""]))
@@ -205,6 +228,7 @@ def test_value_that_is_no_number_is_none(tmp_path: Path, odd: str) -> None:
 
 
 def test_curves_keep_every_spike_and_both_ends(tmp_path: Path) -> None:
+    """A long curve is thinned for the page and keeps its spikes, its first and its last step."""
     path = tmp_path / "metrics.jsonl"
     records = [{"step": n, "loss": 4.0 - n / 10_000, "val_loss": None} for n in range(1, 10_001)]
     records[7_123]["loss"], records[20]["loss"] = 99.0, None
@@ -229,7 +253,9 @@ def test_short_curves_are_not_thinned() -> None:
 def test_long_curve_gives_signs_of_life(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of millions of steps; who hears nothing for a minute takes the connection for dead."""
+    """The program writes signs of life while it reads a long curve. The command takes a connection
+    that brings no byte for a minute for dead.
+    """
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n' * 10_000)
     seconds = count(step=0.1)
     monkeypatch.setattr(pod_program.time, "monotonic", lambda: next(seconds))

@@ -1,4 +1,4 @@
-"""The list of runs for people and for programs."""
+"""The list of runs that `./disttrain runs` shows to people and to programs."""
 
 import json
 
@@ -46,6 +46,7 @@ def test_table_has_a_line_for_each_run() -> None:
 
 
 def test_json_has_numbers_and_what_was_not_seen() -> None:
+    """`runs --json` has plain numbers, and says why the use of a run may not be known."""
     answer = {"now": 1300.0, "runs": [given("demo")]}
     users = Users({}, ["stack dev has no configuration"])
     found = json.loads(as_json(parse_runs(answer, users), users, Room(500, 2000)))
@@ -64,6 +65,7 @@ def test_comparison_shows_the_lowest_validation_loss_and_its_step() -> None:
 
 
 def test_sizes_and_ages_are_short() -> None:
+    """Sizes and ages are shown with few digits."""
     assert [size(n) for n in (0, 999, 1000, 12_345_678, 5e9, 7e12)] == [
         *("0 B", "999 B", "1.0 kB", "12.3 MB", "5.0 GB", "7.0 TB")
     ]
@@ -72,7 +74,9 @@ def test_sizes_and_ages_are_short() -> None:
 
 
 def test_what_could_not_be_read_is_said() -> None:
-    """By its run, below the list; programs get it with the run."""
+    """What could not be read of a run is said below the list, with the name of the run. Programs
+    get it as a field of the run.
+    """
     answer = {"now": 1300.0, "runs": [given("demo"), given("mine", problem="no entry: mine")]}
     runs = parse_runs(answer, Users())
     (line,) = problems(runs)
@@ -83,7 +87,9 @@ def test_what_could_not_be_read_is_said() -> None:
 
 @pytest.mark.parametrize("name", ["two\nlines", "\x1b[2Jgone", "bytes-\udcff"])
 def test_odd_name_does_not_steer_the_terminal(name: str) -> None:
-    """Anybody who may write to the volume may have made such a folder."""
+    """Control characters and other odd characters in a run's name are shown as escapes. Anybody who
+    may write to the volume may have made such a folder.
+    """
     answer = {"now": 1300.0, "runs": [given(name, problem=f"no entry: {name}")]}
     runs = parse_runs(answer, Users())
     for text in (as_table(runs), *problems(runs)):
@@ -94,7 +100,9 @@ def test_odd_name_does_not_steer_the_terminal(name: str) -> None:
 
 
 def test_room_of_the_volume_is_said_if_it_is_known() -> None:
-    """Some file systems tell nothing, or that they have no bytes at all."""
+    """The free room of the volume is shown if the file system tells it. Some file systems tell
+    nothing, or that they have no bytes at all.
+    """
     known = {"free_bytes": 39_300_000_000, "total_bytes": 252_000_000_000}
     assert str(parse_room(known)) == "the volume has 39.3 GB free of 252.0 GB"
     for unknown in ({"free_bytes": None, "total_bytes": None}, {"free_bytes": 0, "total_bytes": 0}):

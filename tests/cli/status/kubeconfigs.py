@@ -1,4 +1,4 @@
-"""Makes a kubeconfig whose API server does not exist."""
+"""Makes a kubeconfig whose API server does not exist, for tests."""
 
 from pathlib import Path
 
@@ -8,7 +8,10 @@ from tests.ports import free_port
 
 
 def kubeconfig(folder: Path, **more: str) -> Path:
-    """A kubeconfig of a server that does not exist; `more` are further keys of its cluster."""
+    """Write a kubeconfig of a server that does not exist, and return its path.
+
+    `more` are further keys of its cluster.
+    """
     server = f"https://127.0.0.1:{free_port()}"
     config = {
         "clusters": [{"name": "c", "cluster": {"server": server, **more}}],

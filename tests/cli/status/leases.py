@@ -1,4 +1,4 @@
-"""Makes the Leases of nodes, as the API server shows them."""
+"""Makes the Leases by which nodes report, as the API server shows them, for tests."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,7 +7,7 @@ from tests.cli.records import NOW
 
 
 def lease(name: str, seconds: float, clock_seconds: float = 0.0, valid: int = 40) -> dict[str, Any]:
-    """A Lease that was renewed `seconds` ago.
+    """Return a Lease that was renewed `seconds` ago.
 
     The node's clock is `clock_seconds` ahead of the API server's clock.
     """

@@ -17,11 +17,13 @@ JOB = "/apis/batch/v1/namespaces/disttrain/jobs/train-singlepod"
 
 
 def node(name: str) -> dict[str, Any]:
+    """Return a node that Kubernetes still takes for ready."""
     ready = [{"type": "Ready", "status": "True"}]
     return {"metadata": {"name": name}, "status": {"conditions": ready}}
 
 
 def pod(name: str, on: str) -> dict[str, Any]:
+    """Return a pod of the run that runs on the node `on`."""
     return {
         "metadata": {"name": name, "creationTimestamp": "2026-11-22T06:58:00Z"},
         "spec": {"nodeName": on, "containers": [{"name": "trainer"}]},
@@ -32,7 +34,8 @@ def pod(name: str, on: str) -> dict[str, Any]:
 class Server:
     """An API server that gets no logs of pods on the lost node n2.
 
-    The time that a request waits for them passes on the server's own clock.
+    The time that a request waits for these logs passes on the server's own clock. `waited` has the
+    name and the time limit of each request for a log.
 
     Args:
         reported: how many seconds before the beginning n2 reported last.
@@ -57,7 +60,7 @@ class Server:
         self.waited: list[tuple[str, float | None]] = []
 
     def leases(self) -> list[dict[str, Any]]:
-        """The nodes' Leases. The node n1 has always reported a second ago."""
+        """Return the nodes' Leases. The node n1 has always reported a second ago."""
         again = self.reports_again
         last = self.reported if again is None or self.seconds < again else -again
         return [lease("n1", 1 - self.seconds), lease("n2", last)]

@@ -88,7 +88,7 @@ class Recorder:
             self.wrong.append(name)
 
     def settings(self, kind: WorkloadKind, run_name: str, steps: int) -> dict[str, str | None]:
-        """The settings of a run of two ranks."""
+        """Return the settings of a run of two ranks."""
         several = {"pods": str(PODS), "processesPerPod": "1"}
         alone = {"pods": None, "processesPerPod": str(PODS)}
         shape: dict[str, str | None] = {**(several if kind.several_pods else alone)}
@@ -201,7 +201,7 @@ class Recorder:
         """Record the states in a queue of Kueue: preempted, stopped there, queued at the start."""
         name, lab, stack = kind.name, self.lab, self.stack
         stack.set_all({"queue": QUEUE, **self.settings(kind, f"r-{name}-queue", ENDLESS)})
-        stack.up()  # the first one also makes the platform with its queue
+        stack.up()  # the first `up` also makes the platform with its queue
         self.take(f"{name}-admitted", "training", "its queue has room for it", trains)
         start_others(lab, URGENT, URGENT)
         wait_for("the pods to go", lambda: not training_pods(lab, stack), LIMIT_SECONDS)
@@ -232,7 +232,9 @@ def meanwhile(work: Callable[[], object], gate: SaveGate) -> Iterator[None]:
 
 @contextmanager
 def prepared(scratch: Path, kinds: Sequence[WorkloadKind], queues: bool) -> Iterator[Recorder]:
-    """A cluster with the controllers of the kinds, and a stack whose platform has a queue."""
+    """Yield a recorder on a cluster with the controllers of the kinds, and with a queue if
+    asked.
+    """
     cluster: Cluster = cluster_with_image(CLUSTER, scratch)
     try:
         cluster.up()
@@ -256,7 +258,7 @@ def prepared(scratch: Path, kinds: Sequence[WorkloadKind], queues: bool) -> Iter
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Record; returns 1 where status said another word than it has to."""
+    """Record; return 1 if `status` said another word than it has to, otherwise 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--queues", choices=("also", "only", "not"), default="also")

@@ -36,9 +36,9 @@ class SaveGate:
         self._closed: Path = folder / CLOSED
 
     def close(self) -> None:
-        """From now on, no checkpoint gets its final name."""
+        """Let no checkpoint get its final name from now on."""
         self._closed.touch()
 
     def open(self) -> None:
-        """From now on, saves end, also the one that was held up."""
+        """Let saves end from now on, also the one that was held up."""
         self._closed.unlink(missing_ok=True)

@@ -35,17 +35,17 @@ class Asked:
 
     @property
     def answer(self) -> Answer:
-        """The answer in the form in which the client gives it."""
+        """Return the answer in the form in which the client gives it."""
         return Answer(self.status, self.date, self.text)
 
     @property
     def body(self) -> Json:
-        """The JSON object of the answer; empty if the answer is no JSON object."""
+        """Return the JSON object of the answer; empty if the answer is no JSON object."""
         return self.answer.body
 
 
 def question(path: str, query: dict[str, str]) -> str:
-    """A path with its query, whose words are sorted."""
+    """Return a path with its query, whose words are sorted."""
     return f"{path}?{urlencode(sorted(query.items()))}" if query else path
 
 
@@ -88,7 +88,7 @@ class Replay:
         content_type: str,
         seconds: float | None = None,
     ) -> Answer:
-        """The recorded answer. Raises OSError for a request that was not recorded."""
+        """Return the recorded answer. Raises OSError for a request that was not recorded."""
         del body, content_type, seconds
         asked = self.answers.get(question(path, query))
         if method != "GET" or asked is None:
@@ -97,7 +97,7 @@ class Replay:
 
 
 def see_only_run(requests: Requests) -> RunStatus:
-    """The state that `./disttrain status` shows for the only run of a cluster."""
+    """Return the state that `./disttrain status` shows for the only run of a cluster."""
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(requests)
     (record,) = api.list(ALL, SELECTOR)
@@ -106,7 +106,7 @@ def see_only_run(requests: Requests) -> RunStatus:
 
 
 def trimmed(asked: Asked) -> Asked:
-    """The answer without the parts that `status` never reads."""
+    """Return the answer without the parts that `status` never reads."""
     if asked.question.partition("?")[0].endswith("/log"):
         lines = asked.text.splitlines(keepends=True)
         return Asked(asked.question, asked.status, asked.date, "".join(lines[-LINES:]))
@@ -140,7 +140,7 @@ def _slim_object(item: Json) -> Json:
 
 
 def _without_templates(value: Any) -> Any:
-    """The value, in which only the metadata of pods' templates is left."""
+    """Return the value, in which only the metadata of pods' templates is left."""
     if isinstance(value, list):
         return [_without_templates(each) for each in cast(list[Any], value)]
     if not isinstance(value, dict):
@@ -175,7 +175,7 @@ def write(name: str, state: str, how: str, asked: list[Asked]) -> None:
 
 
 def read(path: Path) -> tuple[str, list[Asked]]:
-    """The state that `status` has to show, and the recorded answers."""
+    """Return the state that `status` has to show, and the recorded answers."""
     content = json.loads(path.read_text())
     return content["state"], [
         Asked(

@@ -1,4 +1,4 @@
-"""Nodes whose clocks are wrong by minutes: the word for a run is that of its real age."""
+"""`status` shows a run's real age on nodes whose clocks are wrong by minutes."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,9 +19,11 @@ from tests.cli.status.lost_machine import Server, pod
 
 
 def told_ready(clock_seconds: float, ready_seconds: float = 3600.0) -> dict[str, Any]:
-    """A pod whose kubelet, with a wrong clock, has said that it is ready; others changed it since.
+    """Return a pod whose kubelet, whose clock is wrong by `clock_seconds`, has said that the pod is
+    ready.
 
-    The API server has noted that a moment later, in whole seconds.
+    The API server has noted the kubelet's message a moment later, in whole seconds. Somebody else
+    has changed the pod since.
     """
     at = NOW - timedelta(seconds=ready_seconds)
     own = at + timedelta(seconds=clock_seconds)
@@ -42,12 +44,13 @@ WRONG = [-900.0, -600.0, -45.0, 45.0, 600.0, 900.0]
 
 
 class Wrong(Server):
-    """The clock of n1, where all pods are, is wrong; it has printed a step each 10 s.
+    """A stand-in API server whose node n1 has a wrong clock. All pods are on n1, and print a step
+    every 10 s.
 
     Args:
-        clock_seconds: by which it is ahead of the API server's.
-        age_seconds: of the last step.
-        shows_leases: whether this user may read those of the nodes.
+        clock_seconds: how far the clock of n1 is ahead of the API server's clock.
+        age_seconds: the age of the last step.
+        shows_leases: whether this user may read the Leases of the nodes.
     """
 
     def __init__(
@@ -72,7 +75,8 @@ class Wrong(Server):
         if "sinceSeconds" in query and not self.tells_ages:
             raise OSError("no answer")
         ages = [self.age_seconds + 10 * back for back in (3, 2, 1, 0)]
-        since = float(query.get("sinceSeconds", "1e9"))  # by the clock of the node, like the lines
+        # Kubernetes compares by the node's clock, which also stamps the lines.
+        since = float(query.get("sinceSeconds", "1e9"))
         self.asked_for_age += "sinceSeconds" in query
         ahead = timedelta(seconds=self.clock_seconds)
         lines = [
@@ -85,12 +89,14 @@ class Wrong(Server):
 
 
 def seen(server: Server) -> Look:
+    """Return what one look of `status` finds."""
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
     return look(api, "disttrain")
 
 
 def run_of(server: Server) -> RunStatus:
+    """Return the state of the only run."""
     (found,) = seen(server).runs
     return found
 
@@ -100,7 +106,10 @@ def run_of(server: Server) -> RunStatus:
     ("age", "state"), [(2, "training"), (120, "quiet"), (STALLED_SECONDS + 20, "stalled")]
 )
 def test_wrong_clock_does_not_change_the_word(clock: float, age: float, state: str) -> None:
-    """Behind by minutes it was called stalled at once, and ahead by minutes never."""
+    """The state of a run follows from the real age of its last step, though the clock of its node
+    is wrong. Otherwise a run on a node that is behind by minutes would be called stalled at once,
+    and on a node that is ahead never.
+    """
     found = run_of(Wrong(clock, age))
     assert found.state == state
     stepped = found.progress.stepped_at
@@ -110,7 +119,9 @@ def test_wrong_clock_does_not_change_the_word(clock: float, age: float, state: s
 
 @pytest.mark.parametrize("clock", WRONG)
 def test_wrong_clock_is_said_with_its_node(clock: float) -> None:
-    """By as many seconds, and which way."""
+    """`status` says of which node the clock is wrong, by how many seconds, and in which
+    direction.
+    """
     (said,) = seen(Wrong(clock, 2)).platform.findings
     assert said.node == "n1"
     assert not said.needs_attention
@@ -120,7 +131,9 @@ def test_wrong_clock_is_said_with_its_node(clock: float) -> None:
 
 @pytest.mark.parametrize("clock", [0.0, 0.4, -0.4])
 def test_right_clock_is_not_corrected(clock: float) -> None:
-    """The API server notes whole seconds, which is no difference between clocks."""
+    """Times are not corrected for a difference below a second. The API server notes only whole
+    seconds, which is no difference between clocks.
+    """
     server = Wrong(clock, 2)
     found = seen(server)
     assert found.platform.findings == ()
@@ -132,7 +145,7 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
 @pytest.mark.parametrize(
     ("clock", "age", "state"),
     [
-        (-120, 2, "training"),  # it would be called quiet
+        (-120, 2, "training"),  # uncorrected, the run would be called quiet
         (-600, 2, "training"),
         (-600, 120, "quiet"),
         (-600, STALLED_SECONDS + 20, "stalled"),
@@ -140,18 +153,22 @@ def test_right_clock_is_not_corrected(clock: float) -> None:
         (600, 2, "training"),
         (600, 120, "quiet"),
         (600, STALLED_SECONDS + 20, "stalled"),
-        (45, STALLED_SECONDS + 20, "stalled"),  # it would be called quiet
+        (45, STALLED_SECONDS + 20, "stalled"),  # uncorrected, the run would be called quiet
         (200, STALLED_SECONDS + 20, "stalled"),
-        (110, 120, "quiet"),  # it would train
+        (110, 120, "quiet"),  # uncorrected, the run would be called training
     ],
 )
 def test_without_leases_the_node_is_asked_for_the_age(clock: float, age: float, state: str) -> None:
-    """Kubernetes gives the lines of the last seconds by the clock that their times are by."""
+    """A user who may not read Leases sees the right state too. `status` then asks for the log of
+    the last seconds, which the node selects by the same clock that stamps the lines.
+    """
     assert run_of(Wrong(clock, age, shows_leases=False)).state == state
 
 
 def test_age_is_asked_for_only_where_it_looks_wrong() -> None:
-    """A run that trains costs a user without leases no further question."""
+    """The further question about the age is asked only for a run that looks stalled, and not for a
+    run that trains.
+    """
     server = Wrong(0, 2, shows_leases=False)
     assert run_of(server).state == "training"
     assert server.asked_for_age == 0
@@ -161,7 +178,9 @@ def test_age_is_asked_for_only_where_it_looks_wrong() -> None:
 
 
 def test_clock_that_was_set_right_since_is_measured_anew() -> None:
-    """The pod's status tells of the clock at the time at which it was written."""
+    """A clock that was wrong when the pod became ready, and is right now, is measured again. The
+    pod's status tells only of the clock at the time at which it was written.
+    """
     server = Wrong(0, 2, shows_leases=False)
     server.pods[:] = [told_ready(600)]
     assert run_of(server).state == "training"
@@ -169,6 +188,9 @@ def test_clock_that_was_set_right_since_is_measured_anew() -> None:
 
 
 def test_status_without_a_noted_time_tells_of_no_clock() -> None:
+    """The pod's status tells how far the clock is ahead only if the kubelet wrote it and it has a
+    condition with a time.
+    """
     assert ahead_when_told(told_ready(600)) == pytest.approx(600, abs=1)
     assert ahead_when_told(told_ready(0)) == pytest.approx(0, abs=1)
     nobody, never = told_ready(600), told_ready(600)
@@ -178,14 +200,18 @@ def test_status_without_a_noted_time_tells_of_no_clock() -> None:
 
 
 def test_node_that_does_not_tell_its_age_is_seen_as_before() -> None:
-    """All else was read; a later look asks again."""
+    """If the further question gets no answer, the run is shown by the times of its lines. A later
+    look asks again.
+    """
     server = Wrong(-600, 2, shows_leases=False)
     server.tells_ages = False
     assert run_of(server).state == "stalled"
 
 
 def test_only_a_noted_renewal_tells_of_a_clock() -> None:
-    """A lease of another version of Kubernetes, or of nobody, says nothing."""
+    """Only a Lease with its own time and the API server's note about it tells of a clock. Leases of
+    other versions of Kubernetes may lack one of them.
+    """
     leases = [lease("a", 5, 600), lease("b", 500, -70), lease("c", 5), lease("d", 5, 50)]
     del leases[2]["spec"]["renewTime"]
     del leases[3]["metadata"]["managedFields"]
@@ -195,7 +221,9 @@ def test_only_a_noted_renewal_tells_of_a_clock() -> None:
 
 
 def test_all_times_of_a_run_are_moved() -> None:
-    """A save and a trouble, too; what has no time stays as it is."""
+    """All times of a run are corrected: of steps, of a save and of trouble. What has no time stays
+    as it is.
+    """
     at = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
     told = Progress(step=3, stepped_at=at, saved_at=at, trouble_at=at, stepped_before=(at, at))
     moved = by_api_clock(told, 60.0)

@@ -1,4 +1,4 @@
-"""What `./disttrain status` prints where nothing draws: in a pipe, in a file, for programs."""
+"""What `./disttrain status` prints without a terminal: in a pipe, into a file, and for programs."""
 
 import json
 from collections.abc import Callable
@@ -22,16 +22,22 @@ CUT = UnreachableError("the line was cut")
 
 
 def run(state: str) -> RunStatus:
+    """Return a run in this state."""
     return RunStatus("organization/disttrain/dev", "disttrain", "Job train-singlepod", 2, state)
 
 
 def seen(*runs: RunStatus, missing: str = "") -> Look:
+    """Return a look that has found these runs."""
     return Look(PlatformStatus(1), runs, "", missing=missing)
 
 
 @pytest.fixture
 def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
-    """`./disttrain status` with options, whose looks find these one after the other."""
+    """Return a function that runs `./disttrain status` with these looks, one after the other, and
+    options.
+
+    After the last look it ends as by Ctrl-C. It returns the exit status.
+    """
 
     def main_of(looks: list[Look | Exception], *words: str) -> int:
         left = iter(looks)
@@ -54,7 +60,9 @@ def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
 def test_plain_watch_survives_a_cluster_away(
     status: Status, failure: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the screen does that is drawn in place: it says so, and looks again until Ctrl-C."""
+    """`status --watch` goes on when the cluster is away for one look: it says so, and looks again
+    until Ctrl-C.
+    """
     looks = [seen(run("training")), failure, seen(run("saving"))]
     assert status(looks, "--watch") == 130
     said = capsys.readouterr().out
@@ -65,7 +73,9 @@ def test_plain_watch_survives_a_cluster_away(
 def test_watching_program_gets_json_for_each_look(
     status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also of a look that has failed, in the form of a status without a cluster."""
+    """`status --watch --json` prints JSON for each look. A look that failed has the form of a
+    status without a cluster.
+    """
     assert status([seen(run("training")), CUT, seen(run("saving"))], "--watch", "--json") == 130
     decoder, text, found = json.JSONDecoder(), capsys.readouterr().out, list[dict[str, object]]()
     while text.strip():
@@ -83,6 +93,7 @@ def test_watching_program_gets_json_for_each_look(
 def test_first_look_that_fails_ends_the_watch(
     status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """If the first look fails, `status --watch` ends with 2 and the reason."""
     assert status([CUT], "--watch") == 2
     assert "the cluster could not be asked: the line was cut" in capsys.readouterr().err
 
@@ -90,6 +101,9 @@ def test_first_look_that_fails_ends_the_watch(
 def test_named_run_that_goes_is_said_while_watched(
     status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A run that goes while it is watched is said, and the watch goes on. A run that is not there
+    at the first look ends the watch with 2.
+    """
     looks = [seen(run("training")), seen(missing="there is no run 'dev'")]
     assert status(looks, "dev", "--watch") == 130
     assert "there is no run 'dev'" in capsys.readouterr().out
@@ -101,7 +115,9 @@ def test_named_run_that_goes_is_said_while_watched(
 def test_option_that_would_be_ignored_is_refused(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A stack has a cluster and a namespace of its own; it would show other runs than those."""
+    """`--context` and `--namespace` are refused without `--kubeconfig`. A stack has a cluster and a
+    namespace of its own, and so other runs would be shown than those that were asked for.
+    """
     assert main(["status", option, "other"]) == 2
     said = capsys.readouterr().err
     assert f"{option}: 'other' cannot be used without --kubeconfig" in said
@@ -109,6 +125,7 @@ def test_option_that_would_be_ignored_is_refused(
 
 @pytest.mark.parametrize(("state", "exit_status"), [("training", 0), ("failed", 1)])
 def test_exit_status_is_that_of_the_run(status: Status, state: str, exit_status: int) -> None:
+    """The exit status says whether the run needs somebody."""
     assert status([seen(run(state))], "dev") == exit_status
 
 
@@ -117,6 +134,8 @@ def test_exit_status_is_that_of_the_run(status: Status, state: str, exit_status:
     [("Bound", 0), ("Pending", 0), ("", 0), ("Lost", 1), ("Terminating", 1)],
 )
 def test_volume_that_is_lost_needs_somebody(status: Status, phase: str, exit_status: int) -> None:
-    """A run may still train on it; a claim that waits for its volume is said by the run's state."""
+    """The exit status is 1 if a volume is lost or being deleted, even if a run still trains on it.
+    A claim that waits for its volume is no fault.
+    """
     platform = PlatformStatus(1, claims=(Claim("disttrain", "disttrain-pvc", phase),))
     assert status([Look(platform, (run("training"),), "")]) == exit_status

@@ -1,4 +1,4 @@
-"""What status says of a run whose workload went after its end: the volume is asked once."""
+"""What `status` says of a run whose workload was removed after its end: it asks the volume once."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -24,6 +24,7 @@ GOES = replace(RECORD, ttl=Ttl(1800, "image", "claim", "/data/runs/dev", {}))
 
 
 def looked(record: Record) -> Look:
+    """Return a look that has found this record, and no workload for it."""
     return Look(
         PlatformStatus(1), (judge_run(Seen(record, None, (), {}), NOW),), "", ((record, []),)
     )
@@ -31,26 +32,28 @@ def looked(record: Record) -> Look:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Return an API whose time is NOW, with no answers of a volume remembered."""
     monkeypatch.setattr(Api, "now", lambda _: NOW)
     monkeypatch.setattr(ended, "_words", {})
     return Api(Access(kubeconfig="{}"))
 
 
 class Volume:
-    """Is asked how a run ended."""
+    """A stand-in for the volume, which is asked how a run ended and counts the questions."""
 
     def __init__(self, answer: str | Exception) -> None:
         self.answer, self.asked = answer, 0
 
     def __call__(self, _: Api, record: Record) -> str:
         self.asked += 1
-        print("waiting for a pod")  # which is no part of what status prints
+        print("waiting for a pod")  # `status` must not print this line
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
 def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Record) -> RunStatus:
+    """Return what `status` shows of the record's run."""
     monkeypatch.setattr(ended, "how_ended", volume)
     (run,) = ended.with_ends(api, looked(record), NAMESPACE).runs
     return run
@@ -59,7 +62,9 @@ def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Rec
 def test_runs_of_stacks_of_one_name_are_told_apart(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two people may each have a stack `dev`."""
+    """The volume's answer is shown only for the run that it is about. Two people may each have a
+    stack `dev`.
+    """
     of_others = replace(GOES, owner="somebody", ttl=None)
     found = tuple((record, []) for record in (of_others, GOES))
     runs = tuple(judge_run(Seen(record, None, (), {}), NOW) for record, _ in found)
@@ -71,7 +76,11 @@ def test_runs_of_stacks_of_one_name_are_told_apart(
 def test_short_run_that_has_gone_is_not_called_starting(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its record is as young as that of a run whose workload is not made yet."""
+    """A short run whose workload was removed after its end is shown as finished, if the volume says
+    so. Its record alone is as young as that of a run whose workload is not made yet.
+
+    A run whose workload cannot have been removed yet asks no volume.
+    """
     assert GOES.ttl
     short = replace(GOES, ttl=replace(GOES.ttl, seconds=60), since=NOW - timedelta(seconds=80))
     assert looked(short).runs[0].state == "starting"
@@ -79,7 +88,7 @@ def test_short_run_that_has_gone_is_not_called_starting(
     assert shown(api, Volume(""), monkeypatch, short).state == "starting"
     young, volume = replace(short, since=NOW - timedelta(seconds=50)), Volume("finished: ")
     assert shown(api, volume, monkeypatch, young).state == "starting"
-    assert volume.asked == 0  # its time cannot be over
+    assert volume.asked == 0  # the workload cannot have been removed yet
     deleted = shown(api, volume, monkeypatch, replace(GOES, since=NOW - timedelta(seconds=150)))
     assert (deleted.state, volume.asked) == ("gone", 0)
     assert "somebody has deleted it" in deleted.detail
@@ -88,7 +97,9 @@ def test_short_run_that_has_gone_is_not_called_starting(
 def test_no_pod_is_started_in_a_namespace_of_others(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who may see the whole cluster sees their runs, too."""
+    """`status` starts no pod in a namespace of other people, whose runs a user with rights in the
+    whole cluster sees too.
+    """
     volume = Volume("finished: all done")
     run = shown(api, volume, monkeypatch, replace(GOES, namespace="of-others"))
     assert (run.state, volume.asked) == ("gone", 0)
@@ -99,6 +110,9 @@ def test_no_pod_is_started_in_a_namespace_of_others(
 def test_run_that_has_gone_is_called_what_its_volume_says(
     state: str, api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A run whose workload was removed is shown as finished or failed, as its log on the volume
+    says. Nothing is printed about the pod that reads it.
+    """
     run = shown(api, Volume(f"{state}: as the log says"), monkeypatch, GOES)
     assert run.state == state
     assert run.detail.startswith("as the log says; Job train-singlepod was removed 1800 s after")
@@ -117,7 +131,9 @@ def test_run_that_has_gone_is_called_what_its_volume_says(
 def test_volume_without_an_answer_is_asked_once_and_said(
     answer: str | Exception, words: str, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A status that is drawn again and again must not start a pod each time."""
+    """If the volume does not tell how the run ended, `status` says so and asks only once. A status
+    that is drawn again and again must not start a pod each time.
+    """
     volume = Volume(answer)
     for _ in range(2):
         run = shown(api, volume, monkeypatch, GOES)
@@ -127,10 +143,12 @@ def test_volume_without_an_answer_is_asked_once_and_said(
 
 
 def no_pod() -> NoReturn:
+    """Fail the test, because the dashboard starts a pod of its own."""
     raise AssertionError("the page needs no pod of its own for that")
 
 
 def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dashboard shows such a run as finished too."""
     place = VolumePlace(api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs")
     monkeypatch.setattr(looks, "look", lambda *_: looked(GOES))
     monkeypatch.setattr(Api, "list", lambda *_: [])
@@ -142,6 +160,9 @@ def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.Monkey
 def test_workload_that_somebody_deleted_asks_no_volume(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run without a time after which its workload is removed asks no volume: somebody has deleted
+    it.
+    """
     volume = Volume("finished: ")
     run = shown(api, volume, monkeypatch, RECORD)
     assert (run.state, volume.asked) == ("gone", 0)

@@ -1,4 +1,4 @@
-"""A look starts quickly: it imports nothing that takes longer than the look itself."""
+"""`status` starts quickly, because it imports nothing that takes longer than the look itself."""
 
 import subprocess
 import sys
@@ -20,14 +20,18 @@ print(__main__.main(sys.argv[1:]), *sorted({heavy} & set(sys.modules)))
 
 
 def looked(file: Path) -> tuple[str, str]:
-    """The exit status of a look with what it has imported of HEAVY, and its error."""
+    """Run `status` with a kubeconfig. Return its exit status with the modules of HEAVY that it
+    imported, and its error.
+    """
     words = [sys.executable, "-c", CODE.format(heavy=set(HEAVY)), "status", "--kubeconfig"]
     done = subprocess.run([*words, file], cwd=PROJECT, capture_output=True, text=True, check=True)
     return done.stdout.strip(), done.stderr
 
 
 def test_status_imports_no_official_client(tmp_path: Path) -> None:
-    """Nor does it import what only a terminal, a stack or a training needs."""
+    """`status` with `--kubeconfig` imports neither the official Kubernetes client nor what only a
+    terminal, a stack or a training needs.
+    """
     status, error = looked(kubeconfig(tmp_path))
     assert status == "2"
     assert "the cluster could not be asked: " in error
@@ -39,7 +43,9 @@ def test_status_imports_no_official_client(tmp_path: Path) -> None:
     [("proxy-url", "http://127.0.0.1:9"), ("certificate-authority", "/nowhere/ca.crt")],
 )
 def test_official_client_reads_what_others_cannot(tmp_path: Path, key: str, value: str) -> None:
-    """And it has the words for a kubeconfig that nobody can use."""
+    """A kubeconfig with a proxy or a missing certificate is read by the official client, which also
+    has the words for what cannot be used.
+    """
     status, error = looked(kubeconfig(tmp_path, **{key: value}))
     assert status.startswith("2 ")
     assert "kubernetes" in status.split()

@@ -1,4 +1,4 @@
-"""The word for each state that a run can be in, from objects as the API server shows them."""
+"""The word that `status` has for each state of a run, from objects as the API server shows them."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -21,6 +21,7 @@ STEPPED = Progress(step=20, of=4000, stepped_at=NOW - timedelta(seconds=2), loss
 
 
 def job(condition: str = "", **spec: object) -> dict[str, Any]:
+    """Return a Job with this condition and spec."""
     conditions = [{"type": condition, "status": "True", "reason": "BackoffLimitExceeded"}]
     return {**JOB, "spec": spec, "status": {"conditions": conditions if condition else []}}
 
@@ -32,11 +33,12 @@ BY_COMMAND: dict[str, Any] = {
 
 
 def of_volcano(phase: str) -> dict[str, Any]:
-    """A Job of Volcano, which has a phase and no conditions of the usual form."""
+    """Return a Job of Volcano, which has a phase and no conditions of the usual form."""
     return {**JOB, "status": {"state": {"phase": phase}, "conditions": [{"status": phase}]}}
 
 
 def pod(phase: str = "Running", name: str = "train-singlepod-x", **status: Any) -> dict[str, Any]:
+    """Return a pod in this phase, with these further keys of its status."""
     metadata = {"name": name, "creationTimestamp": "2026-11-22T06:58:00Z"}
     return {"metadata": metadata, "spec": {}, "status": {"phase": phase, **status}}
 
@@ -60,7 +62,7 @@ CRASHES: dict[str, Any] = {"containerStatuses": [{"restartCount": 3, "state": {"
 
 
 def lost(seconds_ago: float) -> Progress:
-    """What a node other than the first has written about ranks of its own that were lost."""
+    """Return what a node other than the first has written about ranks of its own that were lost."""
     return Progress(trouble="killed?", trouble_at=NOW - timedelta(seconds=seconds_ago))
 
 
@@ -68,13 +70,13 @@ READY = [{"type": "Ready", "status": "True"}]
 
 
 def stepped_every(seconds: float, last: float) -> Progress:
-    """Steps that came regularly, the last one so many seconds ago."""
+    """Return steps that came regularly, the last one `last` seconds ago."""
     times = [NOW - timedelta(seconds=last + seconds * back) for back in range(4)]
     return Progress(20, 40, times[0], stepped_before=tuple(reversed(times[1:])))
 
 
 def saving(stepped: Progress, seconds: float, holds: bool = True) -> Progress:
-    """A save that has been under way so long."""
+    """Return this progress with a save that has been under way for so many seconds."""
     since = NOW - timedelta(seconds=seconds)
     return replace(stepped, saving_step=20, saving_at=since, saving_holds=holds)
 
@@ -380,7 +382,9 @@ CASES: dict[str, tuple[Seen, str, str]] = {
 
 
 def test_lost_round_recovers_until_the_next_one_steps() -> None:
-    """Node 0 may print a step of before the loss after it; it stands still nevertheless."""
+    """A run whose round is lost is shown as recovering until the next round makes a step. Node 0
+    may still print a step of before the loss after it.
+    """
     at = NOW - timedelta(seconds=5)
     lost = replace(STEPPED, trouble="node 1 is lost", trouble_at=at, round_is_lost=True)
     found = judge_run(Seen(RECORD, job(), [pod()], {"a": lost}), NOW)
@@ -389,6 +393,7 @@ def test_lost_round_recovers_until_the_next_one_steps() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_state_has_its_word_and_reason(case: str) -> None:
+    """Each state of a run is shown by its word and the reason for it."""
     seen, state, detail = CASES[case]
     found = judge_run(seen, NOW)
     assert found.state == state
@@ -396,6 +401,7 @@ def test_each_state_has_its_word_and_reason(case: str) -> None:
 
 
 def test_save_is_counted_from_its_begin() -> None:
+    """The time of a save is counted from its beginning, whether training waits for it or not."""
     for holds in (True, False):
         progress = saving(STEPPED, 9, holds)
         found = judge_run(Seen(RECORD, job(), [pod()], {"a": progress}), NOW)
@@ -403,12 +409,15 @@ def test_save_is_counted_from_its_begin() -> None:
 
 
 def test_progress_is_of_the_pod_that_is_the_furthest() -> None:
-    """All ranks print on one node alone; the other pods' lines name no step."""
+    """The progress of a run is that of the pod whose lines name a step. Only one node
+    prints steps.
+    """
     seen = Seen(RECORD, job(), [pod()], {"a": Progress(), "b": STEPPED})
     assert judge_run(seen, NOW).progress == STEPPED
 
 
 def node(name: str, ready: str = "True", gpus: int = 4) -> dict[str, Any]:
+    """Return a node with so many GPUs, and whether it is ready."""
     status = {"conditions": [{"type": "Ready", "status": ready}]}
     return {
         "metadata": {"name": name},
@@ -417,22 +426,28 @@ def node(name: str, ready: str = "True", gpus: int = 4) -> dict[str, Any]:
 
 
 def gpu_pod(phase: str, node_name: str | None, gpus: int) -> dict[str, Any]:
+    """Return a pod on this node that holds so many GPUs."""
     limits = {"resources": {"limits": {"nvidia.com/gpu": str(gpus)}}}
     spec = {"containers": [limits], **({"nodeName": node_name} if node_name else {})}
     return {"metadata": {"name": "x"}, "spec": spec, "status": {"phase": phase}}
 
 
 def test_gpus_are_counted_where_pods_hold_them() -> None:
+    """GPUs count as in use if a pod on a node holds them that has not ended. Idle GPUs of a lost
+    node are not shown as idle, because nobody could use them.
+    """
     pods = [gpu_pod("Running", "a", 3), gpu_pod("Succeeded", "a", 4), gpu_pod("Pending", None, 4)]
     found = judge_platform([node("a"), node("b", "Unknown")], pods)
     assert (found.nodes, found.not_ready, found.gpus, found.gpus_used) == (2, ("b",), 8, 3)
-    assert found.gpus_idle == {"a": 1}  # nobody could use those of b, which is lost
+    assert found.gpus_idle == {"a": 1}  # nobody can use the GPUs of b, which is lost
     assert judge_platform([node("a"), node("b")], pods).gpus_idle == {"a": 1, "b": 4}
     assert judge_platform([node("a")], [gpu_pod("Running", "a", 4)]).gpus_idle == {}
 
 
 def test_only_gpus_are_counted_as_gpus() -> None:
-    """NVIDIA's Network Operator offers network cards, and HAMi memory of GPUs, by NVIDIA's name."""
+    """Other resources with NVIDIA's name do not count as GPUs. NVIDIA's Network Operator offers
+    network cards by this name, and HAMi the memory of GPUs.
+    """
     others = {"nvidia.com/hostdev": "8", "nvidia.com/gpumem": "81920", "rdma/hca": "8"}
     gpus = {"nvidia.com/gpu": "2", "nvidia.com/gpu.shared": "4", "nvidia.com/mig-1g.10gb": "7"}
     offers = {**node("a"), "status": {"allocatable": {**others, **gpus}}}
@@ -443,13 +458,16 @@ def test_only_gpus_are_counted_as_gpus() -> None:
 
 
 def test_what_may_not_be_read_is_not_counted() -> None:
+    """Numbers that this user may not read are not shown as 0."""
     assert judge_platform(None, None, "nodes is forbidden").nodes is None
     assert judge_platform([node("a")], None, "pods is forbidden").gpus_used is None
     assert judge_platform([node("a")], None, "pods is forbidden").gpus_idle == {}
 
 
 def test_transport_of_any_pod_is_that_of_the_run() -> None:
-    """Each pod tells that of its own ranks, and node 0 alone reports steps."""
+    """A warning about the transport is shown whichever pod tells it. Each pod tells that of its own
+    ranks, and only node 0 reports steps.
+    """
     told = {"a": STEPPED, "b": Progress(transport="rank 1 by NCCL over TCP sockets")}
     seen = Seen(RECORD, JOB, [pod(name="a"), pod(name="b")], told)
     assert judge_run(seen, NOW).progress == replace(STEPPED, transport=told["b"].transport)

@@ -1,4 +1,4 @@
-"""The status that is drawn in place on a terminal."""
+"""`status --watch` on a terminal, where the screen is drawn in place."""
 
 import os
 import pty
@@ -46,7 +46,8 @@ LOST = RunStatus(
 )
 SEEN = Look(PlatformStatus(2, ("n2",), 4, 2), (RUN, LOST), "")
 LIMIT_SECONDS = 60.0
-# The real loop; each look is one more step, and the third one finds no cluster.
+# The real loop. Each look is one more step; the third one finds no cluster, and the sixth one no
+# kubeconfig.
 WATCH = """
 from datetime import UTC, datetime
 from rich.console import Console
@@ -71,6 +72,7 @@ watch(look, Console(), 0.05)
 
 
 def text_of(width: int, seen: Look = SEEN, price_per_gpu_hour: float | None = None) -> str:
+    """Return what is drawn on a terminal with so many columns."""
     out = StringIO()
     Console(file=out, width=width).print(drawing(seen, NOW, price_per_gpu_hour))
     return out.getvalue()
@@ -85,7 +87,7 @@ def test_drawing_has_the_words_of_the_plain_screen() -> None:
 
 
 def test_verified_checkpoint_stands_below_the_runs() -> None:
-    """In the words of the plain screen."""
+    """The verified checkpoint is shown below the runs, in the same words as without a terminal."""
     known = {"verified_step": 700, "verified_by": "the copy to the mirror", "verified_at": NOW}
     run = replace(RUN, progress=replace(RUN.progress, **known))
     assert "dev: verified: step 700, 0 s ago, by the copy to the mirror" in text_of(
@@ -94,18 +96,20 @@ def test_verified_checkpoint_stands_below_the_runs() -> None:
 
 
 def test_silent_node_is_seen_before_kubernetes_misses_it() -> None:
+    """A node that has not reported for seconds is shown, before Kubernetes calls it not ready."""
     seen = Look(PlatformStatus(2, silent={"n2": 14.0}), (RUN,), "")
     assert "2 nodes, n2 has not reported for 14 s" in text_of(120, seen)
 
 
 def test_storage_stands_below_the_nodes() -> None:
-    """In the words of the plain screen."""
+    """The storage is shown below the nodes, in the same words as without a terminal."""
     claim = Claim("disttrain", "disttrain-pvc", "Bound", "50Gi", "efs")
     lines = text_of(120, Look(PlatformStatus(2, claims=(claim,)), (RUN,), "")).splitlines()
     assert lines[1].rstrip() == bound_lines([claim])[0]
 
 
 def test_narrow_terminal_shows_every_state() -> None:
+    """On a narrow terminal the states of all runs can still be read."""
     shown = text_of(60)
     assert max(len(line) for line in shown.splitlines()) <= 60
     assert "training" in shown
@@ -113,6 +117,7 @@ def test_narrow_terminal_shows_every_state() -> None:
 
 
 def test_idle_gpus_are_named_below_the_nodes() -> None:
+    """Idle GPUs are named with their node, and with their cost if a price is known."""
     seen = Look(PlatformStatus(2, gpus=8, gpus_used=4, gpus_idle={"n2": 4}), (RUN,), "")
     assert "idle GPUs: 4 on n2" in text_of(120, seen)
     assert "idle GPUs: 4 on n2; 10.00 an hour at 2.5 per GPU-hour" in text_of(120, seen, 2.5)
@@ -123,7 +128,9 @@ def test_platform_without_runs_says_so() -> None:
 
 
 def test_named_run_that_is_not_there_is_said() -> None:
-    """At the first look it ends the watch; one that goes later may come back."""
+    """A named run that is not there ends the watch at the first look. If the run goes later, the
+    screen says so and the watch goes on, because it may come back.
+    """
     gone = Look(SEEN.platform, (), "", missing="no stack has a run 'dev'")
     shown = text_of(80, gone)
     assert "no stack has a run 'dev'" in shown
@@ -133,6 +140,7 @@ def test_named_run_that_is_not_there_is_said() -> None:
 
 
 def test_pipe_and_dumb_terminal_get_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is drawn in place in a pipe or on a terminal that cannot do it."""
     assert not is_possible(Console(file=StringIO()))
     monkeypatch.setenv("TERM", "dumb")
     assert not is_possible(Console(file=StringIO(), force_terminal=True))
@@ -140,6 +148,7 @@ def test_pipe_and_dumb_terminal_get_plain_lines(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture
 def terminal() -> Iterator[tuple[int, int]]:
+    """Yield both ends of a terminal of 100 columns: the keyboard's and the program's."""
     keyboard, there = pty.openpty()
     ioctl(keyboard, termios.TIOCSWINSZ, pack("HHHH", 24, 100, 0, 0))
     yield keyboard, there
@@ -148,7 +157,10 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 
 def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> None:
-    """A cluster that is away for one look leaves the last screen, with the reason below it."""
+    """The screen is drawn in place until Ctrl-C, and the terminal's own screen comes back. A
+    cluster or a kubeconfig that is away for one look leaves the last screen, with the reason below
+    it.
+    """
     keyboard, there = terminal
     process = subprocess.Popen(
         [sys.executable, "-c", WATCH],
@@ -181,7 +193,7 @@ def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> N
             read_until(words)
         assert "not seen for" in seen
         process.send_signal(signal.SIGINT)
-        read_until("\x1b[?1049l")  # the screen that was there before
+        read_until("\x1b[?1049l")  # the terminal shows again what it showed before
         assert process.wait(LIMIT_SECONDS) == 130
     finally:
         process.kill()

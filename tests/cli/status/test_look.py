@@ -1,4 +1,4 @@
-"""A look at a cluster that has just lost a machine: whoever looks is not kept waiting.
+"""A look of `status` at a cluster that has just lost a machine does not keep the user waiting.
 
 The API server is a table of answers here; tests/kube and tests/e2e look at real ones.
 """
@@ -25,6 +25,7 @@ def seen(
     with_volume: bool = False,
     wanted: str = "",
 ) -> Look:
+    """Return what one look finds, by the clock of this server."""
     monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
@@ -34,7 +35,9 @@ def seen(
 def test_lost_machine_is_waited_for_until_it_should_have_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And then the look names it. Its other pod is not asked at all."""
+    """The look waits for a machine that gives no log only until the machine should have reported,
+    and then names it. A second pod on this machine is not asked.
+    """
     server = Server(5)
     found = seen(server, monkeypatch)
     assert server.waited == [("a", TRY_SECONDS)] + [("b", TRY_SECONDS)] * 3
@@ -43,6 +46,7 @@ def test_lost_machine_is_waited_for_until_it_should_have_reported(
 
 
 def test_silent_machine_is_hardly_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has not reported in time is waited for only SECONDS_OF_LOST, and named."""
     server = Server(14)
     found = seen(server, monkeypatch)
     assert server.waited == [("a", TRY_SECONDS), ("b", SECONDS_OF_LOST)]
@@ -50,7 +54,9 @@ def test_silent_machine_is_hardly_waited_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_machine_that_is_slow_and_reports_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As long as any answer of the cluster: None."""
+    """A slow machine that still reports is waited for as long as for any answer of the cluster (a
+    limit of None).
+    """
     server = Server(5, reports_again=5)
     found = seen(server, monkeypatch)
     assert server.waited == [("a", TRY_SECONDS), *[("b", TRY_SECONDS)] * 2, ("b", None)]
@@ -59,6 +65,7 @@ def test_machine_that_is_slow_and_reports_is_waited_for(monkeypatch: pytest.Monk
 
 
 def test_without_leases_each_machine_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the Leases, by which nodes report, every machine is waited for."""
     server = Server(50)
     monkeypatch.setattr(server, "leases", lambda: [])
     found = seen(server, monkeypatch)
@@ -67,20 +74,25 @@ def test_without_leases_each_machine_is_waited_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_first_lines_tell_of_the_volume_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where later lines have pushed it out of those that are read, the begin is asked for it."""
+    """The line about the volume is read from the beginning of the log, if later lines have pushed
+    it out of those that are read. The log's beginning is asked for only if the volume is shown,
+    which only `--json` does.
+    """
     server = Server(5)
     server.pods[1:] = [pod("b", "n1")]
     server.lines = "step 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
     server.begin = "[node 0] volume: 2 nodes see each other's new files: fast\n"
     (found,) = seen(server, monkeypatch).runs
-    assert (found.progress.volume, len(server.waited)) == ("", 2)  # only JSON shows it
+    assert (found.progress.volume, len(server.waited)) == ("", 2)  # only `--json` shows the volume
     (found,) = seen(server, monkeypatch, with_volume=True).runs
     assert found.progress.volume == "2 nodes see each other's new files: fast"
     assert found.progress.step == 7
 
 
 def test_volume_in_the_last_lines_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that has just started costs no further question, nor does one of one pod."""
+    """The beginning of the log is not asked for if the last lines tell of the volume, as in a run
+    that has just started, or if the run has only one pod.
+    """
     server = Server(5)
     server.pods[1:] = [pod("b", "n1")]
     server.lines = "[node 0] volume: 2 nodes: fast\nstep 7/9 loss 2.0 tokens/s 5 mfu - eta 1s\n"
@@ -95,14 +107,16 @@ def test_volume_in_the_last_lines_is_not_asked_for(monkeypatch: pytest.MonkeyPat
 
 
 def config_map(run_name: str, owner: str = RECORD.owner) -> dict[str, Any]:
-    """The configuration of a training, as `pulumi up` makes it."""
+    """Return the configuration of a training, as `pulumi up` makes it."""
     labels = {names.COMPONENT_LABEL: names.TRAINING, names.OWNER_LABEL: owner}
     return {"metadata": {"labels": labels}, "data": {"run.yaml": f"run_name: {run_name}\n"}}
 
 
 @pytest.mark.parametrize("wanted", ["wide", "dev", RECORD.stack])
 def test_run_is_found_by_each_of_its_names(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its own name and by that of its stack; the lines of other runs are not even read."""
+    """`status RUN` finds a run by its own name and by the name of its stack. The logs of other runs
+    are not read.
+    """
     server = Server(1)
     other = replace(RECORD, owner="another-owner", stack="organization/disttrain/other")
     records = [each.to_object("disttrain") for each in (other, RECORD)]
@@ -115,6 +129,7 @@ def test_run_is_found_by_each_of_its_names(wanted: str, monkeypatch: pytest.Monk
 
 
 def test_run_that_is_not_there_is_answered_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status RUN` of a run that is not there names the runs that are."""
     server = Server(1)
     server.configs = [config_map("wide")]
     found = seen(server, monkeypatch, wanted="narrow")

@@ -1,4 +1,4 @@
-"""A run that has lost a node says which, whatever its other pods say."""
+"""`status` says which node a run has lost, whatever its other pods say."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,18 +12,24 @@ TRAINS = RunStatus("dev", "disttrain", "Job train-indexed", 2, "recovering", "ra
 
 
 def pod(name: str, node: str, phase: str = "Running") -> dict[str, Any]:
+    """Return a pod on this node."""
     return {"metadata": {"name": name}, "spec": {"nodeName": node}, "status": {"phase": phase}}
 
 
 def not_ready(*names: str) -> PlatformStatus:
+    """Return a platform of three nodes, of which these are not ready."""
     return PlatformStatus(3, names)
 
 
 def silent(**seconds: float) -> PlatformStatus:
+    """Return a platform of three nodes, of which these have not reported for so many seconds."""
     return PlatformStatus(3, silent=seconds)
 
 
 def test_pod_on_a_node_without_an_answer_stalls_the_run() -> None:
+    """A run with a pod on a node that does not answer is shown as stalled, with the pod, the node
+    and the command that lets Kubernetes replace the pod.
+    """
     found = on_lost_node(TRAINS, [pod("a-0", "n1"), pod("a-1", "n2")], not_ready("n2"))
     assert found.state == "stalled"
     assert found.detail.startswith("pod a-1 is on node n2, which does not answer")
@@ -41,7 +47,9 @@ def test_pod_on_a_node_without_an_answer_stalls_the_run() -> None:
 def test_node_that_is_silent_for_some_seconds_is_named_with_its_pod(
     before: str, after: str, more: str
 ) -> None:
-    """It may have lost its kubelet alone: a run that steps, or has not begun, is not stalled."""
+    """A node that is silent for some seconds is named with its pod. It may have lost its kubelet
+    alone, and so a run that steps, or has not begun, is not called stalled.
+    """
     run = replace(TRAINS, state=before)
     found = on_lost_node(run, [pod("a-0", "n1"), pod("a-1", "n2")], silent(n2=13.2))
     said = "pod a-1 is on node n2, which has not reported for 13 s"
@@ -51,6 +59,9 @@ def test_node_that_is_silent_for_some_seconds_is_named_with_its_pod(
 
 
 def test_node_that_kubernetes_has_missed_too_is_no_longer_called_silent() -> None:
+    """A node that Kubernetes calls not ready is said to give no answer, and not to be silent for
+    seconds.
+    """
     platform = PlatformStatus(3, ("n2",), silent={"n2": 55.0})
     found = on_lost_node(TRAINS, [pod("a-1", "n2")], platform)
     assert "which does not answer" in found.detail
@@ -66,10 +77,14 @@ def test_node_that_kubernetes_has_missed_too_is_no_longer_called_silent() -> Non
     ],
 )
 def test_other_pods_leave_the_state_as_it_is(platform: PlatformStatus, other: Any) -> None:
+    """Pods on other nodes, pods that have ended and pods without a node do not change the state of
+    a run.
+    """
     assert on_lost_node(TRAINS, [other], platform) == TRAINS
 
 
 def test_run_that_is_over_needs_no_node() -> None:
+    """A finished run stays finished, though its pod's node is lost."""
     finished = RunStatus("dev", "disttrain", "Job train-indexed", 2, "finished")
     for platform in (not_ready("n2"), silent(n2=13.0)):
         assert on_lost_node(finished, [pod("a-0", "n2")], platform) == finished

@@ -1,4 +1,4 @@
-"""What status says of pods that are not there beside some that are."""
+"""What `status` says when some pods of a run could not be made and others are there."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,17 +21,19 @@ OVER = {"conditions": [{"type": "Complete", "status": "True", "message": "done"}
 
 
 def pod(name: str, phase: str = "Running", nodes: str = "2") -> Json:
+    """Return a pod of a run of `nodes` pods."""
     container = {"name": "trainer", "env": [{"name": "PET_NNODES", "value": nodes}]}
     metadata = {"name": name, "creationTimestamp": "2026-11-22T06:58:00Z"}
     return {"metadata": metadata, "spec": {"containers": [container]}, "status": {"phase": phase}}
 
 
 class Quota(ApiServer):
-    """A quota has no room for all pods of a run; the controller of Jobs says so of the Job u2.
+    """A stand-in API server with a quota that has no room for all pods of a run. The controller of
+    Jobs says so in an event of the Job u2.
 
     Args:
-        pods: that are there.
-        status: of the run's workload.
+        pods: the pods that are there.
+        status: the status of the run's workload.
     """
 
     def __init__(self, pods: list[Json], status: Json) -> None:
@@ -62,7 +64,9 @@ class Quota(ApiServer):
     "pods", [[], [pod("a")], [pod("a"), pod("b", "Failed")]], ids=["none", "some", "ended"]
 )
 def test_quota_is_named_beside_pods(record: Record, pods: list[Json]) -> None:
-    """Status said `no step yet`, and nothing of the pod that could not be made."""
+    """`status` names the quota that keeps pods from being made, also if other pods are there.
+    Otherwise it would only say `no step yet`.
+    """
     told, _ = see_run(api_of(Quota(pods, {})), record)
     assert "FailedCreate: exceeded quota: team" in told.detail
 
@@ -73,7 +77,9 @@ def test_quota_is_named_beside_pods(record: Record, pods: list[Json]) -> None:
     ids=["all", "the only one", "over"],
 )
 def test_run_without_missing_pods_asks_nothing(pods: list[Json], status: Json) -> None:
-    """The event of a quota that was lifted stays for an hour."""
+    """`status` reads no events if no pod is missing. The event of a quota that was lifted stays for
+    an hour.
+    """
     server = Quota(pods, status)
     told, _ = see_run(api_of(server), JOB)
     assert "quota" not in told.detail

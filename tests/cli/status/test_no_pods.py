@@ -1,4 +1,5 @@
-"""A run without pods, whose reason stands only in the events of a Job that was made for it.
+"""`status` says why a run has no pods, when only the events of a Job made for the run have the
+reason.
 
 The API server is a table of answers here.
 """
@@ -17,7 +18,7 @@ REFUSED = 'pods "train-nodes-0-0" is forbidden: exceeded quota: team'
 
 
 class Cluster(ApiServer):
-    """A JobSet whose Job may have no pod, by a quota, an admission or PodSecurity."""
+    """A stand-in API server with a JobSet whose Job may not make its pod because of a quota."""
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         owner = {"kind": "JobSet", "name": "train", "uid": "u1"}
@@ -44,7 +45,9 @@ class Cluster(ApiServer):
 
 
 def test_status_reads_events_of_jobsets_job() -> None:
-    """`./disttrain status` said `no pod yet` alone, and only `pulumi up` named the quota."""
+    """`status` repeats the reason from the events of the JobSet's Job. Otherwise it would only say
+    `no pod yet`, and only `pulumi up` would name the quota.
+    """
     workload = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train")
     record = replace(RECORD, workload=workload, suspend={"spec": {"suspend": True}})
     api = api_of(Cluster())

@@ -1,4 +1,6 @@
-"""What watched machines have told is said, each with its node, and silence is no good news."""
+"""`status` says what the pods that watch machines have found, with the node, and which of them are
+silent.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +16,7 @@ FULL = Finding("full", "the kubelet's disk is full")
 
 
 def node(name: str, mark: Mark | None = None, ready: str = "True") -> dict[str, Any]:
+    """Return a node, cordoned by the watch if it has a mark."""
     annotations = {ANNOTATION: mark.to_text()} if mark else {}
     return {
         "metadata": {"name": name, "annotations": annotations},
@@ -23,6 +26,7 @@ def node(name: str, mark: Mark | None = None, ready: str = "True") -> dict[str, 
 
 
 def watch(on: str, *findings: Finding, seconds_ago: float = 30) -> dict[str, Any]:
+    """Return the pod that watches this node, and that last spoke so many seconds ago."""
     then = (NOW - timedelta(seconds=seconds_ago)).isoformat().replace("+00:00", "Z")
     return {
         "metadata": {
@@ -36,11 +40,15 @@ def watch(on: str, *findings: Finding, seconds_ago: float = 30) -> dict[str, Any
 
 
 def test_healthy_machines_need_no_line() -> None:
+    """Machines without a finding, and machines without a watch, have no line."""
     assert node_findings([node("a")], [watch("a")], NOW) == ()
     assert node_findings([node("a")], [], NOW) == ()
 
 
 def test_each_finding_is_said_and_the_worst_is_first() -> None:
+    """All findings of a machine are in one line, the worst first. Only one that makes the machine
+    unusable needs attention.
+    """
     found = node_findings([node("a"), node("b")], [watch("b", FULL, XID), watch("a", FULL)], NOW)
     assert found == (
         NodeFinding("a", FULL.text),
@@ -49,7 +57,9 @@ def test_each_finding_is_said_and_the_worst_is_first() -> None:
 
 
 def test_cordon_of_ours_is_said_with_the_way_back() -> None:
-    """Of a cordon of somebody else's the scheduler's words are enough."""
+    """A cordon that the watch has set is named with the command that ends it. A cordon that
+    somebody else has set is not named, because the scheduler's words are enough.
+    """
     ours, theirs = node("a", Mark(True, "Xid 79")), node("b", Mark(accepted=("x",)))
     (found,) = node_findings([ours, theirs], [], NOW)
     assert (found.node, found.needs_attention) == ("a", True)
@@ -58,6 +68,7 @@ def test_cordon_of_ours_is_said_with_the_way_back() -> None:
 
 
 def test_watch_that_says_nothing_is_said_on_a_ready_node() -> None:
+    """A watch that has been silent for five minutes is named if its node is ready."""
     silent = [watch(name, seconds_ago=301) for name in ("a", "b")]
     (found,) = node_findings([node("a"), node("b", ready="Unknown")], silent, NOW)
     assert (found.node, found.needs_attention) == ("a", False)
@@ -65,6 +76,7 @@ def test_watch_that_says_nothing_is_said_on_a_ready_node() -> None:
 
 
 def test_new_watch_has_time_for_its_first_words() -> None:
+    """A watch that has not said anything yet is named only when it is five minutes old."""
     young, old = watch("a", seconds_ago=299), watch("a", seconds_ago=301)
     for pod in (young, old):
         pod["status"] = {}
@@ -73,7 +85,7 @@ def test_new_watch_has_time_for_its_first_words() -> None:
 
 
 def test_wrong_clock_is_said_once() -> None:
-    """A pod that watches the machine says it too, if there is one."""
+    """A wrong clock is said once, also if a pod that watches the machine says it too."""
     clocks = {"a": -600.0, "b": 0.0, "c": 33.4}
     far, near = clock_findings_of(clocks, ())
     assert (far.node, near.node) == ("a", "c")

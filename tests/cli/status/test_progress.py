@@ -1,4 +1,6 @@
-"""Reads what the trainer really writes, with the times that Kubernetes puts before it."""
+"""`status` reads what the trainer writes to its log, with the times that Kubernetes puts
+before it.
+"""
 
 from datetime import UTC, datetime
 
@@ -28,6 +30,7 @@ def test_nothing_is_known_before_the_first_line() -> None:
 
 
 def test_what_the_pods_wait_for_is_known_until_their_round() -> None:
+    """What the pods wait for is shown until their round begins."""
     assert read_progress(START.splitlines()[0]).waits_for == "waiting for node(s) 2 to join"
     assert read_progress(START).waits_for == ""
     assert read_progress(START).step is None
@@ -43,7 +46,9 @@ def test_newest_step_and_newest_checkpoint_count() -> None:
 
 
 def test_verified_is_what_was_read_and_not_what_was_saved() -> None:
-    """A save makes sha256 of what it writes; a start and the mirror read it."""
+    """A checkpoint is shown as verified when its files were read, by a start or by the copy to the
+    mirror. A save alone verifies nothing: it computes the sha256 of what it writes.
+    """
     assert read_progress(START + STEPS).verified_step is None
     begun = f"2026-11-22T06:40:09Z {verified_words.continued(10, 'step-00000010')}\n"
     found = read_progress(START + begun + STEPS)
@@ -56,11 +61,13 @@ def test_verified_is_what_was_read_and_not_what_was_saved() -> None:
     older = copied.replace("step 20", "step 5").replace("40:20", "40:30")
     assert read_progress(START + begun + STEPS + copied + older) == later
     again = read_progress(START + begun + STEPS + copied + begun)
-    assert again.verified_step == 10  # that of step 20 is damaged by now
+    assert again.verified_step == 10  # a start from step 10 means that step 20 is damaged by now
 
 
 def test_words_of_a_program_of_the_user_verify_nothing() -> None:
-    """Such as those of examples/, which cannot say that every byte was compared."""
+    """Similar words of a user's own program do not count as a verified checkpoint. Programs such as
+    those of examples/ cannot say that every byte was compared.
+    """
     for words in ("rank 0: continuing after step 5", "continuing after step 5 from step-00000006"):
         assert read_progress(f"2026-11-22T06:40:09Z {words}\n").verified_step is None
 
@@ -72,6 +79,9 @@ SAVES = """\
 
 
 def test_save_lasts_until_its_end_and_waiting_until_the_next_step() -> None:
+    """A save is under way until it ends, or the run is lost or starts again. Training waits for it
+    until the next step.
+    """
     begin = datetime(2026, 11, 22, 6, 40, 14, tzinfo=UTC)
     held = read_progress(START + STEPS + SAVES)
     assert (held.saving_step, held.saving_at, held.saving_holds) == (20, begin, True)
@@ -81,11 +91,13 @@ def test_save_lasts_until_its_end_and_waiting_until_the_next_step() -> None:
     for end in (STEPS, LOST, START, "2026-11-22T06:40:20Z [node 0] fatal: no room to write"):
         over = read_progress(START + STEPS + SAVES + end)
         assert (over.saving_step, over.saving_at, over.saving_holds) == (None, None, False)
-    cut = read_progress(SAVES.splitlines()[-1])  # its begin is too long ago to be read
+    # The line about the beginning of the save is too far back to be read.
+    cut = read_progress(SAVES.splitlines()[-1])
     assert (cut.saving_step, cut.saving_at) == (20, begin.replace(second=16))
 
 
 def test_trouble_lasts_until_the_next_step() -> None:
+    """The reason for a restart is shown until the next step."""
     lost = read_progress(START + STEPS + LOST)
     assert lost.trouble == "node 1 lost the connection; starting again at once"
     assert lost.step == 20
@@ -94,8 +106,9 @@ def test_trouble_lasts_until_the_next_step() -> None:
 
 
 def test_step_of_a_lost_round_ends_no_trouble() -> None:
-    """A line that a rank wrote before its end may come after node 0 has told of the loss; and where
-    pods end in order, nothing else tells of it."""
+    """A step that is printed after the loss of its round does not end the trouble. A rank may have
+    written it before its end, and where pods end in order no other line tells of the loss.
+    """
     told = LOST.splitlines(keepends=True)[0]
     for lines in (told, told + STEPS):
         found = read_progress(START + STEPS + lines)
@@ -104,6 +117,7 @@ def test_step_of_a_lost_round_ends_no_trouble() -> None:
 
 
 def test_the_slow_rank_is_the_one_of_the_newest_step() -> None:
+    """The slow rank that is shown is the one that the newest step names."""
     finding = Finding(Cause.DATA, 2, 1, 1.8, 0.21, 0.002)
     slow = STEPS.rstrip("\n") + f" slow rank: {finding}\n"
     assert read_progress(slow).slow_rank == (
@@ -114,6 +128,7 @@ def test_the_slow_rank_is_the_one_of_the_newest_step() -> None:
 
 
 def test_a_hang_lasts_until_the_next_step() -> None:
+    """A rank that holds up the others is shown until the next step or the loss of the round."""
     states = [
         RankState(0, 0, 21, Phase.PASSES, True, "S", "a.py:1 (b)"),
         RankState(1, 1, 21, Phase.PASSES, True, "T", ""),
@@ -125,6 +140,9 @@ def test_a_hang_lasts_until_the_next_step() -> None:
 
 
 def test_a_transport_that_was_not_asked_for_is_read_until_it_is_another() -> None:
+    """A warning about the transport is shown until the ranks tell of another transport or begin
+    another round.
+    """
     sockets = Transport(("socket",), ("eth0",), False, is_used=True)
     said = f"2026-11-22T06:41:00Z [node 1] {line({1: sockets}, ('ib',))}\n"
     found = read_progress(START + said + STEPS)
@@ -139,6 +157,9 @@ def test_a_transport_that_was_not_asked_for_is_read_until_it_is_another() -> Non
 
 
 def test_the_end_and_its_reason_are_read() -> None:
+    """The end of a run is read with its reason. A later start, for example with more steps, takes
+    it back.
+    """
     finished = "2026-11-22T06:50:00Z [node 0] run dev is finished: step 4000, loss 1.8307\n"
     assert read_progress(STEPS + finished).finished == "step 4000, loss 1.8307"
     fatal = "2026-11-22T06:50:00Z [node 1] fatal: the loss is no number at step 21\n"
@@ -148,18 +169,22 @@ def test_the_end_and_its_reason_are_read() -> None:
 
 
 def test_a_time_that_cannot_be_read_is_unknown() -> None:
+    """A line whose time cannot be read still counts, without a time."""
     line = STEPS.splitlines()[0].partition(" ")[2]
     found = read_progress(f"yesterday {line}")
     assert (found.step, found.stepped_at) == (19, None)
 
 
 def test_last_words_are_of_the_pod_that_has_some() -> None:
+    """The reason for a failure is that of the pod that gives one."""
     assert last_words([Progress(), Progress(failed="no room")]) == "no room"
     assert last_words([Progress()]) == ""
 
 
 def test_time_between_reports_is_that_of_most_of_them() -> None:
-    """A restart in between, which takes much longer, does not count."""
+    """The time between two reports of steps is the usual one. A restart in between, which takes
+    much longer, does not count.
+    """
     line = STEPS.splitlines()[2]
     seconds = (10, 12, 14, 50, 52, 54)
     log = "\n".join(line.replace(":13Z", f":{second}Z") for second in seconds)
@@ -168,7 +193,9 @@ def test_time_between_reports_is_that_of_most_of_them() -> None:
 
 
 def test_line_that_is_said_again_is_as_old_as_at_first() -> None:
-    """A node repeats what else would not be among its last lines (trainer/launch/said_again.py)."""
+    """A line that the node repeats keeps the time at which it was first written. A node repeats
+    what would otherwise not be among its last lines (trainer/launch/said_again.py).
+    """
     at = datetime(2026, 11, 22, 6, 40, 9, tzinfo=UTC)
     verified = said_again(at, verified_words.continued(10, "step-00000010"))
     account = said_again(at, "[node 0] goodput 92.3% of 3.1 h: 0 restarts, 0 steps made again")
@@ -182,7 +209,9 @@ def test_line_that_is_said_again_is_as_old_as_at_first() -> None:
 
 
 def test_step_that_is_said_again_is_no_further_step() -> None:
-    """It changes neither the time between two steps nor the reason for a restart after it."""
+    """A repeated step changes neither the time between two steps nor the reason for a restart after
+    it.
+    """
     step = "[node 0] program: step 20/300 loss 4.2500"
     first = f"2026-11-22T06:40:09.500Z {step}\n"
     at = datetime(2026, 11, 22, 6, 40, 9, tzinfo=UTC)
@@ -194,7 +223,9 @@ def test_step_that_is_said_again_is_no_further_step() -> None:
 
 
 def test_newest_account_of_the_time_counts() -> None:
-    """It outlasts steps and restarts, as it is about the whole run."""
+    """The newest account of the run's time is shown. It outlasts steps and restarts, because it is
+    about the whole run.
+    """
     account = {"wall_seconds": 11160.0, "restarts": 2, "lost_steps": 14, "goodput": 0.92345}
     account["gpu_hours"] = 9.3
     first = goodput_line({**account, "wall_seconds": 90.0, "restarts": 1, "lost_steps": 1})
@@ -212,6 +243,7 @@ def test_newest_account_of_the_time_counts() -> None:
 
 
 def test_account_of_an_older_trainer_has_no_rank_hours() -> None:
+    """The account of an older trainer, which does not tell the hours of all ranks, is read too."""
     old = "2026-11-22T06:41:00Z [node 0] goodput 92.3% of 3.1 h: 0 restarts, 0 steps made again\n"
     found = read_progress(old)
     assert found.goodput == "92.3% of 3.1 h: 0 restarts, 0 steps made again"
@@ -219,6 +251,10 @@ def test_account_of_an_older_trainer_has_no_rank_hours() -> None:
 
 
 def test_steps_of_a_program_are_those_that_the_launcher_repeats() -> None:
+    """The steps of a user's own program are read from the lines in which the launcher
+    repeats them.
+    """
+
     def line(point: Point) -> str:
         return f"2026-11-22T06:40:13Z [node 0] program: {point.words()}\n"
 
@@ -230,13 +266,16 @@ def test_steps_of_a_program_are_those_that_the_launcher_repeats() -> None:
 
 
 def test_program_whose_steps_nobody_sees_says_so_until_its_next_round() -> None:
+    """A user's own program whose steps cannot be seen is shown as such until its next round."""
     line = f"2026-11-22T06:40:13Z [node 0] program: {UNSEEN}\n"
     assert "neither program.progress nor" in read_progress(START + line).unseen
     assert read_progress(line + START).unseen == ""
 
 
 def test_what_a_log_holds_does_not_steer_the_terminal() -> None:
-    """A program may colour its last words; letters of any language stay as they are."""
+    """Control sequences in a log, such as colours, are shown as escapes. Letters of any language
+    stay as they are.
+    """
     why = "\x1b[31mRuntimeError: Gr\u00f6\u00dfe\x1b[2J"
     found = read_progress(f"2026-11-22T07:00:00Z [node 0] fatal: rank 1: {why}")
     assert found.failed == "rank 1: \\x1b[31mRuntimeError: Gr\u00f6\u00dfe\\x1b[2J"
@@ -244,6 +283,8 @@ def test_what_a_log_holds_does_not_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("sign", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
 def test_line_of_a_log_ends_at_a_line_feed_alone(sign: str) -> None:
-    """A program may print anything: what follows another sign is no line of the trainer's own."""
+    """Only a line feed ends a line of a log. Otherwise a program could print text that is taken for
+    a line of the trainer.
+    """
     odd = f"2026-11-22T07:00:00Z my text{sign}t [node 0] fatal: it was made up"
     assert read_progress(f"{odd}\n").failed == ""

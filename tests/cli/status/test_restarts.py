@@ -1,8 +1,8 @@
-"""Status says which restart this is: the second one is not told as the first, of any kind.
+"""`status` counts the restarts of a run of every kind: the second one is not shown as the first.
 
-The states are those that a real API server has shown of each kind; the second loss repeats what the
-run's pods said of their first one there, with the next number, as the launcher counts it
-(tests/trainer/launch/test_restart_count.py has it of real ones).
+The states are recordings of a real API server. The second loss repeats the lines of the first one
+with the next number, as the launcher counts it (tests/trainer/launch/test_restart_count.py tests
+real ones).
 """
 
 import re
@@ -21,11 +21,12 @@ POD_RESTART = f"{AFTER_FAILURE}{WITHOUT_A_WORD} (pod restart 2 of 3 without a ne
 
 
 def is_log(asked: Asked) -> bool:
+    """Whether this request asked for a log."""
     return asked.question.partition("?")[0].endswith("/log")
 
 
 def with_logs(asked: list[Asked], change: Callable[[list[str]], list[str]]) -> Replay:
-    """The recording with other lines of its pods."""
+    """Return the recording with other lines of its pods."""
     changed = [
         replace(each, text="\n".join(change(each.text.splitlines()))) if is_log(each) else each
         for each in asked
@@ -34,7 +35,9 @@ def with_logs(asked: list[Asked], change: Callable[[list[str]], list[str]]) -> R
 
 
 def lost_again(lines: list[str]) -> list[str]:
-    """After its first loss the run has come as far as a round, and was lost once more."""
+    """Return the lines of a run that began another round after its first loss, and was lost once
+    more.
+    """
     found = list[str]()
     for line in lines:
         found.append(line)
@@ -47,6 +50,7 @@ def lost_again(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_second_loss_of_ranks_is_restart_two(kind: str) -> None:
+    """The second loss of ranks is shown as restart 2."""
     _, asked = read(FOLDER / f"{kind}-recovers.json")
     first = see_only_run(Replay(asked))
     assert (first.state, "(restart 1 of 10 without" in first.detail) == ("recovering", True)
@@ -57,7 +61,9 @@ def test_second_loss_of_ranks_is_restart_two(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", WORKLOADS)
 def test_second_lost_pod_is_pod_restart_two(kind: str) -> None:
-    """Its third pod says so before its ranks are there, and no other pod knows of it."""
+    """The second loss of a pod is shown as pod restart 2. Only the third pod says so, before its
+    ranks are there, and no other pod knows of it.
+    """
     _, asked = read(FOLDER / f"{kind}-starts.json")
     assert see_only_run(Replay(asked)).state == "starting"
 

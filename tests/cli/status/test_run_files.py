@@ -1,4 +1,6 @@
-"""Where the cluster does not answer, the runs' own files are read on the machine with the data."""
+"""If the cluster does not answer, `status` reads the runs' own files on the machine with
+the data.
+"""
 
 import json
 import os
@@ -26,13 +28,17 @@ RECORD = {"step": 797, "unix_time": 1000.0, "loss": 2.047, "tokens_per_second": 
 
 
 def plan_of(root: Path) -> Plan:
+    """Return the plan of a look at this machine, whose data root is `root`."""
     return Plan(expect=Expectations(data_root=str(root)))
 
 
 def a_run(root: Path) -> Path:
+    """Make the run `dev` at step 797 of 4000, with two complete checkpoints and one that is being
+    written.
+    """
     run = make_run(root / "runs" / "dev", steps=(700,))
     add_checkpoint(run, 750)
-    (add_checkpoint(run, 800) / "manifest.json").unlink()  # it is being written
+    (add_checkpoint(run, 800) / "manifest.json").unlink()  # this checkpoint is still being written
     (run / "run.yaml").write_text(yaml.safe_dump({"train": {"max_steps": 4000}}))
     half = json.dumps({**RECORD, "step": 798})[:-20]
     (run / "metrics.jsonl").write_text(f"{json.dumps(RECORD)}\n{half}")
@@ -40,7 +46,9 @@ def a_run(root: Path) -> Path:
 
 
 def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
-    """By the shell script that also runs over SSH; half a line and half a checkpoint are left."""
+    """The files tell the step, the loss and the newest complete checkpoint of a run, read by the
+    shell script that also runs over SSH. Half a line and half a checkpoint are left out.
+    """
     run = a_run(tmp_path)
     (found,) = read_run_files(plan_of(tmp_path)).runs
     assert (found.name, found.step, found.of, found.is_done) == ("dev", 797, 4000, False)
@@ -55,13 +63,13 @@ def test_files_tell_how_far_a_run_has_come(tmp_path: Path) -> None:
 BEGUN, WAITED = words.begun("step-00000800"), words.waited_for("step-00000800")
 STEP = "step 797/4000 loss 2.0470 val_loss none tokens/s 6900 mfu 10% eta 5 min"
 QUOTED = "rank 1 said: checkpoint step-00000800 is being written"
-MANY_STEPS = [STEP] * 3000  # more than is read of a log
+MANY_STEPS = [STEP] * 3000  # more than `status` reads of a log
 LOST = "[node 0] training stopped: node 1 is gone; starting again at once"
 NEXT = "[node 0] round 2: 2 node(s) x 1 rank(s), store at 10.0.0.1:29501"
 
 
 def writes_log(run: Path, lines: Sequence[str], apart_seconds: float = 0.001) -> None:
-    """The log of node 0, as the entrypoint writes it; its first line is 100 s old."""
+    """Write the log of node 0 as the entrypoint does; its first line is 100 s old."""
     begin = datetime.now(UTC) - timedelta(seconds=100)
     path = log_path(run, 0)
     path.parent.mkdir(exist_ok=True)
@@ -100,7 +108,9 @@ def writes_log(run: Path, lines: Sequence[str], apart_seconds: float = 0.001) ->
 def test_files_tell_of_a_save_under_way(
     tmp_path: Path, lines: list[str], step: int | None, *, holds: bool
 ) -> None:
-    """By the run's log on the volume, in the words that `status` reads of a pod's log."""
+    """The run's log on the volume tells of a save that is under way, and whether training waits for
+    it, as `status` reads it of a pod's log.
+    """
     run = a_run(tmp_path)
     writes_log(run, lines)
     (found,) = read_run_files(plan_of(tmp_path)).runs
@@ -132,7 +142,9 @@ AGAIN = f"[node 0] {said_again(LONG_AGO, COPIED)}"
 def test_files_tell_which_checkpoint_was_verified(
     tmp_path: Path, lines: list[str], step: int | None, by: str
 ) -> None:
-    """As `status` reads it of a pod's log; also of a run that is over."""
+    """The run's log on the volume tells which checkpoint was verified, also of a run that
+    is over.
+    """
     run = a_run(tmp_path)
     writes_log(run, lines)
     (run / "done.json").touch()
@@ -148,7 +160,9 @@ def test_files_tell_which_checkpoint_was_verified(
 
 
 def test_save_is_its_own_run_s_and_as_old_as_its_begin(tmp_path: Path) -> None:
-    """Two runs on one machine, of which one saves; training waits for that later than it began."""
+    """Of two runs on one machine only the one that saves is shown as saving. The save is as old as
+    its beginning, although training waited for it only later.
+    """
     writes_log(a_run(tmp_path), [BEGUN, WAITED], apart_seconds=60)
     writes_log(make_run(tmp_path / "runs" / "other", steps=(10,)), [STEP])
     found = {run.name: run for run in read_run_files(plan_of(tmp_path)).runs}
@@ -158,6 +172,7 @@ def test_save_is_its_own_run_s_and_as_old_as_its_begin(tmp_path: Path) -> None:
 
 
 def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
+    """A run whose folder is still empty is listed, and a file beside it is not."""
     (tmp_path / "runs" / "new").mkdir(parents=True)
     (tmp_path / "runs" / "a-file").touch()
     assert read_run_files(plan_of(tmp_path)).runs == [
@@ -166,7 +181,9 @@ def test_run_that_has_not_begun_has_a_line_too(tmp_path: Path) -> None:
 
 
 def test_machine_without_the_data_is_said(tmp_path: Path) -> None:
-    """Such as with a storage that is a file server."""
+    """A machine without the data is named as such. With a file server for a storage, the machine
+    has none.
+    """
     with pytest.raises(ValueError, match=f"local has no folder {tmp_path}/runs"):
         read_run_files(plan_of(tmp_path))
 
@@ -188,6 +205,7 @@ dead  90        2.5000  -         2 h ago    -; the save of step 90, begun 2 h a
 
 
 def test_what_was_not_seen_stands_first() -> None:
+    """The text begins with the reason why the cluster was not seen, and JSON has it too."""
     assert as_text(Found(RUNS), plan_of(Path("/var/lib/disttrain")), "no route") == TEXT
     found = json.loads(as_json(Found(RUNS), "no route"))
     assert found["cluster_unseen"] == "no route"
@@ -198,7 +216,9 @@ def test_what_was_not_seen_stands_first() -> None:
 
 @pytest.fixture
 def unreachable() -> Iterator[Access]:
-    """An API server that is away: its port is taken, and nobody listens there."""
+    """Yield the access to an API server that is away: its port is taken, and nobody listens
+    there.
+    """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         server = f"https://127.0.0.1:{taken.getsockname()[1]}"
@@ -220,7 +240,9 @@ def test_status_reads_the_files_where_the_api_server_is_away(
     patience_seconds: float,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What is printed begins with that, whether the server was asked once or again."""
+    """If the API server is away, `status` says so first, shows the runs' files and ends with 2. If
+    the files cannot be read either, both reasons are given.
+    """
     a_run(tmp_path)
     place = ClusterPlace(unreachable, "disttrain")
     with (
@@ -243,9 +265,11 @@ def test_status_reads_the_files_where_the_api_server_is_away(
 def test_status_reads_the_files_where_the_kubeconfig_is_gone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Such as with its cluster; what can be done about it is said, too.
+    """If the stack's kubeconfig is gone or cannot be used, `status` reads the runs' files too, and
+    says how to name another kubeconfig.
 
-    A kubeconfig that somebody names on the command line is their mistake, and no file is read.
+    A kubeconfig that a user names on the command line is the user's own mistake, and no file is
+    read.
     """
     a_run(tmp_path)
     gone = tmp_path / "gone"
@@ -282,7 +306,9 @@ def test_status_reads_the_files_where_the_kubeconfig_is_gone(
 
 
 def test_one_run_can_be_asked_for_without_the_cluster(tmp_path: Path) -> None:
-    """By the name of its folder, as the files know no stack."""
+    """Without the cluster, `status RUN` takes the name of the run's folder, because the files know
+    no stack.
+    """
     for name in ("wide", "narrow"):
         (tmp_path / "runs" / name).mkdir(parents=True)
     found = read_run_files(plan_of(tmp_path), "narrow")
@@ -293,7 +319,9 @@ def test_one_run_can_be_asked_for_without_the_cluster(tmp_path: Path) -> None:
 
 
 def test_runs_beyond_the_newest_are_counted(tmp_path: Path) -> None:
-    """Of hundreds of folders the newest 50 are read, and any other one that is asked for."""
+    """Of hundreds of run folders the newest 50 are read and the others counted. Any other one can
+    be asked for by its name.
+    """
     for number in range(53):
         folder = tmp_path / "runs" / f"run-{number}"
         folder.mkdir(parents=True)
@@ -308,7 +336,9 @@ def test_runs_beyond_the_newest_are_counted(tmp_path: Path) -> None:
 
 
 def test_hole_in_a_metrics_file_hides_no_record(tmp_path: Path) -> None:
-    """A machine that lost its power may leave zeros where the last records were."""
+    """Zeros in a metrics file do not hide the other records. A machine that lost its power may
+    leave zeros where the last records were.
+    """
     run = a_run(tmp_path)
     (run / "metrics.jsonl").write_bytes(bytes(100) + b"\n" + json.dumps(RECORD).encode() + b"\n")
     assert read_run_files(plan_of(tmp_path)).runs[0].step == 797

@@ -1,4 +1,4 @@
-"""One screen for people, JSON for programs."""
+"""The screen that `status` shows to people, and the JSON for programs."""
 
 import json
 from dataclasses import replace
@@ -43,6 +43,7 @@ def test_a_screen_shows_nodes_runs_and_reasons() -> None:
 
 
 def test_a_slow_rank_stands_below_its_run_while_it_moves() -> None:
+    """A slow rank is shown below its run until the run is over."""
     slow = replace(TRAINS, progress=replace(TRAINS.progress, slow_rank="rank 2 on node 1 is slow"))
     lines = as_text(PLATFORM, [slow, WAITS], "", NOW).splitlines()
     assert lines[3] == "  slow rank: rank 2 on node 1 is slow"
@@ -52,6 +53,7 @@ def test_a_slow_rank_stands_below_its_run_while_it_moves() -> None:
 
 
 def test_a_transport_that_was_not_asked_for_stands_below_its_run() -> None:
+    """A transport that was not asked for is shown below its run while the run has pods."""
     said = "rank 0 by NCCL over TCP sockets (eth0), and the network profile asks for InfiniBand"
     other = replace(TRAINS, progress=replace(TRAINS.progress, transport=said))
     lines = as_text(PLATFORM, [other, WAITS], "", NOW).splitlines()
@@ -63,7 +65,9 @@ def test_a_transport_that_was_not_asked_for_stands_below_its_run() -> None:
 
 
 def test_verified_checkpoint_stands_below_its_run() -> None:
-    """Whatever has been saved since: nobody has read that."""
+    """The verified checkpoint is shown below its run, with its age if it is known. What was only
+    saved is not shown as verified.
+    """
     known = {"verified_step": 700, "verified_by": "the copy to the mirror"}
     for at, when in ((NOW - timedelta(minutes=12), "12 min ago, "), (None, "")):
         run = replace(TRAINS, progress=replace(TRAINS.progress, verified_at=at, **known))
@@ -74,7 +78,9 @@ def test_verified_checkpoint_stands_below_its_run() -> None:
 
 
 def test_goodput_stands_below_its_run() -> None:
-    """As the run's pod of node 0 last said it; of an ended run too."""
+    """The account of a run's time is shown below it, as node 0 last wrote it, also for an
+    ended run.
+    """
     account = "92.3% of 3.1 h: 2 restarts, 14 steps made again"
     told = replace(TRAINS, progress=replace(TRAINS.progress, goodput=account))
     lines = as_text(PLATFORM, [told, WAITS], "", NOW).splitlines()
@@ -84,7 +90,9 @@ def test_goodput_stands_below_its_run() -> None:
 
 
 def test_cost_so_far_stands_below_its_run_where_a_price_is_set() -> None:
-    """Wall clock x price x ranks as of the pod's line; what no line says is not guessed."""
+    """With a price, the cost so far is shown: the price times the hours of all ranks that the log
+    tells. If the log tells none, the cost is not guessed.
+    """
     at = NOW - timedelta(minutes=3)
     told = replace(TRAINS.progress, goodput="92.3% of 3.1 h", rank_hours=9.3, goodput_at=at)
     runs = [replace(TRAINS, progress=told), WAITS]
@@ -101,6 +109,7 @@ def test_cost_so_far_stands_below_its_run_where_a_price_is_set() -> None:
 
 
 def test_what_was_not_seen_is_said() -> None:
+    """What could not be seen is said at the end."""
     text = as_text(PLATFORM, [], "runs in other namespaces than disttrain (403)", NOW)
     assert "no run is on this platform" in text
     assert text.endswith("not seen: runs in other namespaces than disttrain (403)")
@@ -131,7 +140,9 @@ def test_the_first_line_is_of_the_nodes(platform: PlatformStatus, line: str) -> 
 
 
 def test_idle_gpus_are_named_with_their_price() -> None:
-    """A goal of the issue. One node without a price has nothing more to say than its first line."""
+    """Idle GPUs are named with their nodes, and with their cost per hour if a price is set. A
+    single node without a price needs no such line, because the first line says it.
+    """
     idle = {"gpu-b": 4, "gpu-a": 1}
     platform = PlatformStatus(2, (), 8, 3, gpus_idle=idle)
     lines = as_text(platform, [], "", NOW).splitlines()
@@ -145,6 +156,7 @@ def test_idle_gpus_are_named_with_their_price() -> None:
 
 
 def test_programs_get_the_same_as_json() -> None:
+    """JSON has the platform and the runs of the screen."""
     found = json.loads(as_json(PLATFORM, [TRAINS, WAITS], "", NOW))
     assert found["platform"]["gpus_used"] == 3
     assert [run["state"] for run in found["runs"]] == ["training", "waiting"]
@@ -153,6 +165,7 @@ def test_programs_get_the_same_as_json() -> None:
 
 
 def test_run_that_saves_says_which_step_and_since_when() -> None:
+    """A run that saves shows the step of its checkpoint and since when it saves."""
     since = NOW - timedelta(seconds=12)
     progress = replace(TRAINS.progress, saving_step=797, saving_at=since, saving_holds=True)
     words = "checkpoint step 797 is being written, and training waits for it"

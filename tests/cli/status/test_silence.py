@@ -1,4 +1,4 @@
-"""Which nodes are called silent, by leases as the API server shows them."""
+"""Which nodes `status` calls silent, by their Leases as the API server shows them."""
 
 from typing import Any
 
@@ -39,16 +39,24 @@ NODES = [{"metadata": {"name": name}} for name in ("a", "b", "c")]
 def test_silent_are_those_that_should_have_reported_by_now(
     leases: list[dict[str, Any]], silent: dict[str, float]
 ) -> None:
+    """A node is called silent when it should have reported by now, by the API server's clock, and
+    another node has reported.
+    """
     assert silent_nodes(NODES, leases, NOW) == silent
 
 
 def test_server_that_notes_no_times_makes_nobody_silent() -> None:
+    """A Lease without the API server's note of its time makes no node silent."""
     unknown = lease("b", 50)
     del unknown["metadata"]["managedFields"]
     assert silent_nodes(NODES, [lease("a", 1), unknown], NOW) == {}
 
 
 def test_node_is_missed_once_kubernetes_knows_nothing_of_it() -> None:
+    """A node counts as missed only if Kubernetes does not know its state. A node that says itself
+    that it is not ready still answers.
+    """
+
     def node(status: str) -> dict[str, Any]:
         return {"status": {"conditions": [{"type": "Ready", "status": status}]}}
 

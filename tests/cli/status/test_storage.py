@@ -1,4 +1,4 @@
-"""The claims of runs on the screen: their size and where the data is, or why no pod can start."""
+"""`status` shows the claims of runs: their size and where the data is, or why no pod can start."""
 
 from typing import Any
 
@@ -17,6 +17,7 @@ BOUND_WORDS = "storage: claim disttrain-pvc of namespace disttrain is Bound: 50G
 
 
 def pod(claim: str) -> dict[str, Any]:
+    """Return a pod that mounts this claim."""
     volumes = [
         {"name": "shm", "emptyDir": {}},
         {"name": "data", "persistentVolumeClaim": {"claimName": claim}},
@@ -25,7 +26,7 @@ def pod(claim: str) -> dict[str, Any]:
 
 
 class Server:
-    """Answers for claims alone."""
+    """A stand-in API server that knows only claims and volumes."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = answers
@@ -42,6 +43,7 @@ class Server:
 
 
 def item(phase: str, name: str = "disttrain-pvc", class_name: str = "efs") -> dict[str, Any]:
+    """Return a claim as the API server shows it."""
     status = {"phase": phase, "capacity": {"storage": "50Gi"} if phase == "Bound" else {}}
     volume = {"volumeName": "volume-1"} if phase == "Bound" else {}
     spec = {"storageClassName": class_name, **volume}
@@ -49,12 +51,15 @@ def item(phase: str, name: str = "disttrain-pvc", class_name: str = "efs") -> di
 
 
 def test_claims_are_those_that_the_pods_mount() -> None:
+    """The claims of a run are those that its pods mount."""
     assert claim_names([pod("theirs"), pod("theirs")]) == {"theirs"}
     assert claim_names([]) == set()
 
 
 def test_claims_without_pods_are_those_of_the_platform() -> None:
-    """What may not be seen is said; a claim that is not there is none."""
+    """Without pods, the platform's own claims are shown. What may not be read is said, and a claim
+    that is not there is left out.
+    """
     server: Any = Server(
         {
             CLAIMS.format("disttrain"): [item("Bound")],
@@ -85,6 +90,7 @@ def test_claims_without_pods_are_those_of_the_platform() -> None:
     ],
 )
 def test_a_claim_that_no_pod_can_mount_stands_below_the_nodes(phase: str, said: str) -> None:
+    """A claim that no pod can mount is shown below the nodes, with the reason."""
     claims = (BOUND, Claim("team", "disttrain-pvc", phase))
     assert claim_lines((BOUND,)) == []
     lines = as_text(PlatformStatus(1, claims=claims), [], "", NOW).splitlines()
@@ -107,7 +113,9 @@ def test_a_claim_that_no_pod_can_mount_stands_below_the_nodes(phase: str, said: 
     ],
 )
 def test_claim_without_a_class_shows_where_its_data_is(source: Any, said: str) -> None:
-    """Of a volume that may not be read, its name is shown, and nothing is guessed."""
+    """A claim without a storage class shows where its volume's data is. If the volume may not be
+    read, only its name is shown.
+    """
     answers: dict[str, Any] = {CLAIMS.format("disttrain"): [item("Bound", class_name="")]}
     if source is not None:
         found = source if isinstance(source, str) else {"spec": source}
@@ -121,7 +129,9 @@ def test_claim_without_a_class_shows_where_its_data_is(source: Any, said: str) -
 
 
 def test_volume_of_a_claim_with_a_class_is_not_asked_for() -> None:
-    """The class says where the data is, and the request is spared."""
+    """The volume of a claim with a storage class is not asked for, because the class says where the
+    data is.
+    """
     asked = list[str]()
 
     class Noting(Server):
@@ -136,7 +146,9 @@ def test_volume_of_a_claim_with_a_class_is_not_asked_for() -> None:
 
 
 def test_claim_that_is_being_deleted_is_not_called_bound() -> None:
-    """Its phase stays Bound while pods mount it, but a pod that comes now cannot start."""
+    """A claim that is being deleted is shown as Terminating. Kubernetes still calls it Bound while
+    pods mount it, but a new pod cannot start.
+    """
     found = item("Bound")
     found["metadata"]["deletionTimestamp"] = "2026-11-22T07:00:00Z"
     server: Any = Server({CLAIMS.format("disttrain"): [found]})
@@ -146,7 +158,9 @@ def test_claim_that_is_being_deleted_is_not_called_bound() -> None:
 
 
 def test_many_bound_claims_are_one_line() -> None:
-    """Each person may have a namespace with a claim; one that is not bound is always named."""
+    """More than three bound claims are one line, because each person may have a namespace with a
+    claim. A claim that is not bound is always named.
+    """
     claims = [Claim(f"team-{number}", "data", "Bound", "1Gi", "efs") for number in range(4)]
     assert len(bound_lines(claims[:3])) == 3
     assert bound_lines(claims) == ["  storage: 4 claims are Bound; --json has each of them"]

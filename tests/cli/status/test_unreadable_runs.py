@@ -1,4 +1,4 @@
-"""A look at a platform where one run cannot be seen: the others are shown all the same.
+"""`status` shows all other runs of a platform when one run cannot be seen.
 
 The API server is a table of answers here, which refuses as a real one does.
 """
@@ -32,11 +32,11 @@ PODS = "/api/v1/namespaces/team/pods"
 
 
 class Blind(Server):
-    """Two runs: of one of them a path is refused.
+    """A stand-in API server with two runs, which refuses one path.
 
     Args:
-        path: the one that is refused.
-        status: with what.
+        path: the path that is refused.
+        status: the status of the refusal.
     """
 
     def __init__(self, path: str, status: int) -> None:
@@ -56,6 +56,7 @@ class Blind(Server):
 
 
 def runs_of(server: Blind, monkeypatch: pytest.MonkeyPatch) -> list[RunStatus]:
+    """Return the two runs that a look finds."""
     monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
@@ -65,7 +66,9 @@ def runs_of(server: Blind, monkeypatch: pytest.MonkeyPatch) -> list[RunStatus]:
 
 
 def test_run_whose_kind_went_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the controller of its kind, all runs and nodes went from the table."""
+    """A run whose kind the cluster no longer knows is shown as gone, with how to make it again.
+    Otherwise `status` would fail, and show no run and no node.
+    """
     dev, other = runs_of(Blind(KIND, 404), monkeypatch)
     assert (dev.stack, dev.state) == (RECORD.stack, "starting")
     assert other.state == "gone"
@@ -76,13 +79,15 @@ def test_run_whose_kind_went_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("path", [RUN, PODS])
 def test_run_that_may_not_be_read_is_unknown(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a user has it who may view, where nobody has added that kind to the role `view`."""
+    """A run whose workload or pods the user may not read is shown as unknown. It happens to users
+    with the role `view` where nobody has added this kind to the role.
+    """
     dev, other = runs_of(Blind(path, 403), monkeypatch)
     assert (dev.stack, dev.state) == (RECORD.stack, "starting")
     assert (other.state, other.detail) == ("unknown", f"no {path}")
 
 
 def test_other_refusals_end_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as credentials that the cluster does not accept any more."""
+    """Any other refusal ends the look with its reason."""
     with pytest.raises(ApiError, match="no /apis"):
         runs_of(Blind(RUN, 400), monkeypatch)

@@ -1,4 +1,4 @@
-"""What `pulumi up` runs with `verify: after`."""
+"""The check that `pulumi up` makes of a run with the setting `verify: after`."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +23,12 @@ JOB = Job(Access(kubeconfig_path="none"), "ns", "me", "dev", {"place": PLACE})
 
 
 def point(status: Status) -> Result:
+    """Return a point of the check with this status."""
     return Result("steps", status, f"seen as {status}", "", 0)
 
 
 def looks(monkeypatch: pytest.MonkeyPatch, *statuses: Status) -> None:
-    """Each look sees the next status; the last one stays."""
+    """Let each look see the next of these statuses; the last one stays."""
     rest = list(statuses)
     monkeypatch.setattr(at_up, "PAUSE_SECONDS", 0.0)
     seen = {"status": SimpleNamespace(state="training")}
@@ -43,6 +44,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *statuses: Status) -> None:
 def test_a_point_may_become_right_a_little_later(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A point that is wrong at first may become right, and `up` then ends well."""
     looks(monkeypatch, "error", "error", "ok")
     at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert "seen as ok" in capsys.readouterr().out
@@ -52,6 +54,7 @@ def test_a_point_may_become_right_a_little_later(
 def test_only_wrong_points_make_up_fail(
     status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Warnings and points that could not be checked are shown and do not make `up` fail."""
     looks(monkeypatch, status)
     at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert f"seen as {status}" in capsys.readouterr().out
@@ -60,6 +63,7 @@ def test_only_wrong_points_make_up_fail(
 def test_a_point_that_stays_wrong_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A point that stays wrong makes `up` fail, and is shown."""
     looks(monkeypatch, "error")
     monkeypatch.setattr(at_up, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(TaskError, match="verify: after, and a point is wrong"):
@@ -71,7 +75,9 @@ def test_a_point_that_stays_wrong_fails(
 def test_run_without_a_step_by_choice_is_not_looked_at(
     state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`up` has ended the wait for its first step well, and was said to have failed then."""
+    """A run that waits in a queue or was stopped is not checked, and `up` ends well. Otherwise `up`
+    would fail for a run that is right to have no step.
+    """
     seen = SimpleNamespace(status=SimpleNamespace(state=state))
     monkeypatch.setattr(at_up, "gather", lambda *_: seen)
     at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
@@ -80,4 +86,5 @@ def test_run_without_a_step_by_choice_is_not_looked_at(
 
 
 def test_removing_it_removes_nothing() -> None:
+    """`destroy` of this check has nothing to do and ends well."""
     assert at_up.main(["verify", "delete"]) == 0

@@ -1,4 +1,4 @@
-"""What `./disttrain verify` has found is shown, also where the last point could not be seen."""
+"""`./disttrain verify` shows what it has found, also if its last point could not be seen."""
 
 from types import SimpleNamespace
 from typing import NoReturn
@@ -17,7 +17,10 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 def test_restart_that_was_not_seen_hides_no_other_point(
     reason: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It waits for minutes, in which the API server may go away."""
+    """If the restart of `verify --restart` cannot be seen to its end, the other points are shown
+    all the same, and the exit status is 1. The restart takes minutes, in which the API server may
+    go away.
+    """
 
     def fail(*_: object) -> NoReturn:
         raise reason
@@ -27,7 +30,8 @@ def test_restart_that_was_not_seen_hides_no_other_point(
     monkeypatch.setattr(command, "gather", lambda *_: None)
     monkeypatch.setattr(command, "judge", lambda _: [result("steps", "ok", "training, step 7")])
     monkeypatch.setattr(command, "restart", fail)
-    monkeypatch.setattr(command, "end_in_order", lambda: None)  # it is for the whole process
+    # `end_in_order` sets signal handlers of the whole process.
+    monkeypatch.setattr(command, "end_in_order", lambda: None)
     assert main(["verify", "--restart"]) == 1
     said = capsys.readouterr().out
     assert "training, step 7" in said

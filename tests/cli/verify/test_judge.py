@@ -1,4 +1,6 @@
-"""Each thing that people check after a launch: what is good, what is wrong, what was not seen."""
+"""What `verify` calls good, wrong or not checked, for each thing that people check after a
+launch.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -47,6 +49,7 @@ LOSSES = [(step, 4.0 - step / 100) for step in range(1, 41)]
 
 
 def pod(name: str = "t-0", ready: str = "True", image: str = "sha256:a", gpus: int = 2) -> Any:
+    """Return a pod of the run on the node n1."""
     limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
     return {
         "metadata": {"name": name, "uid": name},
@@ -87,10 +90,14 @@ GOOD = Evidence(
 
 
 def with_probe(**changes: Any) -> Evidence:
+    """Return the evidence of a good run, with these changes of what its pod has answered."""
     return replace(GOOD, probes={"t-0": {**PROBE, **changes}})
 
 
 def on_cpu(**changes: Any) -> Evidence:
+    """Return the evidence of a good run of two pods on the CPU, with these changes of their
+    answers.
+    """
     probe = {**PROBE, "gpus": [], "environment": {"GLOO_SOCKET_IFNAME": "eth0"}, **changes}
     pods = [pod("a", gpus=0), pod("b", gpus=0)]
     return replace(GOOD, pods=pods, probes={"a": probe, "b": probe}, log="collectives gloo")
@@ -107,7 +114,7 @@ EFA_FOUND = {0: read_transport(EFA.splitlines())}
 
 
 def said_by_node(asked: tuple[str, ...]) -> str:
-    """As the entrypoint prints it."""
+    """Return the line about the transport that the entrypoint of node 0 prints."""
     return f"[node 0] {line(EFA_FOUND, asked)}\n"
 
 
@@ -348,6 +355,9 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_evidence_has_its_result_and_its_words(case: str) -> None:
+    """Each piece of evidence is called ok, wrong or not checked, with words about what was seen.
+    What is wrong has a fix.
+    """
     seen, id, status, words = CASES[case]
     (found,) = [result for result in judge(seen) if result.id == id]
     assert found.status == status, found
@@ -358,14 +368,16 @@ def test_evidence_has_its_result_and_its_words(case: str) -> None:
 
 @pytest.mark.parametrize(("run", "fix"), [(STOPPED, "resume"), (STALLED, "logs")])
 def test_run_that_does_not_step_has_its_remedy(run: RunStatus, fix: str) -> None:
-    """A run that somebody has stopped needs no look at its logs."""
+    """The fix for a run without steps depends on the reason: a run that somebody has stopped is
+    resumed, and a stalled one needs a look at its logs.
+    """
     (found,) = [each for each in judge(replace(GOOD, status=run)) if each.id == "steps"]
     assert (found.status, found.fix) == ("error", f"./disttrain {fix}")
 
 
 def test_all_is_well_with_a_good_run() -> None:
     found = {result.id: result.status for result in judge(GOOD)}
-    assert found.pop("shared-volume") == "not applicable"  # it has one pod
+    assert found.pop("shared-volume") == "not applicable"  # the run has one pod
     assert set(found.values()) == {"ok"}
 
 
@@ -383,4 +395,7 @@ def test_all_is_well_with_a_good_run() -> None:
     ],
 )
 def test_torch_needs_code_for_the_gpu(capability: int, built: list[str], runs: bool) -> None:
+    """PyTorch runs on a GPU only if it was built for the GPU's architecture, an older minor version
+    of it, or has PTX of an older one.
+    """
     assert has_code_for(capability, built) == runs

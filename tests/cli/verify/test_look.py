@@ -1,4 +1,4 @@
-"""What `disttrain verify` gathers where these credentials may not do all of it."""
+"""What `disttrain verify` gathers for a user who may not do all that it needs."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +13,10 @@ POD = {"metadata": {"name": "train-a"}, "spec": {}, "status": {"phase": "Running
 
 
 def test_verify_without_the_right_to_exec_shows_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`verify` goes on without the right to run commands in pods, and notes the refusal for each
+    thing that it could not see.
+    """
+
     def refuse(*_: Any, **__: Any) -> None:
         raise ApiError(403, "pods is forbidden")
 

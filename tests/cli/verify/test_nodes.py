@@ -1,4 +1,6 @@
-"""Which nodes get a smoke test, the pod of it, and what its answer means."""
+"""`verify` of nodes: which nodes get a smoke test, the pod of the test, and what its answer
+means.
+"""
 
 import threading
 from dataclasses import replace
@@ -35,6 +37,7 @@ PLACE = VolumePlace(
 
 
 def node(name: str, gpus: int = 0, ready: str = "True", **more: Any) -> dict[str, Any]:
+    """Return a node that offers so many GPUs."""
     return {
         "metadata": {"name": name, "labels": more.get("labels", {})},
         "spec": {"unschedulable": more.get("cordoned", False)},
@@ -46,13 +49,16 @@ def node(name: str, gpus: int = 0, ready: str = "True", **more: Any) -> dict[str
 
 
 def pod(where: str, gpus: int, phase: str = "Running") -> dict[str, Any]:
+    """Return a pod on this node that holds so many GPUs."""
     limits = {"nvidia.com/gpu": str(gpus)}
     spec = {"nodeName": where, "containers": [{"resources": {"limits": limits}}]}
     return {"spec": spec, "status": {"phase": phase}}
 
 
 def test_only_free_gpus_of_matching_nodes_are_asked_for() -> None:
-    """A pod that has ended holds none; a smoke test never takes what a training has."""
+    """A smoke test asks only for GPUs that no pod holds, on nodes that the platform's pods may use.
+    It never takes a GPU from a training. A pod that has ended holds none.
+    """
     there = [
         node("a", 8, labels={"pool": "gpu"}),
         node("b", 2, labels={"pool": "gpu"}),
@@ -68,6 +74,7 @@ def test_only_free_gpus_of_matching_nodes_are_asked_for() -> None:
 
 
 def test_node_that_cannot_take_pods_is_named() -> None:
+    """A node that is not ready is a fault. A cordoned node is only named."""
     away, cordoned = nodes_to_test(
         [node("a", ready="False"), node("b", cordoned=True)], [], dict[str, str]()
     )
@@ -96,6 +103,9 @@ def test_node_that_cannot_take_pods_is_named() -> None:
 def test_answer_of_a_node_is_judged(
     gpus: int, probe: dict[str, Any], status: str, words: str
 ) -> None:
+    """A node is ok if nvidia-smi and torch see all its GPUs and torch computes on each. Otherwise
+    it is wrong, with the reason and a fix.
+    """
     found = judge_node(NodeToTest("a", gpus), probe)
     assert (found.id, found.status) == ("node a", status)
     assert words in found.evidence
@@ -103,6 +113,9 @@ def test_answer_of_a_node_is_judged(
 
 
 def test_smoke_pod_stands_on_its_node_with_its_gpus() -> None:
+    """The pod of a smoke test runs on its node, with the platform's placement and runtime class,
+    and with the node's GPUs if there are any.
+    """
     made = pod_manifest(smoke_pod(PLACE, NodeToTest("a", 2)), "x")["spec"]
     assert made["nodeSelector"] == {"pool": "gpu", "kubernetes.io/hostname": "a"}
     assert made["runtimeClassName"] == "nvidia"
@@ -115,7 +128,9 @@ def test_smoke_pod_stands_on_its_node_with_its_gpus() -> None:
 
 @pytest.mark.timeout(60)
 def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waited for their ends, up to 20 minutes; a second Ctrl-C left them there."""
+    """After Ctrl-C, `verify` removes the pods of all smoke tests at once. Otherwise it would wait
+    for them for up to 20 minutes, and after a second Ctrl-C they would keep their GPUs.
+    """
     removed, is_removed = list[str](), threading.Event()
 
     class Cluster:

@@ -1,4 +1,4 @@
-"""The programs that `verify` sends to pods, run as the pods run them."""
+"""The programs that `verify` sends to pods, run here as the pods run them."""
 
 import hashlib
 import json
@@ -20,6 +20,7 @@ echo "1, NVIDIA H100 80GB HBM3, 9.0, [N/A], 71234"
 
 
 def answer(program: Any, *words: str, **variables: str) -> dict[str, Any]:
+    """Return what a program answers, run by its text alone with these words and variables."""
     done = subprocess.run(
         [sys.executable, "-c", Path(program.__file__).read_text(), *words],
         env={**os.environ, **variables},
@@ -32,6 +33,7 @@ def answer(program: Any, *words: str, **variables: str) -> dict[str, Any]:
 
 
 def checkpoint(run: Path, step: int) -> Path:
+    """Make a complete checkpoint and return its folder."""
     folder = run / "checkpoints" / f"step-{step:08d}"
     folder.mkdir(parents=True)
     content = os.urandom(1000)
@@ -42,6 +44,9 @@ def checkpoint(run: Path, step: int) -> Path:
 
 
 def test_pod_probe_shows_gpus_and_their_highest_load(tmp_path: Path) -> None:
+    """The program in a pod reports the GPUs with their load, torch, the network interfaces and
+    NCCL's variables, and no other variable of the pod. nvidia-smi is a stand-in.
+    """
     smi = tmp_path / "nvidia-smi"
     smi.write_text(SMI)
     smi.chmod(0o755)
@@ -60,6 +65,7 @@ def test_pod_probe_shows_gpus_and_their_highest_load(tmp_path: Path) -> None:
 
 
 def test_pod_probe_says_what_it_could_not_ask(tmp_path: Path) -> None:
+    """Without nvidia-smi the program says so if GPUs are expected, and nothing if not."""
     seen = answer(pod_probe, "1", PATH=str(tmp_path))
     assert seen["gpu_problem"] == "there is no nvidia-smi"
     seen = answer(pod_probe, "0", PATH=str(tmp_path))
@@ -67,13 +73,18 @@ def test_pod_probe_says_what_it_could_not_ask(tmp_path: Path) -> None:
 
 
 def test_pod_probe_lets_torch_compute_when_asked() -> None:
-    """On this machine without a GPU it is the CPU that computes."""
+    """If asked, the program lets torch compute on each device. On a machine without a GPU that is
+    the CPU.
+    """
     seen = answer(pod_probe, "0", "compute")
     assert re.fullmatch(r"2\.\S+", seen["computed"]), seen
     assert seen["compute_problem"] == ""
 
 
 def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> None:
+    """The program that reads the volume reports the losses, the newest checkpoint and the results
+    of the checks at the start. A step that was made twice counts with its later loss.
+    """
     lines = ['{"step": 1, "loss": 4.0}', '{"step": 2, "loss": 3.5}', '{"step": 2, "loss": 3.4}']
     (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, '{"step": 3, "lo']))
     (tmp_path / "smoke-test.json").write_text('{"world_size": 3}')
@@ -89,6 +100,7 @@ def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> Non
 
 
 def test_run_probe_finds_nothing_where_nothing_is(tmp_path: Path) -> None:
+    """A run with an empty folder has no losses, no checkpoint and no results."""
     assert answer(run_probe, str(tmp_path)) == {
         "losses": [],
         "checkpoint": None,
@@ -107,5 +119,6 @@ def test_run_probe_finds_nothing_where_nothing_is(tmp_path: Path) -> None:
     ],
 )
 def test_run_probe_names_the_damage(tmp_path: Path, damage: Any, words: str) -> None:
+    """A damaged checkpoint is reported with the file and what is wrong with it."""
     damage(checkpoint(tmp_path, 10))
     assert words in answer(run_probe, str(tmp_path))["checkpoint"]["problem"]

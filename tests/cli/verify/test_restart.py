@@ -1,4 +1,4 @@
-"""The restart that `verify --restart` asks for, where there is nothing to restart."""
+"""`verify --restart` of a run where there is nothing to restart."""
 
 from typing import Any, cast
 
@@ -10,7 +10,9 @@ from tests.cli.records import RECORD
 
 
 def test_run_whose_pods_are_just_gone_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It still counts as training for some seconds; nothing is deleted then."""
+    """If no pod of the run is running, the restart is `not checked`, and no pod is deleted. A run
+    that has just ended still counts as training for some seconds.
+    """
     status = RunStatus(RECORD.stack, "disttrain", "Job train-singlepod", 2, "training")
     pods = [{"metadata": {"name": "a"}, "status": {"phase": "Succeeded"}}]
     monkeypatch.setattr(restart, "find_record", lambda *_: RECORD)
