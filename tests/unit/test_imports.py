@@ -87,7 +87,7 @@ print('torch' in sys.modules, 'numpy' in sys.modules)
 # Rooms of one line stand beside each other and do not import each other.
 FLOORS = (
     {"names", "labels", "world", "registry", "command_line", "dependencies", "objects"}
-    | {"one_line", "no_proxy", "in_cluster", "end_with_parent"},
+    | {"one_line", "no_proxy", "in_cluster", "end_with_parent", "marks"},
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},
     {"networks", "storages", "deliveries", "controllers", "task_in_hook"},
