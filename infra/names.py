@@ -21,6 +21,7 @@ NODE_HEALTH = "node-health"  # the component label of the pods that watch machin
 KERNEL_LOG_ANNOTATION = "disttrain.dev/kernel-log"  # the reason why a pod reads the kernel's log
 HOST_NETWORK_ANNOTATION = "disttrain.dev/host-network"  # the network profile that needs it
 TRAINER_CONTAINER = "trainer"
+TRAINER_UID = 1000  # the user in the trainer image; it and its group own disttrain's data folders
 # Every pod of disttrain tolerates the taint of nodes that are reserved for pods with GPUs. A
 # cluster may have no other nodes, or the volume may be available only on nodes with that taint.
 GPU_RESOURCE = "nvidia.com/gpu"

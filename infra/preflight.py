@@ -29,7 +29,7 @@ from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.kube.workload import Workload
-from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
 from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
 from infra.platform.make import make_storage, platform_facts
@@ -45,9 +45,9 @@ from infra.rights import (
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
+from infra.settings.pods_demands import PodDemands
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
-from infra.workloads.pod import TRAINER_UID
 from infra.workloads.run import Run
 
 SECONDS = 5.0
@@ -90,7 +90,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
     if run and (note := idle_machines(settings.devices.machines, run)):
         pulumi.log.info(note)
     if cluster.kind != "existing":
-        _refuse_other_user(run)
+        _refuse_other_user(settings.demands)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
@@ -197,7 +197,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
     if not facts.kubeconfig_is_path:
-        _refuse_other_user(settings)
+        _refuse_other_user(settings.pods.demands)
         return
     value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
@@ -214,11 +214,11 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     await _refuse(access, volume, needs, _pods(settings, value, facts.cluster_grows))
 
 
-def _refuse_other_user(run: RunSettings | None) -> None:
+def _refuse_other_user(demands: PodDemands) -> None:
     """Refuse the setting podUser on a k3s of disttrain's own, whose data folder has one user."""
-    if run and run.pods.user != TRAINER_UID:
+    if demands.user != TRAINER_UID:
         raise pulumi.RunError(
-            f"podUser: {run.pods.user} cannot be used: on a k3s that disttrain installs, the data "
+            f"podUser: {demands.user} cannot be used: on a k3s that disttrain installs, the data "
             f"folder belongs to user {TRAINER_UID}. Remove the setting: pulumi config rm podUser"
         )
 
