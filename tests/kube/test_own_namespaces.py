@@ -207,10 +207,14 @@ def test_objects_of_others_are_not_taken_over(lab: Lab) -> None:
     nobodys = f"/api/v1/namespaces/{namespace}/secrets/missing"
     claim_names.create(job_of(lab, namespace, owner, paths=[ours, nobodys]), lab.api)
     use_namespace.create(job_of(lab, namespace, owner), lab.api)
-    with pytest.raises(TaskError, match=r"secrets/proxy-config exists .* was made by others"):
+    with pytest.raises(
+        TaskError, match=r"secrets/proxy-config exists .* was not made by this stack"
+    ):
         claim_names.create(job_of(lab, namespace, owner, paths=[ours, theirs]), lab.api)
     job = job_of(lab, namespace, str(uuid.uuid4()), paths=[ours])
-    with pytest.raises(TaskError, match=r"configmaps/proxy-config exists .* was made by others"):
+    with pytest.raises(
+        TaskError, match=r"configmaps/proxy-config exists .* was not made by this stack"
+    ):
         claim_names.create(job, lab.api)
     with pytest.raises(TaskError, match="it holds the platform of stack"):
         use_namespace.create(job, lab.api)

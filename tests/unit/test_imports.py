@@ -150,7 +150,7 @@ def test_rooms_of_infra_import_in_one_direction() -> None:
 # The same for the rooms of infra/kube.
 FLOORS_OF_KUBE = (
     {"errors", "gone_cluster", "names", "objects", "paths", "quantity", "say"},
-    {"api_server", "waiting", "workload"},
+    {"api_server", "foreign", "waiting", "workload"},
     {"job", "kept", "our_cluster", "record"},
     {"namespaces", "volumes"},
     {"pods"},

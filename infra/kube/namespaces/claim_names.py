@@ -4,11 +4,10 @@ The engine applies objects on the server's side. An object of the same name that
 made would silently be changed by that, and `pulumi destroy` would delete it.
 """
 
-from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
+from infra.kube.foreign import belongs, is_foreign
 from infra.kube.job import Job
-from infra.kube.objects import label
 
 
 def create(job: Job, api: Api) -> None:
@@ -19,14 +18,12 @@ def create(job: Job, api: Api) -> None:
     """
     for path in job.texts("paths"):
         item = api.get(path)
-        if item is not None and label(item, names.OWNER_LABEL) != job.owner:
-            stack = label(item, names.STACK_LABEL)
-            whose = f"belongs to stack {stack} of another state" if stack else "was made by others"
+        if item is not None and is_foreign(item, job.owner):
             raise TaskError(
                 f"namespace: {job.namespace!r} cannot be used: {'/'.join(path.split('/')[-2:])} "
-                f"exists on the cluster and {whose}. This stack needs an object of that name, "
-                "which `pulumi up` would change and `pulumi destroy` would delete, so nothing was "
-                "made. Set another namespace: pulumi config set namespace NAME"
+                f"exists on the cluster and {belongs(item)}. This stack needs an object of "
+                "that name, which `pulumi up` would change and `pulumi destroy` would delete, so "
+                "nothing was made. Set another namespace: pulumi config set namespace NAME"
             )
 
 
