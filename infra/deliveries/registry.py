@@ -162,6 +162,8 @@ def push_command(request: DeliveryRequest) -> str:
         words += ["--user", options.user]
     if options.plainHttp:
         words.append("--plain-http")
+    if request.owner:
+        words += ["--repository-of", request.owner]
     return shlex.join(words)
 
 
