@@ -21,18 +21,12 @@ NODE_HEALTH = "node-health"  # the component label of the pods that watch machin
 KERNEL_LOG_ANNOTATION = "disttrain.dev/kernel-log"  # the reason why a pod reads the kernel's log
 HOST_NETWORK_ANNOTATION = "disttrain.dev/host-network"  # the network profile that needs it
 TRAINER_CONTAINER = "trainer"
+TRAINER_UID = 1000  # the user in the trainer image; it and its group own disttrain's data folders
 # Every pod of disttrain tolerates the taint of nodes that are reserved for pods with GPUs. A
 # cluster may have no other nodes, or the volume may be available only on nodes with that taint.
 GPU_RESOURCE = "nvidia.com/gpu"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"  # offered by the device plugin for Amazon's EFA
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
-# What keeps the proxy of a service mesh out of a pod (Istio with sidecars, Istio in ambient mode,
-# Linkerd). Such a proxy would be between the ranks, and a Job would not end, because the proxy
-# does not. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/
-# https://istio.io/latest/docs/ambient/usage/add-workloads/
-# https://linkerd.io/2/reference/proxy-configuration/
-NO_MESH_LABELS = {"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none"}
-NO_MESH_ANNOTATIONS = {"linkerd.io/inject": "disabled"}
 HOSTNAME_LABEL = "kubernetes.io/hostname"  # every node has it, each with a different value
 # The access modes of a claim, with Kubernetes' names.
 ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"

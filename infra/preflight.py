@@ -14,6 +14,7 @@ import pulumi
 from infra.controllers import CONTROLLERS
 from infra.controllers.kube_prometheus_stack import CLAIM
 from infra.deliveries import DELIVERIES
+from infra.deliveries.kind import Pull
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
@@ -22,6 +23,7 @@ from infra.kube.api_server.rights import Need, as_roles, missing_rights
 from infra.kube.controllers.controller import Controller
 from infra.kube.controllers.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
+from infra.kube.namespaces.claim_names import names_findings
 from infra.kube.pods.only_here import OnlyHere
 from infra.kube.pods.room import nodes_with_room, pod_needs
 from infra.kube.pods.same_machine import boot_id
@@ -29,10 +31,12 @@ from infra.kube.runs.pods_look import RunPods, pods_findings
 from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.kube.workload import Workload
-from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
+from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
 from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
+from infra.platform.fixed_names import fixed_names
 from infra.platform.make import make_storage, platform_facts
+from infra.platform.owner import owner_in_state
 from infra.platform.trainer_image import trainer_image_args
 from infra.rights import (
     ADMINISTRATOR,
@@ -45,9 +49,9 @@ from infra.rights import (
 from infra.run.make import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
+from infra.settings.pods_demands import PodDemands
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
-from infra.workloads.pod import TRAINER_UID
 from infra.workloads.run import Run
 
 SECONDS = 5.0
@@ -62,15 +66,20 @@ Before the first `up` of a stack its owner is not known.
 
 @dataclass(frozen=True)
 class Installed:
-    """What a stack installs on the cluster beside its own objects.
+    """What the platform of a stack puts on the cluster.
 
     Args:
         stack: the name of the stack.
+        owner: the owner id of the stack; empty before its first `up`.
+        names: the API server's paths of objects of the platform with names that objects of others
+            may have too.
         controllers: the controllers that the stack installs.
         numbers: the volume that Prometheus needs for its metrics; None if it needs none.
     """
 
     stack: str = ""
+    owner: str = ""
+    names: Sequence[str] = ()
     controllers: Sequence[Controller] = ()
     numbers: StorageNeeds | None = None
 
@@ -90,13 +99,13 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
     if run and (note := idle_machines(settings.devices.machines, run)):
         pulumi.log.info(note)
     if cluster.kind != "existing":
-        _refuse_other_user(run)
+        _refuse_other_user(settings.demands)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
     pods, programs = None, ()
+    pull = trainer_image_args(settings).pull
     if run:
-        pull = trainer_image_args(settings).pull
         value = _run_value(run, platform_facts(settings, storage, pull, ""), owns_platform=True)
         kinds |= run_kinds(value)
         programs = run_programs(value)
@@ -131,12 +140,22 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         has_data_folder=bool(storage.folder_on_host),
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
+    await _refuse(access, volume, needs, pods, await _installed(settings, pull))
+
+
+async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
+    """What the platform puts on the cluster; `pull` is how nodes pull its image."""
     claim, numbers = settings.numbers_claim, None
     if claim is not None:
         prometheus = CONTROLLERS[PROMETHEUS]
         numbers = numbers_needs(prometheus.namespace, CLAIM, claim.class_name, claim.gib)
-    installed = Installed(settings.stack, [known(kind) for kind in comes], numbers)
-    await _refuse(access, volume, needs, pods, installed)
+    return Installed(
+        settings.stack,
+        await owner_in_state(),
+        fixed_names(settings, pull),
+        [known(CONTROLLERS[each.name]) for each in settings.controllers],
+        numbers,
+    )
 
 
 def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
@@ -197,7 +216,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
     if not facts.kubeconfig_is_path:
-        _refuse_other_user(settings)
+        _refuse_other_user(settings.pods.demands)
         return
     value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
@@ -214,11 +233,11 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     await _refuse(access, volume, needs, _pods(settings, value, facts.cluster_grows))
 
 
-def _refuse_other_user(run: RunSettings | None) -> None:
+def _refuse_other_user(demands: PodDemands) -> None:
     """Refuse the setting podUser on a k3s of disttrain's own, whose data folder has one user."""
-    if run and run.pods.user != TRAINER_UID:
+    if demands.user != TRAINER_UID:
         raise pulumi.RunError(
-            f"podUser: {run.pods.user} cannot be used: on a k3s that disttrain installs, the data "
+            f"podUser: {demands.user} cannot be used: on a k3s that disttrain installs, the data "
             f"folder belongs to user {TRAINER_UID}. Remove the setting: pulumi config rm podUser"
         )
 
@@ -285,6 +304,8 @@ def ask(
     try:
         with quick_look(access, SECONDS) as api:
             _ask(api, volume, needs, pods, found)
+            here = (volume.namespace, installed.names, installed.owner)
+            found.add(names_findings(api, *here))
             found.add(controllers_findings(api, installed.controllers, installed.stack))
             if installed.numbers:
                 found.add(storage_findings(api, installed.numbers))

@@ -54,6 +54,8 @@ class DeliveryRequest:
             none.
         namespace: Kubernetes namespace of the pods.
         options: an instance of the kind's options dataclass.
+        owner: the stack that owns the platform, whose setting names the image's repository; empty:
+            it is this stack.
     """
 
     plan: ImagePlan
@@ -69,6 +71,7 @@ class DeliveryRequest:
     authorities: str = field(default="", repr=False)
     namespace: str = ""
     options: Any = None
+    owner: str = ""
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,13 @@ class RegistryOptions:
                 "Set both, or none of them to use the login that docker or podman has on this "
                 "machine",
             )
+        if re.search(r"[:\x00-\x1f\x7f]", self.user):
+            raise OptionError(
+                "user",
+                "a login ends the user at the first colon, and takes no control character",
+                "Set the user alone, and the password by `pulumi config set --secret --path "
+                "imageDeliveryOptions.password`",
+            )
         if self.pullSecret and not re.fullmatch(_SECRET, self.pullSecret):
             raise OptionError(
                 "pullSecret",
@@ -155,6 +162,8 @@ def push_command(request: DeliveryRequest) -> str:
         words += ["--user", options.user]
     if options.plainHttp:
         words.append("--plain-http")
+    if request.owner:
+        words += ["--repository-of", request.owner]
     return shlex.join(words)
 
 

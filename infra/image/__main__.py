@@ -107,7 +107,14 @@ def _push(arguments: argparse.Namespace) -> int:
     else:
         login = find_login(plan.repository, os.environ, Path.home())
     sources = _sources(arguments)
-    access = Access(plan.repository, login, arguments.plain_http, sources.authorities, os.environ)
+    access = Access(
+        plan.repository,
+        login,
+        arguments.plain_http,
+        sources.authorities,
+        os.environ,
+        owner=arguments.repository_of,
+    )
     result = push(
         plan,
         Repository(access),
@@ -279,6 +286,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         "--user", default="", help=f"push: of the registry; the password is in ${PASSWORD_VARIABLE}"
+    )
+    add(
+        "--repository-of",
+        metavar="STACK",
+        default="",
+        help="push: the stack whose setting names the repository, for messages (default: this one)",
     )
     add("--plain-http", action="store_true", help="push: the registry speaks no TLS")
     add(

@@ -10,7 +10,9 @@ import pulumi
 from infra.deliveries.kind import Pull
 from infra.dependencies import dependencies
 from infra.labels import COMPONENT_LABEL, content_hash, metadata
+from infra.marks import with_own
 from infra.objects import NO_AWAIT, Manifest, kubernetes_object
+from infra.settings.pods_demands import PodDemands
 
 SOURCE = Path(__file__).parents[1] / "in_cluster"
 PACKAGE = "infra.in_cluster"
@@ -138,13 +140,14 @@ def _role(kind: str, about: Manifest, rules: Sequence[Manifest]) -> dict[str, An
 
 @dataclass(frozen=True)
 class ProgramArgs:
-    """Where a program runs, which image it uses, and who owns the platform."""
+    """Where a program runs, which image it uses, who owns the platform, and what all pods have."""
 
     namespace: str
     image: str
     pull: Pull
     stack: str
     owner: pulumi.Output[str]
+    demands: PodDemands
 
 
 @dataclass(frozen=True)
@@ -203,8 +206,12 @@ class InCluster:
         """
         selector = {"app.kubernetes.io/name": "disttrain", COMPONENT_LABEL: self.component}
         of_pod = {
-            "labels": self.metadata(args)["labels"],
-            "annotations": {"disttrain.dev/program": self.program.hash, **(annotations or {})},
+            "labels": {**with_own({}, args.demands.labels), **self.metadata(args)["labels"]},
+            "annotations": {
+                **with_own({}, args.demands.annotations),
+                "disttrain.dev/program": self.program.hash,
+                **(annotations or {}),
+            },
         }
         return {
             "apiVersion": "apps/v1",

@@ -9,7 +9,6 @@ from infra.names import GPU_TOLERATION
 from infra.names import LOST_NODES as COMPONENT
 from infra.objects import Manifest
 from infra.platform.in_cluster import InCluster, Program, ProgramArgs, rule
-from infra.workloads.pod import TRAINER_UID
 
 PROGRAM = Program("lost_nodes", ("api", "lasting"))
 LOST_NODES = InCluster(COMPONENT, PROGRAM)
@@ -56,10 +55,10 @@ def deployment(args: ProgramArgs) -> Manifest:
         "tolerations": [GPU_TOLERATION, *leave_soon],
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": TRAINER_UID,
-            "runAsGroup": TRAINER_UID,
+            "runAsUser": args.demands.user,
+            "runAsGroup": args.demands.user,
             # The file with the token belongs to root and to this group, so the pod can read it.
-            "fsGroup": TRAINER_UID,
+            "fsGroup": args.demands.user,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [LOST_NODES.container(args)],

@@ -87,7 +87,7 @@ def daemon_set(args: NodeHealthArgs) -> Manifest:
         **({"nodeSelector": dict(GPU_NODE)} if args.has_operator else {}),
         **({"runtimeClassName": args.runtime_class} if args.runtime_class else {}),
         "securityContext": {
-            # The capability SYSLOG only has an effect for root.
+            # The capability SYSLOG only has an effect for root, so `podUser` does not hold here.
             "runAsUser": 0,
             "runAsGroup": 0,
             "seccompProfile": {"type": "RuntimeDefault"},

@@ -170,7 +170,7 @@ def make_programs(
     made: list[pulumi.Resource] = []
     if settings.replaces_lost_nodes:
         # This comes after the image and its login, without which the pod would not start.
-        lost = ProgramArgs(*program, base.owner)
+        lost = ProgramArgs(*program, base.owner, settings.demands)
         made.append(LostNodes("lost-nodes", lost, base.inside(*ready)))
     # TaskPods depends on LostNodes, so `pulumi destroy` deletes TaskPods first. It waits for all
     # pods to end, and LostNodes meanwhile gives up the pods of a lost machine. The pods of a k3s
@@ -182,6 +182,7 @@ def make_programs(
         health = NodeHealthArgs(
             *program,
             base.owner,
+            settings.demands,
             cordons=settings.node_health == "cordon",
             # With `nri` there is no such class. Then these pods get no nvidia-smi, because the
             # toolkit's plugin of containerd only serves pods in the operator's namespace.

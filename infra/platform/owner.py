@@ -7,6 +7,9 @@ from pulumi_command import local
 
 from infra.kube_command import PYTHON
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.stack_state import resources_in_state
+
+COMPONENT = "disttrain:infra:Owner"
 
 
 class Owner(pulumi.ComponentResource):
@@ -21,7 +24,7 @@ class Owner(pulumi.ComponentResource):
     """A UUID; unknown in the preview before the first `pulumi up`."""
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("disttrain:infra:Owner", name, {}, opts)
+        super().__init__(COMPONENT, name, {}, opts)
         command = local.Command(
             f"{name}-identity",
             create=f"{PYTHON} -c 'import uuid; print(uuid.uuid4())'",
@@ -31,6 +34,20 @@ class Owner(pulumi.ComponentResource):
         )
         self.identity = command.stdout
         self.register_outputs({"identity": self.identity})
+
+
+async def owner_in_state() -> str:
+    """The identity that a former `up` of this stack has made; empty if there was none.
+
+    In contrast to `Owner.identity` it is known before any resource is registered.
+
+    Raises:
+        pulumi.RunError: the state cannot be read.
+    """
+    for resource in await resources_in_state():
+        if resource.type == COMPONENT:
+            return str(resource.outputs.get("identity") or "")
+    return ""
 
 
 def whose(owner: pulumi.Input[str], stack: str) -> Mapping[str, pulumi.Input[str]]:

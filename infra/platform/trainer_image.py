@@ -113,6 +113,7 @@ def run_image_args(plan: ImagePlan, by_run: RunsDelivery, namespace: str) -> Tra
         authorities=by_run.ca_bundle,
         namespace=namespace,
         options=by_run.delivery.options,
+        owner=by_run.owner,
     )
     return TrainerImageArgs(by_run.delivery.name, request)
 

@@ -84,8 +84,8 @@ def make_run_value(
             priority_class=pods.priority_class,
             neighbours=pods.neighbours,
             queue_levels=settings.queue_levels,
-            annotations=pods.annotations,
-            labels=pods.labels,
+            annotations=pods.demands.annotations,
+            labels=pods.demands.labels,
             runtime_class=facts.runtime_class if compute.world.gpus_per_pod else "",
         ),
         key_secret=run_key_name(settings.stack),
@@ -120,7 +120,7 @@ def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> P
         bpe_file=settings.bpe_file.path_in_pods if settings.bpe_file else "",
         limits={resource: times(limit, ranks) for resource, limit in of_rank.items()},
         command_limits=of_rank,
-        user=pods.user,
+        user=pods.demands.user,
     )
 
 

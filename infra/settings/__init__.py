@@ -28,6 +28,7 @@ from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
 from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
+from infra.settings.pods_demands import read_demands
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
@@ -163,9 +164,10 @@ def read_settings(
     if platform_stack and devices is None:
         return Settings(stack, platform_stack, None, None)
     bundle, limits = read_bundle(reader), read_limits(reader)
+    demands = read_demands(reader)
     platform = None
     if not platform_stack:
-        platform = read_platform(reader, stack, kinds, bundle, limits)
+        platform = read_platform(reader, stack, kinds, bundle, limits, demands)
         devices = platform.devices if platform else Devices("cpu", 0)
         queue = platform.queue if platform else None
         if platform and bundle:
@@ -185,6 +187,7 @@ def read_settings(
         limits,
         queue or PlatformQueue(),
         delivery or PlatformDelivery(),
+        demands,
     )
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world.gpus)

@@ -31,6 +31,7 @@ from infra.settings.nodes import NodeSettings, read_nodes
 from infra.settings.nodes_health import NodeHealthChoice, read_node_health
 from infra.settings.nodes_lost import read_replaces_lost_nodes
 from infra.settings.pod_marks import is_value
+from infra.settings.pods_demands import PodDemands
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.proxy import ProxySettings, read_proxy
 from infra.settings.queues import QueuesSettings, read_queues
@@ -73,6 +74,7 @@ class PlatformSettings:
     controllers: tuple[ControllerSettings, ...]
     queues: QueuesSettings | None
     node_health: NodeHealthChoice
+    demands: PodDemands
 
     @property
     def namespace(self) -> str:
@@ -97,7 +99,12 @@ class PlatformSettings:
 
 
 def read_platform(
-    reader: Reader, stack: str, kinds: Kinds, bundle: BundleSettings | None, limits: LimitSettings
+    reader: Reader,
+    stack: str,
+    kinds: Kinds,
+    bundle: BundleSettings | None,
+    limits: LimitSettings,
+    demands: PodDemands,
 ) -> PlatformSettings | None:
     """Read every key of the platform; None if the image cannot be planned."""
     devices = read_devices(reader)
@@ -171,6 +178,7 @@ def read_platform(
         controllers=controllers,
         queues=queues,
         node_health=node_health,
+        demands=demands,
     )
 
 

@@ -38,7 +38,7 @@ def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]
         variables: what the user has set.
     """
     for name, value in variables.items():
-        if fault := variable_fault(name):
+        if fault := variable_fault(name) or value_fault(value):
             reader.problem(f"{setting}.{name}", value, *fault)
 
 
@@ -58,3 +58,15 @@ def variable_fault(name: str) -> tuple[str, str] | None:
         hint = "Use caBundle, which adds to what they trust"
         return "the pods would no longer trust the platform's authorities", hint
     return None
+
+
+def value_fault(value: str) -> tuple[str, str] | None:
+    """Why pods cannot have a variable with this value, and what to do; None if they can.
+
+    The kernel ends a variable at the character NUL, so no container with one would start. Tabs and
+    line breaks are allowed: a certificate has several lines.
+    """
+    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", value) is None:
+        return None
+    hint = "Set it again without that character; bytes of any kind can be written in base64"
+    return "it has a control character in it, such as NUL", hint

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from infra.kube.quantity import amount
 from infra.names import GPU_TOLERATION
-from infra.settings.marks_of_workloads import refuse_marks_of_workloads
 from infra.settings.pod_environment import check_environment
 from infra.settings.pod_marks import check_marks, read_texts, toleration_fault
+from infra.settings.pods_demands import PodDemands
 from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
@@ -41,13 +41,17 @@ class PodSettings:
     tolerations: tuple[Mapping[str, Any], ...]
     priority_class: str
     neighbours: NeighbourSettings
-    annotations: Mapping[str, str]
-    labels: Mapping[str, str]
-    user: int
+    demands: PodDemands
 
 
-def read_pods(reader: Reader, accelerator: str) -> PodSettings:
-    """Read the settings of the pods. `reader` collects the problems."""
+def read_pods(reader: Reader, accelerator: str, demands: PodDemands) -> PodSettings:
+    """Read the settings of the pods. `reader` collects the problems.
+
+    Args:
+        reader: gives the values.
+        accelerator: `gpu` or `cpu`.
+        demands: what all pods of the stack have.
+    """
     cpu, memory = DEFAULT_REQUESTS[accelerator]
     cpu = _quantity(reader, "cpuPerRank", _QUANTITY_CPU, "2 or 500m", cpu)
     memory = _quantity(reader, "memoryPerRank", _QUANTITY_MEMORY, "4Gi", memory)
@@ -69,9 +73,7 @@ def read_pods(reader: Reader, accelerator: str) -> PodSettings:
             example="high-priority",
         ),
         neighbours=read_neighbours(reader),
-        annotations=_annotations(reader),
-        labels=_labels(reader),
-        user=reader.integer("podUser", at_least=1, at_most=2**31 - 1),
+        demands=demands,
     )
 
 
@@ -144,24 +146,6 @@ def _node_selector(reader: Reader) -> dict[str, str]:
     selector = _texts(reader, "nodeSelector")
     check_marks(reader, "nodeSelector", selector)
     return selector
-
-
-def _annotations(reader: Reader) -> dict[str, str]:
-    annotations = _texts(reader, "podAnnotations")
-    check_marks(reader, "podAnnotations", annotations, values_too=False)
-    refuse_marks_of_workloads(reader, "podAnnotations", annotations)
-    return annotations
-
-
-def _labels(reader: Reader) -> dict[str, str]:
-    labels = _texts(reader, "podLabels")
-    check_marks(reader, "podLabels", labels)
-    refuse_marks_of_workloads(reader, "podLabels", labels)
-    for name, value in labels.items():
-        if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
-            reason = "the program finds its pods by the labels that begin so"
-            reader.problem(f"podLabels.{name}", value, reason, "Use a label of another prefix")
-    return labels
 
 
 def _tolerations(reader: Reader) -> tuple[Mapping[str, Any], ...]:

@@ -45,11 +45,13 @@ class RunsDelivery:
         delivery: the platform's delivery, with the options and the login of this stack.
         builder: the program that builds the image: `auto`, `docker`, `podman` or `buildah`.
         ca_bundle: certificates (PEM) that the build and the delivery trust in addition.
+        owner: the stack that owns the platform.
     """
 
     delivery: Chosen
     builder: str
     ca_bundle: str
+    owner: str
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def _by_run(
     options = replace(options, **theirs)
     for refusal in kind.check(DeliveryAsked(platform.repository, options=options)):
         reader.refuse(refusal)
-    return RunsDelivery(Chosen(platform.name, options), builder, ca_bundle)
+    return RunsDelivery(Chosen(platform.name, options), builder, ca_bundle, owner)
 
 
 def _planned(reader: Reader, folder: Path, repository: str) -> ImagePlan | None:

@@ -92,11 +92,11 @@ def check_placement(
         The levels of the run's queue, if its platform makes that queue; otherwise none.
     """
     wish = pods.neighbours
-    asked = sorted(PLACE_ANNOTATIONS & pods.annotations.keys())
+    asked = sorted(PLACE_ANNOTATIONS & pods.demands.annotations.keys())
     if wish.placement == "one-place" and asked:
         reader.problem(
             f"podAnnotations.{asked[0]}",
-            pods.annotations[asked[0]],
+            pods.demands.annotations[asked[0]],
             "placement is one-place, and both ask for the places of the pods",
             "Remove it, or set placement to auto",
         )

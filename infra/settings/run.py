@@ -17,6 +17,7 @@ from infra.settings.limits_ttl import read_ttl
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import read_metrics_port
 from infra.settings.pods import PodSettings, read_pods
+from infra.settings.pods_demands import PodDemands
 from infra.settings.program import is_set, read_program
 from infra.settings.program_image import PlatformDelivery, ProgramImage
 from infra.settings.queue import QueueSettings, read_queue
@@ -103,6 +104,7 @@ def read_run(
     limits: LimitSettings,
     made: PlatformQueue,
     delivery: PlatformDelivery,
+    demands: PodDemands,
 ) -> RunSettings | None:
     """Read every key of a run; None if the run's configuration is wrong.
 
@@ -115,6 +117,7 @@ def read_run(
         limits: the time limits.
         made: the queue that the platform makes.
         delivery: how the platform of another stack delivers images.
+        demands: what all pods of the stack have.
     """
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
@@ -146,7 +149,8 @@ def read_run(
     network = read_network(reader, kinds.networks)
     several_pods = kinds.workloads[chosen.name].several_pods
     check_use_of_network(reader, kinds.networks[network.name], compute, several_pods=several_pods)
-    pods, metrics_port = read_pods(reader, devices.accelerator), read_metrics_port(reader)
+    pods = read_pods(reader, devices.accelerator, demands)
+    metrics_port = read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)
     queue_levels = check_placement(reader, pods, queue, made)

@@ -48,6 +48,13 @@ class NfsOptions:
                 "it is no absolute path",
                 "Set the folder that the server exports, such as /exports/training",
             )
+        plain = re.sub(r"[\x00-\x1f\x7f]", "", self.path).rstrip()
+        if self.path != plain:
+            raise OptionError(
+                "path",
+                "it ends with a blank or has a control character in it",
+                f"Set the folder that the server exports, such as {plain}",
+            )
         check_mount_options(self.mountOptions)
 
 

@@ -19,6 +19,7 @@ from infra.names import (
     READY_FILE,
     RUN_CONFIG_PATH,
     TRAINER_CONTAINER,
+    TRAINER_UID,
     TRAINING,
 )
 from infra.settings.pods import LEAST_REQUESTS
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from infra.objects import Manifest
     from infra.workloads.run import Run
 
-TRAINER_UID = 1000  # the uid of the user in the trainer image
 METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
 TRANSPORTS_VARIABLE = "DISTTRAIN_TRANSPORTS"  # trainer/transport/asked.py reads it
 ADDRESS_VARIABLE = "DISTTRAIN_POD_IP"  # trainer/launch/noted_address.py reads it

@@ -113,7 +113,7 @@ def test_namespace_that_is_not_ours_is_refused(lab: Lab) -> None:
     assert lab.run("claim-namespace", "create", job)[0] == 0
     status, output = lab.run("claim-namespace", "create", job | {"names": [ours, nobodys]})
     assert status == 1
-    assert f"namespace: '{nobodys}' exists on the cluster and was not made by this program" in (
+    assert f"namespace: '{nobodys}' exists on the cluster and was not made by this stack" in (
         output
     )
     assert "pulumi config set namespace NAME" in output

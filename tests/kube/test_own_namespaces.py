@@ -4,8 +4,10 @@ Kubernetes deletes a namespace with all that is in it. So nothing is deleted whe
 anything in such a namespace.
 """
 
+import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import yaml
 
 from infra.controllers import CONTROLLERS
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings
 from infra.kube.controllers import open_controller
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
@@ -24,6 +27,7 @@ from infra.kube.paths import DEFINITIONS
 from infra.kube.runs import destroy_guard
 from infra.platform.controllers import as_job
 from infra.platform.gpu_operator import OWN_NAMESPACE, RELEASE
+from tests.kube.accounts import user_of
 from tests.kube.installed import make_deployment
 from tests.kube.lab import PROBE_IMAGE, PROJECT, Lab, Run, wait_for
 
@@ -119,7 +123,7 @@ def test_namespace_that_others_made_is_refused(lab: Lab) -> None:
     namespace = lab.namespace("somebody")
     make(lab.api, namespace, "Secret", "logins")
     job = job_of(lab, namespace, str(uuid.uuid4()), OwnNamespace(namespace, "the platform"))
-    with pytest.raises(TaskError, match=r"was not made by this stack\. Nothing"):
+    with pytest.raises(TaskError, match=r"belongs to a stack of another .*\. Nothing"):
         destroy_guard.delete(job, lab.api)
     namespace_guard.delete(job, lab.api)
 
@@ -223,10 +227,11 @@ def test_namespace_with_others_objects_is_not_left(lab: Lab) -> None:
     claim_namespace.create(job, lab.api)
 
 
-def test_objects_of_others_are_not_taken_over(lab: Lab) -> None:
+def test_objects_of_others_are_not_taken_over(lab: Lab, tmp_path: Path) -> None:
     """`up` refuses when an object with one of its names exists and was made by others.
 
     Otherwise Pulumi's engine would apply its own object over theirs, and delete it with the stack.
+    The preview says so too, if its user may look there.
     """
     namespace, owner = lab.namespace(), str(uuid.uuid4())
     ours = make(lab.api, namespace, "ConfigMap", "proxy-config", labels={OWNER_LABEL: owner})
@@ -234,10 +239,23 @@ def test_objects_of_others_are_not_taken_over(lab: Lab) -> None:
     nobodys = f"/api/v1/namespaces/{namespace}/secrets/missing"
     claim_names.create(job_of(lab, namespace, owner, paths=[ours, nobodys]), lab.api)
     use_namespace.create(job_of(lab, namespace, owner), lab.api)
-    with pytest.raises(TaskError, match=r"secrets/proxy-config exists .* was made by others"):
+    with pytest.raises(TaskError, match="secrets/proxy-config, which was not made by this stack"):
         claim_names.create(job_of(lab, namespace, owner, paths=[ours, theirs]), lab.api)
+    names = (namespace, [ours, nobodys, theirs])
+    (problem,) = claim_names.names_findings(lab.api, *names, owner).problems
+    assert re.search(r"secrets/proxy-config, which was not made by this stack\. `pulumi", problem)
+    assert "configmaps" not in problem
+    assert claim_names.names_findings(lab.api, namespace, [ours, nobodys], owner) == Findings()
+    (problem,) = claim_names.names_findings(lab.api, *names, "").problems
+    assert "configmaps/proxy-config, which belongs to a stack" in problem
+    unseen = claim_names.names_findings(user_of(lab, namespace, tmp_path, "view"), *names, owner)
+    assert unseen.problems == []
+    assert (
+        "others have objects of these names: secrets/missing, secrets/proxy-config"
+        in (unseen.notes[0])
+    )
     job = job_of(lab, namespace, str(uuid.uuid4()), paths=[ours])
-    with pytest.raises(TaskError, match=r"configmaps/proxy-config exists .* was made by others"):
+    with pytest.raises(TaskError, match="configmaps/proxy-config, which belongs to a stack"):
         claim_names.create(job, lab.api)
     with pytest.raises(TaskError, match="it holds the platform of stack"):
         use_namespace.create(job, lab.api)

@@ -158,6 +158,15 @@ def test_pods_keep_rules_and_stay_unmeshed(
         assert not asks_mesh(lab, meshed, pod)
 
 
+def test_pods_that_watch_machines_keep_rules(lab: Lab, strict: str, tmp_path: Path) -> None:
+    """The pods of lostNodes and nodeHealth are accepted where a policy demands a label of each."""
+    watching = {"lostNodes": "replace", "nodeHealth": "report"}
+    made = deploy("sandbox", tmp_path, {**watching, **SETTINGS})
+    for name in ("lost-nodes-deployment", "node-health-daemon-set"):
+        (pod,) = templates(made.one(name).inputs)
+        assert refusal(lab, strict, pod) == ""
+
+
 def test_pod_without_marks_is_refused(lab: Lab, strict: str, meshed: str) -> None:
     """A pod without the wanted marks is refused. This shows that the rules and the webhook work.
 

@@ -22,6 +22,7 @@ from infra.platform.node_health import (
     daemon_set,
     rights,
 )
+from infra.settings.pods_demands import PodDemands
 from tests.kube.lab import Json, Lab, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.unit.pods import good
@@ -53,7 +54,15 @@ class Watched:
         """
         owner = cast(pulumi.Output[str], "me")
         args = NodeHealthArgs(
-            self.namespace, PYTHON_IMAGE, Pull("Never"), "dev", owner, cordons, "", False
+            self.namespace,
+            PYTHON_IMAGE,
+            Pull("Never"),
+            "dev",
+            owner,
+            PodDemands(),
+            cordons,
+            "",
+            False,
         )
         files = PROGRAM.config_map({"name": HEALTH.name, "namespace": self.namespace})
         watch = daemon_set(args)

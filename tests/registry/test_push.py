@@ -193,5 +193,7 @@ def test_image_of_other_processors_is_not_taken(project: Project, access: Access
     manifest = json.loads(there.manifest.read()) | {"config": descriptor(CONFIG_TYPE, other)}
     repository.push_blob(other, project.said.append)
     repository.push_image(tag_of(plan), Image(blob(as_json(manifest)), other, there.layers))
-    with pytest.raises(ValueError, match="for linux/riscv64, and this machine would make it for"):
+    with pytest.raises(
+        RegistryError, match="for linux/riscv64, and this machine would make it for"
+    ):
         project.push(access)

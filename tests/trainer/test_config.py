@@ -100,7 +100,7 @@ def test_every_error_is_reported_at_once() -> None:
         ("train", "learning_rate", float("nan"), ["nan", "a number that is above 0"]),
         ("train", "dtype", "int8", ["'int8'", "Set auto, float32, bfloat16 or float16"]),
         ("model", "dropout", 1.0, ["1.0", "at least 0 and below 1"]),
-        ("dataset", "sha256", "ABC", ["'ABC'", "[0-9a-f]{64}"]),
+        ("dataset", "sha256", "ABC", ["'ABC'", "64 digits in lower-case hexadecimal"]),
     ],
 )
 def test_an_error_names_key_value_and_what_is_allowed(
@@ -109,6 +109,28 @@ def test_an_error_names_key_value_and_what_is_allowed(
     mapping = {**VALID, section: {**VALID.get(section, {}), key: value}}
     (problem,) = problems(mapping)
     assert all(word in problem for word in [f"{section}.{key}", *words]), problem
+
+
+@pytest.mark.parametrize(
+    ("mapping", "said"),
+    [
+        (
+            {"checkpoint": {"mirror": "s3://me:key@bucket"}},
+            "it is not an address such as s3://bucket/prefix, without blanks and without user and",
+        ),
+        ({"run_name": "a b"}, "it is not a name of at most 63 letters, digits, '.', '_' and '-'"),
+        ({"dataset": {"url": "x"}}, "it is not an http(s) address. Set an http(s) address. The"),
+        ({"dataset": {"sha256": "x"}}, "it is not a sha256 of 64 digits in lower-case hexadecimal"),
+        ({"dataset": {"tokenizer": "x"}}, "it is not char, gpt2 or the path of a tokenizer.json"),
+        ({"data_root": "a\nb"}, "it is not a text of one line. Set a text of one line. The option"),
+        ({"program": {"files": "x"}}, "it is not a checksum in hexadecimal digits. Set a checksum"),
+    ],
+)  # fmt: skip
+def test_forms_of_texts_are_said_in_words(mapping: dict[str, Any], said: str) -> None:
+    """A message says in words which texts an option takes, and shows no regular expression."""
+    (found,) = [each for each in problems(mapping) if "cannot be used: it is not" in each]
+    assert said in found
+    assert not re.search(r"\\S|\[0-9|\[a-z|\.\+|\{\d", found)
 
 
 def test_an_unknown_key_comes_with_a_suggestion() -> None:

@@ -94,7 +94,7 @@ print('torch' in sys.modules, 'numpy' in sys.modules)
 # imports from its own room and from rooms of lower layers, but not from others of its own layer.
 FLOORS = (
     {"names", "labels", "world", "registry", "command_line", "dependencies", "objects"}
-    | {"one_line", "no_proxy", "in_cluster", "end_with_parent"},
+    | {"one_line", "no_proxy", "in_cluster", "end_with_parent", "marks"},
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},
     {"networks", "storages", "deliveries", "controllers", "task_in_hook"},
@@ -163,7 +163,7 @@ def test_rooms_of_infra_import_in_one_direction() -> None:
 # The layers of infra/kube, the lowest first.
 FLOORS_OF_KUBE = (
     {"errors", "gone_cluster", "names", "objects", "paths", "quantity", "say"},
-    {"api_server", "waiting", "workload"},
+    {"api_server", "foreign", "waiting", "workload"},
     {"job", "kept", "our_cluster", "record"},
     {"namespaces", "volumes"},
     {"pods"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.config.option import option
+from trainer.config.option import Form, option
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,10 @@ class CheckpointConfig:
         None,
         "folder elsewhere that gets a copy of each checkpoint, such as s3://bucket/prefix; "
         "credentials come from the environment and never stand in it",
-        pattern=r"[a-z][a-z0-9+.-]*://[^\s@]+",
+        form=Form(
+            r"[a-z][a-z0-9+.-]*://[^\s@]+",
+            "an address such as s3://bucket/prefix, without blanks and without user and password",
+        ),
     )
     mirror_bytes_per_second: int = option(
         0, "most bytes per second of one copy to or from the mirror; 0: no limit", at_least=0

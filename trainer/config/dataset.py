@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.config.option import NAME_PATTERN, option
+from trainer.config.option import ANY_LINE, NAME, SHA256, URL, Form, option
 
 
 @dataclass(frozen=True)
 class SourceUrl:
     """One of several files from which a data set is downloaded."""
 
-    url: str = option("", "http(s) address of the file", pattern=r"https?://\S+")
-    sha256: str | None = option(None, "checksum of the file", pattern=r"[0-9a-f]{64}")
+    url: str = option("", "http(s) address of the file", form=URL)
+    sha256: str | None = option(None, "checksum of the file", form=SHA256)
     size_bytes: int | None = option(None, "size of the file in bytes", at_least=1)
 
 
@@ -20,15 +20,11 @@ class SourceUrl:
 class DatasetConfig:
     """Where the text comes from and how it becomes tokens."""
 
-    name: str = option(
-        "shakespeare-char", "directory below <data_root>/datasets", pattern=NAME_PATTERN
-    )
-    url: str | None = option(None, "http(s) address of the text", pattern=r"https?://\S+")
+    name: str = option("shakespeare-char", "directory below <data_root>/datasets", form=NAME)
+    url: str | None = option(None, "http(s) address of the text", form=URL)
     file: str | None = option(None, "path of a local file or folder; wins over url and files")
     files: tuple[SourceUrl, ...] = option((), "several addresses, each with its checksum")
-    sha256: str | None = option(
-        None, "checksum of the text behind url or file", pattern=r"[0-9a-f]{64}"
-    )
+    sha256: str | None = option(None, "checksum of the text behind url or file", form=SHA256)
     size_bytes: int | None = option(None, "size of that text in bytes", at_least=1)
     format: str = option(
         "auto",
@@ -36,7 +32,7 @@ class DatasetConfig:
         choices=("auto", "text", "jsonl", "parquet", "arrow", "bin"),
     )
     text_field: str = option(
-        "text", "field of a JSON line, or column of a table, that holds the text", pattern=r".+"
+        "text", "field of a JSON line, or column of a table, that holds the text", form=ANY_LINE
     )
     document_separator: str | None = option(
         None, "text between two documents of a plain text; none: each file is one document"
@@ -44,7 +40,7 @@ class DatasetConfig:
     tokenizer: str = option(
         "char",
         "how text becomes tokens: char, gpt2, or the path of a tokenizer.json",
-        pattern=r"char|gpt2|.+\.json",
+        form=Form(r"char|gpt2|.+\.json", "char, gpt2 or the path of a tokenizer.json"),
         likely=("char", "gpt2"),
     )
     end_of_text: str | None = option(

@@ -9,7 +9,6 @@ from typing import Any
 
 from trainer.config.problem import either
 
-ANY_LINE = r".+"  # This pattern takes each text of one line, so messages do not show it.
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 _SIGNS = {"at_least": "at least", "above": "above", "at_most": "at most", "below": "below"}
 
@@ -24,12 +23,11 @@ def fault(value: Any, wanted: type[Any], metadata: Mapping[str, Any]) -> str:
     """
     if not isinstance(value, wanted) or (wanted is not bool and isinstance(value, bool)):
         return f"it is not {_WORDS[wanted]}"
-    choices, pattern, limits = metadata["choices"], metadata["pattern"], metadata["limits"]
+    choices, form, limits = metadata["choices"], metadata["form"], metadata["limits"]
     if choices is not None:
         return "" if value in choices else "there is no such choice"
-    if pattern is not None:
-        wrong = "it is not one line" if pattern == ANY_LINE else f"it is not like {pattern}"
-        return "" if re.fullmatch(pattern, value) else wrong
+    if form is not None:
+        return "" if re.fullmatch(form.pattern, value) else f"it is not {form.words}"
     if isinstance(value, float) and not math.isfinite(value):
         return "it is not a finite number"
     at_least, above = limits["at_least"], limits["above"]
@@ -53,6 +51,4 @@ def remedy(wanted: type[Any], metadata: Mapping[str, Any]) -> str:
     text = f"Set {_WORDS[wanted]}"
     if limits:
         text += f" that is {' and '.join(limits)}"
-    if metadata["pattern"] == ANY_LINE:
-        return "Set a text of one line"
-    return text + (f" like {metadata['pattern']}" if metadata["pattern"] is not None else "")
+    return text if metadata["form"] is None else f"Set {metadata['form'].words}"

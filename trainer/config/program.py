@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainer.config.option import option
+from trainer.config.option import ANY_LINE, Form, option
 from trainer.config.problem import problem_text
 
 # The options of the section `train` that concern the start of ranks. The user's own program uses
@@ -39,19 +39,23 @@ class ProgramConfig:
         "starts the ranks itself, as torchrun does",
         choices=("rank", "node"),
     )
-    files: str | None = option(None, "checksum of the files at /program", pattern=r"[0-9a-f]+")
+    files: str | None = option(
+        None,
+        "checksum of the files at /program",
+        form=Form(r"[0-9a-f]+", "a checksum in hexadecimal digits"),
+    )
     progress: str | None = option(
         None,
         "regular expression for the lines of rank 0 that tell its progress, with a group named "
         "step and perhaps groups named loss and total",
-        pattern=r".+",
+        form=ANY_LINE,
     )
     progress_file: str | None = option(
         None,
         "file that tells the progress in place of the lines of rank 0, seen from the program's "
         "folder (DISTTRAIN_CHECKPOINT_DIR): each line an object of JSON with step and perhaps "
         "loss and total, or a line that matches progress",
-        pattern=r".+",
+        form=ANY_LINE,
     )
 
     @property

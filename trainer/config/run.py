@@ -11,7 +11,7 @@ from typing import Any, cast
 from trainer.config.checkpoint import CheckpointConfig
 from trainer.config.dataset import DatasetConfig
 from trainer.config.model import ModelConfig
-from trainer.config.option import NAME_PATTERN, option
+from trainer.config.option import ANY_LINE, NAME, option
 from trainer.config.problem import LOGIN, ConfigError, problem_text
 from trainer.config.program import LAUNCH_OPTIONS, ProgramConfig, program_problems
 from trainer.config.read import read_section
@@ -22,11 +22,9 @@ from trainer.config.train import EvalConfig, LogConfig, TrainConfig
 class RunConfig:
     """All settings of a run. None of them is specific to a machine."""
 
-    run_name: str = option(
-        "shakespeare-char", "directory below <data_root>/runs", pattern=NAME_PATTERN
-    )
+    run_name: str = option("shakespeare-char", "directory below <data_root>/runs", form=NAME)
     seed: int = option(1337, "initial weights, sample order, dropout", at_least=0, below=2**31)
-    data_root: str = option("/data", "where datasets and runs live", pattern=r".+")
+    data_root: str = option("/data", "where datasets and runs live", form=ANY_LINE)
     dataset: DatasetConfig = field(default_factory=DatasetConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainer.config.option import option
+from trainer.config.option import ANY_LINE, option
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class TrainConfig:
     initial_weights: str | None = option(
         None,
         "GPT-2 weights to start from: a safetensors file, an index of several, or its directory",
-        pattern=r".+",
+        form=ANY_LINE,
     )
     volume_timeout_seconds: int = option(
         90,

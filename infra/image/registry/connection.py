@@ -59,6 +59,8 @@ class Access:
         proxies: the proxy variables of an environment; empty: no proxy is used.
         patience_seconds: longest wait for an answer; None: ANSWER_SECONDS, as long as a large
             layer needs.
+        owner: the stack whose setting imageRepository names the repository; empty: it is the stack
+            of this program's user.
     """
 
     repository: str
@@ -67,6 +69,7 @@ class Access:
     authorities: str = ""
     proxies: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     patience_seconds: float | None = None
+    owner: str = ""
 
 
 class Connection:
@@ -216,15 +219,19 @@ class Connection:
         elif "CERTIFICATE_VERIFY_FAILED" in text:
             advice = "its certificate is not trusted: set caBundle to the authority's certificate"
         else:
+            # A stack on the platform of another one pushes with the proxies of its user's shell.
+            exceptions = "the variable NO_PROXY" if self._access.owner else "noProxy"
             advice = (
                 "look at its name and port; if this machine reaches it without the proxy, add it "
-                "to noProxy"
+                f"to {exceptions}"
             )
         return self.error(f"{self._host} cannot be reached ({_short(reason)}); {advice}")
 
     def error(self, text: str) -> RegistryError:
         """Return an error that names the setting imageRepository and its value."""
-        return RegistryError(f"imageRepository: {self._access.repository!r}: {text}")
+        access = self._access
+        setting = f"imageRepository of stack {access.owner}" if access.owner else "imageRepository"
+        return RegistryError(f"{setting}: {access.repository!r}: {text}")
 
 
 def _pool(access: Access, url: str) -> urllib3.PoolManager:

@@ -68,16 +68,15 @@ def push(
         compress: whether layers are compressed, which makes them about 40 % smaller.
 
     Raises:
-        RegistryError: the registry cannot be reached, refuses, or does not hold the image
-            afterwards.
+        RegistryError: the registry cannot be reached, refuses, holds the image for other
+            processors, or does not hold the image afterwards.
         RuntimeError: the build failed.
-        ValueError: the image there is for other processors, no builder works, or a layout is
-            damaged.
+        ValueError: no builder works, or a layout is damaged.
     """
     platform = this_machine()
     there = _whole_image(repository, tag_of(plan))
     if there is not None:
-        _refuse_other_platform(plan, there, platform)
+        _refuse_other_platform(plan, repository, there, platform)
         presence.forget(sources.cache, noted(there))
         return Pushed(plan.reference, there.manifest.digest, 0, built=False)
     with locked(plan, sources.cache):
@@ -145,10 +144,12 @@ def _push_missing(repository: Repository, image: Image, say: Say) -> int:
     return sent
 
 
-def _refuse_other_platform(plan: ImagePlan, there: Image, platform: str) -> None:
+def _refuse_other_platform(
+    plan: ImagePlan, repository: Repository, there: Image, platform: str
+) -> None:
     found = platform_of_image(there)
     if found != platform:
-        raise ValueError(
-            f"imageRepository: {plan.repository!r}: it holds {tag_of(plan)} for {found}, and this "
-            f"machine would make it for {platform}; set another repository for these processors"
+        raise repository.error(
+            f"it holds {tag_of(plan)} for {found}, and this machine would make it for {platform}; "
+            "set another repository for these processors"
         )

@@ -22,6 +22,7 @@ class Repository:
 
     def __init__(self, access: Access) -> None:
         self._server = Connection(access)
+        self.error = self._server.error
 
     def image(self, tag: str) -> Image | None:
         """Return the image with a tag, without its layers' content; None if there is none.

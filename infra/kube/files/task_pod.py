@@ -17,7 +17,8 @@ from infra.kube.paths import PODS
 from infra.kube.pods.report import report_pod
 from infra.kube.say import say
 from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
-from infra.names import GPU_RESOURCE, GPU_TOLERATION, NO_MESH_ANNOTATIONS, NO_MESH_LABELS
+from infra.marks import NO_MESH_ANNOTATIONS, NO_MESH_LABELS, with_own
+from infra.names import GPU_RESOURCE, GPU_TOLERATION
 
 DATA_MOUNT = "/data"
 START_SECONDS = 600  # an image may have to be pulled first
@@ -100,8 +101,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
     }
     security = {**spec["securityContext"], **placement.get("securityContext", {})}
     labels = {
-        **NO_MESH_LABELS,
-        **part(marks, "labels"),
+        **with_own(NO_MESH_LABELS, part(marks, "labels")),
         names.PART_OF_LABEL: names.PROJECT,
         names.TASK_LABEL: pod.task,
         names.OWNER_LABEL: pod.owner,
@@ -110,7 +110,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "name": name,
         "namespace": pod.namespace,
         "labels": labels,
-        "annotations": {**NO_MESH_ANNOTATIONS, **part(marks, "annotations")},
+        "annotations": with_own(NO_MESH_ANNOTATIONS, part(marks, "annotations")),
     }
     return {
         "apiVersion": "v1",

@@ -3,6 +3,7 @@
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
+from infra.kube.foreign import belongs
 from infra.kube.job import Job
 from infra.kube.kept import kept_by, leave
 from infra.kube.namespaces.left_namespaces import refuse_left_namespaces
@@ -51,17 +52,10 @@ def refuse_foreign(name: str, item: Json, owner: str, stack: str) -> None:
     whose, left_by = label(item, names.OWNER_LABEL), kept_by(item)
     if whose == owner or left_by == stack:
         return
-    if whose:
-        other = label(item, names.STACK_LABEL) or "of unknown name"
-        belongs = (
-            f"belongs to stack {other} of another state, such as a colleague's (owner {whose})"
-        )
-    elif left_by:
-        belongs = f"was left there with the data of stack {left_by}"
-    else:
-        belongs = "was not made by this program"
+    is_left = left_by and not whose
+    there = f"was left there with the data of stack {left_by}" if is_left else belongs(item)
     raise TaskError(
-        f"namespace: {name!r} exists on the cluster and {belongs}, so it is left as it is: "
+        f"namespace: {name!r} exists on the cluster and {there}, so it is left as it is: "
         "`pulumi destroy` of this stack would delete it with all that is in it. Choose another "
         "name, and on the same machine also another data folder: "
         "pulumi config set namespace NAME; pulumi config set dataRoot FOLDER. To use it "

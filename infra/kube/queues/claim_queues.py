@@ -4,11 +4,11 @@ It refuses objects that somebody else has made, and another topology of a queue 
 their places.
 """
 
-from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
+from infra.kube.foreign import belongs, is_foreign
 from infra.kube.job import Job
-from infra.kube.objects import Json, label, name_of
+from infra.kube.objects import Json, name_of
 from infra.kube.queues.kueue import collection, served_version
 from infra.kube.queues.queue_members import has_place, named, standing_in
 from infra.kube.queues.queue_removal import flavor_of, queue_paths, see_it_go
@@ -26,7 +26,7 @@ def create(job: Job, api: Api) -> None:
     classes = collection(served_version(api), "workloadpriorityclasses")
     for path in (*queue, *(f"{classes}/{name}" for name in job.texts("priorities"))):
         item = api.get(path)
-        if item is not None and label(item, names.OWNER_LABEL) != job.owner:
+        if item is not None and is_foreign(item, job.owner):
             refuse(item, path)
     _look_at_change(job, api)
     for path in queue:
@@ -60,8 +60,6 @@ def delete(job: Job, api: Api) -> None:
 def refuse(item: Json, path: str) -> None:
     """Raise TaskError, because the object belongs to somebody else. This function is pure."""
     kind = path.split("/")[-2]
-    stack = label(item, names.STACK_LABEL)
-    whose = f"belongs to stack {stack} of another state" if stack else "was not made by this stack"
     is_class = kind == "workloadpriorityclasses"
     way_out = (
         f"Remove it here (pulumi config rm --path queues.priorities.{name_of(item)}): a run's "
@@ -70,6 +68,6 @@ def refuse(item: Json, path: str) -> None:
         else "Set another queues.name, or a run's queue without queues where it may use that one"
     )
     raise TaskError(
-        f"queues: {kind}/{name_of(item)} exists on the cluster and {whose}, so it is left as it "
-        f"is. {way_out}"
+        f"queues: {kind}/{name_of(item)} exists on the cluster and {belongs(item)}, so it is left "
+        f"as it is. {way_out}"
     )

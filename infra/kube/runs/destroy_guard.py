@@ -12,12 +12,12 @@ from infra.kube.controllers.controller import (
 )
 from infra.kube.controllers.open_controller import refuse_use
 from infra.kube.errors import TaskError, UnreachableError
+from infra.kube.foreign import belongs, is_foreign
 from infra.kube.gone_cluster import WAY_OUT, is_given_up
 from infra.kube.job import Job
 from infra.kube.namespaces import namespace_guard
 from infra.kube.namespaces.own_namespace import parse_own_namespace
 from infra.kube.namespaces.strangers import refuse_strangers
-from infra.kube.objects import label
 from infra.kube.queues.open_queue import in_the_way
 from infra.kube.queues.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR, destroy_commands, stacks_of_others
@@ -76,18 +76,14 @@ def refuse_namespaces_of_others(job: Job, api: Api) -> None:
     for given in job.mappings("own_namespaces"):
         place = parse_own_namespace(given)
         item = api.get(place.path)
-        if item is None or label(item, names.OWNER_LABEL) == job.owner:
+        if item is None or not is_foreign(item, job.owner):
             continue
-        stack = label(item, names.STACK_LABEL)
-        whose = (
-            f"belongs to stack {stack} of another state" if stack else "was not made by this stack"
-        )
         raise TaskError(
-            f"namespace {place.name}, which this would delete, {whose}. Nothing was deleted. "
-            "If the kubeconfig of the last `pulumi up` leads to another cluster by now, such as "
-            "with another current context, let it lead to the cluster of this stack again. If it "
-            "is the right cluster, somebody has made this namespace again. If it may be deleted, "
-            f"mark it and run pulumi destroy again: kubectl label namespace {place.name} "
+            f"namespace {place.name}, which this would delete, {belongs(item)}. Nothing was "
+            "deleted. If the kubeconfig of the last `pulumi up` leads to another cluster by now, "
+            "such as with another current context, let it lead to the cluster of this stack again. "
+            "If it is the right cluster, somebody has made this namespace again. If it may be "
+            f"deleted, mark it and run pulumi destroy again: kubectl label namespace {place.name} "
             f"--overwrite {names.OWNER_LABEL}={job.owner}"
         )
 

@@ -29,6 +29,7 @@ from infra.kube.workload import Workload
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
 TRIAL = "disttrain-trial"  # the name of the pod in the dryRun; the pod is never made
+NO_UID = "00000000-0000-0000-0000-000000000000"  # the API server demands one of each owner
 REFUSALS = (400, FORBIDDEN, 422)
 # Words in the API server's refusals, and the setting that the user has to change for each.
 WORDS = (
@@ -201,7 +202,7 @@ def _quota_problem(name: str, allowed: str, needs: PodNeeds) -> str:
 
 def _try(api: Api, run: RunPods, found: Findings) -> None:
     """Ask the API server whether it would accept such a pod."""
-    metadata = {**run.pod["metadata"], "name": TRIAL}
+    metadata = {**run.pod["metadata"], "name": TRIAL, **_owned_by(run.itself)}
     try:
         made = checked(api, PODS.format(run.namespace), {**run.pod, "metadata": metadata})
     except WebhookError as reason:
@@ -226,6 +227,19 @@ def _try(api: Api, run: RunPods, found: Findings) -> None:
         given = _limits(made, run.pod)
         if given:
             found.notes.append(_limited(run.namespace, given))
+
+
+def _owned_by(workload: Workload | None) -> Json:
+    """The metadata of a pod that belongs to the run's workload, which need not exist.
+
+    Rules of a cluster may refuse pods without an owner, since nothing would make such a pod again.
+    The reference does not say that the owner controls the pod: Kueue looks a controller up, and
+    refuses the pod if there is none.
+    """
+    if workload is None:
+        return {}
+    owner = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
+    return {"ownerReferences": [{**owner, "uid": NO_UID}]}
 
 
 def _remedy(namespace: str, keys: Sequence[str]) -> str:

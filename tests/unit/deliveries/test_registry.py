@@ -46,6 +46,13 @@ def test_password_without_a_user_is_refused() -> None:
         RegistryOptions(password=Secret("x"))
 
 
+@pytest.mark.parametrize("user", ["team:robot", "me\n"])
+def test_user_that_no_login_can_have_is_refused(user: str) -> None:
+    """A registry would take what is behind the colon for the beginning of the password."""
+    with pytest.raises(OptionError, match="user: a login ends the user at the first colon"):
+        RegistryOptions(user=user, password=Secret("x"))
+
+
 def test_registry_on_a_port_of_this_machine_is_taken() -> None:
     """A registry on a port of this machine is accepted."""
     assert [*check(DeliveryAsked("localhost:5000/a/b"))] == []

@@ -1,6 +1,7 @@
 """What is said if a registry, or a proxy before it, does not answer as the protocol demands."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -67,3 +68,24 @@ def test_index_of_platforms_is_refused(serve: Serve) -> None:
     """
     with pytest.raises(RegistryError, match="1-2 is no image of one platform"):
         serve({"GET": (200, {}, b'{"manifests": []}')}).image("1-2")
+
+
+def test_error_names_stack_that_sets_repository() -> None:
+    """A run on the platform of another stack has no imageRepository, so the error names the owner.
+
+    Its push uses the proxy of the user's shell, to which the setting noProxy does not apply.
+    """
+    access = Access("127.0.0.1:1/team/trainer")
+    theirs = replace(access, owner="dev")
+    for given, start, advice in (
+        (access, "imageRepository: '127.0.0.1:1/team/trainer': ", "add it to noProxy"),
+        (
+            theirs,
+            "imageRepository of stack dev: '127.0.0.1:1/team/trainer': ",
+            "add it to the variable NO_PROXY",
+        ),
+    ):
+        with pytest.raises(RegistryError) as failure:
+            Repository(given).image("1-2")
+        assert str(failure.value).startswith(start)
+        assert str(failure.value).endswith(advice)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.platform.machines import TWO, before, deployed
 from tests.unit.stacks import Deployment, deploy
 
@@ -77,3 +79,35 @@ def test_pods_that_watch_have_limits_too(tmp_path: Path) -> None:
     for name in ("lost-nodes-deployment", "node-health-daemon-set"):
         (container,) = result.one(name).inputs["spec"]["template"]["spec"]["containers"]
         assert set(container["resources"]["limits"]) == {"cpu", "memory"}
+
+
+DEMANDED = {
+    "podLabels": {"team": "ml", "sidecar.istio.io/inject": ""},
+    "podAnnotations": {
+        "cost-center": "7",
+        "descheduler.alpha.kubernetes.io/prefer-no-eviction": "",
+    },
+    "podUser": 1000680000,
+}
+
+
+@pytest.mark.parametrize("topology", ["single-pod", "none"])
+def test_pods_that_watch_have_what_the_namespace_demands(tmp_path: Path, topology: str) -> None:
+    """Those of lostNodes and nodeHealth have podLabels and podAnnotations, also without a run.
+
+    The pod of lostNodes runs as podUser. Those of nodeHealth stay root, or they could not read the
+    kernel's log.
+    """
+    watching = {"lostNodes": "replace", "nodeHealth": "report", "topology": topology}
+    usual, made = (deploy("sandbox", tmp_path, {**watching, **each}) for each in ({}, DEMANDED))
+    users: list[tuple[int, int]] = []
+    for name in ("lost-nodes-deployment", "node-health-daemon-set"):
+        template = made.one(name).inputs["spec"]["template"]
+        before_it = usual.one(name).inputs["spec"]["template"]["metadata"]
+        labels, annotations = template["metadata"]["labels"], template["metadata"]["annotations"]
+        assert labels == {**before_it["labels"], "team": "ml"}
+        assert annotations == {**before_it["annotations"], "cost-center": "7"}
+        security = template["spec"]["securityContext"]
+        users.append((security["runAsUser"], security["runAsGroup"]))
+        assert security.get("fsGroup", 0) == security["runAsGroup"]
+    assert users == [(1000680000, 1000680000), (0, 0)]

@@ -6,9 +6,12 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from infra.kube.api_server.findings import Findings
+from infra.preflight import Installed
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, deploy
 
@@ -19,6 +22,7 @@ OF_THE_CLUSTER = {
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 IN_THE_NAMESPACE = {"ConfigMap": "configmaps", "Secret": "secrets"}
+OWNER = "disttrain:infra:Owner"
 USED = {"namespace": "team-a", "namespaceExisting": "use"}
 
 
@@ -70,3 +74,20 @@ def test_namespace_of_others_is_looked_into(tmp_path: Path) -> None:
     assert fixed == looked_for(result) == {"configmaps/proxy-config", "secrets/proxy-config"}
     for name in fixed:
         assert "namespace-names" in everything_before(result, result.one(objects[name]))
+
+
+def test_preview_looks_for_the_same_names(tmp_path: Path) -> None:
+    """A preview asks the cluster for the same objects, and knows those of a former `up`."""
+    asked: list[Installed] = []
+
+    def ask(*given: Any) -> Findings:
+        asked.append(given[4])
+        return Findings()
+
+    with patch("tests.unit.stacks.ANSWER", ask):
+        first = deploy("sandbox", tmp_path, USED)
+        deploy("sandbox", tmp_path, USED, before=first)
+    paths = json.loads(first.one("namespace-names").program)["paths"]
+    assert [each.names for each in asked] == [paths, paths]
+    (owner,) = (first.component_outputs[each.urn] for each in first.of_type(OWNER))
+    assert [each.owner for each in asked] == ["", owner["identity"]]

@@ -49,7 +49,8 @@ def test_usual_user_changes_no_pod(tmp_path: Path) -> None:
     assert of_commands(made)["runAsUser"] == 1000
 
 
-def test_own_cluster_takes_no_other_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("topology", ["single-pod", "none"])
+def test_own_cluster_takes_no_other_user(tmp_path: Path, topology: str) -> None:
     """Another `podUser` is refused on a k3s of this stack."""
     with pytest.raises(pulumi.RunError, match="podUser: 5000 cannot be used: on a k3s that"):
-        deploy("dev", tmp_path, {"podUser": 5000})
+        deploy("dev", tmp_path, {"podUser": 5000, "topology": topology})

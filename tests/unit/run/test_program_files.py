@@ -200,6 +200,7 @@ def test_run_brings_its_image_to_the_platforms_registry(tmp_path: Path) -> None:
     assert words[words.index("--builder") + 1] == "podman"
     assert "--plain-http" in words  # as the platform's own pushes
     assert "--user" not in words
+    assert words[words.index("--repository-of") + 1] == "dev"
     pod = pod_of(made)
     assert pod["containers"][0]["image"].startswith(f"{repository}:")
     assert pod["imagePullSecrets"] == [{"name": "image-registry"}]

@@ -317,6 +317,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "podEnvironment.RANK: '1' cannot be used: the entrypoint sets",
     ),
     ({"podEnvironment": {"PET_X": "1"}}, "podEnvironment.PET_X: '1' cannot be used: the program"),
+    (
+        {"podEnvironment": {"A": "b\0"}},
+        "podEnvironment.A: 'b\\x00' cannot be used: it has a control character in it, such as NUL",
+    ),
     ({"podEnvironment": {"https_proxy": "x"}}, "Use httpProxy, httpsProxy and noProxy instead"),
     ({"podUser": "0"}, "podUser: '0' cannot be used: it is too small. Set a whole number"),
     ({"podLabels": {"disttrain.dev/a": "b"}}, "podLabels.disttrain.dev/a: 'b' cannot be used"),
@@ -399,6 +403,7 @@ def test_all_problems_are_shown_at_once() -> None:
         ({"podSecrets": {"STORE": ["hunter2"]}}, ()),
         ({"podSecrets": "hunter2"}, ()),
         ({"podSecrets": {"RANK": "hunter2"}}, ()),
+        ({"podSecrets": {"STORE": "hunter2\0"}}, ("podSecrets",)),
         ({"k3sRegistries": "hunter2"}, ()),
         ({"torchIndexUrl": "ftp://me:hunter2@index"}, ()),
         ({"datasetUrl": "https://me:hunter2@host/text"}, ()),

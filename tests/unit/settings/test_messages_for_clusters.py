@@ -62,6 +62,14 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         ["Set one of className, accessMode (did you mean className?)"],
     ),
     (nfs(path="exports"), ["storageOptions.path: 'exports' cannot be used: it is no absolute "]),
+    (
+        nfs(path="/exports/training "),
+        ["storageOptions.path: '/exports/training ' cannot be used: it"],
+    ),
+    (
+        nfs(path="/exports/a\nb"),
+        ["control character in it. Set the folder that the server exports"],
+    ),
     (nfs(server="nas:/x"), ["storageOptions.server: 'nas:/x' cannot be used: it is no name or "]),
     (
         nfs(mountOptions="nfsvers=4.1,soft"),

@@ -95,3 +95,29 @@ def test_pods_of_commands_have_own_labels(tmp_path: Path) -> None:
     assert metadata["labels"]["disttrain.dev/owner"] == "me"
     assert metadata["annotations"] == {**MESH_ANNOTATIONS, "cost-center": "7"}
     assert "metadata" not in manifest["spec"]
+
+
+@pytest.mark.parametrize(
+    "selector", [{}, {"karpenter.sh/capacity-type": "spot"}], ids=["usual", "spot"]
+)
+def test_empty_text_removes_mark_everywhere(selector: dict[str, str], tmp_path: Path) -> None:
+    """An empty podLabels or podAnnotations removes one of ours from pods of commands, too.
+
+    A pod that would not have it does not get it with an empty value either, because for the
+    descheduler that would be the same as any other value.
+    """
+    changes = {
+        "podLabels": dict.fromkeys(MESH_LABELS, "") | {"team": ""},
+        "podAnnotations": dict.fromkeys({**MESH_ANNOTATIONS, **STAYS}, "") | {"note": ""},
+        "nodeSelector": selector,
+    }
+    made = deploy("sandbox-multipod", tmp_path, changes)
+    placement = yaml.safe_load(str(made.outputs["podPlacement"]))
+    pod = TaskPod("look", "me", "ml", "image:1", ("true",), "claim", 60, placement=placement)
+    pods = [*templates(made), pod_manifest(pod, "p")]
+    assert len(pods) == 3
+    for each in pods:
+        labels, annotations = each["metadata"]["labels"], each["metadata"]["annotations"]
+        assert not MESH_LABELS.keys() & labels.keys()
+        assert not {**MESH_ANNOTATIONS, **STAYS}.keys() & annotations.keys()
+        assert (labels["team"], annotations["note"]) == ("", "")

@@ -1,0 +1,38 @@
+"""Labels and annotations that pods have for other programs of the cluster, and the user's own."""
+
+from collections.abc import Mapping
+
+# What keeps the proxy of a service mesh out of a pod (Istio with sidecars, Istio in ambient mode,
+# Linkerd). Such a proxy would be between the ranks, and a Job would not end, because the proxy
+# does not. https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/
+# https://istio.io/latest/docs/ambient/usage/add-workloads/
+# https://linkerd.io/2/reference/proxy-configuration/
+NO_MESH_LABELS = {"sidecar.istio.io/inject": "false", "istio.io/dataplane-mode": "none"}
+NO_MESH_ANNOTATIONS = {"linkerd.io/inject": "disabled"}
+# Annotations that ask programs which save machines not to evict the pods of a run. Each eviction
+# makes all pods of the run save and start again. The programs read these annotations only when they
+# save machines; the pods can still be evicted and drained by people.
+STAYS_ANNOTATIONS = {
+    # https://karpenter.sh/docs/concepts/disruption/#pod-level-controls
+    "karpenter.sh/do-not-disrupt": "true",
+    # https://github.com/kubernetes/autoscaler/blob/master/cluster-autoscaler/FAQ.md
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    # https://github.com/kubernetes-sigs/descheduler#pod-evictions
+    "descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+}
+_OURS = NO_MESH_LABELS | NO_MESH_ANNOTATIONS | STAYS_ANNOTATIONS
+
+
+def with_own(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The labels or the annotations of a pod. The user's own win.
+
+    An empty text of the user's removes one that pods have from this project. Programs such as the
+    descheduler look only whether it is there, so no value could switch it off. For the same reason
+    an empty one is never added to a pod that does not have it anyway.
+
+    Args:
+        ours: those that the pod has from this project.
+        given: the user's own (`podLabels` or `podAnnotations`).
+    """
+    marks = {**ours, **given}
+    return {name: value for name, value in marks.items() if value or name not in _OURS}

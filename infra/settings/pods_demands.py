@@ -1,0 +1,51 @@
+"""Reads what the owner of a cluster may demand of every pod: labels, annotations and a user."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from infra.names import TRAINER_UID
+from infra.settings.marks_of_workloads import refuse_marks_of_workloads
+from infra.settings.pod_marks import check_marks, read_texts
+from infra.settings.reader import Reader
+
+
+@dataclass(frozen=True)
+class PodDemands:
+    """What all pods have: those of a run, and those of a platform's programs in the cluster.
+
+    Args:
+        annotations: the user's own annotations.
+        labels: the user's own labels.
+        user: the user and the group as which the pods run.
+    """
+
+    annotations: Mapping[str, str] = field(default_factory=dict[str, str])
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    user: int = TRAINER_UID
+
+
+def read_demands(reader: Reader) -> PodDemands:
+    """Read the labels, annotations and user of all pods. `reader` collects the problems."""
+    return PodDemands(
+        annotations=_annotations(reader),
+        labels=_labels(reader),
+        user=reader.integer("podUser", at_least=1, at_most=2**31 - 1),
+    )
+
+
+def _annotations(reader: Reader) -> dict[str, str]:
+    annotations = read_texts(reader, "podAnnotations", reader.mapping("podAnnotations"))
+    check_marks(reader, "podAnnotations", annotations, values_too=False)
+    refuse_marks_of_workloads(reader, "podAnnotations", annotations)
+    return annotations
+
+
+def _labels(reader: Reader) -> dict[str, str]:
+    labels = read_texts(reader, "podLabels", reader.mapping("podLabels"))
+    check_marks(reader, "podLabels", labels)
+    refuse_marks_of_workloads(reader, "podLabels", labels)
+    for name, value in labels.items():
+        if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
+            reason = "the program finds its pods by the labels that begin so"
+            reader.problem(f"podLabels.{name}", value, reason, "Use a label of another prefix")
+    return labels

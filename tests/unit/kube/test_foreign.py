@@ -1,0 +1,38 @@
+"""How all checks name whose an object is that this stack has not made."""
+
+import pytest
+
+from infra.kube.errors import TaskError
+from infra.kube.foreign import belongs
+from infra.kube.namespaces.claim_namespace import refuse_foreign
+from infra.kube.objects import Json
+from infra.kube.queues.claim_queues import refuse
+
+PATH = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus"
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({}, "was not made by this stack"),
+        (
+            {"disttrain.dev/owner": "o2", "disttrain.dev/stack": "dev"},
+            "belongs to stack dev of another state, such as a colleague's (owner o2)",
+        ),
+        (
+            {"disttrain.dev/owner": "o2"},
+            "belongs to a stack of another state, such as a colleague's (owner o2)",
+        ),
+    ],
+    ids=["of nobody", "of a stack", "of an unnamed stack"],
+)
+def test_checks_name_owner_alike(labels: dict[str, str], words: str) -> None:
+    """Each check says in the same words whose the object is that it has found."""
+    item: Json = {"metadata": {"name": "gpus", "labels": labels}}
+    assert belongs(item) == words
+    with pytest.raises(TaskError) as of_namespace:
+        refuse_foreign("shared", item, "o1", "dev")
+    with pytest.raises(TaskError) as of_queue:
+        refuse(item, PATH)
+    for refused in (of_namespace, of_queue):
+        assert f"exists on the cluster and {words}, so it is left as it is" in str(refused.value)
