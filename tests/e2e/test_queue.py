@@ -123,7 +123,7 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     assert training_pods(lab, stack) == []
     output = stack.up("--expect-no-changes")
     assert set(changes(output)) == {"unchanged"}
-    assert f"info: Job train-indexed {place}: " in " ".join(output.split())
+    assert f"running Job train-indexed {place}: " in " ".join(output.split())
     assert stack.output("queuePlace").startswith(f"when pulumi up began: Job train-indexed {place}")
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     assert states(lab, stack)[NAME] == "stopped"
