@@ -67,9 +67,9 @@ class RunOutputs:
     """How long the nodes took before the first step to write to the volume, and how long it took
     until all nodes saw these writes; or a sentence that says why this is not known."""
     queue_place: pulumi.Output[str]
-    """What the run waited for in its queue when `up` ended, its place in the queue, and who held
-    the quota; or that the run was admitted, or is in no queue. `./disttrain status` shows the
-    present state."""
+    """What the run waited for in its queue, its place there, and who held the quota; or that the
+    run was admitted, or is in no queue. It says whether that was when the newest `up` began, or
+    when an `up` last waited for the run. `./disttrain status` shows the present state."""
     run_name: str
     """The name of the run's folder below `runs`."""
     program: str

@@ -85,6 +85,7 @@ class Merged:
         A list may be empty, so that the caller gets its turn while no lines come.
         """
         looked_at, quiet_since, ended = float("-inf"), time.monotonic(), False
+        told = len(self._pods.problems)
         while True:
             found = self._from_volume()
             for line in self._pods.take():
@@ -103,6 +104,8 @@ class Merged:
                 for line in self._pods.take():
                     self._seam.api(line, time.monotonic())
                 yield self._seam.rest()
+                for problem in self._pods.problems[told:]:
+                    self._warn(f"not shown: {problem}")
                 return
 
     def _from_volume(self) -> list[Line]:

@@ -1,11 +1,14 @@
 """Reads the logs of a run's pods from the API server, which has them until a pod is deleted."""
 
+import json
 import queue
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 
 from cli.logs.line import Line, api_time, parse_api_line
 from cli.stack_outputs import RunPlace
@@ -17,6 +20,9 @@ from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.runs.making_place import ENDED
 
 HEAD_BYTES = 64 << 10
+# After so many requests in a row that bring no line of a pod that has ended, its log is given up.
+MOST_TRIES = 15
+TOO_MANY = 429  # the server's status if it wants to be asked again later
 # The labels with the index of a pod: of a StatefulSet, of an Indexed Job (JobSet and TrainJob use
 # one), of a PyTorchJob or an MPIJob, and of Volcano's Job.
 INDEX_LABELS = (
@@ -36,6 +42,7 @@ class PodLogs:
         self._positions: dict[str, Position] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._cut: set[str] = set()  # uids of pods whose log was not read to its end
+        self._tries: Counter[str] = Counter()  # failed requests in a row, by the uid of the pod
         self._lines: queue.SimpleQueue[Line] = queue.SimpleQueue()
 
     def pods(self) -> list[Json]:
@@ -89,8 +96,14 @@ class PodLogs:
         lines = text.encode().split(b"\n")
         if "limitBytes" in query:
             lines.pop()  # the last line is cut off by the limit
-        self._position(pod).begin()
-        return self._new(pod, lines)
+        position = self._position(pod)
+        position.begin()
+        found = self._new(pod, lines)
+        is_part = query["previous"] == "true" or "limitBytes" in query or "tailLines" in query
+        if found and not is_part and part(pod, "status").get("phase") in ENDED:
+            # The answer may have ended early, and no other one follows; see `_copy`.
+            found += self._read(pod, {**query, "sinceTime": api_time(position.at)})
+        return found
 
     def follow(self, pods: list[Json]) -> bool:
         """Begin to follow the pods that are not followed yet; return whether all have ended."""
@@ -124,25 +137,62 @@ class PodLogs:
         return found
 
     def _copy(self, pod: Json) -> None:
-        """Follow a pod's log, in a thread with its own connection."""
+        """Follow a pod's log, in a thread with its own connection.
+
+        An answer that an error of the server or the node has ended looks like the end of the log.
+        So the rest is asked for, until an answer has no new line.
+        """
         from urllib3.exceptions import HTTPError  # not at the top of the file: the import is slow
 
-        api, position = Api(self._place.access), self._position(pod)
+        uid, follows, new_lines = _uid(pod), True, 0
+        api = Api(self._place.access)
+        try:
+            while follows or new_lines:
+                new_lines = self._copy_answer(api, pod, follows=follows)
+                follows = False
+                if new_lines:
+                    self._tries[uid] = 0
+        except (OSError, HTTPError, ValueError) as reason:
+            self._tries[uid] += 1
+            has_ended = part(pod, "status").get("phase") in ENDED
+            if has_ended and self._tries[uid] >= MOST_TRIES:
+                self._give_up(pod, str(reason))
+            else:
+                self._cut.add(uid)
+        except ApiError as reason:
+            if part(pod, "status").get("phase") in ENDED:
+                self._give_up(pod, str(reason))
+
+    def _copy_answer(self, api: Api, pod: Json, *, follows: bool) -> int:
+        """Pass on the new lines of one answer, and return their number.
+
+        Raises:
+            ApiError: the server refuses the request.
+            OSError, urllib3.exceptions.HTTPError, ValueError: the answer is cut, or there is none;
+                another request may succeed.
+        """
+        position, count = self._position(pod), 0
         position.begin()
-        query = {**_whole(pod), "follow": "true"}
+        query = {**_whole(pod), **({"follow": "true"} if follows else {})}
         if position.last:
             query["sinceTime"] = api_time(position.at)
-        try:
-            response = api.stream(self._path(pod), query)
-            rest = b""
-            for block in response.stream(65536):
-                *lines, rest = (rest + block).split(b"\n")
-                for line in self._new(pod, lines):
-                    self._lines.put(line)
-            for line in self._new(pod, [rest]):
-                self._lines.put(line)
-        except (OSError, HTTPError, ValueError):
-            self._cut.add(_uid(pod))
+        response = api.stream(self._path(pod), query)
+        blocks = response.stream(65536)
+        if response.status >= 400:
+            _refuse(response.status, b"".join(blocks))
+        rest = b""
+        for block in blocks:
+            *lines, rest = (rest + block).split(b"\n")
+            count += self._put(self._new(pod, lines))
+        return count + self._put(self._new(pod, [rest]))
+
+    def _put(self, lines: list[Line]) -> int:
+        for line in lines:
+            self._lines.put(line)
+        return len(lines)
+
+    def _give_up(self, pod: Json, reason: str) -> None:
+        self.problems.append(f"the last lines of pod {name_of(pod)}: {reason}")
 
     def _new(self, pod: Json, lines: list[bytes]) -> list[Line]:
         """Return the lines that no earlier request has returned."""
@@ -222,6 +272,15 @@ def started_at(pod: Json) -> float:
     """
     text = str(part(pod, "status").get("startTime") or "")
     return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def _refuse(status: int, body: bytes) -> None:
+    """Raise the error for an answer that is not the log: OSError if another try may succeed."""
+    try:
+        text = str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        text = body.decode(errors="replace") or str(status)
+    raise (OSError if status >= 500 or status == TOO_MANY else partial(ApiError, status))(text)
 
 
 def _whole(pod: Json) -> dict[str, str]:

@@ -21,6 +21,7 @@ from cli.status.lost_node import on_lost_node
 from cli.status.named import is_named, missing_text
 from cli.status.node_findings import clock_findings_of, node_findings
 from cli.status.progress import Progress, read_progress
+from cli.status.promised_place import in_promised_place
 from cli.status.reports import TRY_SECONDS, Reports
 from cli.status.storage import see_claims
 from infra.kube import names
@@ -120,7 +121,10 @@ def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "
         findings=(*platform.findings, *clocks),
     )
     seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
-    runs = tuple(on_lost_node(status, pods, platform) for status, _, pods in seen)
+    runs = tuple(
+        in_promised_place(on_lost_node(status, pods, platform), pods, nodes)
+        for status, _, pods in seen
+    )
     by_run = tuple((record, pods) for _, record, pods in seen)
     return Look(platform, runs, unseen, by_run, missing)
 

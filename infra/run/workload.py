@@ -8,7 +8,7 @@ import pulumi
 from pulumi_command import local
 
 from infra.dependencies import dependencies
-from infra.kube.queues.await_queue import queue_place
+from infra.kube.queues.await_queue import WAITS, queue_place
 from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
@@ -38,6 +38,7 @@ class WorkloadArgs:
         when_busy: what to do when another run holds the platform.
         request: a text that changes when the hand-over has to run again, for example because
             another run has replaced this one (infra/kube/runs/look.py).
+        place: what the run's queue said when this command began (infra/kube/runs/place_now.py).
         wait_seconds: the longest wait for another run to end, with `when_busy: wait`.
         training_timeout_seconds: the longest time until all ranks have stepped.
         pods_min: the smallest number of pods with which the training continues.
@@ -52,6 +53,7 @@ class WorkloadArgs:
     gpus_total: int
     when_busy: Literal["replace", "wait", "refuse"]
     request: pulumi.Output[str]
+    place: pulumi.Output[str]
     wait_seconds: int
     training_timeout_seconds: int
     pods_min: int
@@ -76,8 +78,8 @@ class Workload(pulumi.ComponentResource):
     """What the run's nodes have measured on the volume before the first step, or why that is not
     known."""
     queue_place: pulumi.Output[str]
-    """What the run waited for in its queue when `up` ended, its place in the queue, and who held
-    the quota."""
+    """What the run waited for in its queue, its place there, and who held the quota, and whether
+    that was when this `up` began or when an `up` last waited for the run."""
 
     def __init__(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions | None = None
@@ -127,7 +129,9 @@ class Workload(pulumi.ComponentResource):
         pods = run.world.pods
         self.volume_proof = waited.stdout.apply(lambda text: volume_proof(text, pods))
         queue = args.run.queue.get(QUEUE_LABEL, "")
-        self.queue_place = waited.stdout.apply(lambda text: queue_place(text, queue))
+        self.queue_place = pulumi.Output.all(waited.stdout, args.place.apply(_said)).apply(
+            lambda texts: queue_place(texts[0], queue, texts[1])
+        )
         self.uid = uid_of(made[-1])
         self.workload_name = pulumi.Output.from_input(run.workload_name)
         self.register_outputs(
@@ -245,6 +249,13 @@ def volume_proof(said: str, pods: int) -> str:
         "not known yet: pulumi up did not wait for the first step; once the run trains, "
         "./disttrain verify shows it"
     )
+
+
+def _said(place: str) -> str:
+    """Print what the run waits for in its queue, because no task does so in an unchanged `up`."""
+    if WAITS in place:
+        pulumi.log.info(place)
+    return place
 
 
 def _ttl(run: Run) -> dict[str, object]:

@@ -131,7 +131,10 @@ def test_waiting_run_says_its_place_and_can_be_stopped(kueue: Lab, stack: Stack)
     assert place.removeprefix("waits ") in told
     assert held in told
     assert training_pods(lab, stack) == []
-    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    output = stack.up("--expect-no-changes")
+    assert set(changes(output)) == {"unchanged"}
+    assert f"running Job train-indexed {place}: " in " ".join(output.split())
+    assert stack.output("queuePlace").startswith(f"when pulumi up began: Job train-indexed {place}")
     people_run(lab, stack, f"./disttrain stop --stack {stack.name}")
     assert states(lab, stack)[NAME] == "stopped"
     end_others(lab, "holder")
@@ -211,6 +214,7 @@ def test_preempted_run_loses_no_step_and_no_restart(
         assert "it was put back (Preempted)" in told
         assert f"held by Job urgent in namespace {NAMESPACE} (priority 1000)" in told
         assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+        assert "it was put back (Preempted)" in stack.output("queuePlace")
         stack.refresh()
         stack.preview("--expect-no-changes")
     finally:

@@ -150,19 +150,23 @@ def ends_well(workload: Workload, place: InQueue) -> str:
     )
 
 
-def queue_place(said: str, queue: str) -> str:
+def queue_place(said: str, queue: str, now: str = "") -> str:
     """The text of the output `queuePlace`. This function is pure.
 
     Args:
-        said: all that the task `await` has printed.
+        said: all that the task `await` has printed, perhaps during an earlier `pulumi up`.
         queue: the LocalQueue that the stack names for the run; empty: it names none.
+        now: what the cluster said about the place when this `pulumi up` began; empty: nothing.
     """
     marks = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
     lines = [line for line in said.splitlines() if any(mark in line for mark in marks)]
+    is_old = any(HAS_PLACE not in line for line in lines[-1:])
+    if now and (is_old or WAITS in now):
+        return f"when pulumi up began: {now}"
     if not queue and not lines:
         return "the run is in no queue of Kueue"
     told = lines[-1] if lines else f"the run had its place in queue {queue}"
-    return f"when pulumi up ended: {told}"
+    return f"when pulumi up last waited for the run: {told}"
 
 
 def stopped_text(job: Job, api: Api, workload: Workload, item: Json) -> str:

@@ -312,23 +312,22 @@ def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
 
 
 def test_output_has_the_place_or_says_that_it_is_had() -> None:
-    """Of the moment at which `pulumi up` ended, and it says so: a queue moves on."""
+    """Of the moment at which `pulumi up` has waited for the run, and it says so: a queue moves."""
     place = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
     assert place
     said = ends_well(Workload("batch/v1", "Job", "train-indexed"), place)
     told = queue_place(f"0 s: waiting for Job train-indexed\n{said}\n", "gpus")
-    assert told.startswith(
-        "when pulumi up ended: Job train-indexed waits in queue gpus (place 1 of"
-    )
+    then = "when pulumi up last waited for the run: "
+    assert told.startswith(f"{then}Job train-indexed waits in queue gpus (place 1 of")
     assert "held by Job a in namespace default (priority 0)" in told
     trains = "all ranks have stepped: 2 of 2 pods are ready\n"
     assert queue_place(trains, "gpus").endswith("the run had its place in queue gpus")
     assert queue_place(trains, "") == "the run is in no queue of Kueue"
     by_default = "Job train-indexed has its place in queue default\n"
-    assert queue_place(by_default + trains, "") == f"when pulumi up ended: {by_default.strip()}"
+    assert queue_place(by_default + trains, "") == f"{then}{by_default.strip()}"
     assert queue_place(f"{said}\n", "").endswith(said)
     stopped = f"Job train-indexed{STOPPED}, so `pulumi up` does not wait for its first step."
-    assert queue_place(f"{stopped}\n", "gpus") == f"when pulumi up ended: {stopped}"
+    assert queue_place(f"{stopped}\n", "gpus") == f"{then}{stopped}"
     assert queue_place(f"{stopped}\n", "") == "the run is in no queue of Kueue"
 
 

@@ -1,0 +1,133 @@
+"""What an unchanged `pulumi up` says about the queue of its run.
+
+The engine repeats no task then, so the program itself asks. The API server is a stand-in.
+"""
+
+from collections.abc import Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from infra.kube.api_server.access import Access
+from infra.kube.names import OWNER_LABEL
+from infra.kube.queues.await_queue import queue_place
+from infra.kube.runs import place_now as asking
+from infra.kube.runs.place_now import place_now
+from infra.names import QUEUE_LABEL
+from tests.unit.kube.runs.gone_run import GONE, Server
+from tests.unit.kube.server import api_of
+
+KUEUE = "/apis/kueue.x-k8s.io"
+TAKEN = "couldn't assign flavors to pod set main: insufficient unused quota for cpu"
+BEFORE = "when pulumi up last waited for the run: "
+WAITED = "Job train-indexed waits in queue gpus (place 2 of 2): 1 more needed. It starts by itself"
+
+
+class Queue(Server):
+    """A cluster with a run in queue gpus.
+
+    Args:
+        suspended: whether Kueue holds the run back.
+        active: False after `./disttrain stop`.
+        labels: the labels of the workload besides that of the owner.
+    """
+
+    def __init__(
+        self,
+        *,
+        suspended: bool,
+        active: bool = True,
+        labels: Mapping[str, str] = MappingProxyType({QUEUE_LABEL: "gpus"}),
+    ) -> None:
+        super().__init__(GONE, "")
+        self.workload = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": "train-indexed",
+                "uid": "u1",
+                "labels": {**labels, OWNER_LABEL: GONE.owner},
+            },
+            "spec": {"suspend": suspended},
+            "status": {},
+        }
+        self.active = active
+
+    def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
+        assert method == "GET"
+        if path == KUEUE:
+            return {"versions": [{"version": "v1beta2"}]}
+        if path.endswith("/clusterqueues"):
+            return {"items": []}
+        if path.endswith("/workloads"):
+            reserved = {
+                "type": "QuotaReserved",
+                "status": "False",
+                "message": TAKEN,
+                "lastTransitionTime": "2026-11-23T00:17:49Z",
+            }
+            metadata = {"name": "job-train", "namespace": GONE.namespace, "uid": "w1"}
+            spec = {"queueName": "gpus", "active": self.active}
+            status = {"conditions": [reserved]}
+            return {"items": [{"metadata": metadata, "spec": spec, "status": status}]}
+        if path.endswith("/localqueues"):
+            metadata = {"name": "gpus", "namespace": GONE.namespace}
+            return {"items": [{"metadata": metadata, "spec": {"clusterQueue": "team"}}]}
+        return super().answer(method, path, query, body)
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, server: Server, revision: str = GONE.revision) -> str:
+    """What `place_now` says of this cluster."""
+
+    @contextmanager
+    def look(access: Access, seconds: float) -> Any:
+        del access, seconds
+        yield api_of(server)
+
+    monkeypatch.setattr(asking, "quick_look", look)
+    return place_now(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, revision)
+
+
+def test_unchanged_up_says_what_the_run_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are Kueue's present ones, and the output has them instead of the former ones."""
+    now = asked(monkeypatch, Queue(suspended=True))
+    start = "Job train-indexed waits in queue gpus (place 1 of 1 in ClusterQueue team): "
+    assert now == f"{start}{TAKEN}. ./disttrain status shows when it starts"
+    assert queue_place(f"{WAITED}\n", "gpus") == f"{BEFORE}{WAITED}"
+    assert queue_place(f"{WAITED}\n", "gpus", now) == f"when pulumi up began: {now}"
+
+
+def test_unchanged_up_says_that_the_run_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The output of a run that has got its place after its `up` does not say that it waits.
+
+    If it had its place then, too, the output does not change.
+    """
+    now = asked(monkeypatch, Queue(suspended=False))
+    assert now == "Job train-indexed has its place in queue gpus"
+    assert queue_place(f"{WAITED}\n", "gpus", now) == f"when pulumi up began: {now}"
+    trains = f"{now}\nall ranks have stepped: 1 of 1 pods are ready\n"
+    assert queue_place(trains, "gpus", now) == queue_place(trains, "gpus") == f"{BEFORE}{now}"
+
+
+@pytest.mark.parametrize(
+    "server",
+    [Queue(suspended=True, active=False), Queue(suspended=False, labels={}), Server(GONE, "")],
+    ids=["stopped", "no-queue", "gone"],
+)
+def test_nothing_is_said_of_a_run_in_no_queue(
+    monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    """A stopped run is resumed by this `up`, and its task says what it waits for then."""
+    assert asked(monkeypatch, server) == ""
+
+
+def test_nothing_is_said_of_the_run_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With changed settings the run of before makes place, and the task speaks of the new one."""
+    assert asked(monkeypatch, Queue(suspended=True), "another-revision") == ""
+
+
+def test_silent_cluster_does_not_end_a_preview() -> None:
+    access = Access(kubeconfig="{}")
+    assert place_now(access, GONE.namespace, GONE.owner, GONE.revision) == ""
