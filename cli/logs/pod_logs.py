@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
 
 from cli.logs.line import Line, api_time, parse_api_line
 from cli.stack_outputs import RunPlace
@@ -280,7 +279,9 @@ def _refuse(status: int, body: bytes) -> None:
         text = str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         text = body.decode(errors="replace") or str(status)
-    raise (OSError if status >= 500 or status == TOO_MANY else partial(ApiError, status))(text)
+    if status >= 500 or status == TOO_MANY:
+        raise OSError(text)
+    raise ApiError(status, text)
 
 
 def _whole(pod: Json) -> dict[str, str]:
