@@ -20,6 +20,9 @@ from trainer.launch.exit_codes import FatalError
 
 _ENTRY = np.dtype([("tokens", "<i8"), ("bytes", "<i8"), ("characters", "<i8")])
 _COPIED_BYTES = 2**22
+# By this factor validation may have more or fewer tokens than are wanted, so that it begins with a
+# document.
+_FAR = 2
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,11 @@ def find_cut(
     set, a text of one file without documents is cut as in nanoGPT, at a share of its characters.
     Otherwise validation begins with the first entry of the stream that leaves at most the wanted
     tokens. In plain texts an entry is a passage, so that a long text can be in both splits. In
-    other data an entry is a document. If there is only one entry, the cut is inside it, because one
-    of the splits would be empty otherwise.
+    other data an entry is a document. If the document at the cut is so long that validation would
+    get less than half of the wanted tokens or more than twice as many, the cut is inside it.
+
+    Raises:
+        FatalError: Validation would get all tokens.
     """
     if not progress.entries:
         return Cut(0, 0, ("", ""), 0, 0)
@@ -77,10 +83,22 @@ def find_cut(
         return cut_at(progress.own_validation)
     if dataset.val_tokens is not None or not is_one_text(dataset, sources):
         validation = dataset.val_tokens or progress.tokens * dataset.val_share
+        if 0 < progress.tokens <= validation:
+            raise FatalError(
+                f"dataset.val_tokens: {validation:,} cannot be used: the data has "
+                f"{progress.tokens:,} tokens in all, so none would be left for training; set a "
+                "smaller number, or give more text"
+            )
         target = max(0, int(progress.tokens - validation))
-        if progress.entries == 1 and progress.tokens:
-            return _inside_entry(target, directory, result, progress, tokenizer)
-        return cut_at(_inside(first_that_reaches(target, "tokens"), progress))
+        entry = first_that_reaches(target, "tokens")
+        begin = _inside(entry, progress)
+        got = progress.tokens - before(begin, "tokens")
+        has_share = validation / _FAR <= got <= validation * _FAR
+        if progress.tokens and (progress.entries == 1 or not has_share):
+            long_one = max(0, entry - 1)  # The cut falls into this entry.
+            start = before(long_one, "tokens"), before(long_one, "bytes")
+            return _inside_entry(start, target, directory, result, progress, tokenizer)
+        return cut_at(begin)
     target = int(progress.characters * (1 - dataset.val_share))
     entry = first_that_reaches(target, "characters")
     if entry < progress.entries and before(entry, "characters") == target:
@@ -108,17 +126,25 @@ def is_one_text(dataset: DatasetConfig, sources: list[Source]) -> bool:
 
 
 def _inside_entry(
-    target: int, directory: Path, result: Path, progress: Progress, tokenizer: Tokenizer
+    start: tuple[int, int],
+    target: int,
+    directory: Path,
+    result: Path,
+    progress: Progress,
+    tokenizer: Tokenizer,
 ) -> Cut:
-    """Cut the only entry after `target` tokens, or where each split has the two that it needs."""
+    """Cut an entry after `target` tokens, or where each split has the two that it needs.
+
+    `start` is the number of tokens and of bytes before this entry.
+    """
     left = max(0, min(max(2, target), progress.tokens - 2))
     stream, train = directory / TOKENS, result / "train.bin"
     # After a kill the stream may be train.bin already. It begins with the same tokens.
     dtype = token_dtype(tokenizer.vocab_size)
     tokens = np.memmap(train if train.exists() else stream, dtype, "r")
-    sizes, size = tokenizer.token_bytes(), 0
-    for start in range(0, left, _COPIED_BYTES):
-        size += int(sizes[tokens[start : min(left, start + _COPIED_BYTES)]].sum())
+    (first, size), sizes = start, tokenizer.token_bytes()
+    for begin in range(first, left, _COPIED_BYTES):
+        size += int(sizes[tokens[begin : min(left, begin + _COPIED_BYTES)]].sum())
     # The sizes of a tokenizer.json's tokens may be approximate. The loss per byte of the validation
     # text is computed, so that text must not have 0 bytes.
     size = max(0, min(size, progress.bytes - 1))

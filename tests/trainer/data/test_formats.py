@@ -189,6 +189,41 @@ def test_one_big_document_is_divided(tmp_path: Path, kind: str) -> None:
     assert dataset.val_bytes == len(val.removesuffix(END).encode())
 
 
+@pytest.mark.parametrize("sizes", [(1, 100), (30, 1, 100), (1, 100, 1)], ids=str)
+def test_huge_document_is_divided_beside_small_ones(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    """Validation gets its share, although the cut falls into a document that is most of the data.
+    Otherwise it would get the whole document, or only the few tokens behind it.
+    """
+    documents = [f"naïve words of book {number}. " * 50 * size for number, size in enumerate(sizes)]
+    file = tmp_path / "books.jsonl"
+    file.write_text("".join(json.dumps({"text": each}) + "\n" for each in documents))
+    dataset = made(tmp_path, file)
+    assert text_of(dataset) == "".join(each + END for each in documents)
+    everything = len(dataset.train) + len(dataset.val)
+    assert len(dataset.val) == pytest.approx(everything / 5, abs=1)
+    val = dataset.tokenizer.decode(dataset.val.tolist())
+    assert dataset.val_bytes == len(val.replace(END, "").encode())
+    meta = json.loads((tmp_path / "data" / "datasets" / "d" / "meta.json").read_text())
+    assert meta["splits"]["train"]["bytes"] + dataset.val_bytes == len("".join(documents).encode())
+
+
+def test_last_document_that_is_somewhat_long_stays_whole(tmp_path: Path) -> None:
+    """A split is between two documents if validation gets half of what it should, or twice that."""
+    file = tmp_path / "books.jsonl"
+    documents = ["a" * 700, "b" * 300]
+    file.write_text("".join(json.dumps({"text": each}) + "\n" for each in documents))
+    dataset = made(tmp_path, file)
+    assert dataset.tokenizer.decode(dataset.val.tolist()) == documents[1] + END
+
+
+def test_more_validation_than_data_is_refused(tmp_path: Path) -> None:
+    """A `val_tokens` that leaves nothing for training is refused. The message has both numbers."""
+    (folder := tmp_path / "source").mkdir()
+    words = "dataset.val_tokens: 500,000 cannot be used: the data has .* tokens in all"
+    with pytest.raises(FatalError, match=words):
+        made(tmp_path, write_jsonl(folder), val_tokens=500_000)
+
+
 def test_document_without_tokens_is_too_short(tmp_path: Path) -> None:
     """A text of which the tokenizer leaves nothing is refused as too short."""
     words = tmp_path / "words.json"
