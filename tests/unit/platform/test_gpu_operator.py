@@ -172,8 +172,8 @@ def test_cdi_tells_the_toolkit_the_socket_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("chart", SCHEMAS)
 def test_chart_has_cdi_where_the_regime_needs_it(chart: str) -> None:
-    """For each version of the chart, CDI is on in the regimes `cdi` and `nri` and off in the others,
-    by the values or by the default of that version.
+    """For each version of the chart, CDI is on in the regimes `cdi` and `nri`, and off in the
+    others, by the values or by the default of that version.
     """
     default = chart not in NO_CDI_BY_DEFAULT
     for wanted in allowed_regimes(chart):
