@@ -4,6 +4,7 @@ Each of them is an agent or a server of k3s. An agent only runs pods. A server a
 the cluster's data.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -255,6 +256,23 @@ def start_looks(settings: PlatformSettings) -> Looks:
     return futures
 
 
+async def check_machines(settings: PlatformSettings, looks: Looks) -> None:
+    """Check, before anything is registered, what the further machines have said about themselves.
+
+    Args:
+        settings: the settings of the platform.
+        looks: the result of `start_looks`.
+
+    Raises:
+        pulumi.RunError: two items of `nodes` lead to the same machine; or the first machine is
+            lost, and a further one that is not marked as lost does not answer.
+    """
+    found = {name: await asyncio.wrap_future(look) for name, look in looks.items()}
+    check_apart(settings.nodes, found)
+    if settings.host.gone:
+        check_answers(settings.nodes, found)
+
+
 def make_agents(
     settings: PlatformSettings,
     looks: Looks,
@@ -276,15 +294,8 @@ def make_agents(
         generation: a text that changes when the first machine's k3s has become another cluster.
         server: the k3s of the first machine.
         nfs: the NFS server from which the machines mount the data; None: there is none.
-
-    Raises:
-        pulumi.RunError: two items of `nodes` lead to the same machine; or the first machine is
-            lost, and a further one that is not marked as lost does not answer.
     """
-    found = {name: look.result() for name, look in looks.items()}
-    check_apart(settings.nodes, found)
     if settings.host.gone:
-        check_answers(settings.nodes, found)
         looks = {}  # Without the first machine there is no cluster, so nothing is repaired.
     made: list[pulumi.Resource] = []
     # A lost server comes first: its command takes it out of etcd, and etcd accepts no new member

@@ -12,7 +12,7 @@ from infra.deliveries.kind import Pull
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
-from infra.platform.agents import make_agents, servers, start_looks
+from infra.platform.agents import check_machines, make_agents, servers, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import as_job
@@ -146,11 +146,14 @@ async def make_platform(
         pulumi.RunError: the settings do not fit the machines or the cluster as they are.
     """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
+    looks = start_looks(settings)
     objects = await controller_objects(settings)
+    await check_machines(settings, looks)
+    is_existing = settings.cluster.kind == "existing"
+    queues_seen = await see_queues(settings, settings.cluster.kubeconfig) if is_existing else None
     owner = Owner("owner")
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
-    looks = start_looks(settings)
     await check_adoption(settings.cluster, look, owner.identity)
     await check_way(settings.host, look, owner.identity)
     checked = check_machine(settings, storage, owner.identity)
@@ -172,7 +175,8 @@ async def make_platform(
         several_servers=bool(servers(settings)),
     )
     cluster = Cluster("cluster", cluster_args, pulumi.ResourceOptions(depends_on=[*host.made]))
-    queues_seen = await see_queues(settings, cluster.kubeconfig)
+    if not is_existing:  # Only now is there a kubeconfig.
+        queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
     base = Base(settings, _connection(facts, cluster, owner), cluster, owner.identity)
     agents = make_agents(

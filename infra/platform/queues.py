@@ -56,12 +56,15 @@ class QueuesArgs:
         return flavor_name(self.cluster_queue, self.settings.levels)
 
 
-async def see_queues(
-    settings: PlatformSettings, kubeconfig: pulumi.Output[str]
-) -> QueuesSeen | None:
+async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> QueuesSeen | None:
     """Ask the cluster about Kueue and about the resources that its nodes offer.
 
     A preview goes on if the cluster is not there yet, or does not answer.
+
+    Args:
+        settings: the settings of the platform.
+        kubeconfig: the path of the kubeconfig of an existing cluster, or the content of that of a
+            k3s; None or empty: the k3s is not there yet.
 
     Returns:
         None if the settings ask for no queue.
@@ -72,15 +75,14 @@ async def see_queues(
     queues = settings.queues
     if queues is None:
         return None
-    known = await kubeconfig.future()
     cluster = settings.cluster
     try:
-        if not known:
+        if not kubeconfig:
             raise UnreachableError("it is not there yet")
         is_path = cluster.kind == "existing"
         access = Access(
-            kubeconfig="" if is_path else known,
-            kubeconfig_path=known if is_path else "",
+            kubeconfig="" if is_path else kubeconfig,
+            kubeconfig_path=kubeconfig if is_path else "",
             context=cluster.context,
         )
         wanted = QueuesWanted(
@@ -93,6 +95,7 @@ async def see_queues(
         seen = await asyncio.to_thread(look_at_queues, access, SECONDS, wanted)
         for note in seen.notes:
             pulumi.log.warn(note)
+        quota(queues, seen, settings.devices.gpus)  # refuses before the queue's objects are made
         return seen
     except TaskError as reason:
         raise pulumi.RunError(str(reason)) from None
@@ -104,19 +107,21 @@ async def see_queues(
         return QueuesSeen(was_asked=False)
 
 
-def quota(args: QueuesArgs) -> dict[str, str]:
+def quota(queues: QueuesSettings, seen: QueuesSeen, gpus: int) -> dict[str, str]:
     """The amount of each resource: the one in the settings, or else what the nodes offer.
+
+    The arguments are the fields of `QueuesArgs`.
 
     Raises:
         pulumi.RunError: the settings name no amount of a resource, and no node offers it.
     """
     found = dict[str, str]()
-    for resource in args.settings.resources:
-        offered = args.seen.offered.get(resource, "")
+    for resource in queues.resources:
+        offered = seen.offered.get(resource, "")
         if resource == GPU_RESOURCE and not offered:
-            offered = str(args.gpus)
-        found[resource] = args.settings.quota.get(resource, offered)
-        if not found[resource] and args.seen.was_asked:
+            offered = str(gpus)
+        found[resource] = queues.quota.get(resource, offered)
+        if not found[resource] and seen.was_asked:
             raise pulumi.RunError(
                 f"queues.quota.{resource}: not set, and no node of the cluster offers any. Set the "
                 "amount that runs may hold at one time"
@@ -143,9 +148,8 @@ def cluster_queue(args: QueuesArgs) -> Manifest:
 
     A run with a higher priority may take the place of runs with a lower one.
     """
-    amounts = [
-        {"name": name, "nominalQuota": amount or "0"} for name, amount in quota(args).items()
-    ]
+    found = quota(args.settings, args.seen, args.gpus)
+    amounts = [{"name": name, "nominalQuota": amount or "0"} for name, amount in found.items()]
     namespace = {"kubernetes.io/metadata.name": args.connection.namespace}
     return {
         **_object(args, "ClusterQueue", args.cluster_queue),

@@ -264,7 +264,8 @@ def deploy(
     registered.
 
     `before` is what the previous `up` has registered: it makes the stack's state. Each exception of
-    the program is passed on.
+    the program is passed on. If the program refuses the stack (RunError), it must have registered
+    nothing, or the test fails.
     """
     settings = raw_settings(stack, {**files_of_this_machine(stack, scratch), **(changes or {})})
     platform = settings["platform"]
@@ -340,8 +341,25 @@ def run_with(
         patch("pulumi.runtime.resource._get_stack_trace", StackTrace),
         ThreadPoolExecutor(1) as thread,
         same_constants(),
+        refuses_before_it_registers(monitor),
     ):
         thread.submit(contextvars.copy_context().run, run_to_the_end).result()
+
+
+@contextmanager
+def refuses_before_it_registers(monitor: RecordingMonitor) -> Iterator[None]:
+    """Fail if the program refuses a stack of which it has already registered a resource.
+
+    Otherwise `pulumi up` would make a part of the stack and then fail. The owner's identity may be
+    there, because some refusals depend on it: it is a random text in the state, and nothing on a
+    machine or in a cluster.
+    """
+    try:
+        yield
+    except pulumi.RunError:
+        names = {each.name for each in monitor.deployment.resources} - {"owner", "owner-identity"}
+        assert names == set(), "registered before the program refused the stack"
+        raise
 
 
 @contextmanager

@@ -248,7 +248,9 @@ def test_cluster_of_an_own_k3s_is_not_asked(tmp_path: Path) -> None:
 
 
 def test_what_the_cluster_lacks_is_said_before_anything_is_made(tmp_path: Path) -> None:
-    """`up` fails with everything that the cluster lacks, and says that nothing was made."""
+    """`up` fails with everything that the cluster lacks, and says that nothing was made. `deploy`
+    checks that this is so.
+    """
     with (
         patch("tests.unit.stacks.ANSWER", lambda *_: Findings(["first", "second"], ["by the way"])),
         pytest.raises(pulumi.RunError) as refused,

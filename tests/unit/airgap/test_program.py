@@ -15,7 +15,7 @@ from tests.unit.airgap.stocked import OPERATOR_IMAGES, stock
 from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import TWO, deployed
 from tests.unit.program.parts import everything_before
-from tests.unit.stacks import Deployment, deploy, raw_settings
+from tests.unit.stacks import Deployment, deploy, raw_settings, without_secrets
 
 SSH = {
     "host": "ssh",
@@ -106,13 +106,15 @@ def test_chart_image_and_texts_come_from_the_bundle(
 
 
 def test_key_and_password_of_the_host_stay_secret(folder: Path, tmp_path: Path) -> None:
-    """The command that sends the bundle to the host has neither the SSH key nor sudo's password on
-    its command line.
+    """The command that sends the bundle to the host gets the SSH key and sudo's password by its
+    environment, which is a secret. Nothing in the state has them in plain text.
     """
     result = deploy("dev", tmp_path, {"bundle": str(folder), **SSH}, SECRET)
-    wire = json.dumps(result.one("bundle-on-host-send").inputs["create"])
-    assert "the-key" not in wire
-    assert "the-password" not in wire
+    given = json.dumps(result.one("bundle-on-host-send").inputs["environment"])
+    shown = json.dumps([without_secrets(each.wire) for each in result.resources])
+    for secret in ("the-key", "the-password"):
+        assert secret in given
+        assert secret not in shown
 
 
 def test_doctor_asks_nobody_outside(folder: Path) -> None:

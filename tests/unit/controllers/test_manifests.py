@@ -176,7 +176,7 @@ def test_download_that_fails_says_where_why_and_the_ways_out(publisher: Publishe
 def test_nothing_is_registered_where_a_file_cannot_be_had(
     publisher: Publisher, tmp_path: Path
 ) -> None:
-    """`up` is refused if a file cannot be had."""
+    """`up` is refused if a file cannot be had, and nothing is registered (`deploy` checks it)."""
     publisher.web.files.clear()
     with pytest.raises(pulumi.RunError, match="could not be had"):
         deploy("sandbox", tmp_path, {"controllers": [NAME], "topology": "none"})

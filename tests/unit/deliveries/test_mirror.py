@@ -73,7 +73,7 @@ def test_what_the_nodes_could_not_share_is_refused_before_anything_is_made(
     tmp_path: Path, what: str
 ) -> None:
     """Names, releases of k3s and registry entries with which nodes cannot share an image are
-    refused, and no secret of an entry is shown.
+    refused before anything is registered (`deploy` checks it), and no secret of an entry is shown.
     """
     changes, words = REFUSED[what]
     with pytest.raises(pulumi.RunError, match=words) as refused:

@@ -190,11 +190,10 @@ def test_a_node_without_builder_is_told_all_three_and_the_other_way(lab: Lab) ->
         assert part in str(raised.value)
 
 
-def test_a_node_that_cannot_be_reached_is_not_one_without_builder(lab: Lab) -> None:
+def test_a_node_that_cannot_be_reached_is_not_one_without_builder() -> None:
     """If the node cannot be reached, the error says so. It does not say that no builder works
     there.
     """
     away = Node(["sh", "-c", "echo no route >&2; exit 255"], remote=True)
     with pytest.raises(NodeError, match="no route"):
         choose_builder_at(away, "auto")
-    assert lab

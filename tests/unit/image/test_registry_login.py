@@ -158,8 +158,8 @@ def test_helper_that_cannot_be_used_is_named(
         find_login(REPOSITORY, {}, tmp_path)
 
 
-def test_helper_that_is_missing_is_named(helper: Path, tmp_path: Path) -> None:
-    assert not helper.exists()
+@pytest.mark.usefixtures("helper")
+def test_helper_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="names docker-credential-tests, which is not on this"):
         find_login(REPOSITORY, {}, tmp_path)
 

@@ -116,7 +116,9 @@ def test_nodes_without_so_many_are_refused(
 def test_number_of_devices_has_to_be_said(
     tmp_path: Path, options: dict[str, object], said: str
 ) -> None:
-    """`networkOptions.devices` must be set, because no number is right for every machine."""
+    """`networkOptions.devices` must be set, because no number is right for every machine. Otherwise
+    nothing is registered (`deploy` checks it).
+    """
     with pytest.raises(pulumi.RunError) as refused:
         deploy("dev", tmp_path, {**with_efa(1), "networkOptions": options})
     assert said in str(refused.value)

@@ -51,13 +51,19 @@ def test_data_root_is_made_for_the_trainers_user_and_never_removed(tmp_path: Pat
 
 
 @pytest.mark.parametrize("action", ["create", "delete"])
-def test_nothing_is_done_without_a_folder(action: str, tmp_path: Path) -> None:
+def test_nothing_is_done_without_a_folder(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a data folder, as where an NFS server holds the data, the script does nothing and
-    says so.
+    says so. It does not take the folder in which it runs for the data's.
     """
+    create(tmp_path)
+    (tmp_path / "runs" / "checkpoint").write_text("precious")
+    before = {path: state(path) for path in tmp_path.rglob("*")}
+    monkeypatch.chdir(tmp_path)
     done = run("data-root.sh", action, DATA_ROOT="", PURGE="")
+    assert {path: state(path) for path in tmp_path.rglob("*")} == before
     assert (done.returncode, done.stdout) == (0, "no folder of this host holds the data\n")
-    assert not list(tmp_path.iterdir())
 
 
 def test_second_create_changes_nothing(tmp_path: Path) -> None:

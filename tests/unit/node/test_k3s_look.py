@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 from concurrent.futures import Future
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pulumi
@@ -86,9 +88,24 @@ def test_host_that_cannot_be_reached_is_a_problem_and_no_error() -> None:
     assert look.repair_id == look.generation_id != ""
 
 
-def test_look_on_a_machine_without_k3s_changes_nothing_there() -> None:
-    """The look at a machine without k3s ends without a problem."""
-    assert look_at_k3s(HostAccess(None)).problem == ""
+READ_ONLY = """#!/bin/sh
+exec unshare --mount /bin/sh -c '
+  mount -t tmpfs -o ro none /run && mount -o remount,bind,ro / && exec /bin/sh "$@"
+' sh "$@"
+"""
+
+
+def test_look_on_a_machine_without_k3s_changes_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The look at a machine without k3s gives new ids, and needs to write nothing there: it
+    succeeds even if all files can only be read.
+    """
+    (tmp_path / "sh").write_text(READ_ONLY)
+    (tmp_path / "sh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    now = datetime(2026, 11, 21, 22, 10, 5, tzinfo=UTC)
+    assert look_at_k3s(HostAccess(None), now) == K3sLook(NEW, NEW)
 
 
 # --- what the commands do with a look ---

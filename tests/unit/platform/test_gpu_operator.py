@@ -42,7 +42,7 @@ SCHEMAS: Mapping[str, Mapping[str, Any]] = {
     "v26.3.3": {**NEWER, "cdi": {"enabled": bool, "nriPluginEnabled": bool}},
     "v26.7.0": {**NEWER, "cdi": {"enabled": bool, "nriPluginEnabled": bool}},
 }
-CDI_IS_DEFAULT = {"v24.9.2": False, "v25.3.4": False}  # cdi.enabled; true in all later ones
+NO_CDI_BY_DEFAULT = ("v24.9.2", "v25.3.4")  # their cdi.enabled is false; it is true in later ones
 OLD, NEW = "v25.3.4", "v26.3.3"
 WITH_DRIVER = {"gpuOperatorDriver": True}
 PROXY = {"httpsProxy": "http://proxy.example:3128", "nodeAddress": "10.1.2.3"}
@@ -164,13 +164,26 @@ SOCKET = "/run/k3s/containerd/containerd.sock"
 
 
 def test_cdi_tells_the_toolkit_the_socket_and_nothing_else() -> None:
-    """With CDI, the toolkit is told only where the socket of k3s' containerd is, because CDI is the
-    default of the chart.
-    """
+    """With CDI, the toolkit is told only where the socket of k3s' containerd is."""
     values = values_with({"gpuOperatorVersion": NEW})
     assert toolkit_env(values) == {"CONTAINERD_SOCKET": SOCKET}
     assert "cdi" not in values
-    assert CDI_IS_DEFAULT.get(NEW, True)
+
+
+@pytest.mark.parametrize("chart", SCHEMAS)
+def test_chart_has_cdi_where_the_regime_needs_it(chart: str) -> None:
+    """For each version of the chart, CDI is on in the regimes `cdi` and `nri`, and off in the
+    others, by the values or by the default of that version.
+    """
+    default = chart not in NO_CDI_BY_DEFAULT
+    for wanted in allowed_regimes(chart):
+        toolkit = wanted != "preinstalled"
+        changes = {"gpuOperatorVersion": chart, "gpuOperatorRegime": wanted}
+        settings = settings_with({**changes, "gpuOperatorToolkit": toolkit})
+        assert settings.gpu_operator
+        values = chart_values(settings.gpu_operator, settings)
+        is_on = values.get("cdi", {}).get("enabled", default)
+        assert is_on == (settings.gpu_operator.regime in ("cdi", "nri")), wanted
 
 
 def test_nri_edits_no_configuration_of_containerd() -> None:

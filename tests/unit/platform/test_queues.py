@@ -100,7 +100,9 @@ def test_growing_cluster_has_to_be_told_its_quota() -> None:
 def test_cluster_that_cannot_have_a_queue_is_refused(
     tmp_path: Path, reason: Exception, words: str
 ) -> None:
-    """If the cluster cannot have a queue, or cannot be asked, `up` is refused with the reason."""
+    """If the cluster cannot have a queue, or cannot be asked, `up` is refused with the reason, and
+    nothing is registered (`deploy` checks it).
+    """
     with (
         patch("tests.unit.stacks.KUEUE", Mock(side_effect=reason)),
         pytest.raises(pulumi.RunError, match=words),

@@ -4,25 +4,43 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
+
+from tests.unit.program.parts import templates
 from tests.unit.program.resources import OWNERS
 from tests.unit.program.secret_settings import SECRET_KEYS, SECRETS
-from tests.unit.stacks import Deployment, deploy
+from tests.unit.stacks import PLATFORM_OF, Deployment, deploy, outputs_of
 
 
+def images_of_pods(result: Deployment) -> set[str]:
+    """Return the images of all containers of the data set's Job and of the training."""
+    found = templates(result)
+    assert len(found) == 2
+    return {each["image"] for template in found for each in template["spec"]["containers"]}
+
+
+@pytest.mark.parametrize("deployment", OWNERS, indirect=True)
 def test_image_is_built_and_imported_under_the_name_that_pods_ask_for(
     deployment: tuple[str, Deployment],
 ) -> None:
-    """The image is built and imported under the name that is in the outputs, and removed under
-    it.
+    """The image is built, imported and removed under the name that is in the outputs, and that all
+    pods ask for.
     """
-    stack, result = deployment
-    if stack not in OWNERS:
-        assert result.outputs["image"]
-        return
+    _, result = deployment
     command = result.one("image-ensure").inputs
     assert command["environment"]["TRAINER_IMAGE"] == result.outputs["image"]
     assert f"--reference {result.outputs['image']}" in command["delete"]
     assert result.outputs["imageDigest"] == "sha256:0123"
+    assert images_of_pods(result) == {result.outputs["image"]}
+
+
+@pytest.mark.parametrize("deployment", PLATFORM_OF, indirect=True)
+def test_run_elsewhere_has_its_platforms_image(deployment: tuple[str, Deployment]) -> None:
+    """A run on the platform of another stack brings no image. Its pods ask for the platform's."""
+    stack, result = deployment
+    assert not [each.name for each in result.resources if each.name.startswith("image")]
+    image = outputs_of(PLATFORM_OF[stack])["image"]
+    assert images_of_pods(result) == {result.outputs["image"]} == {image}
 
 
 def test_image_is_built_where_the_settings_say(tmp_path: Path) -> None:

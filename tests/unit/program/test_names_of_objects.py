@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.program.parts import keys, training_template, variables
 from tests.unit.program.resources import OWNERS
 from tests.unit.stacks import Deployment, deploy
@@ -28,13 +30,12 @@ def test_names_of_the_original_set_up_are_kept(deployment: tuple[str, Deployment
         assert name("training-job") == "train-singlepod"
 
 
+@pytest.mark.parametrize("deployment", OWNERS, indirect=True)
 def test_volume_and_claim_name_each_other(deployment: tuple[str, Deployment]) -> None:
     """The volume and the claim name each other, so that no other claim gets the volume, and the
     volume is kept when the claim is deleted.
     """
-    stack, result = deployment
-    if stack not in OWNERS:
-        return
+    _, result = deployment
     volume, claim = result.one("data-volume").inputs, result.one("data-claim").inputs
     assert claim["spec"]["selector"]["matchLabels"].items() <= volume["metadata"]["labels"].items()
     assert "disttrain.dev/owner" in volume["metadata"]["labels"]

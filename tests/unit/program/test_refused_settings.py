@@ -5,17 +5,15 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from tests.unit.stacks import RecordingMonitor, deploy, raw_settings, run_with
+from tests.unit.stacks import deploy
 
 
 def test_wrong_settings_register_nothing(tmp_path: Path) -> None:
-    monitor = RecordingMonitor()
-    settings = raw_settings("dev", {"gpus": 0, "dataRoot": "/var/lib/rancher/data"})
+    """Wrong settings are refused together, before anything is registered (`deploy` checks it)."""
     with pytest.raises(pulumi.RunError) as failure:
-        run_with(monitor, "dev", settings)
+        deploy("dev", tmp_path, {"gpus": 0, "dataRoot": "/var/lib/rancher/data"})
     assert "gpus: '0'" in str(failure.value)
     assert "dataRoot: '/var/lib/rancher/data'" in str(failure.value)
-    assert monitor.deployment.resources == []
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_another_cluster_is_refused(
     asked: Callable[[Cluster], None],
 ) -> None:
     """A kubeconfig that leads to another cluster, such as by another current context, is refused
-    with the ways out.
+    with the ways out, before anything is registered (`deploy` checks it).
     """
     before = deploy("sandbox", tmp_path)
     asked(Cluster(uids))

@@ -1,6 +1,7 @@
 """Wrong values that a user may well type, each with the one message that it gets."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +126,8 @@ def test_blank_command_of_ctr_is_none() -> None:
 
 def test_path_with_space_is_a_command() -> None:
     """The path in a command may contain a space if it is quoted."""
-    assert read({"kubectl": "'/opt/my tools/kubectl'"}).own_platform.cluster.kubectl[-1] == "'"
+    kubectl = read({"kubectl": "'/opt/my tools/kubectl' --v=1"}).own_platform.cluster.kubectl
+    assert shlex.split(kubectl) == ["/opt/my tools/kubectl", "--v=1"]
 
 
 def test_right_registries_are_taken() -> None:
