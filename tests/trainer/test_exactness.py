@@ -453,7 +453,8 @@ def test_deterministic_operations_can_be_asked_for(
     monkeypatch.setattr(torch, "use_deterministic_algorithms", asked.append)
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     run = lab.config(train__max_steps=6, train__deterministic=True)
-    worker._train(run, World(), NoSignals(), None)  # pyright: ignore
+    report = worker._train(run, World(), NoSignals(), None)  # pyright: ignore
+    assert report.code == ExitCode.DONE
     assert asked == [True]
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")

@@ -51,9 +51,9 @@ def test_check_passes_on_a_cpu(place: Place, check: Callable[[Place], str]) -> N
     assert check(place)
 
 
-@pytest.mark.parametrize(("kind", "recomputes"), [("ddp", True), ("fsdp", True)])
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_compiled_model_is_one_shape(
-    place: Place, kind: str, recomputes: bool, monkeypatch: pytest.MonkeyPatch
+    place: Place, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compiled model with recomputed blocks trains as an eager one, with micro-batches of one
     shape.
@@ -62,7 +62,7 @@ def test_compiled_model_is_one_shape(
     here. `tests/trainer/parallel/test_wrap.py` compiles 2 layers with it.
     """
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="aot_eager"))
-    assert compiled.compiled_trains_as_eager(place, kind, recomputes)
+    assert compiled.compiled_trains_as_eager(place, kind, recomputes=True)
 
 
 def test_checks_of_a_gpus_own_parts_do_not_pass_on_a_cpu(place: Place) -> None:

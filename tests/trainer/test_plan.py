@@ -112,7 +112,7 @@ def test_command_shows_a_line_for_each_world(capsys: pytest.CaptureFixture[str])
     assert said[0].startswith("124.4 million parameters; an update takes 491,520 tokens")
     assert [line.split()[0] for line in said[3:]] == ["ranks", "1", "2", "3"]
     assert "price" not in said[3]
-    main(["plan", "--preset", "openwebtext-124m", "--price-per-gpu-hour", "2"])
+    assert main(["plan", "--preset", "openwebtext-124m", "--price-per-gpu-hour", "2"]) == 0
     assert capsys.readouterr().out.splitlines()[3].endswith("price")
 
 

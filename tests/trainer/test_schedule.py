@@ -24,10 +24,8 @@ def train_configs(draw: st.DrawFn) -> TrainConfig:
 
 
 @given(train_configs())
-def test_the_first_rate_is_above_zero_where_training_warms_up_or_decays(train: TrainConfig) -> None:
-    """The first learning rate is above zero if there is a warm-up or a minimum above zero."""
-    if train.warmup_steps or train.min_lr > 0:
-        assert learning_rate(0, train) > 0
+def test_the_first_rate_is_above_zero(train: TrainConfig) -> None:
+    assert learning_rate(0, train) > 0
 
 
 @given(train_configs(), st.integers(0, 20_000))

@@ -305,7 +305,7 @@ def test_a_system_without_advice_about_pages_will_do(
     """Large files are written also where the system has no `posix_fadvise`, as macOS. Otherwise the
     first file of 64 MiB would end the run.
     """
-    monkeypatch.delattr(os, "posix_fadvise")
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
     monkeypatch.setattr(part_files, "_WRITE_BACK_BYTES", 4)
     assert part_files.write_file(tmp_path / "part", [b"12345678"])["bytes"] == 8
 

@@ -327,7 +327,7 @@ def test_two_pods_at_once_count_once() -> None:
     assert abs(account.wall_seconds - told.now_ms / 1000) <= 30
 
 
-def hanging(*, reports: int, **last: Any) -> Story:
+def hanging(*, reports: int) -> Story:
     """Return a run that has made this many reports, one every 2 s."""
     told = Story()
     told.starts(1000, 100, 100, 100)

@@ -142,27 +142,32 @@ def test_file_that_became_stale_is_opened_again(tmp_path: Path) -> None:
     assert lines == []
 
 
+@pytest.mark.parametrize("events", [1, 20])
 def test_volume_that_stands_still_holds_nobody_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: int
 ) -> None:
-    """A write that never ends holds up neither whoever notes more events than may wait, nor the end
-    of the process. A warning says that the volume is too slow.
+    """A write that never ends holds up neither whoever notes an event, nor the end of the process.
+    If there are more events than may wait, a warning says that the volume is too slow.
     """
-    stands_still = threading.Event()
+    stands_still, is_over = threading.Event(), threading.Event()
 
     def write(descriptor: int, line: bytes) -> int:
-        stands_still.wait(60)
+        stands_still.set()
+        is_over.wait(60)
+        is_over.set()
         return len(line)
 
     monkeypatch.setattr(log_module, "_MOST_WAITING", 5)
     monkeypatch.setattr(log_module.os, "write", write)
     lines = list[str]()
     log = EventLog(tmp_path / "events.jsonl", lines.append)
-    for step in range(20):
+    for step in range(events):
         log.write(Name.SAVED, step=step)
+        assert stands_still.wait(60)
     log.close(limit_seconds=0.01)
-    assert "too slow" in lines[0]
-    stands_still.set()
+    assert not is_over.is_set()  # it would be, if anybody had waited for the write
+    is_over.set()
+    assert ["too slow" in line for line in lines] == [True] * (events > 5)
 
 
 def test_process_that_does_nothing_gives_signs_of_life(tmp_path: Path) -> None:

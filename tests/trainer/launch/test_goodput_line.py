@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from tests.trainer.events.stories import Story
 from tests.trainer.lab import Lab, wait_for
+from tests.trainer.process_tree import is_running
 from trainer.events.event import event_file
+from trainer.launch import goodput_line as module
 from trainer.launch.goodput_line import GoodputLine, goodput_line
 
 
@@ -43,6 +47,38 @@ def test_line_comes_while_the_ranks_run(lab: Lab, arguments: list[str]) -> None:
     assert said[0].startswith("goodput ")
     assert " min: 0 restarts, 0 steps made again; " in said[0]
     assert said[0].endswith(" rank-hours")
+
+
+STANDS_STILL = """
+import pathlib, sys, time
+goes_on, is_over = map(pathlib.Path, sys.argv[1:])
+deadline = time.monotonic() + 60
+while not goes_on.exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+is_over.touch()
+print("{}")
+"""
+
+
+def test_process_that_stands_still_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for a process that stands still while the ranks run. At the end of the run it is
+    ended after the limit, without a line.
+    """
+    goes_on, is_over = tmp_path / "goes-on", tmp_path / "is-over"
+    command = [sys.executable, "-c", STANDS_STILL, str(goes_on), str(is_over)]
+    monkeypatch.setattr(module, "own_command", lambda *_: command)
+    monkeypatch.setattr(module, "LAST_LINE_SECONDS", 0.01)
+    line = GoodputLine([], 0, pytest.fail, least_seconds=0)
+    line.poll()
+    (pid,) = line.pids()
+    line.poll()
+    assert line.pids() == [pid]
+    line.say_last()
+    assert line.pids() == []
+    assert not is_running(pid)
+    assert not is_over.exists()  # it would be, if anything had waited for a process
 
 
 def test_last_line_is_said_at_the_end(arguments: list[str]) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -39,13 +38,11 @@ def wait_for_hang(lab: Lab) -> str:
     """Wait for the line that reports the hang, assert that by its own words it came in time, and
     return it.
     """
-    begin = time.monotonic()
     wait_for("the hang to be told", lambda: bool(hangs(lab)), 120, lab)
     (line,) = hangs(lab)
     found = re.search(r"no step for (\d+) s", line)
     assert found is not None
     assert float(found[1]) <= MOST_SECONDS
-    assert time.monotonic() - begin <= 120
     return line
 
 

@@ -62,13 +62,17 @@ def test_newest_and_best_checkpoints_reach_the_store(volume: Volume, remote: Pat
 
 def test_damaged_state_does_not_end_the_copies(volume: Volume, remote: Path) -> None:
     """A damaged `state.json` in the mirror does not keep it from copying further checkpoints and
-    removing old ones. Otherwise the process would end with a traceback after each copy.
+    removing old ones. Otherwise the process would end with a traceback after each copy. Here the
+    best checkpoint is damaged, which is then removed as an old one and copied anew.
     """
-    for step in (10, 20, 30, 40):
+    best = write_checkpoint(volume.root, 10, val_loss=10.0)
+    volume.push()
+    for step in (20, 30, 40):
+        (remote / "step-00000010" / "state.json").write_bytes(b'{"step": 10, "val')
         write_checkpoint(volume.root, step, val_loss=float(step))
         volume.push()
-        (remote / "step-00000010" / "state.json").write_bytes(b'{"step": 10, "val')
     assert _names(remote) == ["step-00000010", "step-00000030", "step-00000040"]
+    assert files_of(remote, 10) == best
 
 
 def test_mirror_keeps_checkpoints_by_the_volumes_rules(volume: Volume, remote: Path) -> None:

@@ -59,6 +59,13 @@ def ask(endpoint: Endpoint, path: str = "/metrics", host: str = "127.0.0.1") -> 
         connection.close()
 
 
+class NeverWaits(NoSignals):
+    """A stop request during which nobody may wait."""
+
+    def wait(self, seconds: float) -> None:
+        pytest.fail("somebody is waited for")
+
+
 def was_read_twice(endpoint: Endpoint) -> None:
     """Make the endpoint believe that it was read long ago and now, so that it waits for its reader
     as long as it ever does.
@@ -111,7 +118,7 @@ def test_port_that_is_taken_costs_the_metrics_alone(
         f"warning: port {endpoint.port} cannot serve metrics (Address already in use): training "
         "goes on without them; the setting metricsPort chooses another port"
     ]
-    second.await_last_reading(NoSignals())
+    second.await_last_reading(NeverWaits())
     second.close()
 
 
@@ -141,13 +148,13 @@ def test_reading_that_came_late_shortens_no_wait() -> None:
 def test_nobody_is_waited_for_who_reads_rarely(endpoint: Endpoint) -> None:
     """Nobody is waited for after a single reading."""
     ask(endpoint)
-    endpoint.await_last_reading(NoSignals())  # after one reading nothing is known
+    endpoint.await_last_reading(NeverWaits())
 
 
 def test_asked_to_stop_it_waits_for_nobody(endpoint: Endpoint) -> None:
     """A pod that is asked to stop does not wait for a reader."""
     was_read_twice(endpoint)
-    stop = NoSignals()
+    stop = NeverWaits()
     stop.requested = True
     endpoint.await_last_reading(stop)
 

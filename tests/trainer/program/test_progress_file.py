@@ -231,11 +231,18 @@ def test_volume_that_hangs_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.M
     os.close(os.open(place, os.O_RDWR))  # so the thread ends, too
 
 
-def test_object_that_is_too_long_is_not_read_again_and_again(tmp_path: Path) -> None:
-    """An object that is too long is not read."""
+def test_object_that_is_too_long_is_passed_over(tmp_path: Path) -> None:
+    """An object that is too long is passed over in parts, each once, and gives no step. The last
+    look at the end of a start goes on while there are new lines, and would otherwise never end.
+    """
     place = tmp_path / "state.json"
-    place.write_text(json.dumps({"step": 3, "weights": ["x" * 100] * 20_000}, indent=2))
-    assert looked_at(ProgressFile(place, None)) == []
+    file = ProgressFile(place, None)
+    state = {"weights": ["x" * 100] * 20_000}
+    place.write_text(json.dumps({"step": 3, **state}, indent=2))
+    assert [file.look() for _ in range(5)] == [True, True, True, False, False]
+    place.write_text(json.dumps({"step": 4, **state}, indent=2))
+    assert [file.look() for _ in range(5)] == [False] * 5  # it is as long as before
+    assert file.taken() == []
 
 
 COUNTS = """

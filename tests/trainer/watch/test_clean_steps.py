@@ -28,10 +28,12 @@ USUAL = {  # as a run has them: twenty saves and forty evaluations in all
     "checkpoint__interval": STEPS // 20,
     "log__interval": 10,
 }
-LEAST_FACTOR, LEAST_WAIT_SECONDS = 1.3, 0.1
-"""Of a rank that other processes have slowed down, as docs/stragglers.md has it: what it needs, as
-a multiple of what the others need; and how long it has waited for a core in the two seconds, at
-least, on which the finding stands: half of a tenth of them."""
+LEAST_FACTOR = 1.3
+"""A rank is called slow if it needs at least so many times the time of the others."""
+LEAST_WAIT_SECONDS = 0.1
+"""How long a rank that is called slow because of other processes has waited for a core, at least.
+A finding needs two periods, which take at least 2 s together. In these the rank has needed a tenth
+more (0.2 s), and has waited for a core for at least half of that."""
 
 
 def waited_seconds() -> float:

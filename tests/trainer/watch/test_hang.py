@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,9 @@ def test_a_process_that_waits_in_c_answers_with_its_line(tmp_path: Path) -> None
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
+        deadline = time.monotonic() + 60
         while not place_in(path.read_text()).endswith("(stuck)"):
+            assert time.monotonic() < deadline, path.read_text()
             ask_for_stack(process.pid, path)
             os.sched_yield()
             assert process.poll() is None
