@@ -24,6 +24,7 @@ from infra.kube.controllers.controller import Controller
 from infra.kube.controllers.controllers_look import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.namespaces.claim_names import names_findings
+from infra.kube.namespaces.claim_namespace import namespace_findings
 from infra.kube.pods.only_here import OnlyHere
 from infra.kube.pods.room import nodes_with_room, pod_needs
 from infra.kube.pods.same_machine import boot_id
@@ -37,6 +38,7 @@ from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.make import make_storage, platform_facts
 from infra.platform.owner import owner_in_state
+from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import trainer_image_args
 from infra.rights import (
     ADMINISTRATOR,
@@ -71,6 +73,7 @@ class Installed:
     Args:
         stack: the name of the stack.
         owner: the owner id of the stack; empty before its first `up`.
+        makes_namespace: whether the platform makes its namespace.
         names: the API server's paths of objects of the platform with names that objects of others
             may have too.
         controllers: the controllers that the stack installs.
@@ -79,6 +82,7 @@ class Installed:
 
     stack: str = ""
     owner: str = ""
+    makes_namespace: bool = False
     names: Sequence[str] = ()
     controllers: Sequence[Controller] = ()
     numbers: StorageNeeds | None = None
@@ -152,6 +156,7 @@ async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
     return Installed(
         settings.stack,
         await owner_in_state(),
+        not settings.namespace_settings.exists,
         fixed_names(settings, pull),
         [known(CONTROLLERS[each.name]) for each in settings.controllers],
         numbers,
@@ -304,8 +309,11 @@ def ask(
     try:
         with quick_look(access, SECONDS) as api:
             _ask(api, volume, needs, pods, found)
-            here = (volume.namespace, installed.names, installed.owner)
-            found.add(names_findings(api, *here))
+            namespace, owner = volume.namespace, installed.owner
+            if installed.makes_namespace:
+                shown = shown_stack_name(installed.stack)
+                found.add(namespace_findings(api, namespace, owner, shown))
+            found.add(names_findings(api, namespace, installed.names, owner))
             found.add(controllers_findings(api, installed.controllers, installed.stack))
             if installed.numbers:
                 found.add(storage_findings(api, installed.numbers))

@@ -257,5 +257,22 @@ def test_objects_of_others_are_not_taken_over(lab: Lab, tmp_path: Path) -> None:
     job = job_of(lab, namespace, str(uuid.uuid4()), paths=[ours])
     with pytest.raises(TaskError, match="configmaps/proxy-config, which belongs to a stack"):
         claim_names.create(job, lab.api)
-    with pytest.raises(TaskError, match="it holds the platform of stack"):
+    with pytest.raises(TaskError, match="it holds the platform of a stack"):
         use_namespace.create(job, lab.api)
+
+
+def test_preview_names_a_foreign_namespace(lab: Lab, tmp_path: Path) -> None:
+    """The preview refuses a namespace that this stack has not made, as `up` does, before anything
+    is made. A user who may not look there gets a note instead.
+    """
+    nobodys, owner = lab.namespace(), str(uuid.uuid4())
+    findings = claim_namespace.namespace_findings
+    (problem,) = findings(lab.api, nobodys, owner, "dev").problems
+    assert f"namespace: {nobodys!r} exists on the cluster and was not made by this stack" in problem
+    assert findings(lab.api, nobodys, "", "dev").problems == [problem]
+    assert findings(lab.api, f"{nobodys}-missing", owner, "dev") == Findings()
+    unseen = findings(user_of(lab, nobodys, tmp_path, "view"), "default", owner, "dev")
+    assert unseen.problems == []
+    assert "whether the namespace default belongs to others" in unseen.notes[0]
+    lab.api.patch(f"/api/v1/namespaces/{nobodys}", {"metadata": {"labels": {OWNER_LABEL: owner}}})
+    assert findings(lab.api, nobodys, owner, "dev") == Findings()

@@ -2,6 +2,7 @@
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
+from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.errors import TaskError
 from infra.kube.foreign import belongs
 from infra.kube.job import Job
@@ -23,8 +24,8 @@ def create(job: Job, api: Api) -> None:
     """
     existing = {name: api.get(f"{NAMESPACES}/{name}") for name in job.texts("names")}
     for name, item in existing.items():
-        if item is not None:
-            refuse_foreign(name, item, job.owner, job.stack)
+        if item is not None and (problem := refusal(name, item, job.owner, job.stack)):
+            raise TaskError(problem)
     if job.namespace in existing:
         refuse_left_namespaces(job, api)
     for name, item in existing.items():
@@ -40,21 +41,40 @@ def delete(job: Job, api: Api) -> None:
             leave(api, path, job.owner, job.stack, f"namespace {name} with the claim in it")
 
 
-def refuse_foreign(name: str, item: Json, owner: str, stack: str) -> None:
-    """Raise TaskError unless the namespace is ours or was left by our stack. This function is pure.
+def namespace_findings(api: Api, name: str, owner: str, stack: str) -> Findings:
+    """What the task would refuse, for a preview. Raises ApiError and UnreachableError.
+
+    Args:
+        api: the cluster.
+        name: the name of the namespace that the platform makes.
+        owner: the owner id of this stack; empty: it has made no object yet.
+        stack: the full name of this stack.
+    """
+    found, item = Findings(), object_at(api, f"{NAMESPACES}/{name}")
+    if item == "unseen":
+        found.unseen(f"whether the namespace {name} belongs to others")
+    elif item and (problem := refusal(name, item, owner, stack)):
+        found.problems.append(problem)
+    return found
+
+
+def refusal(name: str, item: Json, owner: str, stack: str) -> str:
+    """Why the namespace cannot be used; empty: it is ours or was left by our stack.
+
+    This function is pure.
 
     Args:
         name: the name of the namespace.
         item: the namespace.
-        owner: the owner id of this stack.
+        owner: the owner id of this stack; empty: it has made no object yet.
         stack: the full name of this stack.
     """
     whose, left_by = label(item, names.OWNER_LABEL), kept_by(item)
-    if whose == owner or left_by == stack:
-        return
+    if (whose and whose == owner) or (left_by and left_by == stack):
+        return ""
     is_left = left_by and not whose
     there = f"was left there with the data of stack {left_by}" if is_left else belongs(item)
-    raise TaskError(
+    return (
         f"namespace: {name!r} exists on the cluster and {there}, so it is left as it is: "
         "`pulumi destroy` of this stack would delete it with all that is in it. Choose another "
         "name, and on the same machine also another data folder: "

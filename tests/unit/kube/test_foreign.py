@@ -4,7 +4,7 @@ import pytest
 
 from infra.kube.errors import TaskError
 from infra.kube.foreign import belongs
-from infra.kube.namespaces.claim_namespace import refuse_foreign
+from infra.kube.namespaces.claim_namespace import refusal
 from infra.kube.objects import Json
 from infra.kube.queues.claim_queues import refuse
 
@@ -30,9 +30,7 @@ def test_checks_name_owner_alike(labels: dict[str, str], words: str) -> None:
     """Each check says in the same words whose the object is that it has found."""
     item: Json = {"metadata": {"name": "gpus", "labels": labels}}
     assert belongs(item) == words
-    with pytest.raises(TaskError) as of_namespace:
-        refuse_foreign("shared", item, "o1", "dev")
     with pytest.raises(TaskError) as of_queue:
         refuse(item, PATH)
-    for refused in (of_namespace, of_queue):
-        assert f"exists on the cluster and {words}, so it is left as it is" in str(refused.value)
+    for refused in (refusal("shared", item, "o1", "dev"), str(of_queue.value)):
+        assert f"exists on the cluster and {words}, so it is left as it is" in refused

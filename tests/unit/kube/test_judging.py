@@ -1,5 +1,6 @@
 """What the tasks conclude from objects of the API, which were recorded from Kubernetes 1.34."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock
@@ -9,7 +10,7 @@ import pytest
 from infra.kube.api_server.exec_stream import exit_code_of
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.kept import KEPT_ANNOTATION
-from infra.kube.namespaces.claim_namespace import refuse_foreign
+from infra.kube.namespaces.claim_namespace import refusal
 from infra.kube.pods import same_machine
 from infra.kube.pods.report import describe_pods, report_pod
 from infra.kube.record import Record, parse_record
@@ -238,19 +239,24 @@ def test_lease_expires_by_the_clock_of_the_server() -> None:
 def test_namespace_of_another_stack_is_named_as_such() -> None:
     labels = {"disttrain.dev/owner": "o2", "disttrain.dev/stack": "dev"}
     metadata: Json = {"labels": labels}
-    with pytest.raises(TaskError, match=r"belongs to stack dev of another state.*\(owner o2\)"):
-        refuse_foreign("shared", {"metadata": metadata}, "o1", "dev")
-    refuse_foreign("shared", {"metadata": metadata}, "o2", "dev")
+    refused = refusal("shared", {"metadata": metadata}, "o1", "dev")
+    assert re.search(r"belongs to stack dev of another state.*\(owner o2\)", refused)
+    assert refusal("shared", {"metadata": metadata}, "o2", "dev") == ""
+
+
+def test_namespace_of_nobody_is_refused_first() -> None:
+    """Before its first `up` a stack has no owner id yet. A namespace without labels is no more its
+    own than it is afterwards.
+    """
+    assert "was not made by this stack" in refusal("shared", {"metadata": {}}, "", "dev")
 
 
 def test_namespace_left_with_data_is_for_its_stack_alone() -> None:
     left: Json = {"metadata": {"annotations": {KEPT_ANNOTATION: "dev"}}}
-    refuse_foreign("shared", left, "o1", "dev")
-    with pytest.raises(TaskError, match="was left there with the data of stack dev"):
-        refuse_foreign("shared", left, "o1", "other")
+    assert refusal("shared", left, "o1", "dev") == ""
+    assert "was left there with the data of stack dev" in refusal("shared", left, "o1", "other")
     taken_up: Json = {"metadata": {**left["metadata"], "labels": {"disttrain.dev/owner": "o2"}}}
-    with pytest.raises(TaskError, match="of another state"):
-        refuse_foreign("shared", taken_up, "o1", "dev")
+    assert "of another state" in refusal("shared", taken_up, "o1", "dev")
 
 
 def test_exit_code_of_a_command_in_a_pod_is_found() -> None:
