@@ -67,7 +67,7 @@ def test_workload_that_kueue_has_given_up_is_made_again() -> None:
     resume(kueue := Kueue(BY_KUEUE))
     ((method, path, body),) = kueue.changes
     assert (method, path) == ("DELETE", f"{PATH}/job-train")
-    assert body["preconditions"] == {"uid": "w1"}  # and no newer one of the same name
+    assert body["preconditions"] == {"uid": "w1"}  # a newer Workload of this name stays
 
 
 def test_workload_that_people_have_stopped_is_set_active() -> None:
@@ -76,7 +76,7 @@ def test_workload_that_people_have_stopped_is_set_active() -> None:
     """
     resume(kueue := Kueue("Deactivated"))
     assert kueue.changes == [("PATCH", f"{PATH}/job-train", {"spec": {"active": True}})]
-    assert not is_given_up(workload(BY_KUEUE, "True"))  # it came back since
+    assert not is_given_up(workload(BY_KUEUE, "True"))  # it is in its queue again
 
 
 def test_whoever_may_not_delete_it_is_told_what_to_ask_for() -> None:

@@ -57,7 +57,7 @@ def workload(queue: str = "") -> dict[str, Any]:
     [
         ("", 1, 200, True),
         ("", 0, 200, False),  # somebody has suspended it
-        ("gpus", 1, 200, False),  # that queue says what it waits for
+        ("gpus", 1, 200, False),  # its queue has the reason
         ("", 1, 403, False),
     ],
 )

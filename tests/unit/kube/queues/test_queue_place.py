@@ -141,7 +141,7 @@ def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
     assert found
     assert found.never
     by_reason = condition("QuotaReserved", "False", "more than its quota", "ExceedsMaxQuota")
-    never = workload("b", by_reason)  # as since Kueue 0.19, however its words change
+    never = workload("b", by_reason)  # a reason of Kueue since 0.19
     found = in_queue("gpus", never, [queue()], [never])
     assert found
     assert found.never

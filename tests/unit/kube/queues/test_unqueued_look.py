@@ -80,7 +80,7 @@ def test_dataset_that_would_wait_for_ever_is_refused(queue: str) -> None:
     )
     assert ("The run itself would wait too" in problem) == (not queue)
     assert "make a LocalQueue with the name default in the namespace disttrain" in problem
-    # Kueue would suspend a run with a queue there, and never look at it again.
+    # Kueue would suspend a run with a queue in a namespace that it leaves out, and never start it.
     assert ("leave the namespace out" in problem) == (not queue)
 
 
@@ -129,7 +129,7 @@ def test_rights_of_a_default_queue_are_named() -> None:
     (rule,) = yaml.safe_load(role)["rules"]
     assert (rule["resources"], rule["verbs"]) == (["workloads"], ["list", "patch"])
     assert rule["apiGroups"] == ["kueue.x-k8s.io"]
-    # A run whose queue the settings name is asked with all other rights.
+    # If the settings name a queue, another check looks at its rights.
     assert look(Server(True, True, "default", may=""), "gpus") == Findings()
 
 

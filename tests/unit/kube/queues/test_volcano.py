@@ -187,7 +187,7 @@ def event(type_: str, second: int, message: str) -> Json:
     return {"type": type_, "reason": "Unschedulable", "message": message, "lastTimestamp": at}
 
 
-# Both as the scheduler of 1.14.1 has written them about a group that asked for too many CPUs.
+# Volcano 1.14.1 has written both events about a group that asked for too many CPUs.
 EVENTS = [
     event("Normal", 1, "resource in cluster is overused: overused cpu"),
     event("Warning", 2, "0/0 tasks in gang unschedulable: pod group is not ready, 3 minAvailable"),

@@ -151,7 +151,8 @@ def test_only_nodes_for_the_pods_count() -> None:
     assert said(both, {**spec, "nodeSelector": {"pool": "b"}}) == []
     (refused,) = said(both, spec)
     assert "the cluster has 2 nodes for these pods (a, b)" in refused
-    (refused,) = said(one, spec, GPU_RESOURCE)  # the stack brings the GPUs, perhaps to each node
+    # The stack installs the device plugin, so each node may get GPUs.
+    (refused,) = said(one, spec, GPU_RESOURCE)
     assert "the cluster has 2 nodes for these pods (cpus, a)" in refused
     affinity = {"nodeSelectorTerms": [{"matchExpressions": [POOL_B]}]}
     there |= {
@@ -161,7 +162,7 @@ def test_only_nodes_for_the_pods_count() -> None:
             "spec": {"nodeAffinity": {"required": affinity}},
         },
     }
-    assert said(both, spec) == []  # a disk of node b, to which Kubernetes places all pods
+    assert said(both, spec) == []  # the disk is on node b, so all pods are
 
 
 def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:

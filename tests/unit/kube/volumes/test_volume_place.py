@@ -37,8 +37,8 @@ VOLUME = {
     [
         ([IN_A], True),
         ([term((ZONE, "In", ["b"]))], False),
-        ([term((ZONE, "In", ["b"])), IN_A], True),  # one of them is enough
-        ([term((ZONE, "In", ["a"]), ("disk", "Exists", []))], False),  # all of one are needed
+        ([term((ZONE, "In", ["b"])), IN_A], True),  # one matching term is enough
+        ([term((ZONE, "In", ["a"]), ("disk", "Exists", []))], False),  # one expression fails
         ([term((ZONE, "NotIn", ["b"]), ("disk", "DoesNotExist", []))], True),
         ([term(("cores", "Gt", ["7"]))], True),
         ([term(("cores", "Lt", ["7"])), term((ZONE, "Gt", ["7"]))], False),
