@@ -21,7 +21,9 @@ from infra.names import QUEUE_LABEL
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")  # the versions that this program reads, newest first
-WORKLOAD_VERBS = ("get", "list", "patch")  # what this file does with Workloads
+# What this file does with Workloads. A run that Kueue has given up also needs `delete`; where that is
+# not allowed, an error says whom to ask.
+WORKLOAD_VERBS = ("get", "list", "patch")
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 FORGET_SECONDS = 60.0
 """How long Kueue may take to let a deleted Workload go."""

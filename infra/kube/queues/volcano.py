@@ -56,14 +56,18 @@ def carry_out(api: Api, namespace: str, item: Json, patch: Json, *, suspended: b
                     raise
         return f"its phase is {phase_of(now) or 'not set yet'}"
 
+    is_done = False
     try:
         what = f"Volcano's controller to carry out {action} of Job {name}"
         wait_for(what, ask, CARRIED_OUT_SECONDS + _grace_seconds(item))
+        is_done = True
     except TaskError as reason:
-        api.delete(path, {})  # otherwise the command could still be carried out much later
         raise TaskError(
             f"{reason}. Does the controller run? (kubectl get pods -n volcano-system)"
         ) from None
+    finally:
+        if not is_done:  # also after Ctrl-C: the command could still be carried out much later
+            api.delete(path, {})
 
 
 def _grace_seconds(item: Json) -> int:

@@ -18,7 +18,7 @@ Json: TypeAlias = dict[str, Any]
 class ApiServer:
     """Takes requests, and has a clock that advances only in `sleep`.
 
-    A test also replaces the module `time` by it.
+    A test also puts the server in place of the module `time`, so that waits take no real time.
     """
 
     seconds = 0.0
@@ -32,7 +32,7 @@ class ApiServer:
     def answer(
         self, method: str, path: str, query: Mapping[str, str], body: Any
     ) -> Json | str | None:
-        """The answer: an object, a text that is no JSON, or None if nothing is at the path.
+        """Return the answer: an object, a text that is no JSON, or None if nothing is at the path.
 
         Raises:
             ApiError: the request is refused with this status.
@@ -61,7 +61,7 @@ class ApiServer:
 
 
 def api_of(server: ApiServer) -> Api:
-    """An API client of the server."""
+    """Return an API client of the server."""
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
     return api

@@ -1,4 +1,4 @@
-"""`pulumi destroy` of a stack whose cluster is gone for good."""
+"""`pulumi destroy` of a stack whose cluster does not answer, or whose kubeconfig is gone."""
 
 import io
 import json
@@ -46,7 +46,7 @@ Delete = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def away() -> Iterator[str]:
-    """A kubeconfig whose server does not answer: nobody listens at the port."""
+    """Yield a kubeconfig whose server does not answer, because nobody listens at its port."""
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         yield KUBECONFIG.format(port=closed.getsockname()[1])
@@ -56,8 +56,10 @@ def away() -> Iterator[str]:
 def delete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Delete:
-    """Runs a task as the engine does; returns its status and what it says."""
-    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # this process' own
+    """Return a function that runs the action `delete` of a task as the engine does. It returns the
+    exit status and the output of the task.
+    """
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # the tests' own
     monkeypatch.setattr("infra.kube.gone_cluster.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr("infra.kube.runs.destroy_guard.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(Api.__init__, "__defaults__", (0.0,))
@@ -79,8 +81,10 @@ def delete(
 def test_cluster_that_is_gone_is_forgotten(
     task: str, is_there: bool, delete: Delete, away: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The docs named the variable of Pulumi's Kubernetes provider. The guard of `destroy` comes
-    first, did not know it, and refused: the stack could never be destroyed."""
+    """With the variable of Pulumi's Kubernetes provider, each task of `pulumi destroy` ends well
+    although the cluster is gone, and says that it forgets the cluster. Otherwise the stack could
+    never be destroyed.
+    """
     monkeypatch.setenv(VARIABLE, "true")
     status, said = delete(task, away if is_there else "")
     assert status == 0, said
@@ -100,7 +104,9 @@ def test_error_of_a_destroy_names_the_variable(
     away: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without it the cluster may be away for a moment only, and nothing is forgotten."""
+    """Without the variable, a task of `pulumi destroy` fails if the cluster does not answer, and
+    names the variable. The cluster may be away for a moment only, so nothing may be forgotten.
+    """
     monkeypatch.setenv(VARIABLE, value)
     status, said = delete(task, away if is_there else "")
     assert status == 1
@@ -112,6 +118,8 @@ def test_error_of_a_destroy_names_the_variable(
 def test_other_tasks_ask_no_gone_cluster(
     task: str, delete: Delete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of them is in the cluster. One that comes later belongs to one of the two lists."""
+    """The other tasks remove nothing from a cluster, so `pulumi destroy` runs them without one. A
+    new task that fails here belongs into the list `ASKS`.
+    """
     monkeypatch.setenv(VARIABLE, "")
     assert delete(task) == (0, "")

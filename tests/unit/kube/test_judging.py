@@ -1,4 +1,6 @@
-"""What the tasks conclude from objects of the API, which were recorded from Kubernetes 1.34."""
+"""What the tasks conclude from objects of the API. The objects were recorded from Kubernetes
+1.34.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -54,6 +56,7 @@ UNSCHEDULABLE: Json = {
 
 
 def look(item: Json | None, *pods: Json, wanted: int = 2, least: int | None = None) -> Any:
+    """Return what the wait for the run's first step concludes from the workload and its pods."""
     return judge(WORKLOAD, "u1", item, list(pods), wanted, ["Complete"], ["Failed"], least)
 
 
@@ -68,7 +71,9 @@ def test_wait_ends_when_all_pods_are_ready() -> None:
 
 
 def test_training_that_needs_not_all_pods_is_enough() -> None:
-    """With run.train.nodes_min, `pulumi up` does not wait for ever for a machine that is away."""
+    """With `run.train.nodes_min`, `pulumi up` ends once that many pods train, and says which pods
+    are missing. Otherwise it would wait forever for a machine that is away.
+    """
     one_is_away = [pod(ready=True), pod("train-1", ready=True), UNSCHEDULABLE]
     assert look(job(), *one_is_away, wanted=3).enough == ""
     assert look(job(), *one_is_away[1:], wanted=3, least=2).enough == ""
@@ -79,8 +84,9 @@ def test_training_that_needs_not_all_pods_is_enough() -> None:
 
 
 def test_failed_and_finished_workloads_are_told_apart_by_their_conditions() -> None:
-    """Fault 25 of the review: the shell read conditions by the line, so that a message of several
-    lines made other conditions of its rest."""
+    """A workload has failed or finished only by a true condition of that type. Text in the message
+    of a condition that looks like another condition does not count.
+    """
     message = "Container trainer for pod x failed with exit code 78\nComplete True"
     failed = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy", "message": message}
     assert look(job(failed)).failure == f"Job train failed: Failed: PodFailurePolicy: {message}"
@@ -96,6 +102,10 @@ def test_workload_that_is_gone_or_another_one_ends_the_wait() -> None:
 
 @pytest.mark.parametrize("state", ["state", "lastState"])
 def test_exit_code_that_no_retry_mends_ends_the_wait_at_once(state: str) -> None:
+    """A pod that ends with exit code 78 ends the wait for the run, because no retry can help. Other
+    exit codes do not end it.
+    """
+
     def ended(code: int) -> Json:
         item = pod()
         item["status"]["containerStatuses"][0][state] = {"terminated": {"exitCode": code}}
@@ -112,6 +122,9 @@ def test_pod_that_starts_again_and_again_ends_the_wait() -> None:
 
 
 def test_pods_that_wait_are_described_by_their_own_words() -> None:
+    """A pod that waits is described by the messages of Kubernetes. A pod whose image cannot be
+    pulled counts as stuck.
+    """
     assert report_pod(UNSCHEDULABLE).state == (
         "train-0 Pending (Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.)"
     )
@@ -123,12 +136,15 @@ def test_pods_that_wait_are_described_by_their_own_words() -> None:
 
 
 def test_trouble_is_borne_only_for_a_while() -> None:
+    """The patience with stuck pods is over after 20 seconds in one piece, even if the trouble
+    changes. If the trouble ends, the time begins anew.
+    """
     times = iter([0.0, 19.0, 21.0, 22.0, 41.0])
     patience = Patience(20, lambda: next(times))
     assert not patience.is_over("stuck")
     assert not patience.is_over("stuck")
     assert patience.is_over("still stuck")
-    assert not patience.is_over("")  # it mended itself: the time begins anew
+    assert not patience.is_over("")  # the trouble has ended, so the time begins anew
     assert not patience.is_over("stuck")
     assert not patience.is_over("stuck")
 
@@ -139,11 +155,15 @@ def test_wait_has_a_limit_and_names_its_setting() -> None:
 
 
 def test_no_line_is_longer_than_the_provider_can_take(capsys: pytest.CaptureFixture[str]) -> None:
+    """No printed line is longer than 500 characters, because Pulumi's command provider cannot take
+    very long lines.
+    """
     say("x" * 70_000 + "\n" + "y" * 70_000)
     assert max(len(line) for line in capsys.readouterr().out.splitlines()) <= 500
 
 
 def test_suspended_is_what_its_patch_would_not_change() -> None:
+    """A workload counts as suspended if its suspend patch would change nothing of it."""
     suspend = {"spec": {"suspend": True}}
     assert is_applied(suspend, {"spec": {"suspend": True, "parallelism": 1}})
     assert not is_applied(suspend, {"spec": {"suspend": False}})
@@ -167,6 +187,9 @@ def standing(*records: Record) -> list[OtherRun]:
 
 
 def going(gpus: int, total: int, *records: Record) -> list[str]:
+    """Return the stacks of the runs that a new run with `gpus` GPUs replaces on a cluster with
+    `total` GPUs.
+    """
     return [run.record.stack for run in runs_to_replace(standing(*records), gpus, total)]
 
 
@@ -179,7 +202,9 @@ def test_no_more_runs_go_than_necessary_and_the_first_goes_first() -> None:
 
 
 def test_run_whose_gpus_are_not_needed_stays() -> None:
-    """The first one alone was not enough, and the next one alone is."""
+    """A run that was chosen first stays if the GPUs of a run that was chosen later are enough
+    without it.
+    """
     small, middle = record("small", 2, minutes=60), record("middle", 3, minutes=30)
     large = record("large", 6, minutes=5)
     assert going(6, 8, small, large) == ["large"]
@@ -188,11 +213,17 @@ def test_run_whose_gpus_are_not_needed_stays() -> None:
 
 
 def test_runs_on_the_cpu_stand_in_the_way_of_each_other_alone() -> None:
+    """A new run on CPUs replaces only other runs on CPUs, and a new run on GPUs replaces none of
+    them.
+    """
     assert going(0, 0, record("cpu", 0), record("gpu", 2)) == ["cpu"]
     assert going(2, 2, record("cpu", 0)) == []
 
 
 def test_record_without_a_workload_counts_while_its_up_may_be_under_way() -> None:
+    """A record without a workload counts as a run for two minutes, because its `up` may make the
+    workload next. A workload that is suspended does not count.
+    """
     young, old = record("young", 1, minutes=1), record("old", 1, minutes=3)
     found = other_run(young, None, NOW)
     assert found
@@ -203,6 +234,7 @@ def test_record_without_a_workload_counts_while_its_up_may_be_under_way() -> Non
 
 
 def test_record_survives_the_way_to_the_cluster_and_back() -> None:
+    """A record that is written into a ConfigMap and read again is the same."""
     before = record("dev", 3)
     item = before.to_object("ns")
     assert parse_record(item) == Record(**{**vars(before), "namespace": "ns"})
@@ -220,7 +252,9 @@ def test_record_survives_the_way_to_the_cluster_and_back() -> None:
     ],
 )
 def test_edited_record_is_named_with_its_field(field: str, value: str, words: str) -> None:
-    """Some of these were a traceback, at the reading or much later."""
+    """An error about a record that somebody has edited names the ConfigMap, the wrong field, and
+    the command that deletes the record. Otherwise the user would see a traceback.
+    """
     item = record("dev", 3).to_object("ns")
     item["data"][field] = value
     with pytest.raises(ValueError, match=words) as refused:
@@ -252,6 +286,9 @@ def test_namespace_of_nobody_is_refused_first() -> None:
 
 
 def test_namespace_left_with_data_is_for_its_stack_alone() -> None:
+    """Only the stack that left data in a namespace may use the namespace again, unless another
+    stack has taken it since.
+    """
     left: Json = {"metadata": {"annotations": {KEPT_ANNOTATION: "dev"}}}
     assert refusal("shared", left, "o1", "dev") == ""
     assert "was left there with the data of stack dev" in refusal("shared", left, "o1", "other")
@@ -272,6 +309,7 @@ def node(boot_id: str) -> dict[str, Any]:
 
 
 def test_one_node_that_is_this_machine_is_enough() -> None:
+    """A cluster is accepted if one of its nodes is this machine, and is refused if none is."""
     same_machine.refuse_others([node("there"), node("here")], "here", "config")
     with pytest.raises(TaskError, match=r"'config' cannot be used with .* \(gpu01\)"):
         same_machine.refuse_others([node("there")], "here", "config")
@@ -281,6 +319,7 @@ def test_one_node_that_is_this_machine_is_enough() -> None:
 def test_node_that_is_not_shown_is_no_proof_of_another_machine(
     nodes: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A cluster is accepted, with a note, if it shows no nodes or a node without a boot id."""
     same_machine.refuse_others(nodes, "here", "config")
     assert "it was not checked that this machine is the cluster's node" in capsys.readouterr().out
 
@@ -288,7 +327,9 @@ def test_node_that_is_not_shown_is_no_proof_of_another_machine(
 def test_credentials_that_may_not_read_nodes_are_no_reason_to_stop(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A user of a namespace has no right to list nodes."""
+    """A cluster whose nodes may not be listed is accepted, with a note. A user with rights in one
+    namespace alone has no right to list nodes.
+    """
     api = Mock(list=Mock(side_effect=ApiError(403, "nodes is forbidden")))
     same_machine.create(Mock(), api)
     assert "may not read the cluster's nodes (nodes is forbidden)" in capsys.readouterr().out

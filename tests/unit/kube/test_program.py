@@ -1,4 +1,4 @@
-"""The program's edges: its job, its use, the receiver of files, and what the commands read."""
+"""How the program of the tasks is called, what it reads, and how the receiver of files works."""
 
 import hashlib
 import io
@@ -29,6 +29,7 @@ LIMIT_SECONDS = 60
 
 
 def program(*words: str, job: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `python -m infra.kube` with these words and this job on standard input."""
     return subprocess.run(
         [sys.executable, "-m", "infra.kube", *words],
         cwd=PROJECT,
@@ -43,12 +44,15 @@ def program(*words: str, job: str = "") -> subprocess.CompletedProcess[str]:
 def test_wrong_use_is_answered_with_the_right_one(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A wrong command line ends with status 2 and the correct usage."""
     assert main([*words]) == 2
     assert "usage: python -m infra.kube" in capsys.readouterr().err
 
 
 def test_status_of_the_program_is_that_of_its_task() -> None:
-    """The engine sees no more of it than its status and its lines."""
+    """The program ends with the status of its task, and its output names the error without a
+    traceback. The engine sees nothing else of a task.
+    """
     assert program("explode").returncode == 2
     done = program("leftovers", "delete", job="nonsense")
     assert done.returncode == 1
@@ -57,9 +61,11 @@ def test_status_of_the_program_is_that_of_its_task() -> None:
 
 
 def test_task_ends_with_the_shell_that_has_started_it(tmp_path: Path) -> None:
-    """The engine kills the shell at Ctrl-C, and then waits until the task has closed its output. It
-    waits here for its job, which does not come."""
-    words = f"{sys.executable} -m infra.kube await create; true"  # no shell takes its place
+    """A task ends if the shell that has started it is killed. At Ctrl-C the engine kills the shell
+    and then waits until the task has closed its output. The task waits here for a job that does not
+    come.
+    """
+    words = f"{sys.executable} -m infra.kube await create; true"  # with `; true` the shell stays
     with subprocess.Popen(
         ["sh", "-c", words],
         cwd=PROJECT,
@@ -72,14 +78,14 @@ def test_task_ends_with_the_shell_that_has_started_it(tmp_path: Path) -> None:
         def has_begun() -> bool:
             children = Path(f"/proc/{shell.pid}/task/{shell.pid}/children").read_text().split()
             threads = [Path(f"/proc/{child}/task") for child in children]
-            return any(len([*each.iterdir()]) > 1 for each in threads)  # it watches its parent
+            return any(len([*each.iterdir()]) > 1 for each in threads)  # one watches the parent
 
         end = time.monotonic() + LIMIT_SECONDS
         while not has_begun():
             assert time.monotonic() < end, "the task has not begun"
             time.sleep(0.05)
         shell.kill()
-        assert shell.stdout.read() == b""  # until nobody can write any more
+        assert shell.stdout.read() == b""  # no process has the output open
         assert shell.stdin
         shell.stdin.close()
 
@@ -99,7 +105,7 @@ def test_what_is_wrong_with_a_job_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # this process' own
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # the tests' own
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
     assert main(["leftovers", "delete"]) == 1
     assert words in capsys.readouterr().out
@@ -108,7 +114,9 @@ def test_what_is_wrong_with_a_job_is_named(
 def test_error_keeps_the_command_at_its_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It was cut after 500 characters, and with it the label that the user has to type."""
+    """A long error is printed with the command at its end that the user has to type. Otherwise a
+    cut after 500 characters would remove this command.
+    """
     guarded = {
         "own_namespaces": [{"name": "n" * 63, "subject": "the platform", "release": ""}],
         "others": "",
@@ -121,7 +129,7 @@ def test_error_keeps_the_command_at_its_end(
         api = Mock(get=lambda _: {"metadata": {"labels": {STACK_LABEL: "s" * 63}}})
         refuse_namespaces_of_others(job, api)
 
-    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # this process' own
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # the tests' own
     monkeypatch.setattr("infra.kube.runs.destroy_guard.delete", refuse)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
     assert main(["destroy-guard", "delete"]) == 1
@@ -151,7 +159,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def receive(target: Path, content: bytes, offset: int) -> dict[str, object]:
-    """As in the pod: the text of the program, and its answer."""
+    """Run the receiver as in the pod, by the text of its program, and return its answer."""
     words = ("receive", str(target), "12", SHA256, str(offset), str(len(content)))
     text = Path(receiver.__file__).read_text()
     command = [sys.executable, "-c", text, *words]
@@ -160,6 +168,9 @@ def receive(target: Path, content: bytes, offset: int) -> dict[str, object]:
 
 
 def test_receiver_goes_on_with_a_part_and_checks_the_whole(tmp_path: Path) -> None:
+    """The receiver continues after the bytes that have arrived, checks the whole file and then
+    gives it its name. Parts of other contents are removed.
+    """
     target = tmp_path / "folder" / "text"
     assert receiver.look(target, 12, SHA256) == {"complete": False, "have": 0}
     assert receive(target, CONTENT[:5], 0) == {"got": 5}
@@ -171,6 +182,7 @@ def test_receiver_goes_on_with_a_part_and_checks_the_whole(tmp_path: Path) -> No
 
 
 def test_receiver_removes_what_is_wrong(tmp_path: Path) -> None:
+    """The receiver removes a file with a wrong sha256, so that it is sent again."""
     answer = receive(tmp_path / "text", b"TO BE OR NOT", 0)
     wrong = hashlib.sha256(b"TO BE OR NOT").hexdigest()
     assert answer == {"got": 12, "ok": False, "found": wrong}
@@ -182,13 +194,17 @@ def test_receiver_removes_what_is_wrong(tmp_path: Path) -> None:
     [("/home/me/config", "/home/me/config"), ("mine/config", f"{PROJECT}/mine/config")],
 )
 def test_kubeconfig_is_found_from_any_folder(output: str, path: str) -> None:
-    """pulumi sees a relative path of the settings from the project's folder."""
+    """A relative path of a kubeconfig in the outputs of a stack starts at the project's folder, as
+    for `pulumi`. So the commands work in any folder.
+    """
     place = parse_outputs({**OUTPUTS, "kubeconfig": output}, "dev")
     assert place.access.kubeconfig_path == path
 
 
 def test_second_receiver_of_a_file_does_no_harm(tmp_path: Path) -> None:
-    """As after a cut connection whose program went on, or with two pushes of one run at once."""
+    """A file that is received twice stays complete. This happens if a receiver goes on after its
+    connection was cut, or if two pushes of one run happen at once.
+    """
     for _ in range(2):
         assert receive(tmp_path / "text", CONTENT, 0) == {"got": 12, "ok": True}
     assert (tmp_path / "text").read_bytes() == CONTENT
@@ -197,7 +213,9 @@ def test_second_receiver_of_a_file_does_no_harm(tmp_path: Path) -> None:
 def test_receiver_gives_signs_of_life_while_it_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A connection that is silent for a minute counts as dead, and a large file takes longer."""
+    """The receiver writes dots while it reads a large file. Otherwise the connection would be
+    silent for a minute and count as dead.
+    """
     monkeypatch.setattr(receiver, "ALIVE_SECONDS", 0.0)
     target, content = tmp_path / "text", b"." * (3 * receiver.BLOCK_BYTES)
     sha256 = hashlib.sha256(content).hexdigest()
@@ -209,8 +227,10 @@ def test_receiver_gives_signs_of_life_while_it_reads(
 
 
 def test_pods_of_commands_are_restricted_and_end_by_themselves() -> None:
-    """Fault 25 of the review: the sample's pod had a service account's token, and stayed for ever
-    when its command was killed. tests/kube/test_upload.py has it cut off."""
+    """The pod of a command has no token of a service account and few rights, and ends by itself
+    after its deadline. Otherwise the pod would stay forever if the command is killed.
+    tests/kube/test_upload.py cuts such a command off.
+    """
     pod = TaskPod("upload", "o" * 36, "ns", "image", ("sleep",), "claim", 60)
     spec = pod_manifest(pod, "name")["spec"]
     assert spec["activeDeadlineSeconds"] == 60
@@ -232,6 +252,9 @@ OUTPUTS = {
 
 
 def test_outputs_of_a_stack_lead_to_its_run() -> None:
+    """The outputs of a stack say how its run is reached, by a path or the text of a kubeconfig. A
+    stack without a run is named as such.
+    """
     place = parse_outputs(OUTPUTS, "dev")
     assert place.access == Access("", "/home/me/config", "prod")
     text = "apiVersion: v1\nclusters: []\n"
@@ -257,6 +280,7 @@ users: [{{name: a, user: {{{user}}}}}]
     ],
 )
 def test_quick_look_leaves_uncommon_kubeconfigs_to_the_client(cluster: str, user: str) -> None:
+    """The quick client refuses a kubeconfig with settings that only the official client can use."""
     with pytest.raises(UnsupportedError):
         QuickClient(Access(CONFIG.format(cluster=cluster, user=user)), 1)
 
@@ -265,12 +289,17 @@ def test_quick_look_leaves_uncommon_kubeconfigs_to_the_client(cluster: str, user
     "text", ["", "nonsense", "clusters: 3", CONFIG.format(cluster="", user="")]
 )
 def test_look_never_raises(text: str) -> None:
+    """`look`, which asks the cluster at each preview, returns an empty text if the kubeconfig
+    cannot be used or the cluster does not answer.
+    """
     assert look(Access(text), "ns", "owner") == ""
     assert look(Access(kubeconfig_path="/none"), "ns", "owner") == ""
 
 
 def test_look_imports_no_client() -> None:
-    """It runs at each preview, and the client takes longer to import than the look takes."""
+    """`look` does not import the official client. It runs at each preview, and the import takes
+    longer than the look itself.
+    """
     code = "import sys, infra.kube.runs.look; print({'kubernetes', 'requests'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True

@@ -10,7 +10,9 @@ from infra.kube.quantity import amount
     [("500m", 0.5), ("4Gi", 4 * 2.0**30), ("1e3", 1000), ("250u", 250e-6), ("100n", 100e-9)],
 )
 def test_every_unit_of_kubernetes_is_read(text: str, number: float) -> None:
-    """A ResourceQuota or a node may use them all; `n` and `u` ended the check with an error."""
+    """Every unit of Kubernetes is read, because a ResourceQuota or a node may use any of them.
+    Otherwise a check of the cluster would end with an error, for example for `n` or `u`.
+    """
     assert amount(text) == pytest.approx(number)
 
 

@@ -1,4 +1,6 @@
-"""Every task has both actions: Pulumi runs `delete` of each of its commands on `pulumi destroy`."""
+"""Every task has both actions. Pulumi runs the action `delete` of each command on `pulumi
+destroy`.
+"""
 
 import importlib
 

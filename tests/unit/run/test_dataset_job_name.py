@@ -1,4 +1,4 @@
-"""The name of the data set's Job."""
+"""The name of the Job that prepares the data set."""
 
 import re
 from itertools import product
@@ -16,13 +16,17 @@ DATASETS = ("shakespeare-char", "openwebtext", "x" * 63, "corpus-", "Wiki_2.en")
 
 @pytest.mark.parametrize("stack", ["dev", "my_run", "e2e-multi"])
 def test_good_names_stay_as_they_were(stack: str) -> None:
-    """Another name is another Job, which the next `pulumi up` of every such stack would make."""
+    """A stack that owns its platform keeps the known name of its Job. Another name would make
+    another Job with the next `pulumi up` of every such stack.
+    """
     name = dataset_job_name("shakespeare-char", stack, "", owns_platform=True)
     assert name == "download-tiny-shakespeare"
 
 
 def test_hyphens_do_not_make_one_name() -> None:
-    """The second of two stacks with one name failed, because the Job belonged to the first."""
+    """Hyphens in the names of stacks and data sets never give two runs one name. Otherwise the
+    second stack would fail, because the Job belongs to the first one.
+    """
     runs = [
         ("wiki-small", "platform", True),
         ("wiki", "small", False),
@@ -35,7 +39,9 @@ def test_hyphens_do_not_make_one_name() -> None:
 
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_each_run_has_a_valid_name(dataset: str) -> None:
-    """Two runs with one name took each other's Job, and the cluster refused other names."""
+    """Each run has a valid name of its own. Otherwise two runs would take each other's Job, or the
+    cluster would refuse the name.
+    """
     runs = [(stack, instance, False) for stack, instance in product(STACKS, INSTANCES)]
     runs += [("platform", instance, True) for instance in INSTANCES]
     names = [dataset_job_name(dataset, *run[:2], owns_platform=run[2]) for run in runs]
@@ -44,6 +50,6 @@ def test_each_run_has_a_valid_name(dataset: str) -> None:
 
 
 def test_name_says_what_it_is() -> None:
-    """As far as it may, before the hash."""
+    """The name has the data set and the stack in readable form before its hash."""
     name = dataset_job_name("Wiki_2.en", "My_Run", "", owns_platform=False)
     assert re.fullmatch("download-wiki-2-en-my-run-[0-9a-f]{8}", name)

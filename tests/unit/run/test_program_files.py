@@ -1,4 +1,4 @@
-"""A program of the user's own in the pods: its files and its resources."""
+"""A program of the user in the pods: its files, its image and its settings."""
 
 import base64
 import itertools
@@ -32,6 +32,7 @@ COUNT = itertools.count()
 
 
 def deployed(tmp_path: Path, files: dict[str, bytes], **more: Any) -> Deployment:
+    """Return a deployment of a program with these files, by their paths in its folder."""
     scratch = tmp_path / str(next(COUNT))
     folder = scratch / "mine"
     for path, content in files.items():
@@ -66,7 +67,9 @@ def test_files_come_to_the_pods_at_their_paths(tmp_path: Path) -> None:
 
 
 def test_changed_file_is_another_object_and_another_revision(tmp_path: Path) -> None:
-    """So the pods are made anew, and none of them sees half of a change."""
+    """A changed file makes another ConfigMap and other pods. So the pods are made again, and none
+    of them sees half of a change.
+    """
     one, other = (deployed(tmp_path, {"train.py": text}) for text in (b"1", b"2"))
     names = {
         each.one("program-files-config-map").inputs["metadata"]["name"] for each in (one, other)
@@ -76,6 +79,7 @@ def test_changed_file_is_another_object_and_another_revision(tmp_path: Path) -> 
 
 
 def test_program_has_no_data_set_and_no_sample_command(tmp_path: Path) -> None:
+    """A run of a program prepares no data set and has no command for samples."""
     made = deployed(tmp_path, {})
     names = [resource.name for resource in made.resources]
     assert not [name for name in names if name.startswith(("dataset", "program-files"))]
@@ -84,6 +88,7 @@ def test_program_has_no_data_set_and_no_sample_command(tmp_path: Path) -> None:
 
 
 def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
+    """`up` says whether a ready program has printed a step, or that its steps are not seen."""
     seen = deployed(tmp_path, {}, progress=r"step (?P<step>\d+)").one("training-await").program
     assert "rank 0 of the program has printed a step" in seen
     unseen = deployed(tmp_path, {}).one("training-await").program
@@ -91,7 +96,9 @@ def test_up_says_what_a_ready_program_means(tmp_path: Path) -> None:
 
 
 def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Path) -> None:
-    """Nothing else of the pod differs, and the container that copies keeps all rules of pods."""
+    """A pod with the user's image copies the launcher from the trainer's image, and is otherwise
+    the same. The container that copies obeys all rules for pods.
+    """
     usual, own = deployed(tmp_path, {}), deployed(tmp_path, {}, image="registry.example/mine:1")
     (before,), (after,) = pod_of(usual)["containers"], pod_of(own)["containers"]
     (launcher,) = pod_of(own)["initContainers"]
@@ -113,7 +120,9 @@ def test_image_of_ones_own_gets_the_launcher_from_the_trainer_image(tmp_path: Pa
 
 @pytest.mark.parametrize("name", ["LOGNAME", "USER"])
 def test_users_own_name_of_the_user_stays(tmp_path: Path, name: str) -> None:
-    """Python's getpass looks at LOGNAME before USER, so it must not be set beside USER."""
+    """A user name from `podEnvironment` is not overridden. Python's getpass reads LOGNAME before
+    USER, so LOGNAME must not be set beside USER.
+    """
     program = {"command": COMMAND, "image": "registry.example/mine:1"}
     changes = {"program": program, "podEnvironment": {name: "ada"}}
     (container,) = pod_of(deploy("multipod", tmp_path, changes))["containers"]
@@ -122,7 +131,10 @@ def test_users_own_name_of_the_user_stays(tmp_path: Path, name: str) -> None:
 
 
 def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
-    """The own ones, and those that its image trusts, which the trainer image need not have."""
+    """A pod with the user's image trusts the authorities of `caBundle` and those of its own image.
+    The container that collects them uses the user's image, because the trainer's image may have
+    others.
+    """
     authority = tmp_path / "ca.crt"
     authority.write_text(AUTHORITY)
     program = {"command": COMMAND, "image": "registry.example/mine:1"}
@@ -138,7 +150,9 @@ def test_image_of_ones_own_trusts_the_same_authorities(tmp_path: Path) -> None:
 
 
 def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:
-    """By a command of its own beside the trainer's; both images are in the pods."""
+    """An image that is built has a command of its own, which runs before the pods are made. The
+    pods use both images.
+    """
     (tmp_path / "Dockerfile").write_text("FROM mine:1")
     program = {"command": COMMAND, "build": str(tmp_path)}
     settings = {"topology": "multi-pod", "pods": "3", "gpusPerPod": "1"}
@@ -157,7 +171,9 @@ def test_image_that_is_built_is_there_before_the_pods(tmp_path: Path) -> None:
 
 
 def test_run_on_anothers_nodes_builds_no_image(tmp_path: Path) -> None:
-    """It has a kubeconfig and nothing else, so it cannot bring an image to a node."""
+    """A run on the platform of another stack that imports images into nodes cannot build one. It
+    has only a kubeconfig, so it cannot bring an image to a node.
+    """
     (tmp_path / "Dockerfile").write_text("FROM mine:1")
     with pytest.raises(pulumi.RunError) as refused:
         deployed(tmp_path, {}, build=str(tmp_path))
@@ -171,7 +187,9 @@ def test_run_on_anothers_nodes_builds_no_image(tmp_path: Path) -> None:
 def on_a_registrys_platform(
     tmp_path: Path, changes: dict[str, object], secret_keys: tuple[str, ...] = ()
 ) -> Deployment:
-    """A run with an image that is built, where stack dev delivers by a registry with a login."""
+    """Return a run with an image that is built, on the platform of stack `dev`, which delivers
+    images by a registry with a login.
+    """
     (tmp_path / "Dockerfile").write_text("FROM mine:1")
     options = {"user": "owner", "password": "sekret-1", "plainHttp": True}
     platform: dict[str, object] = {
@@ -190,7 +208,9 @@ def on_a_registrys_platform(
 
 
 def test_run_brings_its_image_to_the_platforms_registry(tmp_path: Path) -> None:
-    """By this machine's login, and before the pods, which pull as the trainer's image is pulled."""
+    """A run pushes its image to the platform's registry before the pods are made, with the login of
+    this machine. The pods pull it like the trainer's image.
+    """
     made = on_a_registrys_platform(tmp_path, {"imageBuilder": "podman"})
     command = made.one("program-image-push")
     words = shlex.split(command.inputs["create"])
@@ -198,17 +218,20 @@ def test_run_brings_its_image_to_the_platforms_registry(tmp_path: Path) -> None:
     assert words[words.index("--repository") + 1] == repository
     assert words[words.index("--program") + 1] == str(tmp_path)
     assert words[words.index("--builder") + 1] == "podman"
-    assert "--plain-http" in words  # as the platform's own pushes
+    assert "--plain-http" in words  # as the platform pushes
     assert "--user" not in words
     assert words[words.index("--repository-of") + 1] == "dev"
     pod = pod_of(made)
     assert pod["containers"][0]["image"].startswith(f"{repository}:")
     assert pod["imagePullSecrets"] == [{"name": "image-registry"}]
     assert "program-image-push" in before(made, "training-stateful-set")
-    assert not made.of_type("disttrain:infra:PullSecret")  # that is the platform's
+    assert not made.of_type("disttrain:infra:PullSecret")  # the platform has it
 
 
 def test_login_of_a_run_that_pushes_is_its_own_and_stays_secret(tmp_path: Path) -> None:
+    """A run can have its own login for the registry, and its password stays secret. A user without
+    a password is refused.
+    """
     options = {"user": "me", "password": "sekret-2", "compression": "none"}
     given: dict[str, object] = {"imageDeliveryOptions": json.dumps(options)}
     made = on_a_registrys_platform(tmp_path, given, ("imageDeliveryOptions",))
@@ -223,7 +246,9 @@ def test_login_of_a_run_that_pushes_is_its_own_and_stays_secret(tmp_path: Path) 
 
 
 def test_way_of_the_image_is_the_platforms_setting_alone(tmp_path: Path) -> None:
-    """Where it goes is decided once; without an image of its own a run has no login either."""
+    """A run cannot set where images go, because its platform decides that. A run without an image
+    of its own cannot set a login either.
+    """
     for key, value in (("imageDelivery", "registry"), ("imageRepository", "other.example/x")):
         with pytest.raises(pulumi.RunError, match=f"{key}: '{value}' cannot be used: stack 'dev'"):
             on_a_registrys_platform(tmp_path, {key: value})
@@ -234,7 +259,9 @@ def test_way_of_the_image_is_the_platforms_setting_alone(tmp_path: Path) -> None
 
 
 def test_delivery_that_a_run_does_not_know_is_named(tmp_path: Path) -> None:
-    """A kind of one's own is registered by a module that each stack names."""
+    """A run whose platform delivers images in a way that the run does not know is refused. The
+    message says that each stack has to name the module that registers it.
+    """
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "Dockerfile").write_text("FROM mine:1")

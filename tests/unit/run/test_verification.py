@@ -1,4 +1,4 @@
-"""`verify`: a run that measures before its first step or is looked at after it."""
+"""`verify`: a run that is measured before its first step or examined after it."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,9 @@ def test_verify_before_measures_before_the_first_step(tmp_path: Path) -> None:
 
 
 def test_verify_after_looks_once_the_ranks_have_stepped(tmp_path: Path) -> None:
-    """The command is the last of the run, and only this choice has it."""
+    """With `verify: after`, the run has a command that examines it. The other choices have no such
+    command.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"verify": "after"})
     command = made.one("verification-look")
     job = json.loads(command.program)

@@ -1,3 +1,5 @@
+"""The cache folder of the sandbox."""
+
 from pathlib import Path
 
 import pytest

@@ -1,4 +1,6 @@
-"""`python3 -m sandbox clean-cache`, where the cache and the clusters' folder are disks."""
+"""`python3 -m sandbox clean-cache` if the cache and the folder of the clusters are disks of their
+own.
+"""
 
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from sandbox.__main__ import main
 
 
 def test_disks_are_emptied_and_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ended with an error, because `lost+found` is no name of a cluster."""
+    """Both folders are emptied, but they and their `lost+found` stay. Otherwise the command would
+    fail, because `lost+found` is no name of a cluster.
+    """
     for name in ("cache/tools/key", "cache/lost+found", "state/lost+found"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "cache" / "file").touch()

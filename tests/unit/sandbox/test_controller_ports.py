@@ -1,4 +1,4 @@
-"""The ports of the sandbox's controllers, all of which run on the node's own network."""
+"""The ports of the sandbox's controllers, which all run on the node's own network."""
 
 import importlib
 import pkgutil
@@ -8,14 +8,14 @@ from sandbox import controllers
 
 
 def test_controllers_can_run_side_by_side() -> None:
-    """Each port is one program's: whichever came second would end at once."""
+    """No two controllers use the same port. Otherwise the second one would end at once."""
     names = [module.name for module in pkgutil.iter_modules(controllers.__path__)]
     modules = [importlib.import_module(f"{controllers.__name__}.{name}") for name in names]
     ports = [
         value
         for module in modules
         for name, value in vars(module).items()
-        if name.endswith("_PORT") and name != "API_PORT"  # the server's, which one of them imports
+        if name.endswith("_PORT") and name != "API_PORT"  # the API server's port
     ]
     assert [port for port, times in Counter(ports).items() if times > 1] == []
     assert len(ports) > len(modules)

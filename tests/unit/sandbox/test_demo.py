@@ -1,3 +1,5 @@
+"""What `make demo` prints of an update, and what the commands of the sandbox print of a cluster."""
+
 import inspect
 from argparse import Namespace
 from pathlib import Path
@@ -34,7 +36,9 @@ def test_only_news_of_an_update_is_said(line: str, news: str) -> None:
 def test_command_that_starts_a_cluster_says_how_to_reach_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The cluster itself does not, as `make demo` shows what that says."""
+    """The command that starts a cluster prints the path of its kubeconfig. The cluster itself does
+    not, because `make demo` shows everything that the cluster prints.
+    """
     cluster = SimpleNamespace(up=lambda _: print("it is up"), kubeconfig=Path("/somewhere/config"))
     monkeypatch.setattr(cluster_commands, "_cluster", lambda *_, **__: cluster)
     cluster_commands._up(Namespace(nodes=None, controllers=[]))  # pyright: ignore

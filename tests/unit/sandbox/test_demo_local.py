@@ -1,4 +1,4 @@
-"""`make demo-local` gives the trainer settings that it takes, for every preset."""
+"""`make demo-local` gives the trainer settings that it accepts, for every preset."""
 
 import sys
 from pathlib import Path
@@ -16,7 +16,7 @@ from sandbox.demo_local import (
 )
 from trainer.config import load_config
 
-# gpt2-124m has no data set of its own: the trainer refuses it and says which key is missing.
+# The preset gpt2-124m has no data set, so the trainer refuses it and names the missing key.
 NAMES = sorted(path.stem for path in PRESETS.glob("*.yaml") if path.stem != "gpt2-124m")
 
 
@@ -35,7 +35,9 @@ def test_trainer_takes_the_settings_of_each_preset(preset: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("preset", NAMES)
 def test_few_steps_are_taken_by_each_preset(preset: str, tmp_path: Path) -> None:
-    """A run shorter than the preset's warm-up was refused, in words of a key that `make` lacks."""
+    """Each preset accepts a run that is shorter than its warm-up. Otherwise the trainer would
+    refuse the run and name a key that `make demo-local` does not have.
+    """
     text = tmp_path / "input.txt"
     text.write_text("To be")
     given = text if preset.startswith("shakespeare") else None
@@ -50,14 +52,18 @@ def test_few_steps_are_taken_by_each_preset(preset: str, tmp_path: Path) -> None
 
 
 def test_default_run_is_short_and_others_are_as_long_as_the_preset() -> None:
+    """A run of the default preset is short. The runs of other presets have the length of their
+    preset.
+    """
     assert set(SHORT) <= set(trainer_settings(Options(), None, ""))
     others = trainer_settings(Options("shakespeare-char"), None, "")
     assert not [word for word in others if "max_steps" in word]
 
 
 def test_each_rank_has_its_own_gpu() -> None:
-    """On a machine with one GPU, two ranks began, and NCCL refused the second one. With eight GPUs
-    and DEVICE=cuda, one was used."""
+    """Each rank has its own GPU, and all GPUs of the machine are used. Otherwise two ranks would
+    begin on one GPU and NCCL would refuse the second one, or only one of eight GPUs would be used.
+    """
     on_cpu, any_device = Options(), Options("shakespeare-char")
     assert [on_cpu.may_use_gpus, any_device.may_use_gpus] == [False, True]
     assert Options("shakespeare-char", device="cpu").may_use_gpus is False
@@ -70,6 +76,7 @@ def test_each_rank_has_its_own_gpu() -> None:
 
 
 def test_gpus_are_counted_by_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The GPUs are counted by torch. The module torch is a stand-in here."""
     text = "class cuda:\n    @staticmethod\n    def device_count(): return 3\n"
     (tmp_path / "torch.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

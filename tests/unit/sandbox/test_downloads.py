@@ -1,3 +1,5 @@
+"""How the sandbox checks and installs releases. The downloads are stand-ins."""
+
 import hashlib
 import io
 import tarfile
@@ -40,6 +42,7 @@ def archive(program: bytes) -> bytes:
 
 
 def serve(monkeypatch: pytest.MonkeyPatch, body: bytes, checksum: str) -> Release:
+    """Return a release whose archive and checksum file have these contents."""
     answers = {URL: body, SUMS_URL: f"{checksum}  tool.tar.gz\n".encode()}
     monkeypatch.setattr(downloads, "fetch", answers.__getitem__)
     return Release(URL, SUMS_URL, {"tool-1/tool": "tool"})
@@ -58,7 +61,9 @@ def test_verified_release_is_installed_executable(
 def test_archive_without_the_program_is_unavailable(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It ended with a traceback (`KeyError`), although the caller has another way."""
+    """A release whose archive lacks the program counts as unavailable, so that the caller tries
+    another way. Otherwise it would end with a traceback.
+    """
     body = archive(b"program")
     release = serve(monkeypatch, body, hashlib.sha256(body).hexdigest())
     with pytest.raises(Unavailable, match=r"tool\.tar\.gz has no file tool-2/tool"):

@@ -1,6 +1,6 @@
-"""Which nodes `python3 -m sandbox up` adds and takes away.
+"""Which nodes `python3 -m sandbox up` adds and removes.
 
-tests/sandbox/test_nodes.py has real ones.
+tests/sandbox/test_nodes.py has real nodes.
 """
 
 from contextlib import nullcontext
@@ -15,7 +15,7 @@ from sandbox.node import Node
 
 
 class Changed(Cluster):
-    """A cluster whose first node is up; it only notes which others are added and taken away."""
+    """A cluster whose first node is up. It only notes which other nodes are added and removed."""
 
     def __init__(self, root: Path, there: list[int]) -> None:
         super().__init__("any", root, root)
@@ -50,7 +50,7 @@ class Changed(Cluster):
         ([2, 3], None, [], []),
         ([2, 3], 2, [], [3]),
         ([2], 3, [3], []),
-        # An earlier `up` was killed while it mended node 2. The number of nodes alone fits.
+        # An earlier `up` was killed while it mended node 2, so only the number of nodes is right.
         ([3], 2, [2], [3]),
         ([3], None, [2], []),
     ],

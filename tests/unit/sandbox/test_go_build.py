@@ -1,4 +1,4 @@
-"""Where the compiler puts programs."""
+"""Where the Go compiler puts the programs of a tool."""
 
 from pathlib import Path
 
@@ -22,7 +22,9 @@ def test_program_has_the_name_of_its_tool(
     programs: tuple[str, ...],
     place: str,
 ) -> None:
-    """A project may call the package of its only program `cmd`; several have names of their own."""
+    """The program of a tool with one package gets the name of the tool, because the package may be
+    called `cmd`. The programs of several packages have names of their own.
+    """
     asked = list[tuple[str, ...]]()
 
     def stand_in(_: Path, *arguments: str) -> str:

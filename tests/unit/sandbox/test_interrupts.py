@@ -1,4 +1,4 @@
-"""Programs that are started from a shell's background hear SIGINT all the same."""
+"""Programs that are started in the background of a shell receive SIGINT nevertheless."""
 
 import subprocess
 import sys
@@ -15,7 +15,9 @@ subprocess.run([sys.executable, "-c", {ASK!r}], check=True)
 
 
 def ignored_by_a_child(call: str) -> str:
-    """Whether a program ignores SIGINT that one in the background of a shell has started."""
+    """Return `True` or `False` as text: whether a child ignores SIGINT if its parent was started in
+    the background of a shell and has run `call`.
+    """
     in_the_background = ["sh", "-c", 'trap "" INT; exec "$0" -c "$1"', sys.executable]
     done = subprocess.run(
         [*in_the_background, START.format(call)],
@@ -28,6 +30,8 @@ def ignored_by_a_child(call: str) -> str:
 
 
 def test_program_from_the_background_hears_interrupts() -> None:
-    """Pulumi's engine waits 5 s for one that does not."""
+    """A child of a program in the background receives SIGINT after `hear_interrupts`. Pulumi's
+    engine waits 5 seconds for a child that ignores it.
+    """
     assert ignored_by_a_child("pass") == "True"
     assert ignored_by_a_child("hear_interrupts()") == "False"

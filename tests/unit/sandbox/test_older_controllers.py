@@ -1,4 +1,6 @@
-"""Older versions of controllers: a cluster has one version of each, and no setup builds them."""
+"""Older versions of controllers. A cluster has one version of each, and no setup builds the older
+ones.
+"""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -18,7 +20,7 @@ FOLDER = "/cache/tools/trainer-2.1.0-0123456789ab"
 
 
 def cluster_that_runs(program: str | None) -> Cluster:
-    """A stand-in for a cluster that is up; this program of it is Trainer's controller."""
+    """Return a stand-in for a cluster that is up, in which this program is Trainer's controller."""
     node = SimpleNamespace(link=object(), program={"trainer": program}.get)
     return cast(Cluster, SimpleNamespace(name="any", node=lambda _: node))
 
@@ -32,7 +34,9 @@ def test_older_versions_replace_the_pinned() -> None:
 
 
 def test_setup_builds_no_older_version() -> None:
-    """They are for tests in depth alone, and `setup --for-tests` comes before each commit's."""
+    """`setup` builds no older versions. Only the tests in depth need them, and `setup --for-tests`
+    runs before the tests of each commit.
+    """
     built = {each.tool.key for each in CONTROLLERS.values()}
     assert not built & {each.tool.key for each in OLDER.values()}
 
@@ -44,19 +48,24 @@ def test_setup_builds_no_older_version() -> None:
         ("/cache/tools/trainer-2.3.0-rc.0-0123456789ab/trainer-controller-manager", "2.3.0-rc.0"),
         ("/cache/tools/trainer-manifests/trainer-controller-manager", None),
         ("/cache/tools/training-operator-1.9.4-0123456789ab/training-operator.v1", None),
-        ("sh", None),  # as the program of Kueue is started
+        ("sh", None),  # Kueue's program is started so.
         ("", None),
     ],
 )
 def test_version_is_told_by_path(program: str, version: str | None) -> None:
+    """The version of a running controller is read from the path of its program. It is None if the
+    path is not one of that controller.
+    """
     assert running_version(program, "trainer") == version
 
 
 def ended(cluster: Cluster, wanted: Controller) -> None:
+    """End the controller."""
     controller.stop_controller(cluster, wanted)
 
 
 def lent(cluster: Cluster, wanted: Controller) -> None:
+    """Run JobSet's controller and this one while a block runs."""
     with running(cluster, [CONTROLLERS["jobset"], wanted]):
         pass
 
@@ -65,7 +74,9 @@ def lent(cluster: Cluster, wanted: Controller) -> None:
 def test_another_running_version_is_refused(
     act: Callable[[Cluster, Controller], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is built, made or deleted; the one that runs goes on."""
+    """A controller is refused if another version of it runs, before anything is built, made or
+    deleted. The running version goes on.
+    """
 
     done = list[str]()
     for name in ("tool_folder", "_objects", "_place", "_apply", "_delete"):

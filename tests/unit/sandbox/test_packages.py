@@ -1,4 +1,4 @@
-"""Packages that are unpacked and not installed."""
+"""Packages that the sandbox unpacks without installing them."""
 
 from pathlib import Path
 
@@ -15,7 +15,9 @@ def put_program(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """apt-get and dpkg of the test come first; a real archive would need a mirror."""
+    """Return a folder for the test's own apt-get and dpkg, which come first in PATH. A real archive
+    would need a mirror.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -43,7 +45,9 @@ def test_package_that_is_not_there_is_named_with_apts_words(programs: Path, tmp_
 
 
 def test_file_may_be_in_several_places(tmp_path: Path) -> None:
-    """The sandbox takes the CNI plugins from either folder, but `setup` wanted Debian's package."""
+    """A file counts as present if one of its possible folders has it. Otherwise `setup` would ask
+    for Debian's package of CNI plugins, although the sandbox accepts them in either folder.
+    """
     wanted = {f"{tmp_path / 'one'}:{tmp_path / 'two'}": "plugins"}
     assert missing_packages(wanted) == ["plugins"]
     (tmp_path / "two").touch()

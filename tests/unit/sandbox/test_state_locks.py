@@ -1,4 +1,4 @@
-"""A lock is released only when its process is surely gone."""
+"""A lock of a Pulumi state is released only if its process is surely gone."""
 
 import getpass
 import json
@@ -14,6 +14,9 @@ NO_PROCESS = 2**22 + 1  # above the largest PID of Linux
 
 
 def lock(backend: Path, **changes: object) -> Path:
+    """Write a lock of this user on this machine, by a process that does not exist, with these
+    changes.
+    """
     folder = backend / ".pulumi/locks/organization/disttrain/dev"
     folder.mkdir(parents=True)
     file = folder / "one.json"
@@ -29,6 +32,7 @@ def test_lock_of_a_process_that_is_gone_is_released(tmp_path: Path) -> None:
 
 
 def test_number_that_another_program_has_now_is_no_lock(tmp_path: Path) -> None:
+    """A lock is released if another program than Pulumi has its process number now."""
     file = lock(tmp_path, pid=os.getpid())
     assert release_dead_locks(tmp_path, "disttrain", "dev") == [os.getpid()]
     assert not file.exists()

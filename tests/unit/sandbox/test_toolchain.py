@@ -1,3 +1,5 @@
+"""The versions of the sandbox's tools, and what `setup` builds and reports."""
+
 import io
 import re
 import tarfile
@@ -33,7 +35,7 @@ def test_every_tool_can_be_built_from_a_pinned_module() -> None:
         ("kubernetes-provider", f"sdk/v4 v{cluster.KUBERNETES_PROVIDER}"),
         ("etcd", f"etcd/server/v3 v{cluster.ETCD}"),
         ("coredns", f"coredns/coredns v{cluster.COREDNS}"),
-        # Go's rules want a number below 2 there: 3.13.0 is 0.313.0.
+        # Go requires a major version below 2 there, so 3.13.0 is 0.313.0.
         ("prometheus", f"prometheus/prometheus v0.{services.PROMETHEUS.replace('.', '', 1)}"),
         ("alertmanager", f"prometheus/alertmanager v{services.ALERTMANAGER}"),
         ("jobset", f"sigs.k8s.io/jobset v{controllers.JOBSET}"),
@@ -95,7 +97,9 @@ def test_plays_are_ascii_in_the_order_of_their_names_with_unix_line_ends(tmp_pat
 def test_missing_tools_are_named_and_nothing_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """An interrupted build has left a folder, which is not the tool."""
+    """`setup --missing` names the missing tools and installs nothing. The folder of an interrupted
+    build does not count as a tool.
+    """
     monkeypatch.setenv("DISTTRAIN_CACHE", str(tmp_path))
     made, interrupted = services.PROMETHEUS_SERVER, services.IMAGE_REGISTRY
     for each in (made, interrupted):

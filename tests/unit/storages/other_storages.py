@@ -1,4 +1,4 @@
-"""Settings of the storages that are not a folder on the machine."""
+"""Settings of the storages that are no folder on the machine."""
 
 NFS = {"storage": "nfs", "storageOptions": {"server": "nfs.example.com", "path": "/exports/train"}}
 CLASS = {"storage": "storage-class", "storageOptions": {"className": "efs"}}

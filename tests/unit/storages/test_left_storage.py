@@ -1,7 +1,7 @@
-"""Another storage while `destroy` was told to purge: nothing that holds data goes with the old one.
+"""A change to another storage deletes no data, although `destroy` was told to purge them before.
 
-The engine deletes what is no resource any more by the settings of before. So what the first program
-registers is put on a stand-in of the cluster, and what the second one asks for is run there.
+The engine deletes former resources by their former settings. So the tests put what the first
+program registers on a stand-in for the cluster, and run the tasks of the second program there.
 """
 
 import json
@@ -51,16 +51,17 @@ TWO_STEPS = "with dataOnDestroy: keep, and run `pulumi up`; then set the other s
 
 
 class Cluster(ApiServer):
-    """Lists the claims that a stack has registered; has the class efs and somebody's claim.
+    """A cluster with the claims that a stack has registered, the class `efs`, and the claim
+    `lustre`.
 
     Args:
-        claims: those of the stack.
-        runs: the records of the runs that stand there.
+        claims: the claims of the stack.
+        runs: the records of the runs in the namespace.
     """
 
     def __init__(self, claims: list[dict[str, Any]], runs: Sequence[dict[str, Any]] = ()) -> None:
         self._claims, self._runs = claims, runs
-        self.shows_claims = True  # else this user may not list them
+        self.shows_claims = True  # whether this user may list them
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         del body
@@ -90,14 +91,16 @@ def _has(item: Mapping[str, Any], wanted: list[list[str]]) -> bool:
 
 
 def api_with(result: Deployment, *runs: dict[str, Any]) -> Api:
-    """What the cluster is after the `up` of this program, and of `runs`."""
+    """Return the API of a cluster after the `up` of this program, with the records `runs`."""
     found = [item.inputs for item in result.of_type("kubernetes:core/v1:PersistentVolumeClaim")]
     return api_of(Cluster(found, runs))
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
-    """What the stack `sandbox` registers with these settings, worked out once."""
+    """Return a function that returns what the stack `sandbox` registers with these settings. Each
+    result is computed once.
+    """
     scratch, known = tmp_path_factory.mktemp("stacks"), dict[str, Deployment]()
 
     def deployed(changes: Mapping[str, object]) -> Deployment:
@@ -110,12 +113,12 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Up:
 
 
 def said(before: Deployment, after: Deployment, *runs: dict[str, Any]) -> str:
-    """What the next `up` says where its storage begins; empty: it goes on.
+    """Return the error of the next `up` where its storage begins; empty: `up` goes on.
 
     Args:
         before: what the last `up` has made.
-        after: what the next one makes.
-        runs: the records of the runs that stand there.
+        after: what the next `up` makes.
+        runs: the records of the runs in the namespace.
     """
     (name,) = (each.name for each in after.resources if each.name in TASKS)
     job = parse_job(after.one(name).inputs["stdin"])
@@ -134,7 +137,10 @@ def said(before: Deployment, after: Deployment, *runs: dict[str, Any]) -> str:
 def test_purge_of_before_deletes_no_data(
     up: Up, changes: dict[str, object], then: dict[str, object]
 ) -> None:
-    """On a cluster that exists; the settings of now say `keep`, and the data went nevertheless."""
+    """`up` refuses another storage if the last `up` had `dataOnDestroy: purge`, and names the two
+    steps that keep the data. Otherwise the data would be deleted, although the settings now say
+    `keep`.
+    """
     message = said(up(changes), up(then))
     assert "the last `pulumi up` was told dataOnDestroy: purge" in message
     assert TWO_STEPS in message
@@ -142,7 +148,9 @@ def test_purge_of_before_deletes_no_data(
 
 
 def test_change_in_two_steps_is_made(up: Up) -> None:
-    """`keep` takes the mark from the claim; and without a change there is nothing to refuse."""
+    """Another storage is accepted after an `up` with `dataOnDestroy: keep`. Without a change of the
+    storage nothing is refused.
+    """
     before, kept, after = map(up, (SURE, {**SURE, "dataOnDestroy": "keep"}, NFS))
     assert said(before, before) == said(before, kept) == said(kept, after) == ""
     of_class = up(SURE_OF_CLASS)
@@ -152,7 +160,7 @@ def test_change_in_two_steps_is_made(up: Up) -> None:
 def test_preview_refuses_the_purge_too(
     up: Up, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before anything is registered."""
+    """The preview refuses a change that would purge data, before anything is registered."""
     before = up(SURE)
     asked: list[StorageNeeds] = []
 
@@ -168,20 +176,26 @@ def test_preview_refuses_the_purge_too(
 
 
 def test_namespace_that_changes_deletes_no_data(up: Up) -> None:
-    """The claim of a class goes with it; a folder stays."""
+    """`up` refuses another namespace if the claim of a class would be purged with the former one.
+    The data in a folder stay, so a folder is no reason to refuse.
+    """
     there = {"namespace": "another", "dataOnDestroy": "keep"}
     for changes, refused in ((SURE_OF_CLASS, True), (SURE, False)):
         assert (TWO_STEPS in said(up(changes), up({**changes, **there}))) is refused
 
 
 def test_folder_of_own_machines_is_no_reason(tmp_path: Path) -> None:
-    """There the folder's command stays, and purges nothing when the storage changes."""
+    """On the stack's own machines another storage is accepted. The command of the folder stays
+    there, and purges nothing when the storage changes.
+    """
     before, after = (deploy("dev", tmp_path, changes) for changes in (SURE, NFS))
     assert said(before, after) == ""
 
 
 def test_another_folder_is_no_reason(up: Up) -> None:
-    """The folder's command goes on with the new one, and the old one stays as it is."""
+    """Another folder is accepted, because the command of the folder continues with the new one and
+    leaves the old one as it is.
+    """
     elsewhere = {**SURE, "dataRoot": "/srv/more", "purgeConfirmed": "/srv/more"}
     assert said(up(SURE), up(elsewhere)) == ""
 
@@ -190,7 +204,9 @@ def test_another_folder_is_no_reason(up: Up) -> None:
 def test_another_nfs_is_another_claim_and_volume(
     up: Up, changes: dict[str, object], then: dict[str, object]
 ) -> None:
-    """None can be changed in place; the run's pods start anew, because they mount the new one."""
+    """A change to, of or from NFS makes another claim, another volume and another revision of the
+    pods, because neither claim nor volume can be changed in place.
+    """
     before, after = up(changes), up(then)
     for kind in ("PersistentVolume", "PersistentVolumeClaim"):
         old, new = (
@@ -205,7 +221,7 @@ def test_another_nfs_is_another_claim_and_volume(
 
 
 def revision_of(made: Deployment) -> str:
-    """Of the training's pods."""
+    """Return the revision of the training's pods."""
     (job,) = (
         each.inputs
         for each in made.of_type("kubernetes:batch/v1:Job")
@@ -218,7 +234,9 @@ def revision_of(made: Deployment) -> str:
 def test_nfs_waits_for_runs_of_others_on_the_old_volume(
     up: Up, changes: dict[str, object], then: dict[str, object]
 ) -> None:
-    """Their pods mount it. Our own run is no reason."""
+    """`up` refuses another claim while runs of other stacks mount the old one, and names the
+    commands that end them. The stack's own run is no reason to refuse.
+    """
     before, after = up(changes), up(then)
     guest = replace(RECORD, owner="guest", stack="organization/disttrain/guests")
     ours = replace(RECORD, owner=str(before.outputs["owner"]))
@@ -232,7 +250,9 @@ def test_nfs_waits_for_runs_of_others_on_the_old_volume(
 
 
 def test_user_who_may_not_list_claims_goes_on(up: Up) -> None:
-    """Nobody knows then whether there is an old one."""
+    """`up` goes on for a user who may not list claims, because it is not known whether there is an
+    old one.
+    """
     (name,) = (each.name for each in up(NFS).resources if each.name in TASKS)
     job = parse_job(up(NFS).one(name).inputs["stdin"])
     cluster = Cluster([each.inputs for each in up(SURE_OF_CLASS).resources])

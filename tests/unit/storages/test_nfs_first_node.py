@@ -1,4 +1,6 @@
-"""Storage `nfs-first-node`: what the program tells the engine about server, clients and volume."""
+"""Storage `nfs-first-node`: what the program registers for the NFS server, its clients and the
+volume.
+"""
 
 import json
 from pathlib import Path
@@ -26,12 +28,16 @@ def before(result: Deployment, name: str) -> set[str]:
 
 
 def inputs(found: Registered) -> dict[str, Any]:
-    """Of a command, without the address that the recording engine makes up for a machine."""
+    """Return the inputs of a command, without the address that the recording engine makes up for a
+    machine.
+    """
     return {key: found.inputs.get(key) for key in ("stdin", "triggers", "create", "delete")}
 
 
 def test_every_node_mounts_the_folder_of_the_first_machine(tmp_path: Path) -> None:
-    """With the options of storage `nfs`; the folder is that of `host-path`, and stays with it."""
+    """Every node mounts the folder of the first machine with the mount options of storage `nfs`.
+    The folder is the same as with `host-path`, and is kept like it.
+    """
     result = made(tmp_path, TWO)
     (volume,) = result.of_type("kubernetes:core/v1:PersistentVolume")
     spec = volume.inputs["spec"]
@@ -44,7 +50,9 @@ def test_every_node_mounts_the_folder_of_the_first_machine(tmp_path: Path) -> No
 
 
 def test_machine_may_mount_before_it_joins_and_until_it_has_left(tmp_path: Path) -> None:
-    """What waits for a step goes before it, so drained pods can still save."""
+    """A machine gets its permission to mount before it joins the cluster, and keeps it until it has
+    left. So pods that are drained can still save.
+    """
     result = made(tmp_path, TWO, THREE)
     assert "data-root-folder" in before(result, SERVER)
     assert SERVER in before(result, "cluster-k3s")
@@ -58,7 +66,9 @@ def test_machine_may_mount_before_it_joins_and_until_it_has_left(tmp_path: Path)
 
 
 def test_machine_that_is_added_changes_no_command_of_others(tmp_path: Path) -> None:
-    """Each has its own permission, for the address that it has said itself."""
+    """A new machine gets a permission of its own, for its own address, and changes no command of
+    other machines.
+    """
     one, two = made(tmp_path, TWO), made(tmp_path, TWO, THREE)
     for name in (SERVER, "node-gpu2-nfs-client-10.1.2.4", "node-gpu2-nfs-export", "data-volume"):
         assert inputs(one.one(name)) == inputs(two.one(name)), name
@@ -71,7 +81,9 @@ def test_machine_that_is_added_changes_no_command_of_others(tmp_path: Path) -> N
 
 
 def test_lost_machine_may_not_mount_when_it_comes_back(tmp_path: Path) -> None:
-    """Its permission goes on the first machine; what is on it is only forgotten."""
+    """A machine with `gone: true` loses its permission on the first machine. Its client command is
+    only forgotten, because the machine does not answer.
+    """
     result = made(tmp_path, {**TWO, "gone": True}, THREE)
     names = {resource.name for resource in result.resources}
     assert "node-gpu2-nfs-export" not in names
@@ -81,10 +93,11 @@ def test_lost_machine_may_not_mount_when_it_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_a_machine_had_goes_when_it_has_left(tmp_path: Path) -> None:
-    """Another machine of its name may come, or another first one: pods save until they have ended.
+    """What a former machine had is deleted last, after its pods have saved, also if another machine
+    takes its name or becomes the first one.
 
-    The engine makes what the new one needs first, and deletes what the one of before had last of
-    all. By name and address the scripts know then what is another one's by now.
+    The scripts get the name and the address, so that they can tell what belongs to another machine
+    by now.
     """
     result = made(tmp_path, TWO)
     triggers = {
@@ -98,7 +111,7 @@ def test_what_a_machine_had_goes_when_it_has_left(tmp_path: Path) -> None:
         assert command.inputs["triggers"][0] == expected[0], name
         host = "10.1.2.4" if "-client-" in name else "10.1.2.3"
         assert f"export HOST={host}\n" in command.program, name
-    # with another address of the machine the permission is another one, and so is the client
+    # If the machine has another address, its permission and its client are made again.
     client = result.one("node-gpu2-nfs-client-10.1.2.4")
     assert (
         client.urn
@@ -109,6 +122,7 @@ def test_what_a_machine_had_goes_when_it_has_left(tmp_path: Path) -> None:
 
 
 def test_packages_come_by_the_proxy_of_the_settings(tmp_path: Path) -> None:
+    """The server and the clients install their packages through the proxy of the settings."""
     result = made(tmp_path, TWO, httpProxy="http://proxy.example.com:3128")
     for name in (SERVER, "node-gpu2-nfs-client-10.1.2.4"):
         assert "export HTTP_PROXY=http://proxy.example.com:3128\n" in result.one(name).program
@@ -116,12 +130,15 @@ def test_packages_come_by_the_proxy_of_the_settings(tmp_path: Path) -> None:
 
 
 def test_other_storages_set_up_no_server(tmp_path: Path) -> None:
+    """Other storages set up no NFS server."""
     result = deployed(tmp_path, TWO)
     assert not [resource for resource in result.resources if "nfs" in resource.name]
 
 
 def test_data_of_the_first_machine_can_be_purged(tmp_path: Path) -> None:
-    """They are this stack's, unlike those of a server that exists."""
+    """The data on the first machine belong to this stack and can be purged, unlike those of an
+    existing server.
+    """
     sure = {"dataOnDestroy": "purge", "purgeConfirmed": "/var/lib/disttrain"}
     folder = made(tmp_path, TWO, **sure).one("data-root-folder")
     assert "export PURGE=/var/lib/disttrain\n" in json.loads(folder.program)["program"]
@@ -151,9 +168,11 @@ def test_machines_that_are_not_ours_get_no_server(
 def test_first_machine_installed_anew_serves_all_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its server came back, and served the folder to no other machine: their pods waited for ever.
+    """If the first machine was installed anew, the server and the permissions of all machines are
+    made again. Otherwise its server would serve nobody, and the pods of other machines would wait
+    forever.
 
-    Nothing changes on the others. Where it cannot be asked, all stays as it is.
+    The clients do not change. If the first machine cannot be asked, nothing changes.
     """
     lost = (SERVER, "node-gpu2-nfs-export", "node-gpu3-nfs-export")
     kept = ("node-gpu2-nfs-client-10.1.2.4", "node-gpu3-nfs-client-10.1.2.5")

@@ -1,4 +1,4 @@
-"""The kinds of storage: what each makes of the settings, and what the program registers."""
+"""The kinds of storage: what each makes from the settings, and what the program registers."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def made(kind: str, options: Any, size: str = "5Gi") -> Storage:
 
 
 def claims_of(result: Deployment) -> set[str]:
-    """The claims that pods and the programs of the stack mount."""
+    """Return the claims that the pods and the outputs of a stack name."""
     found: set[str] = set()
     for resource in result.resources:
         template = resource.inputs.get("spec", {}).get("template")
@@ -33,7 +33,9 @@ def claims_of(result: Deployment) -> set[str]:
 
 
 def test_nfs_volume_waits_for_the_claim_of_the_stack() -> None:
-    """The volume is kept with its data, many nodes may write, and no write is given up."""
+    """The NFS volume is reserved for the claim of the stack and kept with its data. Many nodes may
+    write to it, and writes are never given up (`hard`).
+    """
     storage = made("nfs", NfsOptions("nfs.example.com", "/exports/train"))
     (_, volume), (_, claim) = storage.objects
     assert volume["spec"]["nfs"] == {"server": "nfs.example.com", "path": "/exports/train"}
@@ -41,12 +43,13 @@ def test_nfs_volume_waits_for_the_claim_of_the_stack() -> None:
     assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert volume["spec"]["accessModes"] == claim["spec"]["accessModes"] == ["ReadWriteMany"]
     assert claim["spec"]["selector"]["matchLabels"] == volume["metadata"]["labels"]
-    assert "volumeName" not in claim["spec"]  # with it every second claim waits for 15 s
+    assert "volumeName" not in claim["spec"]  # It makes every second claim wait 15 s.
     assert volume["metadata"]["name"] == storage.volume
     assert claim["spec"]["storageClassName"] == volume["spec"]["storageClassName"] == ""
 
 
 def test_claim_of_the_defaults_has_the_plain_name() -> None:
+    """The claim of the default folder and size has the name `disttrain-pvc`."""
     defaults = PROJECT_FILE["config"]
     given = [defaults[key]["default"] for key in ("dataRoot", "dataSize")]
     assert given == [DATA_ROOT, DATA_SIZE]
@@ -55,7 +58,9 @@ def test_claim_of_the_defaults_has_the_plain_name() -> None:
 
 
 def test_another_volume_has_a_claim_of_another_name() -> None:
-    """A preview of a change of storage, folder or size failed: a claim cannot be bound anew."""
+    """Another storage, folder or size has a claim of another name. A claim cannot be bound to
+    another volume, so a preview of the change would fail otherwise.
+    """
     nfs = NfsOptions("nfs.example.com", "/exports/train")
     storages = [
         STORAGES["host-path"].make(
@@ -88,12 +93,16 @@ def test_another_volume_has_a_claim_of_another_name() -> None:
 def test_pods_come_after_a_claim_that_needs_none_is_bound(
     tmp_path: Path, settings: dict[str, Any], awaited: dict[str, str]
 ) -> None:
-    """A pod that came beside its claim was left for 5 minutes; a class may wait for the pod."""
+    """The engine waits until a claim is bound, because a pod that comes before could wait 5
+    minutes. For the claim of a class it does not wait, because the class may bind it only when a
+    pod uses it.
+    """
     claim = deploy("sandbox", tmp_path, settings).one("data-claim").inputs
     assert awaited.items() <= claim["metadata"]["annotations"].items()
 
 
 def test_other_place_of_the_data_is_another_volume() -> None:
+    """Another server, path, mount option, size or kind of storage is another volume."""
     first = made("nfs", NfsOptions("a", "/x"))
     others = [
         made("nfs", NfsOptions("b", "/x")),
@@ -108,6 +117,7 @@ def test_other_place_of_the_data_is_another_volume() -> None:
 
 
 def test_folder_that_all_nodes_share_is_for_many_nodes() -> None:
+    """A folder that all nodes share can be mounted by many nodes, any other folder by one."""
     for shared, mode in ((False, "ReadWriteOnce"), (True, "ReadWriteMany")):
         storage = made("host-path", HostPathOptions(shared))
         assert storage.access_mode == mode
@@ -116,7 +126,9 @@ def test_folder_that_all_nodes_share_is_for_many_nodes() -> None:
 
 
 def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:
-    """The class may delete the data once the claim is gone, so the claim and its namespace stay."""
+    """The claim of a class and its namespace stay after `pulumi destroy`, because the class may
+    delete the data with the claim. With `dataOnDestroy: purge` both go.
+    """
     result = deploy("sandbox", tmp_path, CLASS)
     for name in ("data-claim", "namespace-namespace"):
         assert result.one(name).request.retainOnDelete, name
@@ -132,7 +144,9 @@ def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:
 
 
 def test_only_the_claim_takes_what_others_own(tmp_path: Path) -> None:
-    """The workloads had its annotation too, and Pulumi took fields from their controllers."""
+    """Only the claim has the annotation `pulumi.com/patchForce`. On a workload, Pulumi would take
+    fields from the workload's controllers.
+    """
     result = deploy("sandbox", tmp_path, CLASS)
     taking = [
         resource.name
@@ -145,7 +159,10 @@ def test_only_the_claim_takes_what_others_own(tmp_path: Path) -> None:
 
 
 def test_pods_can_write_to_a_volume_that_a_class_has_made(tmp_path: Path) -> None:
-    """A new file system belongs to root, and the kubelet gives it to the group of the pods."""
+    """With storage `storage-class`, the pods have a group (`fsGroup`) that may write to the volume.
+    A new file system belongs to root, and the kubelet gives it to this group. With other storages
+    the pods have no such group.
+    """
     templates = [
         resource.inputs["spec"]["template"]["spec"]["securityContext"]
         for resource in deploy("sandbox", tmp_path, CLASS).of_type("kubernetes:batch/v1:Job")
@@ -158,7 +175,9 @@ def test_pods_can_write_to_a_volume_that_a_class_has_made(tmp_path: Path) -> Non
 
 
 def test_existing_claim_and_namespace_are_mounted_and_never_registered(tmp_path: Path) -> None:
-    """What is not registered can be neither changed nor deleted."""
+    """An existing claim is mounted, but neither the claim nor its namespace is registered. What is
+    not registered can be neither changed nor deleted.
+    """
     result = deploy("sandbox", tmp_path, EXISTING)
     types = {resource.type for resource in result.resources}
     for kind in ("Namespace", "PersistentVolume", "PersistentVolumeClaim"):
@@ -172,6 +191,7 @@ def test_existing_claim_and_namespace_are_mounted_and_never_registered(tmp_path:
 def test_no_folder_of_a_host_is_made_for_data_elsewhere(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
+    """Storages without a folder on the host make none and show none in the outputs."""
     result = deploy("sandbox", tmp_path, changes)
     assert "data-root-folder" not in {resource.name for resource in result.resources}
     assert result.outputs["hostDataPath"] == result.outputs["hostRunPath"] == ""
@@ -197,6 +217,9 @@ def test_no_folder_of_a_host_is_made_for_data_elsewhere(
 def test_storage_that_cannot_keep_its_promise_is_refused(
     tmp_path: Path, stack: str, changes: dict[str, object], words: str
 ) -> None:
+    """Settings with which the storage could not work, or would delete data unconfirmed, are
+    refused.
+    """
     with pytest.raises(pulumi.RunError) as refused:
         deploy(stack, tmp_path, changes)
     assert words in str(refused.value)

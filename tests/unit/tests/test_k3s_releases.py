@@ -1,4 +1,4 @@
-"""Which k3s the node tests install, tried with a release host on this machine."""
+"""Which k3s the node tests install. The release host is a stand-in on this machine."""
 
 import functools
 import hashlib
@@ -21,7 +21,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
-    """A release host with one version; the cache is the test's own."""
+    """Yield a release host with one version. The download cache is the test's own."""
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DISTTRAIN_CACHE", str(tmp_path / "cache"))
@@ -46,6 +46,7 @@ def publisher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Publi
 
 
 def in_folder(folder: Path, url: str) -> Path:
+    """Return where the release host has the file of this address."""
     return folder / url.split("/", 3)[3].replace("%2B", "+")
 
 
@@ -56,7 +57,7 @@ def test_host_that_answers_is_taken_and_its_files_are_verified_and_kept(
     assert str(source) == "k3s itself"
     source.fill(VERSION, tmp_path / "first")
     for release in publisher.files(VERSION):
-        in_folder(tmp_path, release.url).unlink()  # so that the second time is from the cache
+        in_folder(tmp_path, release.url).unlink()  # The second time uses the cache.
     source.fill(VERSION, tmp_path / "second")
     assert (tmp_path / "second" / "install.sh").read_bytes() == INSTALLER
     binary = publisher.files(VERSION)[0].url.rpartition("/")[2]

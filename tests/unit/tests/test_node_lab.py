@@ -1,4 +1,4 @@
-"""What the tests of machines run: a checkout that nobody changes meanwhile."""
+"""The tests of machines run a copy of the program that nobody changes meanwhile."""
 
 from pathlib import Path
 
@@ -6,7 +6,9 @@ from tests.node.lab import FILES, FOLDERS, copy_program
 
 
 def test_edit_during_a_test_changes_nothing(tmp_path: Path) -> None:
-    """A script that was edited between two `up` showed as an update that nothing explained."""
+    """An edit of the sources during a test does not change the copy that the test runs. Otherwise a
+    script that is edited between two `up` would look like an update without a cause.
+    """
     source = tmp_path / "source"
     for folder in FOLDERS:
         (source / folder).mkdir(parents=True)

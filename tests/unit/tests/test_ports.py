@@ -7,7 +7,7 @@ import sys
 from tests.ports import HELD, PORTS, STEP, free_port
 from tests.unit.stacks import PROJECT
 
-# As many ports as it holds, after the one that argv names has come round.
+# Prints HELD ports. The port in argv, which another process holds, comes first in its cycle.
 ANOTHER = """
 import sys
 from tests import ports
@@ -17,7 +17,9 @@ print(*(ports.free_port() for _ in range(ports.HELD)))
 
 
 def test_each_call_gives_another_free_port_with_room_after_it() -> None:
-    """A run's ranks meet at one of the ports after its own."""
+    """Each call returns another port with free numbers after it, because the ranks of a run also
+    use a port after the run's own.
+    """
     found = [free_port() for _ in range(2 * HELD)]
     assert len(set(found)) == len(found)
     assert all(port % STEP == 0 for port in found)
@@ -30,7 +32,7 @@ def test_port_that_somebody_listens_on_is_left_out() -> None:
 
 
 def test_two_processes_get_no_port_in_common() -> None:
-    """Also when nobody listens there yet."""
+    """Two processes never get the same port, even if nobody listens at it yet."""
     ours = free_port()
     command = [sys.executable, "-c", ANOTHER, str(ours)]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)

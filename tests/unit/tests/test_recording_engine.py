@@ -11,7 +11,9 @@ from tests.unit.stacks import deploy, own_event_loop
 def test_output_of_another_test_holds_no_program_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker waited for ever, since a test before had made an output outside of a program."""
+    """A program ends although another test has made an output outside of a program. Otherwise a
+    worker of the engine would wait forever.
+    """
     monkeypatch.setattr("tests.unit.stacks.LONGEST_SECONDS", 20.0)
     with own_event_loop() as loop:
         output = pulumi.Output.from_input("")

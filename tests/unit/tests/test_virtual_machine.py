@@ -6,6 +6,7 @@ NEEDS = {"nfsd": ["sunrpc", "lockd"], "lockd": ["grace", "sunrpc"], "nfsv4": ["s
 
 
 def test_modules_come_after_those_that_they_need() -> None:
+    """Each kernel module comes after the modules that it needs."""
     names = {*MODULES, *NEEDS, *(other for others in NEEDS.values() for other in others)}
     lines = [
         f"kernel/{name}.ko: {' '.join(f'kernel/{other}.ko' for other in NEEDS.get(name, []))}"

@@ -19,7 +19,9 @@ def test_indexed_job_gives_each_pod_an_index_and_a_name(tmp_path: Path) -> None:
 
 
 def test_job_replaces_a_pod_after_its_end_and_counts_no_pod_that_was_asked(tmp_path: Path) -> None:
-    """Two pods of an index would write one run; an evicted or stopped pod has saved."""
+    """A pod is replaced only after it has ended, because two pods of one index would write the same
+    run. A pod that was evicted or asked to stop has saved, so it does not count as a failure.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "indexed-job", "pods": 4})
     spec = made.one("training-job").inputs["spec"]
     assert spec["podReplacementPolicy"] == "Failed"

@@ -11,7 +11,9 @@ from trainer.launch.exit_codes import ExitCode
 
 
 def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> None:
-    """The Job replaces no failed pod by itself, and a fatal exit code has a rule of its own."""
+    """The JobSet makes all pods again if one fails, and fails at a fatal exit code. Its Job
+    replaces no failed pod by itself.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "jobset", "pods": 4})
     spec = made.one("training-job-set").inputs["spec"]
     (jobs,) = spec["replicatedJobs"]
@@ -22,7 +24,7 @@ def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> N
     assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
     fails = [rule for rule in job["podFailurePolicy"]["rules"] if rule["action"] == "FailJob"]
     assert [rule["onExitCodes"]["values"] for rule in fails] == [[ExitCode.FATAL]]
-    # An evicted pod is the JobSet's matter: the Job would wait longer for each new pod.
+    # The JobSet handles an evicted pod, because the Job would wait longer for each new pod.
     evicted = [rule for rule in job["podFailurePolicy"]["rules"] if "onPodConditions" in rule]
     assert [rule["action"] for rule in evicted] == ["Count"]
     assert job["podReplacementPolicy"] == "Failed"
@@ -40,16 +42,20 @@ def test_jobset_restarts_all_pods_and_fails_on_a_fatal_exit(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("pods", [1, 3])
 def test_failure_policy_is_the_same_with_any_pods(tmp_path: Path, pods: int) -> None:
-    """JobSet lets nobody change it, and a preview, which tries the new JobSet out on the old one,
-    fails if it differs. tests/e2e/test_engines.py changes the number of pods on a cluster."""
+    """The failure policy does not depend on the number of pods, because JobSet allows no change of
+    it. Otherwise a preview with another number of pods would fail. tests/e2e/test_engines.py
+    changes the number of pods on a cluster.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "jobset", "pods": pods})
     policy = made.one("training-job-set").inputs["spec"]["failurePolicy"]
     assert policy["maxRestarts"] == 1000
 
 
 def test_name_leaves_room_for_the_one_of_a_preview(tmp_path: Path) -> None:
-    """The provider tries a new JobSet out under a name with 5 more characters, and JobSet's webhook
-    refuses one whose pods' names, with their own 6, would be too long for a label."""
+    """The name of a JobSet leaves room for the 5 characters that a preview appends and for the 6
+    characters of the pods' own endings. Otherwise JobSet's webhook would refuse the preview,
+    because the pods' names would be too long for a label.
+    """
     longest = {"topology": "jobset", "pods": 1001, "instance": "s" * 26}
     made = deploy("sandbox-multipod", tmp_path, longest).one("training-job-set").inputs
     (jobs,) = made["spec"]["replicatedJobs"]

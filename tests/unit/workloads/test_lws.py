@@ -7,7 +7,8 @@ from tests.unit.stacks import deploy
 
 
 def test_leader_worker_set_has_one_group_of_all_pods(tmp_path: Path) -> None:
-    """A lost pod is started again alone, and nothing waits for a leader that is not ready yet.
+    """The LeaderWorkerSet has one group of all pods. A lost pod is restarted alone, and the workers
+    do not wait until the leader is ready.
 
     Every field that its webhook would fill in is set.
     """
@@ -26,14 +27,14 @@ def test_leader_worker_set_has_one_group_of_all_pods(tmp_path: Path) -> None:
             "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0, "partition": 0},
         },
     }
-    assert group.keys() == {"size", "restartPolicy", "workerTemplate"}  # the leader's is the same
+    assert group.keys() == {"size", "restartPolicy", "workerTemplate"}  # also for the leader
     assert (group["size"], group["restartPolicy"]) == (4, "None")
     (container,) = group["workerTemplate"]["spec"]["containers"]
     variables = {entry["name"]: entry.get("value") for entry in container["env"]}
     assert variables["PET_MASTER_ADDR"] == "train-lws-b-0.train-lws-b"
     assert variables["PET_NNODES"] == "4"
     assert variables["DISTTRAIN_POD_STAYS"] == "1"
-    assert "JOB_COMPLETION_INDEX" not in variables  # its pods stay, as the set never ends
+    assert "JOB_COMPLETION_INDEX" not in variables  # the name of the pod has its index
     hand_over = json.loads(made.one("training-hand-over").inputs["stdin"])
     assert hand_over["suspend"] == {"spec": {"replicas": 0}}
     assert hand_over["resume"] == {"spec": {"replicas": 1}}

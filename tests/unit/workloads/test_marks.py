@@ -1,4 +1,4 @@
-"""Labels and annotations by which other programs of the cluster leave the pods of a run alone."""
+"""Labels and annotations that make other programs of the cluster leave the pods of a run alone."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -21,7 +21,9 @@ STAYS = {
 
 
 def marks_of(value: object, component: str) -> list[tuple[dict[str, str], dict[str, str]]]:
-    """Labels and annotations of each pod template of this component in some manifests."""
+    """Return the labels and annotations of each pod template of this component in some
+    manifests.
+    """
     found: list[tuple[dict[str, str], dict[str, str]]] = []
     if isinstance(value, list):
         for each in cast(list[object], value):
@@ -38,13 +40,16 @@ def marks_of(value: object, component: str) -> list[tuple[dict[str, str], dict[s
 
 
 def of_stack(made: Deployment, component: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+    """Return the labels and annotations of this component's pods in a stack."""
     inputs = [each.inputs for each in made.resources if each.type.startswith("kubernetes:")]
     return marks_of(inputs, component)
 
 
 @pytest.mark.parametrize("topology", WORKLOADS)
 def test_pods_of_every_topology_stay_alone(topology: str, tmp_path: Path) -> None:
-    """No proxy of a mesh comes into the pods of a run and its data set, and nobody moves them."""
+    """No mesh puts a proxy into the pods of a run and of its data set, and no program moves these
+    pods.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": topology})
     for component in ("training", "dataset"):
         found = of_stack(made, component)
@@ -55,7 +60,9 @@ def test_pods_of_every_topology_stay_alone(topology: str, tmp_path: Path) -> Non
 
 
 def test_own_labels_and_annotations_win(tmp_path: Path) -> None:
-    """An empty text removes one, since the descheduler asks only whether its annotation exists."""
+    """The user's own labels and annotations replace the defaults. An empty text removes a default
+    annotation, because the descheduler asks only whether its annotation exists.
+    """
     karpenter, autoscaler, descheduler = STAYS
     changes = {
         "podLabels": {"team": "ml", "sidecar.istio.io/inject": "true"},
@@ -76,7 +83,9 @@ def test_own_labels_and_annotations_win(tmp_path: Path) -> None:
     "selector", [{"karpenter.sh/capacity-type": "spot"}, {"cloud.google.com/gke-spot": "true"}]
 )
 def test_pods_on_spot_machines_are_evicted(selector: dict[str, str], tmp_path: Path) -> None:
-    """Karpenter would not evict them from a machine that goes, so they would not save."""
+    """Pods on spot machines have no annotation against eviction. Otherwise Karpenter would not
+    evict them from a machine that goes, and they would not save.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"nodeSelector": selector})
     annotations = training_template(made)["metadata"]["annotations"]
     assert not STAYS.keys() & annotations.keys()
@@ -84,7 +93,9 @@ def test_pods_on_spot_machines_are_evicted(selector: dict[str, str], tmp_path: P
 
 
 def test_pods_of_commands_have_own_labels(tmp_path: Path) -> None:
-    """A cluster may demand labels of every pod, and meshes put proxies into every pod."""
+    """The pods of commands have the user's labels and annotations and those against meshes. A
+    cluster may demand labels of every pod, and a mesh may put a proxy into every pod.
+    """
     changes = {"podLabels": {"team": "ml"}, "podAnnotations": {"cost-center": "7"}}
     made = deploy("sandbox-multipod", tmp_path, changes)
     placement = yaml.safe_load(str(made.outputs["podPlacement"]))

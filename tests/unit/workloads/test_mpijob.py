@@ -13,7 +13,9 @@ from tests.unit.stacks import deploy
 
 
 def test_mpijob_has_a_launcher_that_is_node_0(tmp_path: Path) -> None:
-    """Its pods differ in nothing but the index that the operator writes into their labels."""
+    """The launcher of the MPIJob is node 0, and all pods come from the same template. They differ
+    only in the index that the operator writes into their labels.
+    """
     changes = {"topology": "mpijob", "pods": 4, "processesPerPod": 2}
     made = deploy("sandbox-multipod", tmp_path, changes)
     spec = made.one("training-mpi-job").inputs["spec"]
@@ -34,7 +36,7 @@ def test_mpijob_has_a_launcher_that_is_node_0(tmp_path: Path) -> None:
 
 
 def test_mpijob_of_one_pod_has_no_workers(tmp_path: Path) -> None:
-    """The operator refuses an MPIJob with none of them."""
+    """An MPIJob of one pod has no workers, because the operator refuses a group of no workers."""
     made = deploy("sandbox", tmp_path, {"topology": "mpijob", "pods": 1})
     roles = made.one("training-mpi-job").inputs["spec"]["mpiReplicaSpecs"]
     assert list(roles) == ["Launcher"]
@@ -44,7 +46,9 @@ def test_mpijob_of_one_pod_has_no_workers(tmp_path: Path) -> None:
 def test_launcher_and_workers_share_their_place(
     tmp_path: Path, pods: int, groups: dict[str, str]
 ) -> None:
-    """Kueue would look for a rack for the launcher, and for another one for the workers."""
+    """The launcher and the workers are in one group for Kueue's topology, if there are workers.
+    Otherwise Kueue would choose one rack for the launcher and another one for the workers.
+    """
     rack = {REQUIRED_PLACE: "example.com/rack"}
     changes = {"topology": "mpijob", "pods": pods, "podAnnotations": rack}
     made = deploy("sandbox-multipod", tmp_path, changes)
@@ -55,7 +59,9 @@ def test_launcher_and_workers_share_their_place(
 
 
 def test_retries_of_a_launcher_make_another_workload(tmp_path: Path) -> None:
-    """The operator would not tell them to a launcher that is there already."""
+    """Other retries of the launcher make another workload, because the operator does not change a
+    launcher that exists. A negative number is refused.
+    """
 
     def made(**options: int) -> dict[str, Any]:
         given = {"topology": "mpijob", "topologyOptions": options}

@@ -1,4 +1,4 @@
-"""Whether the pods of a run are near each other or apart, in the settings and in what is made."""
+"""Whether the pods of a run are near each other or apart, by the settings and in the manifests."""
 
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,14 @@ FIELDS = {"affinity", "topologySpreadConstraints"}
 
 
 def pod_spec(scratch: Path, **changes: object) -> dict[str, Any]:
+    """Return the spec of the training's pods in a stack with these settings."""
     return training_template(deploy("dev", scratch, {**SEVERAL, **changes}))["spec"]
 
 
 def test_packed_pods_wish_to_be_near_pods_of_the_same_run(tmp_path: Path) -> None:
-    """And Kubernetes' own wish, that they are spread over machines, is taken away."""
+    """Pods of a run that are packed ask to be near each other, and not near those of other runs.
+    Kubernetes' own default, which spreads pods over machines, is turned off.
+    """
     spec = pod_spec(tmp_path, placement="packed", **RACK)
     (wish,) = spec["affinity"]["podAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
     term = wish["podAffinityTerm"]
@@ -51,6 +54,7 @@ def test_spread_pods_wish_to_be_apart_from_pods_of_the_same_run(tmp_path: Path) 
 def test_without_a_wish_or_with_one_pod_nothing_is_said(
     tmp_path: Path, changes: dict[str, object]
 ) -> None:
+    """The pods ask for no place without the setting `placement`, or if the run has one pod."""
     assert not FIELDS & pod_spec(tmp_path, **changes).keys()
 
 

@@ -7,7 +7,9 @@ from trainer.launch.exit_codes import RETRY_VARIABLE
 
 
 def test_pytorchjob_has_workers_alone_with_ranks_of_ours(tmp_path: Path) -> None:
-    """A master would bring an init container, whose image has to be pulled, into every worker."""
+    """The PyTorchJob has only workers, and its ranks are those of this program. A master would add
+    an init container to every worker, whose image has to be pulled.
+    """
     changes = {"topology": "pytorchjob", "pods": 4, "processesPerPod": 2}
     made = deploy("sandbox-multipod", tmp_path, changes)
     spec = made.one("training-pytorch-job").inputs["spec"]

@@ -1,4 +1,6 @@
-"""A run in a queue: the labels of its workload, and what the programs of `up` are told of it."""
+"""A run in a queue: the labels of its workload, and what the tasks of `up` are told of the
+queue.
+"""
 
 import json
 from pathlib import Path
@@ -22,11 +24,13 @@ QUEUE = {"queue": "team", "queuePriority": "urgent"}
 
 
 def labels(result: Deployment, name: str) -> dict[str, Any]:
+    """Return the queue's labels of a resource."""
     found = result.one(name).inputs["metadata"]["labels"]
     return {key: found[key] for key in (QUEUE_LABEL, QUEUE_PRIORITY_LABEL) if key in found}
 
 
 def job_of(result: Deployment, name: str) -> dict[str, Any]:
+    """Return the job of a task."""
     return json.loads(result.one(name).inputs["stdin"])
 
 
@@ -38,7 +42,9 @@ def test_each_kind_that_a_queue_takes_is_asked() -> None:
 def test_workload_alone_has_the_labels_of_its_queue(
     tmp_path: Path, topology: str, workload: str
 ) -> None:
-    """The field that suspends it is Kueue's: a program that set it too would fight over it."""
+    """Only the workload has the labels of its queue, and its manifest does not set the field that
+    suspends it. That field is Kueue's, and a program that sets it too would undo Kueue's decisions.
+    """
     made = deploy("sandbox", tmp_path, {"topology": topology, **QUEUE})
     assert labels(made, workload) == {QUEUE_LABEL: "team", QUEUE_PRIORITY_LABEL: "urgent"}
     others = [
@@ -54,7 +60,9 @@ def test_workload_alone_has_the_labels_of_its_queue(
 
 
 def test_another_queue_or_priority_makes_another_workload(tmp_path: Path) -> None:
-    """Kueue lets nobody move a run that has its place; without a queue nothing has changed."""
+    """Another queue or priority makes another workload, because Kueue allows no change of a run
+    that has its place.
+    """
 
     def revision(**changes: str) -> str:
         made = deploy("sandbox", tmp_path, {"topology": "indexed-job", **changes})
@@ -99,9 +107,10 @@ PODS = {
 
 @pytest.mark.parametrize("topology", PODS)
 def test_what_kueue_has_changed_of_the_pods_stays(tmp_path: Path, topology: str) -> None:
-    """Kueue gives the pods the tolerations of its flavor. A change of the workload in its place, as
-    by `ttlSecondsAfterFinished`, would take them back, which the API server refuses: the list is
-    Kueue's. Another revision makes another workload all the same."""
+    """The engine ignores what Kueue changes in the pods of a run in a queue, such as the
+    tolerations of its flavor. Otherwise a change of `ttlSecondsAfterFinished` would take these
+    tolerations back, which the API server refuses. Another revision still makes another workload.
+    """
     name, pods = PODS[topology]
     stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
     request = deploy(stack, tmp_path, {"topology": topology, **QUEUE}).one(name).request
@@ -113,7 +122,9 @@ def test_what_kueue_has_changed_of_the_pods_stays(tmp_path: Path, topology: str)
 
 
 def test_each_kind_that_changes_in_its_place_says_what_kueue_changes() -> None:
-    """Only the time after which a workload goes changes without another revision."""
+    """Each kind whose workload can change in place names the fields that Kueue changes. In place,
+    only `ttlSecondsAfterFinished` changes, because everything else makes another revision.
+    """
     kinds = [kind for kind in WORKLOADS.values() if kind.queued and not kind.no_ttl_because]
     assert {kind.name for kind in kinds} == set(PODS)
     assert all(kind.changed_by_kueue for kind in kinds)

@@ -1,6 +1,7 @@
-"""The pods of a run are the same under each kind of workload, but for what finds and starts them.
+"""The pods of a run are the same with each kind of workload, except for what finds and starts them.
 
-tests/e2e/test_engines.py asks the pods themselves, and of their environment and mounts only a part.
+tests/e2e/test_engines.py asks the pods themselves, but only about a part of their environment and
+mounts.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from tests.unit.stacks import deploy
 
 REFERENCE = "multi-pod"
 SETTINGS = {"pods": 4, "podEnvironment": {"GREETING": "hello"}, "shmSize": "2Gi"}
-# Where node 0 is found, where a pod's index stands, and what the controller makes of its end.
+# The address of node 0, the index of a pod, and what the controller does when a pod ends.
 OF_THE_KIND = {
     "PET_MASTER_ADDR",
     "JOB_COMPLETION_INDEX",
@@ -27,7 +28,7 @@ ONE_FOR_ALL = "one for all"
 
 
 def pods_of(value: Any) -> Iterator[dict[str, Any]]:
-    """All pod templates of a run's training in some manifests."""
+    """Yield all pod templates of a run's training in some manifests."""
     if isinstance(value, list):
         for each in value:
             yield from pods_of(each)
@@ -42,7 +43,7 @@ def pods_of(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def in_common(pod: dict[str, Any]) -> dict[str, Any]:
-    """The pod without what its kind of workload decides."""
+    """Return the pod without what its kind of workload decides."""
     labels = dict(pod["metadata"]["labels"])
     for name in (REVISION_LABEL, WORKLOAD_LABEL):
         labels[name] = ONE_FOR_ALL
@@ -56,7 +57,9 @@ def in_common(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def made(topology: str, tmp_path: Path) -> list[dict[str, Any]]:
-    """The pod templates of a run: two where node 0 has one of its own."""
+    """Return the pod templates of a run. There are two of them if node 0 has a template of its
+    own.
+    """
     deployment = deploy("sandbox-multipod", tmp_path, {**SETTINGS, "topology": topology})
     inputs = [each.inputs for each in deployment.resources if each.type.startswith("kubernetes:")]
     return list(pods_of(inputs))
@@ -66,7 +69,9 @@ def made(topology: str, tmp_path: Path) -> list[dict[str, Any]]:
     "topology", [name for name, kind in WORKLOADS.items() if kind.several_pods]
 )
 def test_pods_of_each_kind_are_those_of_the_reference(topology: str, tmp_path: Path) -> None:
-    """Variables, mounts, shared memory, requests, rights, probe, labels and time to save."""
+    """The pods of each kind have the same variables, mounts, shared memory, requests, rights,
+    probe, labels and grace period as those of `multi-pod`.
+    """
     (reference,) = made(REFERENCE, tmp_path)
     found = made(topology, tmp_path)
     assert found

@@ -1,4 +1,4 @@
-"""`topology: multi-pod` and `lws`: a run that is stopped has an object without replicas."""
+"""`topology: multi-pod` and `lws`, which stop a run by setting the number of replicas to zero."""
 
 from pathlib import Path
 
@@ -11,10 +11,11 @@ REPLICAS = {"multi-pod": "training-stateful-set", "lws": "training-leader-worker
 
 @pytest.mark.parametrize("topology", REPLICAS)
 def test_stopped_run_stays_the_same_workload_after_a_refresh(tmp_path: Path, topology: str) -> None:
-    """After `./disttrain stop` and `pulumi refresh` the engine wants to set `replicas` again. A new
-    StatefulSet for that was lost: the provider does not wait for the end of the old one, and took
-    it for the new one. Of a LeaderWorkerSet already the preview failed, as the field was that of
-    whoever had stopped the run."""
+    """A stopped run is not replaced when the engine sets `replicas` again, as after `pulumi
+    refresh`. Otherwise the provider would take the old StatefulSet for the new one and lose it.
+    `pulumi.com/patchForce` takes the field back from whoever stopped the run, because a preview of
+    a LeaderWorkerSet would fail otherwise.
+    """
 
     def made(pods: int) -> Registered:
         changes = {"topology": topology, "pods": pods}
@@ -26,5 +27,5 @@ def test_stopped_run_stays_the_same_workload_after_a_refresh(tmp_path: Path, top
     (replaced,) = two.request.replaceOnChanges
     field = replaced.removeprefix("spec.")
     assert field != "replicas"
-    # Another number of pods is another workload all the same.
+    # Another number of pods still makes another workload.
     assert two.inputs["spec"][field] != three.inputs["spec"][field]

@@ -8,10 +8,11 @@ from tests.unit.stacks import deploy
 
 
 def test_trainjob_leaves_the_pods_to_its_runtime(tmp_path: Path) -> None:
-    """Trainer adds variables of its own only where the runtime names a framework, and makes a
-    JobSet that is gone anew, so nothing may remove one after some time."""
+    """The runtime names no framework, because Trainer would add variables of its own for it. It has
+    no `ttlSecondsAfterFinished`, because Trainer would make the removed JobSet again.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": 4})
-    # Kubeflow's Python library reads no TrainJob whose runtime lacks this label.
+    # Kubeflow's Python library cannot read a TrainJob if its runtime lacks this label.
     labels = made.one("training-training-runtime").inputs["metadata"]["labels"]
     assert labels["trainer.kubeflow.org/framework"] == "torch"
     runtime = made.one("training-training-runtime").inputs["spec"]
@@ -40,19 +41,21 @@ def test_trainjob_leaves_the_pods_to_its_runtime(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pods", [2, 3])
 def test_runtime_restarts_as_often_with_any_pods(tmp_path: Path, pods: int) -> None:
-    """Trainer 2.1 and 2.2 let nobody change the `failurePolicy` of a runtime, and `pulumi up` with
-    another number of pods would fail."""
+    """The `failurePolicy` of the runtime does not depend on the number of pods. Trainer 2.1 and 2.2
+    allow no change of it, so `pulumi up` with another number of pods would fail otherwise.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "pods": pods})
     runtime = made.one("training-training-runtime").inputs["spec"]
     assert runtime["template"]["spec"]["failurePolicy"]["maxRestarts"] == 1000
 
 
 def test_runtime_goes_after_the_trainjob_that_names_it(tmp_path: Path) -> None:
-    """Another `instance` or `namespace` replaces both. Trainer's webhook refuses a TrainJob
-    without a runtime, also when Kubernetes takes the last mark off one that is being deleted, and
-    `up` would wait for its end in vain; Trainer 2.1 and 2.2 keep the runtime until then."""
+    """The old TrainJob is deleted before its runtime. Trainer's webhook refuses every change of a
+    TrainJob without a runtime, also the last one of its deletion, so `up` would wait for its end in
+    vain. Another `instance` or `namespace` replaces both.
+    """
     made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "instance": "second"})
     runtime, trainjob = (made.one(f"training-{n}") for n in ("training-runtime", "train-job"))
     assert not runtime.request.deleteBeforeReplace
-    assert trainjob.request.deleteBeforeReplace  # never two gangs
+    assert trainjob.request.deleteBeforeReplace  # two gangs would write one run
     assert runtime.urn in trainjob.request.dependencies

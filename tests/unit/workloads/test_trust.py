@@ -23,7 +23,7 @@ POD: dict[str, Any] = {
 
 
 def run_in_image(root: Path, own: str, system: str | None) -> str:
-    """What the init container writes, in an image with these files below `root`."""
+    """Return what the init container writes in an image with these files below `root`."""
     files = {OWN_FILE: own, "/etc/ssl/certs/ca-certificates.crt": system}
     script = SCRIPT.replace("python3", "no-python").replace(" /etc/", f" {root}/etc/")
     script = script.replace(f">{ALL_FILE}", f">{root}{ALL_FILE}")
@@ -37,7 +37,9 @@ def run_in_image(root: Path, own: str, system: str | None) -> str:
 
 
 def test_own_certificates_add_to_those_of_the_image(tmp_path: Path) -> None:
-    """Fault 21 of the review: with caBundle, pods did not trust hosts with public certificates."""
+    """The pods trust the authorities of `caBundle` and those of the image. Otherwise pods with
+    `caBundle` would not trust hosts with public certificates.
+    """
     assert run_in_image(tmp_path / "both", "own", "usual\n").split() == ["usual", "own"]
     assert run_in_image(tmp_path / "small", "own\n", None).split() == ["own"]
 

@@ -1,4 +1,6 @@
-"""The setting `ttlSecondsAfterFinished`: where it stands in each kind's object, and who refuses."""
+"""The setting `ttlSecondsAfterFinished`: its place in the manifest of each kind, and which kinds
+refuse it.
+"""
 
 import json
 from pathlib import Path
@@ -30,12 +32,14 @@ STAY = {
 
 
 def made(topology: str, tmp_path: Path, seconds: object) -> Deployment:
+    """Return a deployment with this topology and this time."""
     changes = {"topology": topology, KEY: seconds}
     stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
     return deploy(stack, tmp_path, changes)
 
 
 def holder(deployment: Deployment, topology: str) -> dict[str, Any]:
+    """Return the part of the workload that has the field."""
     name, path = PLACES[topology]
     found: dict[str, Any] = deployment.one(name).inputs
     for key in path:
@@ -49,14 +53,18 @@ def test_each_kind_sets_or_refuses_it() -> None:
 
 @pytest.mark.parametrize("topology", PLACES)
 def test_field_stands_where_the_controller_reads_it(topology: str, tmp_path: Path) -> None:
-    """And nowhere without the setting, so that nothing changes for those who do not set it."""
+    """The field is where the controller of the kind reads it. Without the setting the manifest does
+    not have it, so nothing changes for users who do not set it.
+    """
     assert holder(made(topology, tmp_path, 3600), topology)[KEY] == 3600
     assert KEY not in json.dumps(made(topology, tmp_path, "").one(PLACES[topology][0]).inputs)
 
 
 @pytest.mark.parametrize("topology", PLACES)
 def test_another_time_is_another_workload_of_volcano_alone(topology: str, tmp_path: Path) -> None:
-    """Volcano refuses the change of a Job; the others take it, and training goes on."""
+    """Another time replaces the workload only with Volcano, which refuses the change of a Job. With
+    other kinds the training goes on.
+    """
 
     def revision(seconds: object) -> str:
         workload = made(topology, tmp_path, seconds).one(PLACES[topology][0])
@@ -67,6 +75,9 @@ def test_another_time_is_another_workload_of_volcano_alone(topology: str, tmp_pa
 
 @pytest.mark.parametrize("topology", PLACES)
 def test_record_knows_how_its_end_is_found_on_the_volume(topology: str, tmp_path: Path) -> None:
+    """The hand-over is told the time and where the volume has the run, so that the end of the run
+    can be found when its workload is gone.
+    """
     with_time, without = made(topology, tmp_path, 3600), made(topology, tmp_path, "")
     ttl = json.loads(with_time.one("training-hand-over").inputs["stdin"])["ttl"]
     assert (ttl["seconds"], ttl["run_dir"][:11]) == (3600, "/data/runs/")

@@ -12,7 +12,9 @@ from tests.unit.stacks import Deployment, deploy
 
 
 def test_volcano_starts_all_pods_or_none(tmp_path: Path) -> None:
-    """Every field that Volcano's webhook would fill in is set: it refuses an update without it."""
+    """Volcano starts either all pods or none. Every field that its webhook would fill in is set,
+    because the webhook refuses an update without these fields.
+    """
     changes = {"topology": "volcano", "pods": 4, "processesPerPod": 2, "priorityClass": "high"}
     made = deploy("sandbox-multipod", tmp_path, changes)
     spec = made.one("training-volcano-job").inputs["spec"]
@@ -23,7 +25,7 @@ def test_volcano_starts_all_pods_or_none(tmp_path: Path) -> None:
     template = task.pop("template")
     assert task == {"name": "node", "replicas": 4, "minAvailable": 4, "maxRetry": 401}
     fatal, lost = spec["policies"]
-    assert fatal == {"exitCode": 78, "action": "TerminateJob"}  # before the one for all failures
+    assert fatal == {"exitCode": 78, "action": "TerminateJob"}  # Volcano uses the first match.
     assert lost == {"events": ["PodFailed", "PodEvicted"], "action": "RestartJob"}
     assert template["spec"]["restartPolicy"] == "Never"
     (container,) = template["spec"]["containers"]
@@ -38,7 +40,9 @@ def test_volcano_starts_all_pods_or_none(tmp_path: Path) -> None:
 
 
 def test_queue_of_volcano_is_looked_for_and_makes_another_workload(tmp_path: Path) -> None:
-    """Volcano lets nobody move a Job to another queue."""
+    """Another queue of Volcano makes another workload, because Volcano does not move a Job to
+    another queue. `up` checks the queue before the hand-over.
+    """
 
     def made(**options: object) -> Deployment:
         given = {"topology": "volcano", "topologyOptions": options}
@@ -59,10 +63,11 @@ def test_queue_of_volcano_is_looked_for_and_makes_another_workload(tmp_path: Pat
 
 
 def test_preview_leaves_a_job_of_volcano_as_its_webhook_wants_it(tmp_path: Path) -> None:
-    """The provider tries the new Job out on the old one, and the webhook refuses such a change.
+    """A preview ignores changes of the spec of Volcano's Job. The provider tries the new Job out on
+    the old one, and Volcano's webhook would refuse that.
 
-    The preview shows the label of the revision instead, as a mere update: for a replacement the
-    engine would take the new Job whole, whatever is to be ignored.
+    The preview shows the changed label of the revision as an update, and not as a replacement. For
+    a replacement, the engine would send the whole new Job, whatever is to be ignored.
     """
 
     def options(dry_run: bool, topology: str, name: str) -> tuple[list[str], list[str]]:

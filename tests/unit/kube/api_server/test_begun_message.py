@@ -1,6 +1,7 @@
-"""A message that has begun has to be complete after a while: a connection may die in its middle.
+"""A message that has begun has to be complete after a while, because a connection may die in its
+middle.
 
-Between two messages nothing has to come. The websocket is real, over a pair of sockets.
+Between two messages the connection may be silent. The websocket is real, over a pair of sockets.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ BEGUN = bytes([0x82, 100, 1]) + b"of a hundred bytes"  # the rest never comes
 
 @dataclass
 class Ends:
-    """Both ends of a connection: what the commands use, and the other side's plain socket."""
+    """Both ends of a connection: the websocket that the commands use, and the plain socket of the
+    server.
+    """
 
     here: websocket.WebSocket
     there: socket.socket
@@ -36,6 +39,7 @@ class Ends:
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
+    """Yield a connection that the API client uses, with a short limit for the rest of a message."""
     ours, theirs = socket.socketpair()
     made = websocket.WebSocket()
     made.sock, made.connected = ours, True
@@ -47,7 +51,9 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ends]:
 
 
 def test_forwarded_connection_ends_within_a_message(ends: Ends) -> None:
-    """Its client sees that, as of a server that has gone, and does not wait for ever."""
+    """A forwarded port closes its connection if the rest of a message does not come. The client
+    sees an end as of a server that has gone, and does not wait forever.
+    """
     port_of_channels = b"".join(bytes([0x82, 3, channel, 80, 0]) for channel in (0, 1))
     ends.there.sendall(port_of_channels)
     access = Access(kubeconfig="{}")
@@ -56,7 +62,7 @@ def test_forwarded_connection_ends_within_a_message(ends: Ends) -> None:
         socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS) as client,
     ):
         client.settimeout(IDLE_SECONDS)
-        with pytest.raises(TimeoutError):  # nothing comes, and that ends nothing
+        with pytest.raises(TimeoutError):  # silence ends nothing
             client.recv(1)
         client.settimeout(LIMIT_SECONDS)
         ends.there.sendall(bytes([0x82, 6, 0]) + b"hello")
@@ -66,7 +72,9 @@ def test_forwarded_connection_ends_within_a_message(ends: Ends) -> None:
 
 
 def test_terminal_ends_within_a_message(ends: Ends) -> None:
-    """The user has the shell back, with a sentence."""
+    """A terminal ends with an error if the rest of a message does not come, so that the user has
+    the shell back.
+    """
     ours, theirs = pty.openpty()
     shown, has_ended = list[bytes](), threading.Event()
 

@@ -42,7 +42,7 @@ BY_PROGRAM = {
 
 
 def left_by_provider(folder: Path, content: object, name: str = "kubeconfig1628476760") -> Path:
-    """As clientcmd writes it: sorted, with what was left out."""
+    """Write a file as the provider's library does: sorted, and with the keys that were left out."""
     path = folder / name
     path.write_text(yaml.safe_dump({"preferences": {}, **content}))  # pyright: ignore
     path.chmod(0o600)
@@ -57,7 +57,9 @@ def test_copies_of_the_own_kubeconfig_are_removed(tmp_path: Path, user: object) 
 
 
 def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
-    """Another user of the same cluster, the same user of another one, another name, a link."""
+    """No other files are removed, such as copies of other users, clusters or names, links, and
+    files that are no YAML.
+    """
     own = kubeconfig(BY_KEY)
     elsewhere = left_by_provider(tmp_path, own, "kubeconfig-of-mine")
     link = tmp_path / "kubeconfig3"
@@ -77,7 +79,9 @@ def test_nothing_of_others_is_removed(tmp_path: Path) -> None:
 
 
 def test_copies_of_a_users_own_file_stay(tmp_path: Path) -> None:
-    """Another project of the user may be using its copy of the same file."""
+    """Copies of a kubeconfig file of the user are not removed, because another project of the user
+    may be using its copy of the same file.
+    """
     mine = tmp_path / "config"
     mine.write_text(yaml.safe_dump(kubeconfig(BY_KEY)))
     copy = left_by_provider(tmp_path, kubeconfig(BY_KEY))
@@ -86,6 +90,9 @@ def test_copies_of_a_users_own_file_stay(tmp_path: Path) -> None:
 
 
 def test_kubeconfig_without_secrets_removes_nothing(tmp_path: Path) -> None:
+    """Nothing is removed for a kubeconfig without secrets, because its copies cannot be told from
+    other files.
+    """
     bare = kubeconfig({"username": "me"})
     copy = left_by_provider(tmp_path, bare)
     remove_copies(Access(json.dumps(bare)), tmp_path)
@@ -96,8 +103,10 @@ def test_kubeconfig_without_secrets_removes_nothing(tmp_path: Path) -> None:
 def test_task_of_the_first_moment_removes_them_without_a_cluster(
     tmp_path: Path, action: str
 ) -> None:
-    """As the engine runs it: before the provider starts, and last of all in a `destroy`. The server
-    of this kubeconfig does not exist."""
+    """The task `copies` removes the copies without a request to the cluster. The engine runs it
+    before the provider starts and at the very end of a `destroy`, and the server of this kubeconfig
+    does not exist.
+    """
     copy = left_by_provider(tmp_path, kubeconfig(BY_PROGRAM))
     other = left_by_provider(tmp_path, kubeconfig(BY_KEY), "kubeconfig4")
     job = {"kubeconfig": json.dumps(kubeconfig(BY_PROGRAM)), "owner": "o", "namespace": "n"}

@@ -1,4 +1,4 @@
-"""A kubeconfig whose user is logged in by a program (`exec`)."""
+"""A kubeconfig whose user is logged in by a program (`exec`), which Kubernetes calls a plugin."""
 
 import copy
 import json
@@ -27,6 +27,7 @@ CONTENT: dict[str, Any] = {
 
 
 def access(plugin: object) -> Access:
+    """Return a kubeconfig whose user `me` has this plugin."""
     content = copy.deepcopy(CONTENT)
     content["users"][0]["user"]["exec"] = plugin
     return Access(kubeconfig=json.dumps(content))
@@ -42,7 +43,9 @@ def access(plugin: object) -> Access:
     ],
 )
 def test_plugin_that_lacks_something_is_named(plugin: object, missing: str) -> None:
-    """A traceback (KeyError) ended every command."""
+    """A plugin without an apiVersion or a command is refused with a message that names the user and
+    what is missing. Otherwise each command would end with a traceback.
+    """
     with pytest.raises(KubeconfigError) as refused:
         Api(access(plugin), patience_seconds=0).list("/pods")
     said = str(refused.value)
@@ -52,13 +55,16 @@ def test_plugin_that_lacks_something_is_named(plugin: object, missing: str) -> N
 
 
 def test_plugin_of_another_user_counts_not() -> None:
+    """Only the plugin of the context's user is checked."""
     assert access({"apiVersion": VERSION, "command": "true"}).content()["current-context"] == "me"
     with pytest.raises(KubeconfigError, match="`exec` of user 'other' has no"):
         Access(kubeconfig=json.dumps(CONTENT), context="other").content()
 
 
 def test_variable_without_value_is_empty(tmp_path: Path) -> None:
-    """As for kubectl; a traceback (KeyError) ended every command."""
+    """An environment variable of a plugin that has no value is empty, as for kubectl. Otherwise
+    each command would end with a traceback.
+    """
     file = tmp_path / "login.py"
     file.write_text(
         "import json, os\n"
@@ -71,7 +77,7 @@ def test_variable_without_value_is_empty(tmp_path: Path) -> None:
 
 
 def failing(folder: Path, **more: object) -> Access:
-    """A program that notes that it was called, says why it fails, and fails."""
+    """Return a kubeconfig whose plugin notes that it was called, says why it fails, and fails."""
     program = folder / "get-token"
     program.write_text(
         f"#!/bin/sh\necho called >>{folder}/calls\necho session is over >&2\nexit 1\n"
@@ -87,8 +93,10 @@ def test_words_of_failed_plugin_are_shown(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Once. The program was called twice, and what it said went to the log of the official client,
-    which then asked without a login; the error said that the cluster refuses the credentials."""
+    """A plugin that fails is called only once, and the error has its own message once. Otherwise
+    the official client would log that message, ask without a login, and report that the cluster
+    refuses the credentials.
+    """
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     with pytest.raises(PluginError) as failed:
         Api(failing(tmp_path, **more)).list("/pods")
@@ -101,7 +109,9 @@ def test_words_of_failed_plugin_are_shown(
 def test_plugin_that_fails_later_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it has worked, a moment without network may be the reason: `up` waits for hours."""
+    """A plugin that fails after it has worked counts as a cluster that does not answer, so that a
+    task tries again. A moment without network may be the reason, and `up` may wait for hours.
+    """
     api = Api(failing(tmp_path), patience_seconds=0)
     monkeypatch.setattr(api, "_has_answered", True)
     with pytest.raises(UnreachableError, match="session is over"):

@@ -1,6 +1,6 @@
-"""What a command in a pod writes is passed on as it comes, however it ends.
+"""What a command in a pod writes is passed on as it arrives, however the command ends.
 
-The websocket is a stand-in that plays recorded messages: a channel's number, then bytes.
+The websocket is a stand-in that plays recorded messages: the number of a channel, then bytes.
 """
 
 import json
@@ -42,8 +42,9 @@ class Recorded:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes an Api whose websocket plays the messages; `play.socket` is that one, and `play.query`
-    what was asked for."""
+    """Return a function that makes an Api whose websocket plays the messages. `play.socket` is the
+    websocket, and `play.query` is the query of the request.
+    """
 
     def play(*messages: bytes) -> Api:
         socket = Recorded(iter(messages))
@@ -61,6 +62,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_blocks_reach_the_sink_in_their_order(play: Any) -> None:
+    """The blocks of standard output arrive in their order, apart from standard error, and the exit
+    code of the command is returned.
+    """
     api = play(b"\x03", b"\x01ab", b"\x02warning", b"\x01", b"\x01c", SUCCESS)
     blocks: list[bytes] = []
     ended = stream(api, "pod", "task", ["x"], lambda block: blocks.append(bytes(block)))
@@ -72,7 +76,9 @@ def test_blocks_reach_the_sink_in_their_order(play: Any) -> None:
 
 
 def test_silence_that_is_allowed_is_waited_for(play: Any) -> None:
-    """A program of ours gives signs of life; a command that a user types need not."""
+    """The caller can set how long a command may be silent. The programs of this project give signs
+    of life, but a command that a user types need not.
+    """
     api = play(SUCCESS)
     stream(api, "pod", "task", ["x"], lambda block: None)
     assert play.socket.patience_seconds == SILENCE_SECONDS
@@ -89,7 +95,9 @@ def test_only_the_end_of_a_long_standard_error_is_kept(play: Any) -> None:
 
 
 def test_lost_connection_is_told_apart_from_a_full_disk(play: Any) -> None:
-    """What the sink raises is its own matter and must not be tried again."""
+    """An error that the receiver of the output raises is passed on unchanged, and not as a lost
+    connection. Otherwise a full disk, for example, would be tried again.
+    """
 
     def full(block: memoryview) -> None:
         raise OSError("No space left on device")
@@ -109,7 +117,9 @@ def test_command_that_never_ends_is_given_up(play: Any) -> None:
 
 
 def test_command_without_input_finds_its_end_at_once(play: Any) -> None:
-    """One that reads its standard input, such as `cat`, would wait for ever otherwise."""
+    """A command for which there is no input gets no standard input. Otherwise a command that reads
+    its input, such as `cat`, would wait forever.
+    """
     stream(play(SUCCESS), "pod", "task", ["cat"], lambda block: None)
     assert ("stdin", "true") not in play.query
     stream(play(SUCCESS), "pod", "task", ["cat"], lambda block: None, iter(()))

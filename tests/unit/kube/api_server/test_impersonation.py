@@ -1,4 +1,4 @@
-"""A kubeconfig whose user asks as another one (`as`, `as-groups`)."""
+"""A kubeconfig whose user impersonates another one (`as`, `as-groups`)."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ AS: dict[str, Any] = {
 
 
 class Server(HTTPServer):
-    """A stand-in for an API server that notes who asks."""
+    """A stand-in for an API server that records as whom each request was sent."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -29,7 +29,7 @@ class Server(HTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers each request with an empty list."""
+    """Answers each request with an empty list, and refuses websockets."""
 
     def do_GET(self) -> None:
         assert isinstance(self.server, Server)
@@ -53,6 +53,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[Server]:
+    """Yield the server, which runs in a thread."""
     made = Server()
     thread = threading.Thread(target=made.serve_forever)
     thread.start()
@@ -63,6 +64,7 @@ def server() -> Iterator[Server]:
 
 
 def api(port: int, user: dict[str, Any]) -> Api:
+    """Return an API client for the server at this port, with these fields of the user."""
     content = {
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
         "users": [
@@ -76,7 +78,9 @@ def api(port: int, user: dict[str, Any]) -> Api:
 
 
 def test_every_request_asks_as_that_user(server: Server) -> None:
-    """As kubectl and Pulumi do. Rights were looked at, and objects made, as the real user."""
+    """Each request has the headers of the impersonated user, as with kubectl and Pulumi. Otherwise
+    rights would be checked, and objects made, as the real user.
+    """
     asks = api(server.server_port, AS)
     assert asks.list("/pods") == []
     asks.stream("/pods", {}).read()
@@ -100,6 +104,8 @@ def test_user_without_it_asks_as_himself(server: Server) -> None:
 
 
 def test_groups_without_user_are_refused() -> None:
-    """kubectl refuses them, too; without them the real user would ask."""
+    """A kubeconfig with `as-groups` but without `as` is refused, as by kubectl. Otherwise the
+    requests would be sent as the real user.
+    """
     with pytest.raises(KubeconfigError, match=r"has as-groups without `as`.*Add `as`"):
         api(1, {"as-groups": ["admins"]}).list("/pods")

@@ -1,4 +1,4 @@
-"""A kubeconfig in which the context that the stack has kept is not there any more."""
+"""A kubeconfig that no longer has the context that the stack uses."""
 
 from pathlib import Path
 
@@ -19,8 +19,9 @@ CONTENT = {
 
 
 def test_missing_context_is_named_with_those_there(tmp_path: Path) -> None:
-    """After `kubectl config rename-context` the message says which ones there are and what to do;
-    it was the client's own, followed by the advice to forget the cluster."""
+    """The error about a missing context names the contexts that exist and says what to do. The
+    context is missing, for example, after `kubectl config rename-context`.
+    """
     file = tmp_path / "config"
     file.write_text(yaml.safe_dump(CONTENT))
     with pytest.raises(KubeconfigError) as refused:

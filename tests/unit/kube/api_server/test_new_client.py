@@ -1,6 +1,7 @@
-"""After a connection that could not be made, the next one is made by a new client.
+"""After a connection could not be made, the next one is made by a new client.
 
-Its credential plugin may be what opens the way to the API server, such as a tunnel that has ended.
+The kubeconfig's credential plugin may be what opens the way to the API server, such as a tunnel
+that has ended. Only a new client runs the plugin again.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ Ask = Callable[[Api], object]
 
 
 class Client:
-    """Stand-in for the official client: the first one cannot connect."""
+    """Stand-in for the official client. The first client cannot connect."""
 
     made = 0
 

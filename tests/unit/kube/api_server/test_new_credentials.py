@@ -1,4 +1,4 @@
-"""Credentials that end while a task waits, and programs that hand them out."""
+"""Credentials that end while a task waits, and programs that issue credentials."""
 
 import json
 import os
@@ -18,7 +18,9 @@ VERSION = "client.authentication.k8s.io/v1"
 
 
 class Client:
-    """Stand-in for the quick client: each one has a token, of which the server takes some."""
+    """Stand-in for the quick client. Each client has a new token, and the server accepts some of
+    them.
+    """
 
     tokens = 0
     accepted: tuple[int, ...] = ()
@@ -40,6 +42,7 @@ class Client:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Api:
+    """Return an API client that uses the stand-in. Its first token is accepted."""
     monkeypatch.setattr("infra.kube.api_server.quick_client.QuickClient", Client)
     for name, value in (("tokens", 0), ("asked", 0), ("accepted", (1,))):
         monkeypatch.setattr(Client, name, value)
@@ -47,8 +50,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
 
 
 def test_token_that_ends_is_renewed(api: Api) -> None:
-    """Programs for credentials keep a token until it ends, as Google's does. So one may end within
-    seconds of being handed out, and a `pulumi up` that had waited for hours failed by it."""
+    """A token that has ended is renewed, and the request is sent again. Programs for credentials
+    keep a token until it ends, as Google's does, so a token may end within seconds. Otherwise a
+    `pulumi up` that has waited for hours would fail.
+    """
     assert api.list("/pods") == []
     Client.accepted = (2,)
     assert api.list("/pods") == []
@@ -56,7 +61,9 @@ def test_token_that_ends_is_renewed(api: Api) -> None:
 
 
 def test_refused_new_token_ends_it(api: Api) -> None:
-    """A token that was just handed out is asked for once, and one that is renewed once more."""
+    """A new token that is refused ends the task at once. A token that was accepted before is
+    renewed once, and the task ends if the new one is refused, too.
+    """
     Client.accepted = ()
     for tokens in (1, 2):
         with pytest.raises(ApiError, match="does not accept the kubeconfig's credentials"):
@@ -71,7 +78,7 @@ def test_refused_new_token_ends_it(api: Api) -> None:
 
 
 def kubeconfig(folder: Path, command: str, **more: object) -> Access:
-    """A file with a program for credentials, in a folder of its own."""
+    """Return a kubeconfig file in this folder whose user is logged in by a program."""
     called = {"apiVersion": VERSION, "command": command, "interactiveMode": "Never", **more}
     content = {
         "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
@@ -87,8 +94,10 @@ def kubeconfig(folder: Path, command: str, **more: object) -> Access:
 def test_program_beside_the_kubeconfig_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """kubectl takes a path from the kubeconfig's folder. Here it was taken from the folder in which
-    the command was typed, so that a preview did not look at the cluster."""
+    """A relative path of a program starts at the folder of the kubeconfig, as for kubectl.
+    Otherwise a preview could not look at the cluster. The program itself runs in the current
+    folder.
+    """
     (tmp_path / "kube" / "bin").mkdir(parents=True)
     (tmp_path / "elsewhere").mkdir()
     answer = {"apiVersion": VERSION, "kind": "ExecCredential", "status": {"token": "t"}}
@@ -104,7 +113,9 @@ def test_program_beside_the_kubeconfig_is_found(
 
 
 def test_program_that_asks_for_cluster(tmp_path: Path) -> None:
-    """It is called by the official client, which tells it the address and the authority."""
+    """A program that asks for the cluster's address and authority (`provideClusterInfo`) is left to
+    the official client, which passes them on.
+    """
     called = kubeconfig(tmp_path, "no-such-program", provideClusterInfo=True)
     with pytest.raises(UnsupportedError):
         QuickClient(called, 1)

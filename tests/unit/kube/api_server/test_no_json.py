@@ -1,6 +1,7 @@
-"""An answer with status 200 that is no JSON: of a proxy that wants a login, or cut off.
+"""An answer with status 200 that is no JSON counts as no answer.
 
-It was taken for an empty object: the cluster had no nodes and no runs.
+It may be from a proxy that wants a login, or cut off. Otherwise it would be taken for an empty
+object, and the cluster would seem to have no nodes and no runs.
 """
 
 from collections.abc import Mapping

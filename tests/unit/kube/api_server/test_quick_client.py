@@ -1,4 +1,4 @@
-"""The client of the standard library, against a server with TLS that says what it was asked."""
+"""Requests of the quick client, against a TLS server that answers with what it was asked."""
 
 import base64
 import json
@@ -35,23 +35,29 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Write nothing."""
 
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Iterator[Gate]:
+    """Yield the gate before the server. The gate can close and can cut connections."""
     with tls_api(tmp_path, Handler) as gate:
         yield gate
 
 
 def access(gate: Gate, tmp_path: Path, name: str = NAME) -> Access:
+    """Return a kubeconfig for the server, which is expected to have this name in its
+    certificate.
+    """
     return Access(kubeconfig=json.dumps(kubeconfig_of(gate, tmp_path, name)))
 
 
 def test_connection_that_the_server_has_closed_is_made_anew(
     gate: Gate, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It closes those that were idle for a while, which is worth no word and no second."""
+    """An idle connection that the server has closed is replaced without a message and without a
+    wait.
+    """
     api = Api(access(gate, tmp_path), patience_seconds=0)
     assert api.list("/pods") == []
     gate.cut()
@@ -82,7 +88,9 @@ def test_server_with_the_certificate_of_another_name_is_not_asked(
 
 @pytest.mark.parametrize("coding", ["utf-8", "latin-1"])
 def test_authority_may_have_any_comment(gate: Gate, tmp_path: Path, coding: str) -> None:
-    """Python's ssl takes only ASCII as text, so each command ended with a TypeError."""
+    """Comments in a certificate authority may have any letters. Python's ssl accepts only ASCII
+    text, so each command would otherwise end with a TypeError.
+    """
     content = kubeconfig_of(gate, tmp_path)
     cluster = content["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"])
@@ -99,7 +107,9 @@ def test_authority_may_have_any_comment(gate: Gate, tmp_path: Path, coding: str)
 def test_server_with_impossible_name_is_unreachable(
     gate: Gate, tmp_path: Path, server: str
 ) -> None:
-    """Python cannot write such a name for a DNS server, which was a traceback (UnicodeError)."""
+    """A server whose name cannot be a DNS name counts as one that does not answer. Otherwise each
+    command would end with a traceback.
+    """
     content = kubeconfig_of(gate, tmp_path)
     content["clusters"][0]["cluster"]["server"] = server
     api = Api(Access(kubeconfig=json.dumps(content)), patience_seconds=0)

@@ -1,6 +1,6 @@
-"""What is said where the API server refuses `exec` or `portforward`: its own words, and at once.
+"""What is said if the API server refuses `exec`.
 
-The server speaks TLS and refuses every websocket, as a real one does for want of a right.
+The server speaks TLS and refuses every websocket, as a real one does if a right is missing.
 """
 
 import json
@@ -20,7 +20,9 @@ FORBIDDEN = 'pods "a" is forbidden: User "ann" cannot create resource "pods/exec
 
 
 class Refuses(BaseHTTPRequestHandler):
-    """The pod `a` is forbidden, and `b` is not there; a proxy on the way lets nobody to `c`."""
+    """Says that the pod `a` is forbidden and that `b` does not exist. For `c`, it answers as a
+    proxy does.
+    """
 
     def do_GET(self) -> None:
         status, message = (404, 'pods "b" not found') if "/b/" in self.path else (403, FORBIDDEN)
@@ -37,23 +39,27 @@ class Refuses(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Api]:
+    """Yield an API client of the server."""
     with tls_api(tmp_path, Refuses) as gate:
         yield Api(Access(json.dumps(kubeconfig_of(gate, tmp_path))))
 
 
 def test_missing_right_to_exec_is_said_in_the_words_of_the_server(api: Api) -> None:
-    """It was tried again nine times, and then `the pod does not answer: Handshake status 403 ...`
-    with headers of HTTP, which left no room for the reason."""
+    """A missing right to `exec` is an error at once, with the server's own message. Otherwise the
+    command would be tried again many times, and the reason would be lost behind HTTP headers.
+    """
     with pytest.raises(ApiError) as refused:
         execute(api, "/api/v1/namespaces/n/pods/a", "task", ["true"])
     assert (refused.value.status, str(refused.value)) == (403, FORBIDDEN)
 
 
 def test_pod_that_is_gone_may_come_again(api: Api) -> None:
+    """A pod that does not exist counts as one that does not answer, because it may come again."""
     with pytest.raises(UnreachableError, match=r'^404 pods "b" not found$'):
         execute(api, "/api/v1/namespaces/n/pods/b", "task", ["true"])
 
 
 def test_refusal_by_a_proxy_may_end(api: Api) -> None:
+    """A refusal that is not of the API server counts as one that may end."""
     with pytest.raises(UnreachableError, match=r"^403 Forbidden$"):
         execute(api, "/api/v1/namespaces/n/pods/c", "task", ["true"])

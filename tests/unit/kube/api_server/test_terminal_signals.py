@@ -1,6 +1,6 @@
-"""Signals of a terminal that waits for a pod reach it, whichever thread the system gives them to.
+"""A terminal that is connected to a pod reacts to signals at once, whichever thread receives them.
 
-A signal that comes just before the wait begins is the same case: nothing ends the wait then.
+A signal that comes just before the wait begins is the same case: nothing would end the wait.
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ OUR_EXIT = str(128 + signal.SIGTERM)
 
 
 def end(number: int, _frame: object) -> None:
+    """End the process, as the signal handler of the commands does."""
     raise SystemExit(128 + number)
 
 
 @pytest.fixture
 def other_thread() -> Iterator[None]:
-    """A thread that takes the signals of this process: the main thread blocks them."""
+    """Let another thread receive the signals of this process, because the main thread blocks
+    them.
+    """
     is_over = threading.Event()
     thread = threading.Thread(target=is_over.wait)
     thread.start()
@@ -51,7 +54,7 @@ def other_thread() -> Iterator[None]:
 
 
 class Window:
-    """A terminal in the place of a person's, and a server in the place of the pod's."""
+    """A pseudo-terminal in place of the user's, and a socket in place of the pod's server."""
 
     def __init__(self) -> None:
         self.keyboard, self.screen = pty.openpty()
@@ -60,7 +63,7 @@ class Window:
         self.has_waited_for_ever = False
 
     def show(self) -> None:
-        """Let the pod print something, and wait until the person sees it."""
+        """Let the pod print something, and wait until it is on the user's screen."""
         self.there.sendall(HELLO)
         assert os.read(self.keyboard, 100) == b"hello"
 
@@ -68,7 +71,7 @@ class Window:
         ioctl(self.keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
 
     def next_size(self) -> int:
-        """The columns of which the server is told next."""
+        """Return the number of columns that the client sends next."""
         head = self.there.recv(2)
         assert head[1] & 0x80, "a client masks what it sends"
         mask, masked = self.there.recv(4), self.there.recv(head[1] & 0x7F)
@@ -85,6 +88,7 @@ class Window:
 
 @pytest.fixture
 def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
+    """Yield a window whose connection the API client uses."""
     made = Window()
     client = websocket.WebSocket()
     client.sock, client.connected = made.here, True
@@ -95,7 +99,9 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
 
 @contextmanager
 def beside(window: Window, act: Callable[[], object]) -> Iterator[None]:
-    """Let `act` run beside the block; a block that does not end is ended, which is noted."""
+    """Run `act` in a thread beside the block. If the block does not end, close the connection and
+    note that it waited forever.
+    """
     is_left = threading.Event()
 
     def serve() -> None:
@@ -116,13 +122,14 @@ def beside(window: Window, act: Callable[[], object]) -> Iterator[None]:
 
 
 def interact(window: Window) -> int:
+    """Connect the window to a pod, and return the exit status of the command there."""
     api = Api(Access(kubeconfig="{}"))
     return terminal.interact(api, "/pods/a", "trainer", ["sh"], window.screen)
 
 
 @pytest.mark.usefixtures("other_thread")
 def test_waiting_terminal_ends_at_a_signal(window: Window) -> None:
-    """And leaves the person's terminal as it was."""
+    """A SIGTERM ends a terminal that waits for its pod, and the user's terminal is restored."""
     before = termios.tcgetattr(window.screen)
 
     def act() -> None:
@@ -137,6 +144,7 @@ def test_waiting_terminal_ends_at_a_signal(window: Window) -> None:
 
 @pytest.mark.usefixtures("other_thread")
 def test_waiting_terminal_passes_a_new_size_on(window: Window) -> None:
+    """A new size of the window reaches the pod while nothing else happens."""
     sizes = list[int]()
 
     def act() -> None:
@@ -156,7 +164,9 @@ def test_waiting_terminal_passes_a_new_size_on(window: Window) -> None:
 
 
 def test_signals_are_as_before_afterwards(window: Window) -> None:
-    """The handler of a new size, and what Python itself does at a signal."""
+    """After the connection has ended, the handler of SIGWINCH and Python's own wake-up file
+    descriptor are as before.
+    """
 
     def act() -> None:
         window.show()

@@ -1,4 +1,4 @@
-"""A kubeconfig that was edited by hand, so that a part of it has another form."""
+"""A kubeconfig that was edited by hand, so that a part of it has a wrong form."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,9 @@ CONTENT: dict[str, object] = {
     ],
 )
 def test_part_of_wrong_form_is_named(changes: Mapping[str, object], words: str) -> None:
-    """It was a traceback, with `AttributeError: 'str' object has no attribute 'get'`."""
+    """The error about a part with a wrong form names the part and shows no secret. Otherwise the
+    user would see a traceback.
+    """
     text = yaml.safe_dump({**CONTENT, **changes})
     with pytest.raises(KubeconfigError) as refused:
         Access(kubeconfig=text).content()
@@ -43,6 +45,8 @@ def test_part_of_wrong_form_is_named(changes: Mapping[str, object], words: str) 
 
 
 def test_entries_without_content_are_accepted() -> None:
-    """kubectl writes them, and accepts numbers as names."""
+    """Entries without content and numbers as names are accepted, because kubectl writes and accepts
+    them.
+    """
     text = yaml.safe_dump({**CONTENT, "users": None, "contexts": [{"name": 1, "context": None}]})
     assert Access(kubeconfig=text).content()["users"] is None

@@ -1,6 +1,6 @@
-"""A file comes whole over connections that are cut, with few commands in the pod.
+"""A file arrives complete over connections that are cut, with few commands in the pod.
 
-The pod is a stand-in: it runs the same program on this machine, and loses answers when it is told.
+The pod is a stand-in: it runs the same program on this machine, and loses answers if it is told to.
 """
 
 import hashlib
@@ -22,7 +22,11 @@ CUT, LOST = "a cut after the first block", "the answer is lost"
 
 
 class LocalPod:
-    """Runs the pod's program here. `faults`: of the next commands, one after the other."""
+    """Runs the program of the pod on this machine.
+
+    Args:
+        faults: what happens to each of the next commands: `CUT`, `LOST`, or empty for nothing.
+    """
 
     def __init__(self, *faults: str) -> None:
         self.faults, self.commands = list(faults), list[str]()
@@ -44,13 +48,14 @@ class LocalPod:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a large file; a pause after a cut would only take time."""
+    """Send small files in several parts, as large ones are sent, and do not wait after a cut."""
     monkeypatch.setattr(upload, "PART_BYTES", 400)
     monkeypatch.setattr(upload, "BLOCK_BYTES", 100)
     monkeypatch.setattr(upload.time, "sleep", lambda _: None)
 
 
 def file_of(folder: Path, size: int) -> SentFile:
+    """Return a file of this size in bytes, which is to be sent into the folder `there`."""
     content = bytes(number % 251 for number in range(size))
     (folder / "source").write_bytes(content)
     target = folder / "there" / "file"
@@ -59,7 +64,7 @@ def file_of(folder: Path, size: int) -> SentFile:
 
 
 def sent(file: SentFile, *faults: str, is_new: bool = False) -> list[str]:
-    """The commands that it took."""
+    """Send a file, check that it has arrived, and return the commands that were run in the pod."""
     pod = LocalPod(*faults)
     send(file, cast(Any, pod), is_new=is_new)
     target = Path(file.target)
@@ -70,15 +75,20 @@ def sent(file: SentFile, *faults: str, is_new: bool = False) -> list[str]:
 
 @pytest.mark.parametrize("size", [0, 1, 400])
 def test_new_small_file_takes_one_command(tmp_path: Path, size: int) -> None:
-    """Each takes most of a second on a busy machine."""
+    """A new file of one part is sent with one command, because each command takes most of a second
+    on a busy machine.
+    """
     assert sent(file_of(tmp_path, size), is_new=True) == ["receive"]
 
 
 def test_file_that_is_there_is_not_sent_again(tmp_path: Path) -> None:
+    """A file that is there is not sent again, unless the caller says that it is new. Then it is
+    sent and nothing breaks, for example if another push has sent it meanwhile.
+    """
     file = file_of(tmp_path, 1000)
     assert sent(file) == ["look", *["receive"] * 3]
     assert sent(file) == ["look"]
-    assert sent(file, is_new=True) == ["receive"] * 3  # another push has brought it meanwhile
+    assert sent(file, is_new=True) == ["receive"] * 3  # as if another push had sent it
 
 
 @pytest.mark.parametrize(
@@ -97,11 +107,14 @@ def test_file_that_is_there_is_not_sent_again(tmp_path: Path) -> None:
 def test_cut_file_goes_on_with_what_has_arrived(
     tmp_path: Path, faults: list[str], commands: list[str]
 ) -> None:
+    """After a cut or a lost answer, only the parts that have not arrived are sent."""
     assert sent(file_of(tmp_path, 1000), *faults, is_new=True) == commands
 
 
 def test_receiver_that_is_overtaken_does_no_harm(tmp_path: Path) -> None:
-    """One of a connection that was cut goes on, and has given the file its name meanwhile."""
+    """A receiver that goes on after its connection was cut, while another one has completed the
+    file, does not damage the file.
+    """
     file = file_of(tmp_path, 1000)
     sent(file)
     pod = LocalPod()
@@ -112,6 +125,7 @@ def test_receiver_that_is_overtaken_does_no_harm(tmp_path: Path) -> None:
 
 
 def test_file_that_changed_while_it_was_sent_gets_no_name(tmp_path: Path) -> None:
+    """A file that changes while it is sent is refused and removed from the volume."""
     file = file_of(tmp_path, 1000)
     file.source.write_bytes(b"x" * 1000)
     with pytest.raises(TaskError, match=r"what arrived has sha256 .* and was removed; run"):
@@ -120,6 +134,7 @@ def test_file_that_changed_while_it_was_sent_gets_no_name(tmp_path: Path) -> Non
 
 
 def test_file_that_became_shorter_is_given_up(tmp_path: Path) -> None:
+    """A file that becomes shorter while it is sent ends with an error that says so."""
     file = file_of(tmp_path, 1000)
     file.source.write_bytes(b"x" * 300)
     with pytest.raises(TaskError, match="source became shorter while it was sent; run the same"):

@@ -1,4 +1,4 @@
-"""A platform that moves to another namespace, or says that its own is somebody else's.
+"""What `up` says if a platform moves to another namespace, or declares its own namespace existing.
 
 The API server is a stand-in here; tests/kube/test_own_namespaces.py asks a real one.
 """
@@ -35,10 +35,11 @@ def item(name: str, labels: Mapping[str, str], **annotations: str) -> Json:
 
 
 class Server(ApiServer):
-    """Has the platform's namespace of before, another one of somebody, and what `objects` say.
+    """A cluster with the platform's former namespace, a namespace of another platform, and
+    `objects`.
 
     Args:
-        objects: by the paths of their collections.
+        objects: lists of objects by the paths of their collections.
         forbidden: the path of a collection that this user may not list.
     """
 
@@ -85,11 +86,12 @@ class Server(ApiServer):
 
 
 def said(namespace: str, objects: Mapping[str, list[Json]], *, exists: bool = False) -> str:
-    """What the next `up` says with this namespace; empty: it goes on."""
+    """Return the error of the next `up` with this namespace; empty: `up` goes on."""
     return answer_of(Server(objects), namespace, exists=exists)
 
 
 def answer_of(server: Server, namespace: str, *, exists: bool = False) -> str:
+    """Return the error of the task that claims or uses the namespace; empty: the task succeeds."""
     api = api_of(server)
     job = Job(Access(kubeconfig="{}"), namespace, "mine", "dev", {"names": [namespace]})
     task = use_namespace if exists else claim_namespace
@@ -107,7 +109,10 @@ NEW_THERE = {NAMESPACES: [item(OLD, OURS), item(NEW, {})]}
 
 @pytest.mark.parametrize("exists", [False, True], ids=["made", "used"])
 def test_namespace_with_others_objects_is_not_left(exists: bool) -> None:
-    """It was deleted at the end of `up`, with their runs and all that they had put there."""
+    """`up` refuses to move the platform if its former namespace has runs or objects of others.
+    Otherwise the namespace would be deleted at the end of `up`, with everything that others have in
+    it.
+    """
     there = NEW_THERE if exists else {}
     maps = f"{NAMESPACES}/{OLD}/configmaps"
     message = said(NEW, {**there, maps: [RUN]}, exists=exists)
@@ -122,7 +127,10 @@ def test_namespace_with_others_objects_is_not_left(exists: bool) -> None:
 
 
 def test_namespace_that_stays_may_be_left() -> None:
-    """With the claim of a class in it, whose data are kept."""
+    """A former namespace may hold objects of others if it stays because of the data in its claim.
+    It gets the mark of kept objects. If the claim is to be purged, the namespace goes, so the move
+    is refused.
+    """
     maps = f"{NAMESPACES}/{OLD}/configmaps"
     claim = item(CLAIM_OF_CLASS, {OWNER_LABEL: "mine"})
     server = Server({maps: [THEIRS], CLAIMS: [claim]})
@@ -134,7 +142,10 @@ def test_namespace_that_stays_may_be_left() -> None:
 
 
 def test_own_namespace_is_not_somebody_elses() -> None:
-    """With `use` it is no resource of the stack any more, and was deleted at the end of `up`."""
+    """`namespaceExisting: use` is refused for the namespace that this stack has made. Otherwise it
+    would be no resource of the stack any more and would be deleted at the end of `up`. A namespace
+    that stays because of its claim, or that is of nobody, is accepted.
+    """
     message = said(OLD, {}, exists=True)
     assert f"namespace: '{OLD}' cannot be used with namespaceExisting: use: this stack" in message
     assert "Set namespaceExisting: refuse again" in message
@@ -152,14 +163,18 @@ def test_own_namespace_is_not_somebody_elses() -> None:
     ids=["another platform", "another part of ours"],
 )
 def test_only_own_platform_namespaces_are_left(other: dict[str, str], exists: bool) -> None:
-    """Another platform's stays, and that of a controller of ours has a guard of its own."""
+    """The check covers only namespaces of this platform. It ignores those of another platform,
+    which stay, and those of this platform's controllers, which have a check of their own.
+    """
     there = {NAMESPACES: [item("kueue-system", other), *([item(NEW, {})] if exists else [])]}
     maps = "/api/v1/namespaces/kueue-system/configmaps"
     assert said(NEW, {**there, maps: [RUN, THEIRS]}, exists=exists) == ""
 
 
 def test_namespace_that_is_going_is_no_reason() -> None:
-    """It goes already, with all that is in it; nobody can keep it."""
+    """A former namespace that is being deleted already does not stop a move of the platform,
+    because nobody can keep what is in it.
+    """
     going = item(OLD, OURS)
     going["metadata"]["deletionTimestamp"] = "2026-11-26T00:00:00Z"
     maps = f"{NAMESPACES}/{OLD}/configmaps"
@@ -167,13 +182,17 @@ def test_namespace_that_is_going_is_no_reason() -> None:
 
 
 def test_user_of_one_namespace_gets_no_error() -> None:
-    """Who may not list namespaces has made none, so none is left."""
+    """A user who may not list namespaces can use an existing one. Such a user has made no namespace
+    that could be left.
+    """
     maps = f"{NAMESPACES}/{OLD}/configmaps"
     assert answer_of(Server({**NEW_THERE, maps: [RUN]}, NAMESPACES), NEW, exists=True) == ""
 
 
 def test_claim_of_somebody_else_keeps_no_namespace() -> None:
-    """It would be deleted with the namespace, so it is named as the other objects are."""
+    """A claim of another owner does not make the former namespace stay. The claim would be deleted
+    with the namespace, so the refusal names it like other objects.
+    """
     claim = item(CLAIM_OF_CLASS, {OWNER_LABEL: "other"})
     message = said(NEW, {CLAIMS: [claim]})
     assert f"(PersistentVolumeClaim {CLAIM_OF_CLASS})" in message

@@ -1,4 +1,6 @@
-"""Which objects in a controller's namespace are somebody else's; tests/kube looks for them."""
+"""Which objects in a controller's namespace count as those of others. The tests in tests/kube look
+for such objects in a real cluster.
+"""
 
 from typing import Any
 
@@ -74,6 +76,9 @@ def test_what_somebody_else_has_made_is_named(case: str) -> None:
     ],
 )
 def test_what_its_own_pods_leave_is_known_from_the_job(name: str, left: Json) -> None:
+    """Objects that a controller's own pods leave behind, such as the claim of Prometheus, do not
+    count as those of others. The job of the controller names them.
+    """
     assert is_expected(left, parse_controller(as_job(CONTROLLERS[name])).own_namespace, OWNER)
 
 

@@ -10,7 +10,7 @@ TYPE = "node.kubernetes.io/instance-type"
 
 
 def node(name: str, labels: dict[str, str], offers: dict[str, str], *taints: str) -> Json:
-    """A Node; `taints` have the form in which kubectl writes them."""
+    """Return a Node. `taints` have the form in which kubectl writes them."""
     found: list[Json] = []
     for taint in taints:
         rest, _, effect = taint.rpartition(":")
@@ -25,7 +25,7 @@ def node(name: str, labels: dict[str, str], offers: dict[str, str], *taints: str
 
 
 def eks(type_: str, gpus: str, efas: str) -> Json:
-    """A Node of EKS, with GPUs and EFA devices of their device plugins."""
+    """Return a Node of EKS, with the GPUs and EFA devices of its device plugins."""
     labels = {TYPE: type_, "topology.kubernetes.io/zone": "eu-west-1a"}
     return node(f"ip-{type_}", labels, {GPU_RESOURCE: gpus, EFA: efas})
 

@@ -1,6 +1,6 @@
-"""Nodes with the labels, taints and devices that clouds give them, and what is said of pods there.
+"""Whether pods fit on nodes with the labels, taints and devices that clouds give them.
 
-M6 of the goals. The values are those of the clouds' documentation; their clusters were never there.
+The values are from the clouds' documentation. No test has asked a cluster of these clouds.
 """
 
 import pytest
@@ -65,7 +65,9 @@ def test_pods_on_a_clouds_nodes_fit_or_are_refused_in_a_sentence(
     pods: int,
     said: str,
 ) -> None:
-    """The taint that GKE puts on nodes with GPUs is tolerated by all training pods."""
+    """Pods that do not fit on a cloud's nodes are refused, and the message says what to change. All
+    training pods tolerate the taint that GKE puts on nodes with GPUs.
+    """
     also = [{"key": key, "operator": "Exists"} for key in tolerations]
     problem = room_problem(nodes, PodNeeds(pods, requests, selector, [GPU_TOLERATION, *also]))
     assert said in problem
@@ -83,8 +85,9 @@ def test_pods_on_a_clouds_nodes_fit_or_are_refused_in_a_sentence(
     ],
 )
 def test_gpus_of_another_name_are_named(resource: str, hint: str) -> None:
-    """To install NVIDIA's device plugin was the advice also where it runs, and offers the GPUs by
-    the name of their parts."""
+    """If the nodes offer GPUs by another resource name, the message names it and says why. The
+    advice to install NVIDIA's device plugin is given only if no such name is known.
+    """
     mine = node("mine", {}, {resource: "7", GPU_RESOURCE: "0"})
     problem = room_problem([mine, SYSTEM], PodNeeds(1, {GPU_RESOURCE: "1"}, {}, []))
     assert hint in problem

@@ -1,4 +1,4 @@
-"""Which container of a pod does the work, where a cluster adds others."""
+"""Which container of a pod does the work if the cluster adds others."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from infra.kube.objects import container_of
     [
         (["trainer"], "", "trainer"),
         (["trainer", "istio-proxy"], "trainer", "trainer"),
-        # Istio with holdApplicationUntilProxyStarts
+        # With holdApplicationUntilProxyStarts, Istio puts its container first.
         (["istio-proxy", "trainer"], "trainer", "trainer"),
         (["trainer"], "another", "trainer"),
     ],
@@ -18,6 +18,9 @@ from infra.kube.objects import container_of
 def test_container_before_ours_is_not_taken_for_it(
     names: list[str], chosen: str, found: str
 ) -> None:
+    """The container that the pod's annotation names is chosen, even if the cluster has put another
+    one before it. If there is no such container, the first one is chosen.
+    """
     pod = {
         "metadata": {"annotations": {"kubectl.kubernetes.io/default-container": chosen}},
         "spec": {"containers": [{"name": name} for name in names]},

@@ -11,7 +11,9 @@ from tests.unit.kube.server import ApiServer, Json, api_of
 
 
 class LostMachine(ApiServer):
-    """Pod a is on a machine that does not answer, and pod b was never started again."""
+    """A cluster with two pods. Pod a is on a machine that does not answer, and pod b was never
+    restarted.
+    """
 
     def answer(
         self, method: str, path: str, query: Mapping[str, str], body: Any
@@ -30,7 +32,9 @@ class LostMachine(ApiServer):
 
 
 def test_lost_machine_hides_no_other_pod(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines of the pods after the one on the lost machine were left out, with the cause."""
+    """If the log of one pod cannot be read, a line says why, and the last lines of the other pods
+    are still printed. Otherwise the cause of a failure could be missing.
+    """
     last_lines(api_of(LostMachine()), "ml", "")
     said = capsys.readouterr().out
     assert "pod a\n(no log: 500 Get https://10.0.0.2:10250" in said

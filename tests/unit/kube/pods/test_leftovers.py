@@ -1,4 +1,5 @@
-"""What `pulumi destroy` waits for before the rest of a stack goes, and what it says of machines.
+"""What `pulumi destroy` waits for before the rest of a stack goes, and what it says of machines
+that do not answer.
 
 The API server and the time are stand-ins; tests/kube/test_lost_machine.py asks a real one.
 """
@@ -30,7 +31,9 @@ OFF, WELL = "off", "well"
 
 @dataclass
 class Cluster:
-    """An API server whose time passes where somebody waits; the machine `off` does not answer."""
+    """An API server whose time passes only while somebody waits. The machine `off` does not
+    answer.
+    """
 
     pods: Pods = field(default_factory=list[Json])
     gives_up_after: float | None = None
@@ -53,7 +56,9 @@ class Cluster:
         return [pod for pod in self._there() if _has(pod["metadata"]["labels"], wanted)]
 
     def _there(self) -> Pods:
-        """A pod that was asked to end does so in time, unless its machine is off."""
+        """The pods that still exist. A pod that was asked to end does so in time, unless its
+        machine is off.
+        """
         if self.gives_up_after is not None and self.seconds > self.gives_up_after:
             self.pods = [pod for pod in self.pods if pod["spec"]["nodeName"] != OFF]
         return [
@@ -88,7 +93,7 @@ def _is_over(cluster: Cluster, pod: Json) -> bool:
 
 
 def pod(name: str, machine: str, owner: str, ends_after: float | None, **labels: str) -> Json:
-    """Of the training, unless `labels` say otherwise."""
+    """Return a pod of the training; with `labels`, another pod of this owner."""
     metadata: Json = {
         "name": name,
         "namespace": "disttrain",
@@ -101,11 +106,13 @@ def pod(name: str, machine: str, owner: str, ends_after: float | None, **labels:
 
 
 def of_command(name: str, machine: str, owner: str = "mine") -> Json:
+    """Return the pod of a command, which nobody has asked to end."""
     return pod(name, machine, owner, None, **{TASK_LABEL: "sample"})
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Return a cluster without pods, which is also the clock of the waits."""
     made = Cluster()
     for module in (leftovers, waiting):
         monkeypatch.setattr(module, "time", made)
@@ -113,7 +120,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 def destroy(cluster: Cluster, **fields: object) -> str:
-    """What the task says that fails; empty: it did what it had to."""
+    """Return the error of the task; empty: it has ended well."""
     job = Job(Access(kubeconfig="{}"), "disttrain", "mine", "dev", dict(fields))
     try:
         leftovers.delete(job, cast(Api, cluster))
@@ -123,7 +130,10 @@ def destroy(cluster: Cluster, **fields: object) -> str:
 
 
 def test_destroy_of_a_run_names_the_lost_machine(cluster: Cluster) -> None:
-    """Of the run alone: it ended without a word, and the pod was left."""
+    """`pulumi destroy` of a run fails if a pod cannot end because its machine does not answer. The
+    error names the machine and the command that removes the pod. Otherwise the pod would be left
+    without a word.
+    """
     cluster.pods = [pod("train-0", WELL, "mine", 20), pod("train-1", OFF, "mine", 20)]
     said = destroy(cluster)
     assert "train-1 cannot end, because machine off has not answered since 2026-11-26T00" in said
@@ -134,7 +144,9 @@ def test_destroy_of_a_run_names_the_lost_machine(cluster: Cluster) -> None:
 
 
 def test_destroy_of_a_run_waits_for_its_pods_alone(cluster: Cluster) -> None:
-    """So that the next `up` finds nothing of it; other stacks' runs go on."""
+    """`pulumi destroy` of a run waits for its own pods only, so that the next `up` finds none of
+    them. The runs of other stacks go on.
+    """
     cluster.pods = [pod("train", WELL, "mine", 20), pod("theirs", OFF, "theirs", -5)]
     assert destroy(cluster) == ""
     assert [each["metadata"]["name"] for each in cluster.list(PODS, OWNER_LABEL)] == ["theirs"]
@@ -142,7 +154,9 @@ def test_destroy_of_a_run_waits_for_its_pods_alone(cluster: Cluster) -> None:
 
 
 def test_pods_have_their_whole_time_to_save(cluster: Cluster) -> None:
-    """`terminationGraceSeconds`, which may be many minutes."""
+    """`pulumi destroy` waits for the whole grace period of a pod (`terminationGraceSeconds`), which
+    may be many minutes.
+    """
     slow = pod("train", WELL, "mine", 3500)
     slow["spec"]["terminationGracePeriodSeconds"] = 3600
     cluster.pods = [slow]
@@ -151,7 +165,9 @@ def test_pods_have_their_whole_time_to_save(cluster: Cluster) -> None:
 
 
 def test_commands_of_others_go_with_the_platform_alone(cluster: Cluster) -> None:
-    """Somebody may be at work with another stack's run."""
+    """`pulumi destroy` of a run deletes only the pods of its own commands, because somebody may
+    work with another stack's run. With the platform, the pods of all commands are deleted.
+    """
     cluster.pods = [of_command("sample-1", WELL), of_command("sample-2", WELL, "theirs")]
     assert destroy(cluster) == ""
     assert [each["metadata"]["name"] for each in cluster.list(PODS, TASK_LABEL)] == ["sample-2"]
@@ -161,7 +177,9 @@ def test_commands_of_others_go_with_the_platform_alone(cluster: Cluster) -> None
 
 @pytest.mark.parametrize("everyone", [False, True])
 def test_pod_of_a_command_on_a_lost_machine_is_named(cluster: Cluster, everyone: bool) -> None:
-    """It was waited for until the limit, and the message had the pod alone."""
+    """The error about a command's pod on a machine that does not answer comes early, and names the
+    machine and the command that removes the pod.
+    """
     cluster.pods = [of_command("sample-1", WELL), of_command("sample-2", OFF)]
     said = destroy(cluster, everyone=everyone)
     assert "sample-2 cannot end, because machine off has not answered since" in said
@@ -170,7 +188,10 @@ def test_pod_of_a_command_on_a_lost_machine_is_named(cluster: Cluster, everyone:
 
 
 def test_destroy_of_a_platform_waits_for_ending_pods_of_all(cluster: Cluster) -> None:
-    """A run that was destroyed while the machine was off has left one, which keeps the claim."""
+    """`pulumi destroy` of a platform waits for the ending pods of all stacks, because they keep the
+    claim. Such a pod may be left by a run that was destroyed while its machine was off. Pods that
+    nobody has asked to end are not waited for.
+    """
     cluster.pods = [pod("theirs", OFF, "theirs", -5)]
     said = destroy(cluster, everyone=True)
     assert "the volume's claim cannot be deleted while pods use it. theirs cannot end" in said
@@ -185,7 +206,9 @@ def test_destroy_of_a_platform_waits_for_ending_pods_of_all(cluster: Cluster) ->
 def test_run_learns_whether_lost_pods_are_given_up(
     cluster: Cluster, shows_deployments: bool
 ) -> None:
-    """Of its platform, by the program's Deployment; where it may not be read, they may be."""
+    """`pulumi destroy` of a run waits longer if the platform gives up pods on lost machines, which
+    the program's Deployment shows. If the Deployment may not be read, it waits longer, too.
+    """
     cluster.shows_deployments = shows_deployments
     cluster.pods = [pod("train", OFF, "mine", -5)]
     cluster.gives_up_after = 60
@@ -197,7 +220,9 @@ def test_run_learns_whether_lost_pods_are_given_up(
 def test_pods_that_nobody_gives_up_are_named_in_the_end(
     cluster: Cluster, fields: dict[str, bool]
 ) -> None:
-    """Also where that program should, and cannot: its own pod may have no machine left."""
+    """Pods that are not given up in time are named in the error. The program that gives them up may
+    itself have no machine left.
+    """
     cluster.pods = [pod("train", OFF, "mine", -5)]
     cluster.gives_up_after = 86400
     said = destroy(cluster, **fields)
@@ -207,7 +232,9 @@ def test_pods_that_nobody_gives_up_are_named_in_the_end(
 
 @pytest.mark.parametrize("stack", ["sandbox", "sandbox-multipod"])
 def test_engine_waits_as_long_as_pods_may_save(tmp_path: Path, stack: str) -> None:
-    """It ended the task after six minutes, and pods may save for longer than that."""
+    """The engine gives the task more time than pods may take to save. Otherwise it would end the
+    task after some minutes.
+    """
     settings = {"terminationGraceSeconds": 7200}
     made = deploy(stack, tmp_path, settings).one("task-pods-leftovers")
     longest = made.request.customTimeouts.delete

@@ -1,4 +1,4 @@
-"""Which NetworkPolicies keep the pods of a run from each other. Kubernetes' API is not asked."""
+"""Which NetworkPolicies keep the pods of a run from each other. No cluster is asked."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ DENY = policy("deny", BOTH)
         ([policy("in", ["Ingress"])], {ACCEPT: ["in"]}),
         # A policy for other pods does not isolate those of the run.
         ([policy("web", BOTH, podSelector=OTHERS["podSelector"])], {}),
-        # Policies add: one that allows is enough.
+        # One policy that allows is enough.
         ([DENY, policy("all", BOTH, ingress=[{}], egress=[{}])], {}),
         ([policy("in", ["Ingress"]), policy("run", ["Ingress"], ingress=[{"from": [OF_RUN]}])], {}),
         ([policy("web", ["Ingress"], ingress=[{"from": [OTHERS]}])], {ACCEPT: ["web"]}),
@@ -40,14 +40,14 @@ DENY = policy("deny", BOTH)
         ([policy("out", ["Egress"], egress=[NAMES])], {CONNECT: ["out"]}),
         # The pods of the DNS are in another namespace.
         ([policy("out", ["Egress"], egress=[{"to": [OF_RUN]}])], {DNS: ["out"]}),
-        # The first port alone is not enough: the ranks connect at ports that Linux chooses.
+        # One open port is not enough, because the ranks connect at ports that Linux chooses.
         (
             [policy("one", ["Ingress"], ingress=[{"from": [OF_RUN], "ports": [{"port": 29500}]}])],
             {ACCEPT: ["one"]},
         ),
         ([policy("in", ["Ingress"], ingress=[{"from": [OF_RUN], "ports": HIGH}])], {}),
         ([policy("in", ["Ingress"], ingress=[{"ports": [{"protocol": "UDP"}]}])], {ACCEPT: ["in"]}),
-        # Whether these are addresses of pods cannot be known here.
+        # It cannot be known whether these are addresses of pods.
         (
             [policy("in", ["Ingress"], ingress=[{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}])],
             {},
@@ -86,11 +86,15 @@ DENY = policy("deny", BOTH)
 def test_closed_ways_are_found(
     policies: list[dict[str, Any]], closed: dict[str, list[str]]
 ) -> None:
-    """Only what is surely closed: a false alarm would send the user to the administrator."""
+    """Only ways that are surely closed are reported, because a false alarm would send the user to
+    the administrator.
+    """
     assert closed_ways(policies, POD, HERE) == closed
 
 
 def test_unknown_namespace_counts_as_open() -> None:
-    """Its labels may be hidden from the user, and then a rule for namespaces may select it."""
+    """If the labels of the run's namespace are hidden from the user, a rule for namespaces counts
+    as one that allows the pods.
+    """
     rule = {"from": [{"namespaceSelector": {"matchLabels": {"team": "ops"}}}]}
     assert closed_ways([policy("ops", ["Ingress"], ingress=[rule])], POD, None) == {}

@@ -1,4 +1,6 @@
-"""What only the machine has that runs Pulumi, and pods that could be placed on others."""
+"""Pods that need something of the machine that runs Pulumi, but could be placed on other
+machines.
+"""
 
 from typing import Any
 
@@ -11,7 +13,10 @@ FOLDER = OnlyHere("storage: 'host-path'", "the data are in /data of this machine
 
 
 def test_folder_of_one_machine_is_refused_for_pods_elsewhere() -> None:
-    """A pod there waited for ever, as the folder is not made on a machine that has none."""
+    """A folder of this machine is refused if the pods could be placed on another machine. Otherwise
+    a pod there would wait forever for the folder. Nodes that the pods cannot use, and nodes that do
+    not tell their boot id, do not count.
+    """
 
     def of(name: str, boot: str, *taints: Json, **labels: str) -> Json:
         made = node(name, **{"kubernetes.io/hostname": name, **labels})
@@ -32,8 +37,8 @@ def test_folder_of_one_machine_is_refused_for_pods_elsewhere() -> None:
         ([here], anywhere, "boot-1"),
         ([here, there], pinned, "boot-1"),
         ([here, of("two", "boot-2", control_plane)], anywhere, "boot-1"),
-        ([here, of("two", "")], anywhere, "boot-1"),  # a kubelet that does not say it
+        ([here, of("two", "")], anywhere, "boot-1"),  # a kubelet without a boot id
         ([here, there], anywhere, ""),
-        ([there], anywhere, "boot-1"),  # another cluster, which `up` refuses in other words
+        ([there], anywhere, "boot-1"),  # `up` refuses that elsewhere
     ):
         assert only_here_problem(nodes, needs, FOLDER, boot) == ""

@@ -1,4 +1,4 @@
-"""Which machines keep pods that should have ended, from objects of the API."""
+"""Which machines keep pods that should have ended. The API server is a stand-in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SINCE = "2026-11-26T00:53:09Z"
 
 @dataclass
 class Nodes:
-    """An API server that knows nodes alone, and its clock."""
+    """An API server with nodes only, and its clock."""
 
     answer: Callable[[str], dict[str, Any] | None]
 
@@ -46,14 +46,18 @@ def pod(machine: str, ends_in_seconds: int | None) -> dict[str, Any]:
 
 
 def test_only_overdue_pods_on_silent_machines_count() -> None:
-    """A pod that still saves is left in peace, and a machine that answers is not blamed."""
+    """A machine is reported only if it does not answer and a pod on it should have ended. A pod
+    that still saves is not overdue, and a machine that answers is not blamed.
+    """
     statuses = {"off": "Unknown", "slow": "False", "well": "True", "saves": "Unknown"}
     pods = [pod("off", -1), pod("slow", -1), pod("well", -1), pod("saves", 60), pod("off", None)]
     assert silent_machines(api(lambda name: node(statuses[name])), pods) == {"off": SINCE}
 
 
 def test_a_machine_without_node_is_left_out() -> None:
-    """Kubernetes itself removes the pods of a Node object that has gone."""
+    """A machine without a Node object is not reported, because Kubernetes itself removes its
+    pods.
+    """
     asked: list[str] = []
 
     def answer(name: str) -> None:
@@ -64,7 +68,7 @@ def test_a_machine_without_node_is_left_out() -> None:
 
 
 def test_node_that_does_not_say_since_when() -> None:
-    """It is named all the same."""
+    """A machine that does not answer is reported even if its node does not say since when."""
     silent = node("Unknown")
     del silent["status"]["conditions"][0]["lastTransitionTime"]
     found = silent_machines(api(lambda name: silent), [pod("off", -1)])
@@ -72,7 +76,7 @@ def test_node_that_does_not_say_since_when() -> None:
 
 
 def test_pods_are_said_with_the_machines_that_keep_them() -> None:
-    """The words of each wait for the end of pods."""
+    """The text of each wait for pods names the pods and the machines that keep them."""
     pods = [pod("off", -1), pod("well", -1)]
     said = pods_and_machines(pods, {"off": SINCE})
     assert "train-on-off" in said
@@ -84,7 +88,7 @@ def test_pods_are_said_with_the_machines_that_keep_them() -> None:
 
 
 def test_nodes_that_may_not_be_read() -> None:
-    """A user of one namespace gets no error; any other refusal is one."""
+    """A user who may not read nodes gets no error. Any other refusal is an error."""
 
     def refuse(status: int) -> Api:
         def answer(name: str) -> None:
@@ -98,7 +102,7 @@ def test_nodes_that_may_not_be_read() -> None:
 
 
 def test_the_way_out_can_be_typed() -> None:
-    """The message has each stranded pod and the command that removes exactly these."""
+    """The message names each stranded pod and the command that removes exactly these pods."""
     said = stranded([pod("off", -1), pod("well", -1)], {"off": SINCE})
     assert "train-on-off cannot end, because machine off has not answered since" in said
     assert (

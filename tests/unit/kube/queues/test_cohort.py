@@ -1,4 +1,6 @@
-"""Who holds the quota of a queue whose ClusterQueue shares it with others (a cohort of Kueue)."""
+"""Who is named as the holder of a run's quota if ClusterQueues share their quota (Kueue's
+cohort).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +20,9 @@ TAKEN = "insufficient unused quota for nvidia.com/gpu in flavor any, 2 more need
 
 
 def workload(name: str, namespace: str, team: str = "", message: str = TAKEN) -> Json:
-    """With a place in a ClusterQueue, or without."""
+    """Return a Workload with quota in the ClusterQueue `team`; without a team, one that waits for
+    quota.
+    """
     has = "True" if team else "False"
     conditions = [{"type": "QuotaReserved", "status": has, "message": "" if team else message}]
     return {
@@ -35,12 +39,12 @@ def workload(name: str, namespace: str, team: str = "", message: str = TAKEN) ->
 
 
 class Kueue(ApiServer):
-    """Three ClusterQueues, of which two lend each other their quota.
+    """Stands in for a cluster with three ClusterQueues, of which two share their quota.
 
     Args:
-        version: of Kueue's objects.
-        workloads: all that there are; the first one is the run's.
-        may: whether ClusterQueues may be listed.
+        version: the version of Kueue's objects.
+        workloads: all Workloads; the first one is that of the run.
+        may: whether these credentials may list ClusterQueues.
     """
 
     def __init__(self, version: str, *workloads: Json, may: bool = True) -> None:
@@ -67,6 +71,7 @@ class Kueue(ApiServer):
 
 
 def words(kueue: Kueue) -> str:
+    """Return what is said of the run that waits."""
     found = waiting(api_of(kueue), "ml", RUN)
     assert found
     return found.words
@@ -78,7 +83,9 @@ BORROWER, STRANGER = workload("bert", "nlp", "theirs"), workload("yolo", "cv", "
 
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
 def test_borrower_of_the_quota_is_named(version: str) -> None:
-    """Nobody was named where another team had borrowed the quota of the run's own ClusterQueue."""
+    """A run that waits because another ClusterQueue has borrowed its quota names the borrower's
+    run. If the credentials may not list ClusterQueues, nobody is named.
+    """
     kueue = Kueue(version, OWN, BORROWER, STRANGER)
     assert words(kueue).endswith(f"{TAKEN}; held by Job bert in namespace nlp (priority 0)")
     hidden = Kueue(version, OWN, BORROWER, STRANGER, may=False)
@@ -86,8 +93,9 @@ def test_borrower_of_the_quota_is_named(version: str) -> None:
 
 
 def test_cohort_is_asked_last_of_all() -> None:
-    """Where somebody of the own ClusterQueue holds the quota, and where it is not taken at all, no
-    further question is asked."""
+    """ClusterQueues are listed only if the quota is taken and nobody in the run's own ClusterQueue
+    holds it. In all other cases the request would be useless.
+    """
     ours = workload("gpt", "ml", "ours")
     kueue = Kueue("v1beta2", OWN, BORROWER, ours)
     assert words(kueue).endswith("held by Job gpt in namespace ml (priority 0)")

@@ -1,4 +1,4 @@
-"""A Workload that Kueue has set inactive by itself, and that it never takes back.
+"""How a run is resumed that Kueue itself has set inactive. Kueue never takes such a Workload back.
 
 The API server is a stand-in here; tests/kube and tests/e2e have a real one, and a real Kueue.
 """
@@ -31,7 +31,12 @@ def workload(reason: str, status: str = "False") -> dict[str, Any]:
 
 
 class Kueue(ApiServer):
-    """One Workload, which may be deleted or not."""
+    """Stands in for a cluster with one Workload that is inactive for the given reason.
+
+    Args:
+        reason: the reason of its condition `Requeued`.
+        may_delete: whether these credentials may delete the Workload.
+    """
 
     def __init__(self, reason: str, *, may_delete: bool = True) -> None:
         self.workloads, self.may_delete = [workload(reason)], may_delete
@@ -56,19 +61,26 @@ def resume(kueue: Kueue) -> None:
 
 
 def test_workload_that_kueue_has_given_up_is_made_again() -> None:
+    """Resuming a run deletes the Workload that Kueue itself has set inactive, and no newer Workload
+    of the same name. Kueue then makes a new one, which is in the queue.
+    """
     resume(kueue := Kueue(BY_KUEUE))
     ((method, path, body),) = kueue.changes
     assert (method, path) == ("DELETE", f"{PATH}/job-train")
-    assert body["preconditions"] == {"uid": "w1"}  # and no newer one of the same name
+    assert body["preconditions"] == {"uid": "w1"}  # a newer Workload of this name stays
 
 
 def test_workload_that_people_have_stopped_is_set_active() -> None:
+    """A Workload that people have set inactive is not deleted but set active. One that Kueue has
+    set inactive and then put back into its queue is not deleted either.
+    """
     resume(kueue := Kueue("Deactivated"))
     assert kueue.changes == [("PATCH", f"{PATH}/job-train", {"spec": {"active": True}})]
-    assert not is_given_up(workload(BY_KUEUE, "True"))  # it came back since
+    assert not is_given_up(workload(BY_KUEUE, "True"))  # it is in its queue again
 
 
 def test_whoever_may_not_delete_it_is_told_what_to_ask_for() -> None:
+    """A user who may not delete the Workload gets the command that somebody else has to run."""
     with pytest.raises(TaskError) as refused:
         resume(Kueue(BY_KUEUE, may_delete=False))
     assert "kubectl delete workloads.kueue.x-k8s.io -n ml job-train" in str(refused.value)

@@ -1,4 +1,4 @@
-"""A workload that is in no queue and is suspended: by Kueue, which lets nothing else start, or not.
+"""What is said of a suspended run in no queue. Kueue may hold it back, or somebody has stopped it.
 
 The API server is a stand-in here, with the Workload that Kueue makes of each object it looks at.
 """
@@ -23,7 +23,13 @@ HELD = "it is in no queue, and Kueue, which shares this cluster out"
 
 
 class Server(ApiServer):
-    """Kueue's Workloads, or its refusal to show them, and the record of the run."""
+    """A cluster with Workloads of Kueue and the record of the run.
+
+    Args:
+        workloads: the number of Workloads of the run.
+        status: the status with which a look at the Workloads is answered.
+        suspended_by: the stack by which the record says that the run was stopped; empty: by nobody.
+    """
 
     def __init__(self, workloads: int, status: int = 200, suspended_by: str = "") -> None:
         self.workloads, self.status = workloads, status
@@ -51,20 +57,23 @@ def workload(queue: str = "") -> dict[str, Any]:
     [
         ("", 1, 200, True),
         ("", 0, 200, False),  # somebody has suspended it
-        ("gpus", 1, 200, False),  # that queue says what it waits for
+        ("gpus", 1, 200, False),  # its queue has the reason
         ("", 1, 403, False),
     ],
 )
 def test_kueue_holds_what_it_looks_at_and_what_names_no_queue(
     queue: str, workloads: int, status: int, held: bool
 ) -> None:
+    """A suspended run counts as held back by Kueue only if it names no queue and Kueue has made a
+    Workload for it.
+    """
     said = held_without_queue(api_of(Server(workloads, status)), "disttrain", workload(queue))
     assert said.startswith(HELD) == bool(said) == held
     assert ("kubectl get localqueues -n disttrain" in said) == held
 
 
 def said_of(server: Server) -> str:
-    """What `pulumi up` says of a run that is suspended."""
+    """Return what `pulumi up` says of a suspended run."""
     job = Job(Access(kubeconfig="{}"), RECORD.namespace, RECORD.owner, RECORD.stack, {})
     try:
         return stopped_text(job, api_of(server), RECORD.workload, workload())
@@ -73,7 +82,10 @@ def said_of(server: Server) -> str:
 
 
 def test_up_names_kueue_where_nobody_else_has_suspended_the_run() -> None:
-    """It was said that `pulumi up` resumes it, which Kueue undoes each time."""
+    """`up` says that Kueue holds back a run in no queue. It does not say that `pulumi up` resumes
+    the run, because Kueue would suspend it each time. A run that somebody or `./disttrain stop` has
+    suspended gets other words.
+    """
     said = said_of(Server(1))
     assert said.startswith(f"Job train-singlepod does not start: {HELD}")
     assert "resumes it" not in said

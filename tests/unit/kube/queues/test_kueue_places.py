@@ -1,4 +1,6 @@
-"""Kueue's count of machines beside those of the pods, in both versions of its Workloads (E7)."""
+"""Whether Kueue counts the pods of a run on the machines where they are, in both versions of its
+Workloads.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +17,7 @@ Json = dict[str, Any]
 
 
 def assigned(*given: Json) -> Json:
-    """A Workload with one group of pods for each assignment."""
+    """Return a Workload with one group of pods for each topology assignment."""
     groups = [
         {"name": f"g{number}", "topologyAssignment": each} for number, each in enumerate(given)
     ]
@@ -23,11 +25,15 @@ def assigned(*given: Json) -> Json:
 
 
 def older(**counts: int) -> Json:
+    """Return a topology assignment as v1beta1 writes it, with the number of pods of each
+    machine.
+    """
     domains = [{"values": ["r", name], "count": count} for name, count in counts.items()]
     return {"levels": [RACK, HOSTNAME_LABEL], "domains": domains}
 
 
 def newer(values: Json, counts: Json, domains: int) -> Json:
+    """Return a topology assignment as v1beta2 writes it, with one slice."""
     some = {
         "domainCount": domains,
         "valuesPerLevel": [{"universal": "r"}, values],
@@ -57,7 +63,9 @@ def newer(values: Json, counts: Json, domains: int) -> Json:
     ],
 )
 def test_machines_that_kueue_counts(given: Json, machines: dict[str, int]) -> None:
-    """Those of all groups of pods; of a queue that ends with racks there are none."""
+    """The counted pods of each machine are summed up over all groups of pods. A topology whose
+    lowest level is racks counts no machines.
+    """
     assert assigned_machines(assigned(given)) == machines
     twice = {name: 2 * count for name, count in machines.items()}
     assert assigned_machines(assigned(given, given)) == twice
@@ -73,7 +81,9 @@ def pod(machine: str, phase: str = "Running", **metadata: str) -> Json:
 
 
 def test_pod_that_kueue_counts_elsewhere_has_a_sentence() -> None:
-    """As kueue#12735 has it: the machine `a` was silent, and came back with its pod."""
+    """A pod on another machine than Kueue counts gets a sentence with the way out. This happens if
+    the machine was silent for some time and then came back with its pod (kueue#12735).
+    """
     found = words_of_other_places(assigned(older(b=1, c=1)), [pod("a"), pod("b")])
     assert found.startswith("Kueue counts c for pods that are on a, so it may give their room to")
     assert "(kueue#12735" in found
@@ -82,13 +92,15 @@ def test_pod_that_kueue_counts_elsewhere_has_a_sentence() -> None:
 
 @pytest.mark.parametrize("pods", [["a", "b"], ["b"], []])
 def test_pods_where_kueue_counts_them_have_none(pods: list[str]) -> None:
-    """Nor has a run of which a pod is on its way."""
+    """Nothing is said of pods on the machines that Kueue counts, nor of a run whose other pods are
+    not there yet.
+    """
     assert words_of_other_places(assigned(older(a=1, b=1)), [pod(name) for name in pods]) == ""
     assert words_of_other_places({"status": {}}, [pod(name) for name in pods]) == ""
 
 
 class Server(ApiServer):
-    """Has a Workload, and counts what it is asked."""
+    """A cluster with one Workload. It records the paths of all requests."""
 
     def __init__(self) -> None:
         self.asked = list[str]()
@@ -111,6 +123,9 @@ class Server(ApiServer):
 def test_kueue_is_asked_only_of_a_run_that_it_has_placed(
     pods: list[Json], queue: str, asks: bool
 ) -> None:
+    """Kueue's Workload is read only for a run in a queue that has a running pod with a wish about
+    its place.
+    """
     server = Server()
     api = api_of(server)
     item = {"metadata": {"uid": "u", "labels": {QUEUE_LABEL: queue}}}

@@ -1,4 +1,4 @@
-"""Which version of Kueue's objects is asked for, from what a cluster says that it serves."""
+"""Which version of Kueue's objects this program uses, by the versions that a cluster serves."""
 
 from typing import Any, cast
 
@@ -27,6 +27,9 @@ def cluster(*versions: str) -> Api:
 
 
 def test_newest_known_version_is_asked_for() -> None:
+    """The newest version that both the cluster and this program know is used. Without Kueue the
+    version is empty.
+    """
     assert served_version(cluster("v1beta1", "v1beta2")) == "v1beta2"
     assert served_version(cluster("v1beta1")) == "v1beta1"
     assert served_version(cluster("v1", "v1beta2")) == "v1beta2"

@@ -1,4 +1,4 @@
-"""A queue of Kueue that sends its runs into other clusters."""
+"""Queues of Kueue that send their runs to other clusters (MultiKueue)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,15 @@ KUEUE = "/apis/kueue.x-k8s.io"
 
 
 class Server(ApiServer):
-    """A LocalQueue `gpus` whose ClusterQueue `team` has one AdmissionCheck `elsewhere`."""
+    """A cluster with a LocalQueue `gpus`, whose ClusterQueue `team` has the AdmissionCheck
+    `elsewhere`.
+
+    Args:
+        version: the version of Kueue's objects.
+        checks: the spec of the ClusterQueue.
+        controller: the controller of the AdmissionCheck; empty: the check does not exist.
+        may_read: whether these credentials may read the AdmissionCheck.
+    """
 
     def __init__(self, version: str, checks: Json, controller: str, may_read: bool) -> None:
         self.version, self.checks = version, checks
@@ -51,7 +59,9 @@ def look(version: str, checks: Json, controller: str, *, may_read: bool = True) 
     [("v1beta1", IN_A_LIST), ("v1beta1", AS_A_RULE), ("v1beta2", AS_A_RULE)],
 )
 def test_queue_to_other_clusters_is_refused(version: str, checks: Json) -> None:
-    """`pulumi up` waited in vain for pods that Kueue had made in another cluster."""
+    """A queue is refused if MultiKueue would make its pods in another cluster. Otherwise `pulumi
+    up` would wait in vain for pods in this cluster.
+    """
     found = look(version, checks, MULTIKUEUE)
     (problem,) = found.problems
     assert problem.startswith(
@@ -62,10 +72,13 @@ def test_queue_to_other_clusters_is_refused(version: str, checks: Json) -> None:
 
 
 def test_queue_with_other_checks_is_taken() -> None:
-    """Such as one that asks a cloud for machines, or one that is not there (yet)."""
+    """A queue is accepted if its check is of another kind, such as one that asks a cloud for
+    machines, or does not exist yet.
+    """
     for controller in ("kueue.x-k8s.io/provisioning-request", ""):
         assert look("v1beta2", AS_A_RULE, controller) == Findings()
 
 
 def test_checks_that_may_not_be_read_refuse_nothing() -> None:
+    """A queue is accepted if the credentials may not read its checks."""
     assert look("v1beta2", AS_A_RULE, MULTIKUEUE, may_read=False) == Findings()

@@ -1,4 +1,6 @@
-"""What a run waits for in its queue, from objects as Kueue 0.19.2 wrote them on a real cluster."""
+"""What is said of a run that waits in a queue. The objects are as Kueue 0.19.2 wrote them on a real
+cluster.
+"""
 
 from typing import Any
 
@@ -41,7 +43,7 @@ def workload(
     namespace: str = "default",
     **spec: object,
 ) -> Json:
-    """One of the cluster queue `team`, admitted where a condition says so."""
+    """Return a Workload in the queue `gpus`. One with quota is in the ClusterQueue `team`."""
     admitted = any((c["type"], c["status"]) == ("QuotaReserved", "True") for c in conditions)
     return {
         "metadata": {
@@ -100,7 +102,10 @@ def test_words_name_place_reason_and_holder() -> None:
 def test_place_counts_who_goes_first_in_the_same_cluster_queue(
     others: list[Json], place: str
 ) -> None:
-    """By priority and then by age, over the namespaces whose queues lead to it."""
+    """A run's place in its queue is counted by priority and then by age, over all namespaces whose
+    queues belong to the same ClusterQueue. Workloads that are inactive, over or in other queues do
+    not count.
+    """
     queues = [queue(), queue("other")]
     found = in_queue("gpus", OWN, queues, [HOLDER, OWN, *others])
     assert found
@@ -114,7 +119,9 @@ def test_place_is_left_out_where_the_queues_cannot_be_seen() -> None:
 
 
 def test_holders_of_the_same_queue_are_named_and_the_rest_counted() -> None:
-    """Who has quota of another ClusterQueue keeps nobody waiting here, without a cohort."""
+    """The first holders of the quota are named and the others are counted. Holders in another
+    ClusterQueue are left out, because without a cohort they keep nobody waiting here.
+    """
     elsewhere = workload("z", RESERVED, ADMITTED)
     elsewhere["status"]["admission"] = {"clusterQueue": "other"}
     many = [workload(name, RESERVED, ADMITTED) for name in "acdefghij"]
@@ -126,13 +133,15 @@ def test_holders_of_the_same_queue_are_named_and_the_rest_counted() -> None:
 
 
 def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
-    """One of two flavors is too small for ever and the other one is taken at the moment."""
+    """A run that is too large for every flavor of its queue can never start. A run that is too
+    large for one flavor, while the other flavor is taken at the moment, can start later.
+    """
     never = workload("b", condition("QuotaReserved", "False", TOO_LARGE))
     found = in_queue("gpus", never, [queue()], [never])
     assert found
     assert found.never
     by_reason = condition("QuotaReserved", "False", "more than its quota", "ExceedsMaxQuota")
-    never = workload("b", by_reason)  # as since Kueue 0.19, however its words change
+    never = workload("b", by_reason)  # a reason of Kueue since 0.19
     found = in_queue("gpus", never, [queue()], [never])
     assert found
     assert found.never
@@ -143,7 +152,9 @@ def test_more_than_the_queue_ever_has_is_told_apart_from_taken() -> None:
 
 
 def test_resource_without_a_quota_never_comes() -> None:
-    """Whatever else is taken: it was said that such a run starts by itself."""
+    """A run that asks for a resource without a quota can never start, even if other quota is taken,
+    too. Otherwise the user would be told that it starts by itself.
+    """
     message = (
         "couldn't assign flavors to pod set main: resource memory unavailable in ClusterQueue; "
         f"{TAKEN}"
@@ -156,7 +167,7 @@ def test_resource_without_a_quota_never_comes() -> None:
 
 
 def asking(cpu: str, **fields: object) -> Json:
-    """Fields of a Workload whose one pod asks for so much."""
+    """Return the fields of a Workload whose one pod asks for this much CPU."""
     container = {"name": "trainer", "resources": {"requests": {"cpu": cpu}}, **fields}
     template = {"spec": {"containers": [container]}}
     return {"podSets": [{"name": "main", "count": 1, "template": template}]}
@@ -179,8 +190,10 @@ def asking(cpu: str, **fields: object) -> Json:
     ],
 )
 def test_run_like_a_waiting_one_waits_for_the_same(silence: list[Json]) -> None:
-    """Since 0.18 Kueue looks at the first of them alone, and says nothing of the others. It was
-    said that it has not looked at the run yet, also for days."""
+    """A run about which Kueue says nothing gets the reason of another waiting run that asks for the
+    same. Since 0.18, Kueue looks only at the first of such runs. Otherwise the user would be told,
+    even for days, that Kueue has not looked at the run yet.
+    """
     own = workload("c", *silence, created="00:18:00", **asking("100m", image="other"))
     first = workload("b", WAITS, **asking("100m"))
     found = in_queue("gpus", own, [queue()], [HOLDER, first, own])
@@ -200,7 +213,9 @@ def test_run_like_a_waiting_one_waits_for_the_same(silence: list[Json]) -> None:
 
 
 def test_run_like_one_that_never_fits_never_starts() -> None:
-    """`pulumi up` promised that it starts by itself."""
+    """A run that asks for the same as one that can never start can never start either. Otherwise
+    `pulumi up` would promise that it starts by itself.
+    """
     own = workload("c", **asking("400m"))
     first = workload("b", condition("QuotaReserved", "False", TOO_LARGE), **asking("400m"))
     found = in_queue("gpus", own, [queue()], [first, own])
@@ -220,7 +235,9 @@ def test_run_like_one_that_never_fits_never_starts() -> None:
     ],
 )
 def test_run_unlike_the_others_waits_without_a_reason(other: Json) -> None:
-    """Those that ask for something else, are elsewhere or out, or of which nothing is said."""
+    """A run about which Kueue says nothing does not get the reason of a run with another request,
+    priority or queue, of an inactive one, or of one about which Kueue says nothing either.
+    """
     own = workload("c", created="00:18:00", **asking("100m"))
     found = in_queue("gpus", own, [queue()], [HOLDER, other, own])
     assert found
@@ -229,6 +246,9 @@ def test_run_unlike_the_others_waits_without_a_reason(other: Json) -> None:
 
 
 def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
+    """A preempted run says that it was put back, and why. A resumed run does not say so, although
+    Kueue keeps its old condition of the stop.
+    """
     evicted = condition("Evicted", "True", PREEMPTED, "Preempted")
     own = workload("b", WAITS, evicted)
     found = in_queue("gpus", own, [queue()], [own])
@@ -245,7 +265,9 @@ def test_preempted_run_says_so_and_a_resumed_one_does_not() -> None:
 
 
 def test_run_out_of_its_queue_says_who_took_it_out() -> None:
-    """`status` said that its next `pulumi up` resumes it, and nothing of why it had ended."""
+    """A run that is out of its queue says whether Kueue or somebody has taken it out, and why.
+    Otherwise the user would not learn why the run has ended.
+    """
     limit = "The workload is deactivated due to exceeding the maximum execution time"
     evicted = condition("Evicted", "True", limit, "DeactivatedDueToMaximumExecutionTimeExceeded")
     words = put_out("gpus", workload("b", evicted))
@@ -259,9 +281,10 @@ def test_run_out_of_its_queue_says_who_took_it_out() -> None:
 
 
 def test_run_that_kueue_has_forgotten_says_so() -> None:
-    """E7: put back and still counted as admitted, as in https://github.com/kubernetes-sigs/kueue/issues/14811.
+    """A run that Kueue has put back but still counts as admitted says so, with the way out.
+    Otherwise it would look like a run whose pods are on their way.
 
-    It was called a run that has its place, and whose pods come.
+    This is the fault https://github.com/kubernetes-sigs/kueue/issues/14811.
     """
     evicted = condition("Evicted", "True", "Exceeded the PodsReady timeout", "PodsReadyTimeout")
     own = workload("b", RESERVED, ADMITTED, evicted)
@@ -290,8 +313,9 @@ def test_checks_of_an_admin_are_waited_for_by_name() -> None:
 
 
 def test_run_that_has_quota_again_waits_for_its_checks_and_for_no_holder() -> None:
-    """Kueue keeps what it said of the admission before: it was said that the run has no quota, and
-    that others hold it."""
+    """A run with quota waits for its admission checks, and nobody is named as a holder of its
+    quota. Kueue keeps its old text about the missing quota, which must not be repeated.
+    """
     before = condition("Admitted", "False", "The workload has no reservation", "NoReservation")
     own = workload("b", RESERVED, before)
     own["status"]["admissionChecks"] = [
@@ -312,7 +336,10 @@ def test_run_that_has_its_place_or_is_over_waits_for_nothing() -> None:
 
 
 def test_output_has_the_place_or_says_that_it_is_had() -> None:
-    """Of the moment at which `pulumi up` has waited for the run, and it says so: a queue moves."""
+    """The output `queuePlace` says where the run was in its queue when `pulumi up` last waited for
+    it, because a queue moves on. It also says if the run had its place, is in no queue, or was
+    stopped.
+    """
     place = in_queue("gpus", OWN, [queue()], [HOLDER, OWN])
     assert place
     said = ends_well(Workload("batch/v1", "Job", "train-indexed"), place)
@@ -339,7 +366,9 @@ def test_run_that_kueue_has_not_seen_says_so() -> None:
 
 
 def test_run_that_kueue_has_not_seen_is_not_promised_a_start() -> None:
-    """In a namespace that Kueue leaves out it never starts; with the others it begins by itself."""
+    """The line about a run that Kueue has not looked at does not promise that it starts by itself.
+    In a namespace that Kueue leaves out, such a run never starts.
+    """
     unseen, seen = in_queue("gpus", None, [], []), in_queue("gpus", OWN, [queue()], [OWN])
     assert unseen
     assert seen

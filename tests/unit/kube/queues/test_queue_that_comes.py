@@ -1,4 +1,4 @@
-"""A run whose queue, or whose Kueue, comes with its own platform."""
+"""How a queue is checked that comes with the platform of the same stack, as Kueue itself may."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,10 +14,11 @@ OURS = ("localqueues/gpus", "workloadpriorityclasses/urgent")
 
 
 class Cluster(ApiServer):
-    """With Kueue, or without; of LocalQueues and ClusterQueues it has these.
+    """A stand-in for a cluster with Kueue or without it.
 
     Args:
-        objects: by the end of their paths; None: there is no Kueue.
+        objects: LocalQueues, ClusterQueues and other objects, by the last two parts of their paths.
+            None: there is no Kueue.
     """
 
     def __init__(self, objects: Mapping[str, Json] | None) -> None:
@@ -44,12 +45,23 @@ def said(
     comes: Collection[str] = OURS,
     groups: Collection[str] = (GROUP,),
 ) -> str:
+    """Return the problems of the queue and of the priority class, as one text.
+
+    Args:
+        objects: what the cluster has, as for `Cluster`.
+        queue: the LocalQueue of the run.
+        priority: the priority class of the run; empty: none.
+        comes: the queues and priority classes that come with the stack.
+        groups: the API groups that come with the stack.
+    """
     found = queue_findings(api_of(Cluster(objects)), "ml", queue, priority, comes, groups)
     return "; ".join(found.problems)
 
 
 def test_queue_may_come_with_kueue() -> None:
-    """Both are the platform's, so nothing is missed before they are there."""
+    """Nothing is refused before the queue is there if both the queue and Kueue come with the
+    platform. A queue of others, or a Kueue that does not come with the stack, is missed.
+    """
     assert said(None) == ""
     assert said({}) == ""
     words = "Kueue comes to the cluster with this stack, so there is no LocalQueue yet"
@@ -60,7 +72,9 @@ def test_queue_may_come_with_kueue() -> None:
 
 @pytest.mark.parametrize("stopped", ["localqueues/gpus", "clusterqueues/all"])
 def test_own_queue_that_is_stopped(stopped: str) -> None:
-    """A queue of the platform that is there already is looked at like one of others."""
+    """A queue of the platform that exists already is refused if it is stopped, like a queue of
+    others.
+    """
     objects: dict[str, Json] = {
         "localqueues/gpus": {"spec": {"clusterQueue": "all"}},
         "clusterqueues/all": {"spec": {}},
@@ -71,7 +85,9 @@ def test_own_queue_that_is_stopped(stopped: str) -> None:
 
 
 def test_what_does_not_come_is_missed() -> None:
-    """Another queue, and another class of priorities."""
+    """A LocalQueue or WorkloadPriorityClass that neither exists nor comes with the stack is
+    refused. A class that may not be read is accepted.
+    """
     assert "has no such LocalQueue" in said({"namespaces/ml": {}}, queue="theirs")
     assert "no such WorkloadPriorityClass. There is none at all" in said({}, priority="low")
     assert said({}, priority="hidden") == said({}, priority="") == ""
@@ -79,8 +95,9 @@ def test_what_does_not_come_is_missed() -> None:
 
 @pytest.mark.parametrize("team", [True, False], ids=["its ClusterQueue", "LocalQueue"])
 def test_inactive_queue_is_refused_beforehand(team: bool) -> None:
-    """A ClusterQueue without its flavor starts nothing. Its LocalQueue says so too, where the
-    ClusterQueue may not be read."""
+    """A queue that is not active, for example because a flavor is missing, is refused with Kueue's
+    reason. If the ClusterQueue may not be read, the LocalQueue gives the reason.
+    """
     condition = {"type": "Active", "status": "False", "message": "flavor a100 is missing"}
     closed: Json = {"status": {"conditions": [condition]}}
     objects: dict[str, Json] = {

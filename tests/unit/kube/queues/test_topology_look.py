@@ -1,4 +1,4 @@
-"""Which nodes a topology has, and what Kueue says of a run's wish about its places."""
+"""Which nodes a topology has, and whether Kueue takes up a run's wish about its places."""
 
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ def node(name: str, **labels: str) -> Json:
 
 
 def names(nodes: Any) -> list[str]:
+    """Return the names of the nodes."""
     return [each["metadata"]["name"] for each in nodes]
 
 
@@ -39,7 +40,9 @@ def test_labels_that_no_node_has_together_are_refused() -> None:
 
 
 def test_nodes_without_a_label_are_left_out_and_named() -> None:
-    """Kueue puts no pod of the queue there, so they are no part of its quota."""
+    """Nodes without a label of the topology do not count for the quota, and a note names them.
+    Kueue puts no pod of the queue there.
+    """
     found = places([node("a", rack="1"), node("b"), node("c", rack="2")], [RACK, HOST])
     assert (found.problem, names(found.nodes)) == ("", ["a", "c"])
     assert f"will not use b, and its quota does not count them: {RACK} is missing on b" in (
@@ -74,7 +77,9 @@ def test_kueue_without_topologies_is_refused() -> None:
 
 @pytest.mark.parametrize("asks", [REQUIRED_PLACE, PREFERRED_PLACE])
 def test_wish_that_kueue_does_not_take_up_is_seen(asks: str) -> None:
-    """Its gate is off: the annotation stays in its Workload, and nothing is made of it."""
+    """It is seen if Kueue ignores a run's wish about its places, as it does with its feature gate
+    off. The annotation is then in the Workload, but without a `topologyRequest`.
+    """
 
     def workload(annotations: dict[str, str], **fields: object) -> Json:
         return {

@@ -1,5 +1,7 @@
-"""A Kueue that holds back, or takes up, what names no queue. The API server is a stand-in here,
-which changes a Job as Kueue's webhook does."""
+"""What the preview says of a Kueue that holds back Jobs in no queue, or puts them into a queue.
+
+The API server is a stand-in, which changes a Job as Kueue's webhook does.
+"""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +23,15 @@ POD: dict[str, Any] = {"spec": {"containers": [], "restartPolicy": "Never"}}
 
 
 class Server(ApiServer):
-    """Answers the trial of a Job, of which nothing may stay."""
+    """Answers the trial of a Job. The request must be a dry run, so that no Job stays.
+
+    Args:
+        served: whether the cluster has Kueue.
+        suspend: whether Kueue suspends the Job.
+        queue: the queue into which Kueue puts the Job; empty: none.
+        status: the status with which the trial is answered.
+        may: the only verb that the rights allow.
+    """
 
     def __init__(
         self, served: bool, suspend: bool, queue: str, status: int = 201, may: str = "*"
@@ -59,7 +69,9 @@ def look(
 
 @pytest.mark.parametrize("queue", ["", "gpus"])
 def test_dataset_that_would_wait_for_ever_is_refused(queue: str) -> None:
-    """No setting puts its Job into a queue, so only the administrator can help."""
+    """A run is refused if Kueue would hold back the Job that prepares its data set. No setting puts
+    this Job into a queue, so the message names what the administrator can do.
+    """
     (problem,) = look(Server(True, True, ""), queue, has_dataset=True).problems
     assert problem.startswith(
         f"queue: {queue!r} cannot be used here: the Job that prepares the data set is in no queue, "
@@ -68,12 +80,14 @@ def test_dataset_that_would_wait_for_ever_is_refused(queue: str) -> None:
     )
     assert ("The run itself would wait too" in problem) == (not queue)
     assert "make a LocalQueue with the name default in the namespace disttrain" in problem
-    # Kueue would suspend a run with a queue there, and never look at it again.
+    # Kueue would suspend a run with a queue in a namespace that it leaves out, and never start it.
     assert ("leave the namespace out" in problem) == (not queue)
 
 
 def test_run_that_would_wait_for_ever_is_refused() -> None:
-    """`up` would wait for it to its limit; the user can put it into a queue."""
+    """A run in no queue is refused if Kueue would hold it back, and the message tells the user how
+    to choose a queue. Otherwise `up` would wait for the run until its limit.
+    """
     (problem,) = look(Server(True, True, ""), has_dataset=False).problems
     assert problem.startswith("queue: '' cannot be used here: the run is in no queue, and Kueue")
     assert "`kubectl get localqueues -n disttrain` lists them" in problem
@@ -82,8 +96,10 @@ def test_run_that_would_wait_for_ever_is_refused() -> None:
 
 
 def test_nothing_is_said_of_a_kind_that_no_queue_holds_back() -> None:
-    """What becomes of a Job tells nothing of a StatefulSet, and the setting queue is refused with
-    it, so nobody could do what is said."""
+    """Nothing is said of a run whose kind Kueue cannot queue, such as a StatefulSet. The trial of a
+    Job tells nothing about it, and it could not have the setting `queue`. Its data set's Job is
+    still checked.
+    """
     for given in ("", "default"):
         server = Server(True, True, given)
         assert look(server, has_dataset=False, can_queue=False) == Findings()
@@ -93,6 +109,7 @@ def test_nothing_is_said_of_a_kind_that_no_queue_holds_back() -> None:
 
 
 def test_default_queue_of_a_namespace_is_named() -> None:
+    """A note names the queue into which Kueue puts a run that names none, and how to set it."""
     found = look(Server(True, True, "default"))
     assert found.problems == []
     (note,) = found.notes
@@ -102,18 +119,22 @@ def test_default_queue_of_a_namespace_is_named() -> None:
 
 
 def test_rights_of_a_default_queue_are_named() -> None:
-    """`up` made everything, and then ended with the refusal to list Workloads."""
+    """The rights that a run needs in a default queue are checked, and the message has a role with
+    the missing ones. Otherwise `up` would make everything and then fail because it may not list
+    Workloads.
+    """
     (problem,) = look(Server(True, True, "default", may="get")).problems
     said, role = problem.split("\n", 1)
     assert said.startswith("kubeconfig: its user may not do all that the run needs in queue")
     (rule,) = yaml.safe_load(role)["rules"]
     assert (rule["resources"], rule["verbs"]) == (["workloads"], ["list", "patch"])
     assert rule["apiGroups"] == ["kueue.x-k8s.io"]
-    # A run whose queue the settings name is asked with all other rights.
+    # If the settings name a queue, another check looks at its rights.
     assert look(Server(True, True, "default", may=""), "gpus") == Findings()
 
 
 def test_program_in_a_queue_has_nothing_that_is_held_back() -> None:
+    """Nothing is refused for a run in a queue that has no Job for its data set."""
     assert look(Server(True, True, ""), "gpus", has_dataset=False) == Findings()
 
 

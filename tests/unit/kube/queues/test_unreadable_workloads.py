@@ -1,4 +1,4 @@
-"""A run that Kueue puts into a queue, with credentials that may not read Kueue's Workloads.
+"""What `up` does with a run in a queue if the credentials may not read Kueue's Workloads.
 
 The API server is a stand-in here, which forbids that as a real one does.
 """
@@ -23,11 +23,11 @@ FORBIDDEN = 'workloads.kueue.x-k8s.io is forbidden: User "ann" cannot list resou
 
 
 class Blind(Server):
-    """A run in the queue `default`, with the label that Kueue's webhook adds.
+    """A cluster with a run in the queue `default`, which has the label that Kueue's webhook adds.
 
     Args:
-        suspended: it waits for its place.
-        status: what a look at the Workloads is answered with.
+        suspended: whether the run waits for its place.
+        status: the status with which a look at the Workloads is answered.
     """
 
     def __init__(self, *, suspended: bool, status: int = 403) -> None:
@@ -54,19 +54,22 @@ class Blind(Server):
 
 @pytest.fixture(autouse=True)
 def own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits pass by the clock of a server."""
+    """Replace the clock of the waits by one that advances only when they sleep."""
     clock = Blind(suspended=False)
     monkeypatch.setattr(waiting, "time", clock)
     monkeypatch.setattr("infra.kube.queues.await_queue.time", clock)
 
 
 def said_by_up(server: Server, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what `up` prints while it waits for the run."""
     await_ready.create(job(**AWAIT), api_of(server))
     return capsys.readouterr().out
 
 
 def test_run_that_trains_does_not_fail(capsys: pytest.CaptureFixture[str]) -> None:
-    """A mere look ended `up` after everything was made. The output says what was not seen."""
+    """`up` ends well for a run that trains, and its output says what could not be read. Otherwise a
+    mere look would end `up` with an error after everything was made.
+    """
     said = said_by_up(Blind(suspended=False), capsys)
     assert "all ranks have stepped: 1 of 1 pods are ready" in said
     place = queue_place(said, "")
@@ -75,7 +78,9 @@ def test_run_that_trains_does_not_fail(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_run_that_waits_does_not_fail(capsys: pytest.CaptureFixture[str]) -> None:
-    """Each run is suspended until Kueue has looked at it, and it starts by itself."""
+    """`up` ends well for a run that is still suspended in its queue, and its output says what could
+    not be read. Kueue suspends each run until it has looked at it.
+    """
     said = said_by_up(Blind(suspended=True), capsys)
     assert "Job train-indexed waits in queue default; what it waits for may not be read: " in said
     assert FORBIDDEN in queue_place(said, "")
@@ -83,6 +88,8 @@ def test_run_that_waits_does_not_fail(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("suspended", [True, False])
 def test_other_refusals_are_said(suspended: bool) -> None:
-    """Such as an API that this program asks in a wrong way."""
+    """An error other than a missing right ends `up`, for example if the request itself was
+    wrong.
+    """
     with pytest.raises((ApiError, TaskError), match="is forbidden"):
         await_ready.create(job(**AWAIT), api_of(Blind(suspended=suspended, status=422)))

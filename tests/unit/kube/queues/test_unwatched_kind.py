@@ -1,4 +1,4 @@
-"""A run that names a queue, and that Kueue has made no Workload for: never, or not yet.
+"""Stopping and resuming a run that names a queue, but has no Workload of Kueue, or none yet.
 
 The API server is a stand-in here; tests/kube and tests/e2e have a real Kueue.
 """
@@ -26,10 +26,12 @@ NOT_YET = "Job train-indexed is in queue gpus, but Kueue has not made a Workload
 
 
 class Unwatched(Server):
-    """A run whose kind Kueue does not watch. Patches are carried out as a real server would.
+    """A cluster with a run whose kind Kueue does not watch. It carries out patches as a real server
+    would.
 
     Args:
-        suspended: as Kueue's webhook makes each object of a kind that it watches.
+        suspended: whether the run is suspended, as Kueue's webhook makes each object of a kind that
+            it watches.
     """
 
     def __init__(self, *, suspended: bool = False) -> None:
@@ -60,21 +62,25 @@ class Unwatched(Server):
 
     @property
     def is_marked(self) -> bool:
+        """Whether the run has the mark of a run that was stopped without Kueue."""
         about = self.workload["metadata"]
         return bool(about.get("annotations", {}).get(WITHOUT_KUEUE_ANNOTATION))
 
     def is_stopped(self) -> bool:
+        """Whether the run counts as stopped."""
         return is_stopped(api_of(self), RECORD.namespace, self.workload, RECORD.suspend)
 
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let waits ask again at once."""
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
 
 
 def test_run_that_kueue_does_not_watch_stops() -> None:
-    """And goes on: by its own field, with a mark by which it does not look queued. It failed after
-    its record had said that it was stopped."""
+    """A run that Kueue does not watch is stopped and resumed by its own field `suspend`. While it
+    is stopped it has a mark, because otherwise it would look like a run that waits in its queue.
+    """
     server = Unwatched()
     api = api_of(server)
     assert stop(api, server.now()) == ""
@@ -88,7 +94,9 @@ def test_run_that_kueue_does_not_watch_stops() -> None:
 
 
 def test_run_not_taken_up_yet_is_left() -> None:
-    """Kueue is slow or down, and would start it later although it was stopped. Nothing is noted."""
+    """Stopping a run that Kueue has not taken up yet is refused, and nothing is changed or noted.
+    Otherwise Kueue would start the run later, although it counts as stopped.
+    """
     server = Unwatched(suspended=True)
     with pytest.raises(TaskError, match=NOT_YET):
         stop(api_of(server), server.now())
@@ -98,7 +106,9 @@ def test_run_not_taken_up_yet_is_left() -> None:
 
 
 def test_kueue_that_comes_later_decides() -> None:
-    """It has begun to watch the kind of a stopped run: the mark says nothing any more."""
+    """If Kueue has made a Workload for a stopped run since, only the Workload says whether the run
+    is stopped, and the mark no longer counts.
+    """
     server = Unwatched()
     stop(api_of(server), server.now())
     server.kueues = [{"metadata": {"name": "w"}, "spec": {}, "status": {}}]

@@ -1,6 +1,6 @@
-"""Commands that stop and resume a Job of Volcano, and what is said of its PodGroup and its queue.
+"""Stopping and resuming a Job of Volcano by commands, and what is said of its PodGroup and queue.
 
-The real controller is asked in tests/e2e/test_engines.py.
+tests/e2e/test_engines.py asks the real controller.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,8 +43,10 @@ def job(phase: str = "", **status: object) -> Json:
 class Cluster:
     """Stands in for an API server with these objects, and for Volcano's controller.
 
-    `obey` is called with each new Command's action; what it returns is the Job's next phase, or
-    empty text where the Command is to be forgotten. None leaves it where it is.
+    Args:
+        obey: called with the action of each new Command. It returns the next phase of the Job, or
+            an empty text if the Command is lost, or None if the Command stays and nobody takes it.
+        events: the events about the PodGroup.
     """
 
     def __init__(
@@ -90,6 +92,9 @@ def api(cluster: Cluster) -> Api:
 
 
 def test_command_names_the_job_and_waits_for_its_phase() -> None:
+    """A Job is stopped and resumed by Commands that name it with its uid. The call returns when the
+    phase of the Job shows that the Command was carried out.
+    """
     cluster = Cluster({"AbortJob": "Aborting", "ResumeJob": "Restarting"}.get)
     cluster.objects[f"{JOBS}/train-volcano"] = job("Running")
     carry_out(api(cluster), "any", job("Running"), SUSPEND, suspended=True)
@@ -102,7 +107,9 @@ def test_command_names_the_job_and_waits_for_its_phase() -> None:
 
 
 def test_forgotten_command_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Job that makes its pods anew takes a command to abort and goes on."""
+    """A Command that Volcano has taken but not carried out is given again. A Job that is just
+    making its pods again loses a command to abort.
+    """
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0)
     answers = iter(["", "", "Aborting"])
     cluster = Cluster(lambda action: next(answers))
@@ -114,7 +121,9 @@ def test_forgotten_command_is_given_again(monkeypatch: pytest.MonkeyPatch) -> No
 def test_command_is_waited_for_as_long_as_pods_may_take_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A Job that makes its pods anew hears it only when the old ones have ended."""
+    """The limit of the wait includes the grace period of the Job's pods. A Job that makes its pods
+    again hears a command only when the old pods have ended.
+    """
     limits: list[float] = []
     monkeypatch.setattr(volcano, "wait_for", lambda what, ask, limit: limits.append(limit))
     given = job("Restarting")
@@ -125,7 +134,9 @@ def test_command_is_waited_for_as_long_as_pods_may_take_to_end(
 
 
 def test_command_that_nobody_takes_is_withdrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the controller would stop a run long after its user was told that it could not."""
+    """A Command that nobody takes within the limit is deleted, and the stop fails. Otherwise the
+    controller could stop the run long after its user was told that this did not work.
+    """
     monkeypatch.setattr(volcano, "CARRIED_OUT_SECONDS", 0)
     cluster = Cluster()
     cluster.objects[f"{JOBS}/train-volcano"] = job("Running")
@@ -176,7 +187,7 @@ def event(type_: str, second: int, message: str) -> Json:
     return {"type": type_, "reason": "Unschedulable", "message": message, "lastTimestamp": at}
 
 
-# Both as the scheduler of 1.14.1 has written them about a group that asked for too many CPUs.
+# Volcano 1.14.1 has written both events about a group that asked for too many CPUs.
 EVENTS = [
     event("Normal", 1, "resource in cluster is overused: overused cpu"),
     event("Warning", 2, "0/0 tasks in gang unschedulable: pod group is not ready, 3 minAvailable"),
@@ -251,7 +262,9 @@ def test_queue_is_refused_where_no_run_could_stand_in_it() -> None:
 
 
 def test_queue_above_other_queues_is_refused() -> None:
-    """Volcano's webhook refuses the Job, which was seen only after another run had made place."""
+    """A queue that only groups other queues is refused beforehand, and the message names these.
+    Otherwise Volcano's webhook would refuse the Job only after another run had made place for it.
+    """
     cluster = Cluster()
 
     def add(name: str, parent: str) -> None:

@@ -1,6 +1,6 @@
-"""The wait until a controller knows the objects that a workload names.
+"""The wait until controllers know the objects that a workload names.
 
-tests/kube has it on a real API server, and tests/e2e/test_busy_trainer.py with Trainer's own
+tests/kube tests it with a real API server, and tests/e2e/test_busy_trainer.py with Trainer's own
 controller.
 """
 
@@ -24,14 +24,14 @@ from infra.workloads import WORKLOADS, trainjob
 from tests.unit.kube.server import ApiServer, Json, api_of
 from tests.unit.stacks import deploy
 
-# As the webhook of Kubeflow Trainer 2.3.0 says it.
+# The message of the webhook of Kubeflow Trainer 2.3.0.
 NOT_SEEN = (
     'admission webhook "validator.trainjob.trainer.kubeflow.org" denied the request: '
     'spec.runtimeRef: Invalid value: {"name":"train-trainjob"}: '
     'TrainingRuntime.trainer.kubeflow.org "train-trainjob" not found: specified trainingRuntime '
     "must be created before the TrainJob is created"
 )
-# As the one of Kueue 0.19.2 does, which looks at every TrainJob where it watches them.
+# The message of the webhook of Kueue 0.19.2, which sees every TrainJob if Kueue watches them.
 NOT_SEEN_BY_KUEUE = (
     "admission webhook \"vtrainjob.kb.io\" denied the request: runtime 'train-trainjob' not found"
 )
@@ -45,7 +45,9 @@ MANIFEST: Json = {
 
 
 class Server(ApiServer):
-    """Refuses the TrainJob with these words, one after the other, and then takes it."""
+    """Refuses the TrainJob with each of these messages, one after the other, and then accepts
+    it.
+    """
 
     def __init__(self, *refusals: str) -> None:
         self.refusals, self.tried = list(refusals), list[tuple[Mapping[str, str], Any]]()
@@ -62,6 +64,7 @@ class Server(ApiServer):
 
 
 def wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the task for the TrainJob."""
     monkeypatch.setattr(waiting, "time", server)
     words = [*trainjob.KIND.refused_at_first]
     given = {"kubeconfig": "{}", "owner": "o", "namespace": "disttrain"}
@@ -70,14 +73,18 @@ def wait(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_trainjob_is_tried_out_until_its_runtime_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is made by that."""
+    """A TrainJob is tried out until its runtime is known to all controllers. Each try is a dry run,
+    so it makes nothing.
+    """
     server = Server(NOT_SEEN, NOT_SEEN_BY_KUEUE)
     wait(server, monkeypatch)
     assert server.tried == [({"dryRun": "All"}, MANIFEST)] * 3
 
 
 def test_other_refusal_is_left_to_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It makes the object next, and shows what it is told."""
+    """A refusal for another reason ends the wait without an error. The engine makes the object
+    next, and shows the refusal.
+    """
     server = Server("runtime 'another' not found, and a quota says no")
     wait(server, monkeypatch)
     assert len(server.tried) == 1
@@ -106,13 +113,15 @@ def test_only_a_kind_that_is_refused_at_first_is_tried_out(topology: str, tmp_pa
 
 
 def test_engine_hands_on_the_object_that_it_will_make(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the way to the cluster, which the hand-over's job has."""
+    """The hook passes the task the manifest that the engine will make, and the access to the
+    cluster from the job of the hand-over.
+    """
     lines = list[str]()
     program = "import sys; print(sys.argv[1:], flush=True); print(sys.stdin.read(), flush=True)"
     monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))
     monkeypatch.setattr(pulumi.log, "info", lines.append)
     waited = wait_until_accepted(["not seen"], '{"kubeconfig": "k", "owner": "o"}', "[1]")
-    with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop
+    with ThreadPoolExecutor(1) as thread:  # keeps the main thread's event loop
         thread.submit(asyncio.run, waited).result()
     words, job = lines
     assert words == "['accepted', 'create']"

@@ -1,4 +1,4 @@
-"""Why pods are not there, from the events by which a controller says so."""
+"""Why pods do not exist, from the events of the controllers that should make them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,9 @@ def event(reason: str, message: str, **times: object) -> Json:
 
 
 def test_newest_event_is_told_with_its_time() -> None:
-    """One that is repeated keeps the time at which it came first, and has a series."""
+    """The newest event is printed with its time. A repeated event keeps the time at which it came
+    first, so the time of its series counts.
+    """
     again = {"lastObservedTime": "2026-11-26T12:00:03.000000Z"}
     events = [
         event("FailedCreate", "b", lastTimestamp="2026-11-26T12:00:02Z"),
@@ -31,7 +33,10 @@ def test_newest_event_is_told_with_its_time() -> None:
 
 
 def test_trainer_that_cannot_make_its_jobset_has_a_sentence_and_a_command() -> None:
-    """E7: https://github.com/kubeflow/trainer/issues/3671; the TrainJob's status stays empty."""
+    """If Kubeflow Trainer cannot make its JobSet, the message has its event and the commands that
+    make it try again. The status of the TrainJob stays empty in this case
+    (https://github.com/kubeflow/trainer/issues/3671).
+    """
     message = f"TrainJob resources reconciliation failed: {'no such volume, ' * 40}"
     at = "2026-11-26T12:00:02Z"
     said = newest_words([event("TrainJobResourcesCreationFailed", message, lastTimestamp=at)])
@@ -41,11 +46,12 @@ def test_trainer_that_cannot_make_its_jobset_has_a_sentence_and_a_command() -> N
 
 
 class Quota(ApiServer):
-    """A cluster whose quota has no room for a pod; the controller of Jobs says so of the Job.
+    """A cluster whose quota has no room for a pod. The controller of Jobs reports it in an event
+    about the Job.
 
     Args:
-        about: uid of that Job.
-        owner: what owns the Job; None: nothing does.
+        about: the uid of the Job.
+        owner: the owner of the Job; None: it has none.
     """
 
     def __init__(self, about: str, owner: Json | None = None) -> None:
@@ -83,8 +89,9 @@ POD: Json = {"metadata": {"name": "train-0"}}
 
 
 def test_some_pods_that_are_not_there_are_told_too() -> None:
-    """A quota with room for one of two pods: `up` said that one is ready, until its time was over,
-    and nothing of the quota."""
+    """The event is also printed if only some of the pods are missing. Otherwise `up` would only say
+    that one of two pods is ready until its limit, and nothing of the quota.
+    """
     api = api_of(Quota("u1"))
     assert words_of_controller(api, "team", JOB, [POD], 2) == NO_POD
     assert words_of_controller(api, "team", JOB, [POD, POD], 2) == ""
@@ -95,14 +102,17 @@ def test_some_pods_that_are_not_there_are_told_too() -> None:
     ("item", "owner"),
     [
         (JOB_SET, {"kind": "JobSet", "name": "train", "uid": "u1"}),
-        # Its JobSet has its name, and that owns the Job.
+        # The TrainJob's JobSet has the same name and owns the Job.
         (TRAIN_JOB, {"kind": "JobSet", "name": "train", "uid": "u2"}),
-        # The Job of its launcher, which is node 0.
+        # The MPIJob owns the Job of its launcher, which is node 0.
         (MPI_JOB, {"kind": "MPIJob", "name": "train", "uid": "u1"}),
     ],
 )
 def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> None:
-    """The controller of Jobs writes the event for that Job, and `up` said `no pod yet`."""
+    """The event about a Job that the run's controller has made counts as one about the run.
+    Otherwise `up` would only say `no pod yet`. If the credentials may not list Jobs, nothing is
+    said.
+    """
     server = Quota("u3", owner)
     assert words_of_controller(api_of(server), "team", item, [], 1) == NO_POD
     server.may_list_jobs = False
@@ -110,14 +120,17 @@ def test_job_that_a_controller_has_made_tells_it(item: Json, owner: Json) -> Non
 
 
 def test_job_of_another_run_tells_nothing() -> None:
+    """The event about a Job of another run does not count."""
     server = Quota("u3", {"kind": "JobSet", "name": "train-b", "uid": "u4"})
     assert words_of_controller(api_of(server), "team", JOB_SET, [], 1) == ""
 
 
 @pytest.mark.parametrize(("name", "owner"), [("train", "LeaderWorkerSet"), ("train-0", "Pod")])
 def test_stateful_set_of_a_group_tells_it(name: str, owner: str) -> None:
-    """A LeaderWorkerSet has one for the leader and one for the workers, which the leader's pod
-    owns. `up` said `no pod yet` until its time was over."""
+    """The events about both StatefulSets of a LeaderWorkerSet count: that of the leader, and that
+    of the workers, which the leader's pod owns. Otherwise `up` would only say `no pod yet` until
+    its limit.
+    """
     server = Quota("u3")
     owners = [{"kind": owner, "name": "train", "uid": "u2"}]
     about: Json = {"name": name, "uid": "u3", "ownerReferences": owners}

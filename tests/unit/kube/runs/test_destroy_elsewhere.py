@@ -1,4 +1,4 @@
-"""`pulumi destroy` with a kubeconfig that leads to another cluster than at the last `up`."""
+"""`pulumi destroy` with a kubeconfig of another cluster than at the last `up`."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,9 @@ PLACE = "/api/v1/namespaces/disttrain"
 
 @dataclass
 class Cluster(ApiServer):
-    """Has a namespace with these labels; None: it has none."""
+    """A stand-in for a cluster with a namespace that has these labels; None: there is no
+    namespace.
+    """
 
     labels: Mapping[str, str] | None
 
@@ -33,6 +35,7 @@ class Cluster(ApiServer):
 
 
 def job() -> Job:
+    """Return the job of a stack that has made the namespace `disttrain`."""
     place = {"name": "disttrain", "subject": "the platform"}
     given = {"kubeconfig": "{}", "owner": "ours", "namespace": "disttrain", "stack": "dev"}
     return parse_job(json.dumps({**given, "own_namespaces": [place]}))
@@ -47,7 +50,9 @@ def job() -> Job:
     ids=["somebody", "another stack"],
 )
 def test_namespace_of_others_is_never_deleted(labels: dict[str, str], words: str) -> None:
-    """The engine deletes by names, and a stack of a colleague has the same ones."""
+    """`pulumi destroy` refuses to go on if the namespace belongs to somebody else. The engine
+    deletes objects by their names, and the stack of a colleague may have the same names.
+    """
     with pytest.raises(TaskError, match="Nothing was deleted") as refused:
         destroy_guard.delete(job(), api_of(Cluster(labels)))
     assert words in str(refused.value)

@@ -1,4 +1,4 @@
-"""A workload of the run's name that is still being deleted as the run comes up.
+"""A run comes up while a workload of its name is still being deleted.
 
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
@@ -24,12 +24,12 @@ WORKLOAD = "/apis/batch/v1/namespaces/disttrain/jobs/train"
 
 
 class Server(ApiServer):
-    """Has the Job of a former life of the stack, and a pod of it, until a time.
+    """A cluster with a Job of the run's name and its pod.
 
     Args:
-        is_ending: whether it is being deleted.
-        gone_after: seconds; the pod goes with it.
-        owner: of the Job and the pod.
+        is_ending: whether the Job is being deleted.
+        gone_after: the number of seconds after which the Job and its pod are gone.
+        owner: the owner of the Job and the pod.
     """
 
     def __init__(self, *, is_ending: bool, gone_after: float, owner: str = "before") -> None:
@@ -68,6 +68,7 @@ class Server(ApiServer):
 
 @contextmanager
 def locked(*_: object) -> Iterator[Mock]:
+    """Stand in for the lock of the namespace, which nobody else has."""
     yield Mock()
 
 
@@ -76,7 +77,7 @@ def come_up(
     monkeypatch: pytest.MonkeyPatch,
     task: Callable[[Job, Api], None] = hand_over.create,
 ) -> str:
-    """What the task fails with; empty: the run may start."""
+    """Return the error of the task; empty: the run may start."""
     monkeypatch.setattr(waiting, "time", server)
     monkeypatch.setattr(hand_over, "held", locked)
     api = api_of(server)
@@ -92,7 +93,9 @@ def come_up(
 
 
 def test_workload_that_goes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `destroy` that was cut off leaves it; it was said to belong to another stack."""
+    """A run waits until a former workload of its name is gone, such as one that an interrupted
+    `destroy` has left. Otherwise `up` would say that the workload belongs to another stack.
+    """
     server = Server(is_ending=True, gone_after=25)
     assert come_up(server, monkeypatch) == ""
     assert server.seconds >= 25
@@ -100,7 +103,9 @@ def test_workload_that_goes_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_what_keeps_it_is_named_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the time to save and a minute."""
+    """If the former workload is not gone a minute after its grace period, the run fails, and the
+    error names the pods that still run.
+    """
     server = Server(is_ending=True, gone_after=86400)
     said = come_up(server, monkeypatch)
     assert said.startswith("waited 90 s for Job train, which has the name of this run and is being")
@@ -109,7 +114,9 @@ def test_what_keeps_it_is_named_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_workload_that_stays_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It belongs to somebody, and nobody has deleted it."""
+    """A workload of another owner that is not being deleted is refused at once and is not
+    changed.
+    """
     server = Server(is_ending=False, gone_after=86400)
     assert "belongs to dev, not to stack dev, and is left as it is" in come_up(server, monkeypatch)
     assert server.seconds == 0
@@ -119,7 +126,10 @@ def test_workload_that_stays_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -
 def test_own_workload_that_the_engine_replaces_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, is_ending: bool
 ) -> None:
-    """The provider would change the object that is just going, and the run would have none."""
+    """The task `replaced` waits while the engine's old workload is being deleted, and leaves one
+    alone that is not. Otherwise the provider would change the old object, and the run would have no
+    workload afterwards.
+    """
     server = Server(is_ending=is_ending, gone_after=25, owner="mine")
     assert come_up(server, monkeypatch, replaced.create) == ""
     assert (server.seconds >= 25) == is_ending

@@ -1,4 +1,4 @@
-"""A run that has failed after its `pulumi up` had ended well, and the next `pulumi up`."""
+"""The next `pulumi up` of a run that has failed after its `pulumi up` had ended well."""
 
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,9 @@ STAYS = replace(GONE, ttl=None)
 
 
 def server_with(*conditions: str, other: bool = False) -> Server:
-    """A cluster whose workload has these conditions."""
+    """Return a cluster whose workload has these conditions, with another run that trains if
+    `other`.
+    """
     server = Server(STAYS, "", other=OTHER if other else None)
     labels = {OWNER_LABEL: GONE.owner, REVISION_LABEL: GONE.revision}
     status = [{"type": each, "status": "True", "reason": "BackoffLimit"} for each in conditions]
@@ -32,13 +34,16 @@ def server_with(*conditions: str, other: bool = False) -> Server:
 
 
 def request_of(server: Server) -> str:
+    """Return the request that the program passes to the task `hand-over`."""
     request: Any = quick._request  # pyright: ignore[reportPrivateUsage]
     return request(api_of(server), GONE.namespace, GONE.owner)
 
 
 def test_up_of_a_failed_run_fails() -> None:
-    """The engine sees no change of it, and `up` succeeded without a word. It says what works: a
-    deleted workload alone is not made again."""
+    """`pulumi up` fails for a run that has failed, and names the commands that make the run again.
+    Otherwise it would succeed without a word, because the engine sees no change. To delete the
+    workload alone would not be enough.
+    """
     server = server_with("Failed")
     assert request_of(server) != GONE.request
     with pytest.raises(TaskError) as failure:
@@ -53,12 +58,16 @@ def test_up_of_a_failed_run_fails() -> None:
 
 @pytest.mark.parametrize("conditions", [(), ("Complete",)])
 def test_up_of_another_run_changes_nothing(conditions: tuple[str, ...]) -> None:
-    """One that trains, and one that has finished: the engine sees the request of before."""
+    """The engine sees the same request as before for a run that trains and for one that has
+    finished, so it changes nothing.
+    """
     assert request_of(server_with(*conditions)) == GONE.request
 
 
 def test_failed_run_suspends_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """It does not train, so nobody has to make place for it until it is made again."""
+    """A failed run suspends no other run. It does not train, so no other run has to make place
+    until it is made again.
+    """
     server = server_with("Failed", other=True)
     hand_over_of(server, ttl={})
     assert f"Job train-indexed has failed, {LEFT_ALONE}" in capsys.readouterr().out
@@ -67,7 +76,9 @@ def test_failed_run_suspends_no_other_one(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_failed_run_made_again_gets_its_place() -> None:
-    """The engine replaces its workload, which is not deleted yet."""
+    """A failed run that the engine makes again takes the place of another run, although its old
+    workload is not deleted yet.
+    """
     server = server_with("Failed", other=True)
     hand_over_of(server, ttl={}, made_again=True)
     assert OTHER.suspend in server.changes_of_other

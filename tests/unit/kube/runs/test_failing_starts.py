@@ -1,5 +1,7 @@
-"""What `pulumi up` prints while ranks fail before their first step (see also
-tests/trainer/program/test_failed_starts.py, for what real pods write)."""
+"""What `pulumi up` prints while ranks fail before their first step.
+
+tests/trainer/program/test_failed_starts.py tests what real pods write.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,7 +25,7 @@ POD = {
 
 
 class FailingServer(Server):
-    """The workload is there, and its one pod runs and never becomes ready."""
+    """A cluster with the workload of a run, whose one pod runs and never becomes ready."""
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         if path.endswith("/pods/train-0/log"):
@@ -34,7 +36,9 @@ class FailingServer(Server):
 
 
 def test_wait_says_why_the_start_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
-    """At once, and not when the time is over; it stands before what may be cut."""
+    """`pulumi up` prints at once why the last start has failed, and not only at its limit. The
+    reason is at the beginning of the line, because the end may be cut off.
+    """
     server = FailingServer(replace(RECORD, workload=GONE.workload), "")
     server.workload = {"metadata": {"uid": "u1"}, "status": {}}
     with pytest.raises(TaskError, match="the last start has failed: rank 0 ended with"):

@@ -1,4 +1,4 @@
-"""Limits that a namespace gives to pods which have none of their own."""
+"""Limits that a namespace gives to pods without limits of their own."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -12,8 +12,8 @@ POD: Json = {"metadata": {}, "spec": {"containers": [CONTAINER]}}
 
 
 class Namespace(ApiServer):
-    """Gives these limits to the container `trainer`, as a LimitRange does, behind a container of a
-    service mesh, which has limits of its own.
+    """Gives these limits to the container `trainer`, as a LimitRange does. Before it, there is the
+    container of a service mesh with limits of its own.
     """
 
     def __init__(self, limits: Mapping[str, str]) -> None:
@@ -46,8 +46,9 @@ def notes(limits: Mapping[str, str], pod: Json = POD) -> list[str]:
 
 
 def test_limits_of_a_range_are_said() -> None:
-    """A run whose pods end with OOMKilled looked as if it had asked for too little memory; to ask
-    for more than the limit is refused."""
+    """A note names the limits that a LimitRange gives to the training pods. Otherwise a pod that
+    ends with OOMKilled would look as if its settings asked for too little memory.
+    """
     assert notes({}) == []
     assert notes({"cpu": "2", "memory": "8Gi", "ephemeral-storage": "1Gi"}) == [
         "namespace ml gives each training pod limits that no setting asks for: 2 cpu, 8Gi memory "

@@ -1,6 +1,7 @@
-"""A run whose workload went after its `ttlSecondsAfterFinished`: its end, and what is done then.
+"""How a run ended whose workload was removed after its `ttlSecondsAfterFinished`, and what `up`
+does then.
 
-The API server is a stand-in here, whose pod has read the folder of a run with the real program.
+The API server is a stand-in here. The program that reads the folder of the run is the real one.
 """
 
 import json
@@ -30,7 +31,9 @@ STOPPED = "stopped by a signal; the run continues from its last checkpoint"
 
 
 def folder(tmp_path: Path, *nodes: list[str], done: bool = False) -> Path:
-    """A run with the lines that its nodes have written; the first word of each is its second."""
+    """Return the folder of a run with these lines of its nodes. The first word of each line is its
+    second. `done`: the folder has the marker of a finished run.
+    """
     logs = tmp_path / "logs"
     logs.mkdir(parents=True)
     for node, lines in enumerate(nodes):
@@ -46,7 +49,7 @@ def folder(tmp_path: Path, *nodes: list[str], done: bool = False) -> Path:
 
 
 def ended(run: Path) -> tuple[str, str]:
-    """What the program in the pod says."""
+    """Return the state and the words that the program in the pod prints."""
     program = Path(gone_program.__file__).read_text()
     command = [sys.executable, "-c", program, str(run)]
     found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
@@ -59,24 +62,28 @@ def ended(run: Path) -> tuple[str, str]:
         ([["01 " + ROUND, "02 " + DONE]], "finished", "all 40 steps are done"),
         ([["01 " + ROUND, "02 " + FATAL]], "failed", "the loss is nan at step 7"),
         ([["01 " + ROUND, "02 giving up for now: no peers"]], "failed", "no peers"),
-        # It was tried again, or went on after it was made longer.
+        # The run was tried again, made longer, or stopped.
         ([["01 " + FATAL, "02 " + ROUND]], "", ""),
         ([["01 " + DONE, "02 " + ROUND]], "", ""),
         ([["01 " + ROUND, "02 " + STOPPED]], "", ""),
-        # The fatal error of another node ended them all.
+        # The fatal error of another node ended all nodes.
         ([["01 " + ROUND, "03 " + STOPPED], ["01 " + ROUND, "02 " + FATAL]], "failed", "the loss"),
-        # A node of before, which the run has no more.
+        # The second log is of a node that the run no longer has.
         ([["05 " + ROUND, "06 " + STOPPED], ["01 " + ROUND, "02 " + FATAL]], "", ""),
     ],
 )
 def test_logs_of_the_nodes_say_how_a_run_ended(
     tmp_path: Path, nodes: list[list[str]], state: str, words: str
 ) -> None:
+    """The logs of the nodes say whether a run has finished or failed, and why. A run that went on
+    after that has not ended.
+    """
     found = ended(folder(tmp_path, *nodes, done=DONE in str(nodes)))
     assert (found[0], found[1][: len(words)]) == (state, words)
 
 
 def test_marker_alone_counts_where_no_log_could_be_written(tmp_path: Path) -> None:
+    """A run without logs has finished if its folder has the marker `done.json`."""
     assert ended(folder(tmp_path / "full", done=True)) == ("finished", "")
     assert ended(tmp_path / "nothing") == ("", "")
 
@@ -84,7 +91,7 @@ def test_marker_alone_counts_where_no_log_could_be_written(tmp_path: Path) -> No
 def test_only_the_end_of_a_long_log_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log may have gigabytes, and the pod has little memory."""
+    """Only the end of a log is read. A log may have gigabytes, and the pod has little memory."""
     path = folder(tmp_path, [f"01 {FATAL}", f"02 {ROUND}"]) / "logs" / "node-00000.log"
     end = len(path.read_text().splitlines()[-1]) + 1
     monkeypatch.setattr(gone_program, "LOG_BYTES", path.stat().st_size)
@@ -94,7 +101,10 @@ def test_only_the_end_of_a_long_log_is_read(
 
 
 def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
-    """By the claim and the image of the run, where its pods may run, and changing nothing."""
+    """The first question about the end of a run starts a pod that reads the volume, with the image
+    and the placement of the run. The answer is noted in the record, so the second question starts
+    no pod.
+    """
     server = Server(GONE, "finished", "all 40 steps are done")
     api = api_of(server)
     assert how_ended(api, server.now()) == "finished: all 40 steps are done"
@@ -108,7 +118,9 @@ def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
 
 
 def test_record_chooses_no_rights_for_the_pod() -> None:
-    """A ConfigMap may be changed by people who may start no pod with more rights."""
+    """The record of a run gives the pod that reads the volume no more rights. People who may change
+    the ConfigMap may have no right to start such pods.
+    """
     wanted = {"runAsUser": 0, "runAsNonRoot": False, "fsGroup": 1000}
     more = {"hostNetwork": True, "serviceAccountName": "admin", "volumes": []}
     more["resources"] = {"limits": {"memory": "4Gi", "nvidia.com/gpu": "8"}, "requests": {"a": "1"}}
@@ -131,11 +143,14 @@ def test_end_that_nobody_has_written_is_not_noted() -> None:
 
 
 def test_end_before_the_runs_own_up_is_that_of_another_workload() -> None:
-    """The run was made longer, its pods never started, and somebody deleted its workload."""
+    """An end that is older than the run's last `up` does not count, for example if the run was made
+    longer and its pods never started. A few seconds are tolerated, because the clocks of nodes may
+    differ.
+    """
     server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(minutes=1))
     assert how_ended(api_of(server), server.now()) == ""
     server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(seconds=5))
-    assert how_ended(api_of(server), server.now())  # by the clock of a node
+    assert how_ended(api_of(server), server.now())  # within the difference of clocks
 
 
 def test_pod_without_a_line_is_an_error_and_no_end() -> None:
@@ -153,8 +168,9 @@ def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
 
 
 def test_answer_counts_where_the_record_may_not_be_changed() -> None:
-    """As for those who may only look; then each look reads the volume again. Another refusal is
-    one of the cluster, which is said."""
+    """A user who may not change the record still gets the answer, and each question reads the
+    volume again. Any other refusal of the change is an error.
+    """
     server = Server(GONE, "finished", "all done")
     server.note_status = 403
     api = api_of(server)
@@ -166,13 +182,16 @@ def test_answer_counts_where_the_record_may_not_be_changed() -> None:
 
 
 def test_workload_without_such_a_time_starts_no_pod() -> None:
+    """A run without `ttlSecondsAfterFinished` starts no pod, because its workload does not go by
+    itself.
+    """
     server = Server(replace(GONE, ttl=None), "finished")
     assert how_ended(api_of(server), server.now()) == ""
     assert server.pods == []
 
 
 def test_up_ends_well_where_a_finished_run_has_gone(capsys: pytest.CaptureFixture[str]) -> None:
-    """While `pulumi up` waits the workload may finish and go, and nobody has lost anything."""
+    """`up` ends well if the run finishes and its workload is removed while `up` waits."""
     server = Server(GONE, "finished", "all 40 steps are done")
     await_ready.create(job(**{**AWAIT, "pods": 2}), api_of(server))
     said = capsys.readouterr().out
@@ -193,7 +212,9 @@ def test_up_fails_where_a_failed_run_has_gone_and_says_the_way_on() -> None:
 
 
 def test_deleted_workload_is_made_after_a_refresh() -> None:
-    """Without that, the engine counts on it. It was said to delete it, for ever."""
+    """The error about a workload that somebody has deleted names `pulumi refresh`. Without it, the
+    engine would believe that the workload exists and would not make it.
+    """
     server = Server(replace(GONE, ttl=None), "")
     with pytest.raises(TaskError) as failure:
         await_ready.create(job(**AWAIT), api_of(server))
@@ -220,7 +241,9 @@ def test_up_that_cannot_read_the_volume_says_what_to_do() -> None:
 
 
 def test_end_is_forgotten_once_there_is_a_workload_again() -> None:
-    """Or a run that is tried again and then finishes would stay a failed one."""
+    """The noted end of a run is removed when its workload exists again. Otherwise a run that is
+    tried again and finishes would still count as failed.
+    """
     server = Server(replace(GONE, how_ended="failed: nan"), "")
     complete = {"type": "Complete", "status": "True"}
     server.workload = {"metadata": {"uid": "u1"}, "status": {"conditions": [complete]}}
@@ -229,7 +252,9 @@ def test_end_is_forgotten_once_there_is_a_workload_again() -> None:
 
 
 def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
-    """The program gives the task the request of before, so the engine sees no change."""
+    """The engine sees no change of a finished run whose end is noted. If the run has failed or its
+    end is not noted, the hand-over runs again.
+    """
     finished = Server(replace(GONE, how_ended="finished: all done"), "finished")
     request = quick._request  # pyright: ignore[reportPrivateUsage]
     assert request(api_of(finished), GONE.namespace, GONE.owner) == GONE.request
@@ -239,7 +264,9 @@ def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
 
 
 def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixture[str]) -> None:
-    """A workload that is made anew ends at once, so no other run has to make place for it."""
+    """A finished run whose workload is gone suspends no other run, because a new workload would end
+    at once. A new `ttlSecondsAfterFinished` is noted in its record.
+    """
     server = Server(GONE, "finished", "all done")
     hand_over_of(server)
     assert "no other run has to make place" in capsys.readouterr().out
@@ -250,11 +277,17 @@ def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixtur
 
 
 def test_words_about_a_workload_without_that_time_stay() -> None:
+    """The words about a workload without `ttlSecondsAfterFinished` say that somebody has deleted
+    it.
+    """
     words = gone_words(replace(GONE, ttl=None))
     assert words.startswith("Job train-indexed is not there: somebody has deleted it. ")
 
 
 def test_stop_and_resume_say_that_it_has_finished() -> None:
+    """`./disttrain stop` and `resume` say that a run has finished if its workload was removed after
+    that.
+    """
     server = Server(GONE, "finished", "all 40 steps are done")
     with pytest.raises(TaskError) as failure:
         find_workload(api_of(server), server.now())
@@ -264,7 +297,9 @@ def test_stop_and_resume_say_that_it_has_finished() -> None:
 
 
 def test_stop_advises_where_the_kind_has_gone() -> None:
-    """The administrator had removed JobSet's definition: only "404" was said."""
+    """`./disttrain stop` says that the workload is gone if the cluster no longer has its kind, for
+    example because an administrator has removed JobSet. Otherwise the user would see only a 404.
+    """
     of_jobset = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train-jobset")
     server = Server(replace(GONE, workload=of_jobset, ttl=None), "")
     with pytest.raises(TaskError, match="JobSet train-jobset is not there: somebody has deleted"):
@@ -272,6 +307,7 @@ def test_stop_advises_where_the_kind_has_gone() -> None:
 
 
 def test_time_survives_the_way_to_the_record_and_back() -> None:
+    """A record with `ttlSecondsAfterFinished` is the same after it was written and read again."""
     found = parse_record(GONE.to_object(GONE.namespace))
     assert found == GONE
     assert "ttl" not in RECORD.to_object(RECORD.namespace)["data"]

@@ -1,4 +1,4 @@
-"""The hand-over lock where its holder could not renew it for a while.
+"""What a hand-over does if it could not renew its lock for a while.
 
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
@@ -18,12 +18,12 @@ LEASES = COLLECTION.format("disttrain")
 
 
 class Leases(ApiServer):
-    """Has one Lease, which only those may write who have read its newest version."""
+    """Has one Lease, which can only be written by somebody who has read its newest version."""
 
     def __init__(self) -> None:
         self.lease: Json | None = None
         self.version = 0
-        self.taken_by = ""  # somebody who takes the Lease just before the next write
+        self.taken_by = ""  # who takes the Lease just before the next write
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         if method == "POST":
@@ -39,6 +39,7 @@ class Leases(ApiServer):
         return self.lease
 
     def is_taken_by(self, holder: str) -> None:
+        """Let another holder take the Lease."""
         assert self.lease
         self.taken_by = ""
         self._write({**self.lease, "spec": {**self.lease["spec"], "holderIdentity": holder}})
@@ -57,6 +58,7 @@ def server() -> Leases:
 
 @pytest.fixture
 def lock(server: Leases) -> Lock:
+    """Return a lock that this process has taken."""
     made = Lock(api_of(server), "disttrain", "stack dev")
     assert made.try_take() == ""
     return made
@@ -65,8 +67,10 @@ def lock(server: Leases) -> Lock:
 def test_lock_that_another_one_has_taken_is_noticed_before_the_next_write(
     server: Leases, lock: Lock
 ) -> None:
-    """After a minute without an API server, or a laptop that slept, the Lease has expired, and who
-    waits takes it. The thread that renews it wakes up seconds later: both `up` wrote a record."""
+    """A hand-over fails before its next write if another one has taken its lock. After a minute
+    without an API server, or on a laptop that slept, the Lease expires and another hand-over takes
+    it. Otherwise both would write a record.
+    """
     lock.check()
     server.is_taken_by("stack other")
     with pytest.raises(TaskError, match="lost the lock of namespace disttrain to stack other"):
@@ -74,6 +78,7 @@ def test_lock_that_another_one_has_taken_is_noticed_before_the_next_write(
 
 
 def test_lock_that_is_taken_as_it_is_renewed_is_noticed(server: Leases, lock: Lock) -> None:
+    """A hand-over also fails if the lock is taken while it is being renewed."""
     server.taken_by = "stack other"
     with pytest.raises(TaskError, match="to stack other"):
         lock.check()
@@ -95,8 +100,10 @@ def test_lock_that_is_still_ours_is_renewed(server: Leases, lock: Lock) -> None:
 def test_holder_without_account_has_number(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a container of a user without an entry in /etc/passwd the hand-over failed with KeyError.
-    Newer versions of Python raise OSError there."""
+    """The holder of a lock is named by its user id if the user has no account name. In a container,
+    the user may have no entry in /etc/passwd, and Python then raises a KeyError, or an OSError in
+    newer versions.
+    """
     monkeypatch.setattr("getpass.getuser", Mock(side_effect=error("getpwuid(): uid not found")))
     monkeypatch.setattr("os.getuid", lambda: 4711)
     assert holder_text("stack dev").startswith("stack dev (user 4711@")

@@ -1,4 +1,4 @@
-"""For how long the lock of a namespace is waited for while another hand-over has it."""
+"""How long a hand-over waits for the lock of a namespace that another one holds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,11 +14,13 @@ from tests.cli.records import RECORD
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 RECORDS = COLLECTION.format("disttrain")
-GRACE_SECONDS = 3000  # of the pods of some other run
+GRACE_SECONDS = 3000  # the grace period of another run
 
 
 class Server(ApiServer):
-    """Another run may save for long, and somebody has changed the record of a third one."""
+    """A cluster with the record of another run, which may save for long, and a record that cannot
+    be read.
+    """
 
     may_list = True
 
@@ -32,6 +34,7 @@ class Server(ApiServer):
 
 
 def hands_over(server: ApiServer) -> None:
+    """Run the task `hand-over` of a run with a grace period of 120 seconds."""
     fields: dict[str, Any] = {
         "workload": RECORD.workload.to_json(),
         "revision": "abc",
@@ -52,6 +55,7 @@ def hands_over(server: ApiServer) -> None:
 
 
 def stops(server: ApiServer) -> None:
+    """Run `./disttrain stop` for a run with a grace period of 120 seconds."""
     steer.stop(api_of(server), replace(RECORD, grace_seconds=120))
 
 
@@ -60,8 +64,11 @@ def stops(server: ApiServer) -> None:
 def test_lock_is_waited_for_as_long_as_runs_save(
     module: Any, may_list: bool, grace: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its holder waits for pods that save, with the lock: with `terminationGraceSeconds` of 900 or
-    more the next one gave up, although nothing was wrong."""
+    """The wait for the lock includes the longest grace period of all runs, because the holder of
+    the lock may wait for pods that save. If the records may not be listed, the run's own grace
+    period counts. Otherwise the wait would fail for a long `terminationGraceSeconds`, although
+    nothing is wrong.
+    """
     server = Server()
     server.may_list = may_list
     limits = list[float]()

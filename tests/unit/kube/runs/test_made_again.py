@@ -1,6 +1,6 @@
-"""A run that has not changed, and whose workload is not there: others stay until it is made again.
+"""An unchanged run whose workload is gone leaves other runs alone until the engine makes it again.
 
-The engine makes it only where it knows that it is not there, as after `pulumi refresh`.
+The engine makes the workload only if it knows that it is gone, as after `pulumi refresh`.
 """
 
 import asyncio
@@ -45,7 +45,10 @@ def suspends(server: Server) -> bool:
 def test_bare_up_fails_and_leaves_other_runs_alone(
     ttl: object, when_busy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether it went after its time or somebody has deleted it; nor does it wait for others."""
+    """`pulumi up` fails if the workload of an unchanged run is gone, and neither suspends nor waits
+    for other runs. It does not matter whether the workload went after its time or somebody has
+    deleted it.
+    """
     server = Server(replace(GONE, ttl=ttl), **FAILED)
     hand_over_of(server, when_busy=when_busy, ttl=vars(ttl) if ttl else {})
     assert f"Job train-indexed is not there, {LEFT_ALONE}" in capsys.readouterr().out
@@ -56,7 +59,9 @@ def test_bare_up_fails_and_leaves_other_runs_alone(
 
 
 def test_workload_that_is_made_again_gets_its_place() -> None:
-    """And its record says no more how it ended before."""
+    """A run whose workload the engine makes again takes the place of another run, and its record no
+    longer says how it ended before.
+    """
     server = Server(GONE, **FAILED)
     hand_over_of(server, made_again=True)
     assert suspends(server)
@@ -65,6 +70,7 @@ def test_workload_that_is_made_again_gets_its_place() -> None:
 
 
 def test_refused_place_ends_it_before_the_workload_is_made() -> None:
+    """With `whenBusy: refuse`, the workload is not made again while another run trains."""
     server = Server(GONE, **FAILED)
     with pytest.raises(TaskError, match="whenBusy: refuse"):
         hand_over_of(server, made_again=True, when_busy="refuse")
@@ -72,13 +78,16 @@ def test_refused_place_ends_it_before_the_workload_is_made() -> None:
 
 
 def test_finished_run_that_is_made_again_suspends_nobody() -> None:
+    """A finished run that is made again suspends no other run."""
     server = Server(GONE, "finished", "all done", other=OTHER)
     hand_over_of(server, made_again=True)
     assert server.changes_of_other == []
 
 
 def test_changed_run_takes_its_place_at_once() -> None:
-    """The engine makes a workload for it, whatever has become of the one of before."""
+    """A changed run takes its place at once, because the engine makes a workload for it in any
+    case.
+    """
     server = Server(GONE, **FAILED)
     hand_over_of(server, revision="longer")
     assert suspends(server)
@@ -86,7 +95,9 @@ def test_changed_run_takes_its_place_at_once() -> None:
 
 @pytest.mark.parametrize("topology", WORKLOADS)
 def test_engine_asks_before_it_makes_the_workload(topology: str, tmp_path: Path) -> None:
-    """And before a Service of it: where the run is refused its place, nothing of it is made."""
+    """The hand-over is repeated before the engine makes any object of the workload, such as its
+    Service. So nothing is made if the run is refused its place.
+    """
     stack = "sandbox" if topology == "single-pod" else "sandbox-multipod"
     deployment = deploy(stack, tmp_path, {"topology": topology})
     asked = [
@@ -111,25 +122,32 @@ def test_engine_asks_before_it_makes_the_workload(topology: str, tmp_path: Path)
 
 
 def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list[str]:
-    """The lines that the hook shows, with a task that prints its job and has this ending."""
+    """Return the lines that the hook shows. Its task is a stand-in that prints its job and then
+    runs `ending`.
+    """
     lines = list[str]()
     program = f"import os, sys; print(sys.stdin.read(), flush=True); {ending}"
     monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))
     monkeypatch.setattr(pulumi.log, "info", lines.append)
     repeated = made_again.hand_over_if_left_alone(said, json.dumps({"owner": "o"}))
-    with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop
+    with ThreadPoolExecutor(1) as thread:  # keeps the main thread's event loop
         thread.submit(asyncio.run, repeated).result()
     return lines
 
 
 def test_hook_repeats_the_task_that_has_left_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook repeats a hand-over that has left other runs alone, with `made_again`. It does
+    nothing after any other hand-over.
+    """
     (given,) = hooked(monkeypatch, f"something\nJob train-indexed is not there, {LEFT_ALONE}\n")
     assert json.loads(given) == {"owner": "o", "made_again": True}
     assert hooked(monkeypatch, "the run of stack dev may start") == []
 
 
 def test_hook_repeats_it_once_for_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Service and what the pods come from; where it has failed, it is asked again."""
+    """The hook repeats the hand-over only before the first object of the workload. If the repeated
+    hand-over fails, the next object repeats it again.
+    """
 
     async def text() -> str:
         return LEFT_ALONE
@@ -157,6 +175,9 @@ def test_hook_repeats_it_once_for_all_objects(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_task_that_fails_ends_the_creation_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A repeated hand-over that fails stops the engine, with the reason that the task has
+    printed.
+    """
     with pytest.raises(RuntimeError, match=r"^it is refused:\n  a way out$"):
         hooked(
             monkeypatch, LEFT_ALONE, "sys.exit(print('error: it is refused:\\n  a way out') or 1)"

@@ -1,4 +1,4 @@
-"""A run that stands in another namespace than the settings name: it saves and ends there first.
+"""A run whose settings name another namespace first saves and ends in its former namespace.
 
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
@@ -42,11 +42,11 @@ OF_JOBSET = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train-jobset")
 
 
 class Server(ApiServer):
-    """Our run and somebody else's are in `disttrain`; a pod goes when its workload is suspended.
+    """A cluster with records of runs. The pod of our run goes when its workload is suspended.
 
     Args:
-        records: of the runs.
-        forbidden: begins of paths that this user may not read.
+        records: the namespaces and records of the runs.
+        forbidden: the beginnings of paths that this user may not read.
     """
 
     def __init__(self, *records: tuple[str, Record], forbidden: tuple[str, ...] = ()) -> None:
@@ -106,7 +106,7 @@ POD = {
 def end(
     server: Server, monkeypatch: pytest.MonkeyPatch, former: tuple[str, ...] = ()
 ) -> tuple[str, list[str]]:
-    """What fails, and what is said, as the run goes to the namespace `another`."""
+    """Return the error and the printed lines of a run that moves to the namespace `another`."""
     said: list[str] = []
     for module in (moved_run, waiting):
         monkeypatch.setattr(module, "say", said.append)
@@ -128,8 +128,10 @@ def end(
 def test_run_saves_and_ends_where_it_was(
     monkeypatch: pytest.MonkeyPatch, forbidden: tuple[str, ...], former: tuple[str, ...]
 ) -> None:
-    """Also for a user who may not list the whole cluster's records: its old and its new pods waited
-    for each other."""
+    """A run that moves saves and ends in its former namespace, and other runs stay. This also works
+    for a user who may not list the records of the whole cluster. Otherwise the old and the new pods
+    would wait for each other.
+    """
     other = replace(OURS, owner="other-12")
     server = Server((OLD, OURS), (OTHERS, other), forbidden=forbidden)
     problem, said = end(server, monkeypatch, former)
@@ -140,7 +142,9 @@ def test_run_saves_and_ends_where_it_was(
 
 
 def test_run_of_a_kind_that_has_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its objects went with the definition of the kind, and each `up` failed at that."""
+    """A run in a former namespace whose kind the cluster no longer has is ended by removing its
+    record. Its objects went with the definition of the kind. Otherwise each `up` would fail.
+    """
     server = Server((OLD, replace(OURS, workload=OF_JOBSET)))
     server.suspended.append("its pods went with it")
     assert end(server, monkeypatch)[0] == ""
@@ -148,7 +152,7 @@ def test_run_of_a_kind_that_has_gone_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_run_that_is_here_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has come here by an earlier `up`; its record in the namespace of before stays as it is."""
+    """A run that an earlier `up` has moved already changes nothing in its former namespace."""
     server = Server((NEW, OURS), (OLD, OURS))
     assert end(server, monkeypatch, (OLD,)) == ("", [])
     assert server.suspended == []
@@ -156,13 +160,15 @@ def test_run_that_is_here_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_nothing_is_said_of_a_new_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether or not the user may list all records."""
+    """A new run prints nothing, whether or not the user may list all records."""
     for forbidden in ((), (ALL,)):
         assert end(Server(forbidden=forbidden), monkeypatch) == ("", [])
 
 
 def test_namespace_that_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the right that is missing, and the command for somebody who has it."""
+    """A former namespace that may not be read is printed, with the missing right and the command
+    for somebody who has it.
+    """
     server = Server((OLD, OURS), forbidden=(ALL, NAMESPACE.format(OLD)))
     problem, (said,) = end(server, monkeypatch, (OLD,))
     assert problem == ""
@@ -174,7 +180,9 @@ def test_namespace_that_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_who_suspended_it_is_noted_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record goes last, so that an `up` that is cut off is finished by the next one."""
+    """The record says who suspended the run before the pods end, and is removed last. So the next
+    `up` completes the move after an interrupted one.
+    """
     server = Server((OLD, OURS))
     server.pod_goes = False
     problem, _ = end(server, monkeypatch)
@@ -198,8 +206,9 @@ def test_who_suspended_it_is_noted_before_it_ends(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_namespaces_of_before_are_kept_in_the_outputs(outputs: Json, left: list[str]) -> None:
-    """The second `up` finds the same ones as the first, so that it changes nothing. A namespace
-    that was refused is one of them, and hides none."""
+    """The output `formerNamespaces` keeps all namespaces that the stack has used before, also one
+    that was refused. The second `up` finds the same ones as the first, so it changes nothing.
+    """
     assert left_behind(outputs, NEW) == left
     after = {"namespace": NEW, "formerNamespaces": " ".join(left)}
     assert left_behind(after, NEW) == left
@@ -209,7 +218,9 @@ def test_namespaces_of_before_are_kept_in_the_outputs(outputs: Json, left: list[
 def test_program_reads_the_outputs_of_its_own_stack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stack: str
 ) -> None:
-    """And hands the namespaces over, and on to the next `up`. A new stack has no outputs."""
+    """The program reads the former namespaces from the outputs of its own stack, and passes them to
+    the hand-over and to the next `up`. A new stack has no outputs.
+    """
 
     async def answer(token: str, arguments: Json) -> Json:
         assert token == "pulumi:pulumi:readStackOutputs"

@@ -1,4 +1,6 @@
-"""A run whose workload has the name of another stack's run, which has no workload at the moment."""
+"""A new run whose workload would have the name of another stack's run, which has no workload
+now.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +19,7 @@ OWN_PATH = record_path(GONE.namespace, GONE.owner)
 
 
 class New(Server):
-    """The record of the other run alone: ours comes up for the first time."""
+    """A cluster with the record of the other run. Our run comes up for the first time."""
 
     def __init__(self, other: Record) -> None:
         super().__init__(GONE, "", other=other)
@@ -36,7 +38,9 @@ class New(Server):
 
 
 def test_name_of_another_run_is_refused() -> None:
-    """Its workload has gone after its end, or by hand; `destroy` of its stack deleted ours."""
+    """A new run is refused if the run of another stack has the same name, even if that run has no
+    workload now. Otherwise `pulumi destroy` of the other stack would delete our workload.
+    """
     server = New(HAD_THE_NAME)
     with pytest.raises(TaskError) as refused:
         hand_over_of(server)
@@ -49,14 +53,16 @@ def test_name_of_another_run_is_refused() -> None:
 
 
 def test_run_of_another_name_comes_up() -> None:
-    """The other run has a name of its own, so nobody deletes ours."""
+    """A new run comes up beside a run with another name."""
     server = New(OTHER)
     hand_over_of(server)
     assert server.ours["metadata"]["name"] == record_name(GONE.owner)
 
 
 def test_run_that_has_the_name_goes_on() -> None:
-    """An earlier checkout let both have one name; ours was taken for the other's, and suspended."""
+    """A run that already shares its name with the run of another stack goes on, and the other run
+    is not changed. An older version of the program let both have one name.
+    """
     server = Server(GONE, "", other=HAD_THE_NAME)
     owner, revision = {"disttrain.dev/owner": GONE.owner}, {"disttrain.dev/revision": "abc"}
     about = {"name": "train-indexed", "uid": "u1", "labels": owner | revision}

@@ -1,4 +1,4 @@
-"""`./disttrain resume` and `stop` beside a `pulumi up` of the same stack, which changes the run."""
+"""`./disttrain resume` and `stop` while a `pulumi up` of the same stack changes the run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +20,7 @@ CHANGED = replace(STOPPED, revision="def", since=STOPPED.since + timedelta(minut
 
 
 def job(record: Record, *, suspended: bool) -> Any:
+    """Return the workload of this record."""
     labels = {OWNER_LABEL: record.owner, REVISION_LABEL: record.revision}
     about = {"name": record.workload.name, "uid": record.revision, "labels": labels}
     kind = {"apiVersion": "batch/v1", "kind": "Job", "status": {}}
@@ -27,12 +28,12 @@ def job(record: Record, *, suspended: bool) -> Any:
 
 
 class Meanwhile(Server):
-    """A stopped run. It becomes another one while the command waits for the lock.
+    """A cluster with a stopped run, which changes while the command waits for the lock.
 
     Args:
         after: the record that a `pulumi up` has written by then; None: `pulumi destroy` has removed
             it.
-        workload: the workload that is there by then; None: there is none.
+        workload: the workload that exists by then; None: there is none.
     """
 
     def __init__(self, after: Record | None, workload: Any) -> None:
@@ -55,8 +56,10 @@ MEANWHILE = "`pulumi up` or `./disttrain resume` of stack organization/disttrain
 
 
 def test_newer_workload_is_never_deleted() -> None:
-    """The command deleted the workload of the `up` that came first, since its revision was not that
-    of the record that the command had read."""
+    """`./disttrain resume` fails and changes nothing if a `pulumi up` has changed the run
+    meanwhile. Otherwise it would delete the workload of that `up`, whose revision differs from the
+    record that the command has read.
+    """
     server = Meanwhile(CHANGED, job(CHANGED, suspended=False))
     with pytest.raises(TaskError, match=MEANWHILE):
         resume(api_of(server), STOPPED, "replace", 0)
@@ -66,7 +69,9 @@ def test_newer_workload_is_never_deleted() -> None:
 
 @pytest.mark.parametrize("workload", [None, job(CHANGED, suspended=False)])
 def test_stop_leaves_a_newer_run(workload: Any) -> None:
-    """It said that somebody had deleted the workload, which the `up` was about to make."""
+    """`./disttrain stop` fails and changes nothing if a `pulumi up` has changed the run meanwhile,
+    even if its workload is not made yet.
+    """
     server = Meanwhile(CHANGED, workload)
     with pytest.raises(TaskError, match=MEANWHILE):
         stop(api_of(server), STOPPED)
@@ -74,7 +79,9 @@ def test_stop_leaves_a_newer_run(workload: Any) -> None:
 
 
 def test_destroyed_run_gets_no_record() -> None:
-    """The record would have kept the name and the place of a run that is no more."""
+    """`./disttrain resume` writes no record for a run that was destroyed meanwhile. Otherwise the
+    record would keep the name and the place of a run that no longer exists.
+    """
     server = Meanwhile(None, None)
     with pytest.raises(TaskError, match="its run has been removed meanwhile"):
         resume(api_of(server), STOPPED, "replace", 0)
@@ -82,7 +89,9 @@ def test_destroyed_run_gets_no_record() -> None:
 
 
 def test_workload_deleted_meanwhile_is_reported() -> None:
-    """The command said that the run goes on."""
+    """`./disttrain resume` fails if somebody has deleted the workload meanwhile, and does not say
+    that the run goes on.
+    """
     server = Meanwhile(STOPPED, None)
     with pytest.raises(TaskError, match="somebody has deleted it"):
         resume(api_of(server), STOPPED, "replace", 0)

@@ -1,4 +1,4 @@
-"""A run in a queue of Kueue that loses its place before its first step, and its `pulumi up`."""
+"""The `pulumi up` of a run in a queue of Kueue that loses its place before its first step."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,11 +20,11 @@ SINCE = "2026-11-23T00:17:49Z"
 
 
 class PutBack(Server):
-    """A run that Kueue lets start, preempts, and lets start again; then its pod becomes ready.
+    """A run that Kueue starts, preempts, and starts again. Then its pod becomes ready.
 
     Args:
-        preempted: from when on, in seconds.
-        until: when it has its place again.
+        preempted: the second at which Kueue preempts it.
+        until: the second at which it has its place again.
     """
 
     def __init__(self, preempted: float, until: float) -> None:
@@ -67,6 +67,7 @@ def _workload(*, waits: bool) -> Json:
 
 
 def come_up(server: PutBack, monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:
+    """Run the wait of `pulumi up`, which gives the pods 100 seconds."""
     for module in (waiting, await_queue, await_ready):
         monkeypatch.setattr(module, "time", server)
     await_ready.create(job(**{**AWAIT, "timeout_seconds": 100, **fields}), api_of(server))
@@ -75,8 +76,10 @@ def come_up(server: PutBack, monkeypatch: pytest.MonkeyPatch, **fields: object) 
 def test_up_that_waits_for_the_place_does_so_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`whenBusy: wait`: `up` ended after 20 s with the advice to set what was set. The time in the
-    queue is none of the time that the pods may take."""
+    """With `whenBusy: wait`, `up` waits again for the place of a run that was put back into its
+    queue. The time in the queue does not count against the limit for the pods. Otherwise `up` would
+    end and advise a setting that is already set.
+    """
     server = PutBack(preempted=10, until=400)
     come_up(server, monkeypatch, queue_seconds=1000)
     said = capsys.readouterr().out
@@ -86,7 +89,9 @@ def test_up_that_waits_for_the_place_does_so_again(
 
 
 def test_all_time_in_the_queue_has_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine waits no longer than that."""
+    """All waits for the place in the queue together have one limit, because the engine waits no
+    longer than that.
+    """
     server = PutBack(preempted=10, until=86400)
     with pytest.raises(TaskError, match="whenBusyTimeoutSeconds"):
         come_up(server, monkeypatch, queue_seconds=300)
@@ -96,5 +101,8 @@ def test_all_time_in_the_queue_has_one_limit(monkeypatch: pytest.MonkeyPatch) ->
 def test_up_that_does_not_wait_ends_well(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Without `whenBusy: wait`, `up` ends well if the run was put back into its queue, and says
+    so.
+    """
     come_up(PutBack(preempted=10, until=400), monkeypatch)
     assert "(whenBusy: wait makes `pulumi up` wait for that)" in capsys.readouterr().out

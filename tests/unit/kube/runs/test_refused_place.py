@@ -1,4 +1,4 @@
-"""Two runs have to make place, and one of them cannot be suspended: neither is."""
+"""If two runs have to make place and one of them cannot be suspended, neither is suspended."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,7 +28,7 @@ OTHERS = {each.workload.name: each for each in (FIRST, QUEUED)}
 
 
 class Cluster(Server):
-    """Both others train on two GPUs each, and these credentials may not see Kueue's Workloads."""
+    """A cluster with two other runs on two GPUs each, whose Kueue Workloads may not be read."""
 
     def __init__(self) -> None:
         super().__init__(replace(GONE, ttl=None), "")
@@ -54,8 +54,10 @@ class Cluster(Server):
 
 
 def test_no_run_is_suspended_in_vain() -> None:
-    """The first one was suspended before it was seen that the second one cannot be, and stayed so
-    until its own next `pulumi up`."""
+    """No run is suspended if one of the runs that have to make place cannot be suspended. Otherwise
+    the first one would stay suspended until its own next `pulumi up`, and the new run would still
+    not start.
+    """
     cluster = Cluster()
     with pytest.raises(ApiError, match="may not list workloads"):
         hand_over_of(cluster, made_again=True, ttl={})

@@ -1,4 +1,4 @@
-"""A run that the API server does not allow to be suspended: its record says nothing of it then."""
+"""The record of a run whose suspension the API server refuses says nothing of a suspension."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ BY_COMMAND = replace(RECORD, workload=VOLCANO, suspend={"command": "AbortJob", "
 
 
 class Refused(Server):
-    """These credentials may write the records of runs, and nothing else."""
+    """A cluster in which these credentials may write only the record of the run."""
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         if method != "GET" and not path.endswith(self.record["metadata"]["name"]):
@@ -36,7 +36,10 @@ class Refused(Server):
 @pytest.mark.parametrize("record", [RECORD, BY_COMMAND])
 @pytest.mark.parametrize("before", ["", "other"])
 def test_refused_suspension_leaves_no_note(record: Any, before: str) -> None:
-    """`status` and `up` called a run suspended by this stack that somebody else suspended later."""
+    """If a suspension is refused, the record still has the stack that it named before, or none.
+    Otherwise `status` and `up` would name the wrong stack when somebody else suspends the run
+    later.
+    """
     server = Refused(record, "")
     if before:
         server.record["metadata"]["annotations"]["disttrain.dev/suspended-by"] = before

@@ -1,4 +1,4 @@
-"""What `./disttrain resume` says where another run has the GPUs.
+"""What `./disttrain resume` says if another run has the GPUs.
 
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
@@ -26,6 +26,7 @@ JOBS = "/apis/batch/v1/namespaces/disttrain/jobs"
 
 
 def job(owner: str, suspend: bool) -> Json:
+    """Return a Job of the run of this owner."""
     labels = {names.OWNER_LABEL: owner, names.REVISION_LABEL: RECORD.revision}
     return {
         "apiVersion": "batch/v1",
@@ -36,7 +37,7 @@ def job(owner: str, suspend: bool) -> Json:
 
 
 class Cluster(ApiServer):
-    """The run is stopped, and another one has the GPUs."""
+    """A cluster in which the run is stopped, and another run has the GPUs."""
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         assert method == "GET"
@@ -56,7 +57,7 @@ class Cluster(ApiServer):
 
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """The error of `./disttrain resume --when-busy CHOICE`, whose wait is over at once."""
+    """Return the error of `./disttrain resume --when-busy CHOICE`, whose wait is over at once."""
     lock = SimpleNamespace(check=lambda: None)
     monkeypatch.setattr(hand_over, "held", lambda *_: nullcontext(lock))
     api = api_of(Cluster())
@@ -68,14 +69,18 @@ def said(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str
 
 @pytest.mark.parametrize("said", ["refuse"], indirect=True)
 def test_other_choice_names_the_run_that_is_resumed(said: str) -> None:
-    """Without its stack, the command that was shown resumed the run of the selected stack."""
+    """The command in the error names the stack of the run. Otherwise it would resume the run of the
+    selected stack.
+    """
     assert said.startswith("--when-busy refuse, and 3 of 4 GPUs that this run needs are taken by")
     assert said.endswith("./disttrain resume --stack dev --when-busy wait (or replace)")
 
 
 @pytest.mark.parametrize("said", ["wait"], indirect=True)
 def test_wait_by_flag_names_no_setting(said: str) -> None:
-    """Its end named `whenBusyTimeoutSeconds`, a setting that counts for nothing there."""
+    """The error at the limit of `--when-busy wait` names the flag. It does not name the setting
+    `whenBusyTimeoutSeconds`, which has no effect on the command.
+    """
     assert said.startswith("waited 0 s (the longest wait of --when-busy wait; type the command ")
     assert "for the end of Job train-other of stack other" in said
     assert "whenBusy" not in said

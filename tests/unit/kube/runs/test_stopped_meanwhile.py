@@ -1,6 +1,7 @@
 """A run that is suspended while its `pulumi up` waits for the first step.
 
-tests/e2e/test_beside_first_up.py types it; tests/kube/test_await.py has a real API server.
+tests/e2e/test_beside_first_up.py types the commands; tests/kube/test_await.py has a real API
+server.
 """
 
 from collections.abc import Mapping
@@ -26,12 +27,12 @@ GROUP = "/apis/kueue.x-k8s.io"
 
 
 class Suspended(Server):
-    """The workload is there and suspended.
+    """A cluster whose workload of the run is suspended.
 
     Args:
-        by: the stack that its record names.
-        queue: of Kueue, whose Workload was taken out of it then; empty: it is in none.
-        looks: so often it is asked for before it is suspended.
+        by: the stack by which the record says that the run was suspended; empty: by nobody.
+        queue: the queue of Kueue that the run was taken out of; empty: it is in none.
+        looks: the number of looks at the workload before it is suspended.
     """
 
     def __init__(self, by: str, queue: str = "", looks: int = 0) -> None:
@@ -62,6 +63,7 @@ WHEN = pytest.mark.parametrize(("queue", "looks"), [("", 0), ("", 3), ("gpus", 0
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let waits ask again at once."""
     monkeypatch.setattr(waiting, "POLL_SECONDS", 0.0)
 
 
@@ -69,8 +71,9 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_stopped_run_ends_the_wait_well(
     queue: str, looks: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its user has chosen it. It was said that the training failed, and that its workload is to be
-    deleted."""
+    """`pulumi up` ends well if the run's user stops it meanwhile, and says how it goes on.
+    Otherwise it would report a failed training and advise to delete the workload.
+    """
     waits = {**AWAIT, **({"queue_seconds": 300} if queue else {})}
     await_ready.create(job(**waits), api_of(Suspended(RECORD.stack, queue, looks)))
     said = capsys.readouterr().out
@@ -85,8 +88,9 @@ def test_stopped_run_ends_the_wait_well(
 def test_run_that_others_have_suspended_has_not_failed(
     by: str, queue: str, looks: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`up` has not reached what it is for, but no setting has to be changed for it, and nothing has
-    to be deleted."""
+    """`pulumi up` ends with an error if others have suspended the run, but it does not report a
+    failed training. No setting has to be changed and nothing has to be deleted.
+    """
     with pytest.raises(TaskError) as ended:
         await_ready.create(job(**AWAIT), api_of(Suspended(by, queue, looks)))
     said = str(ended.value)
@@ -102,14 +106,18 @@ def test_run_that_others_have_suspended_has_not_failed(
 
 
 class Nobody(Server):
-    """There is no record yet: the `up` waits for its data set, or for the run of another stack."""
+    """A cluster without a record of the run. Its `up` still prepares the data set or waits for
+    another run.
+    """
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         return None
 
 
 def test_stop_before_the_training_says_how_to_end_up() -> None:
-    """It was said to type pulumi up first, to somebody in whose other window it runs."""
+    """`./disttrain stop` of a run without a record says that Ctrl-C ends a `pulumi up` that is
+    under way.
+    """
     server = Nobody(GONE, "")
     with pytest.raises(TaskError, match="one is under way, Ctrl-C there ends it; otherwise, first"):
         find_record(api_of(server), RECORD.namespace, RECORD.owner)
@@ -120,7 +128,9 @@ def test_stop_before_the_training_says_how_to_end_up() -> None:
     [(0, "either its `pulumi up` is just about to make it"), (10, "somebody has deleted it. `pul")],
 )
 def test_stop_just_before_the_workload_is_made(minutes: int, said: str) -> None:
-    """It was said that somebody has deleted it."""
+    """`./disttrain stop` of a run whose record is new says that its `pulumi up` may be about to
+    make the workload. Only after some minutes it says that somebody has deleted the workload.
+    """
     since = datetime.now(UTC) - timedelta(minutes=minutes)
     record = replace(RECORD, workload=GONE.workload, since=since)
     with pytest.raises(TaskError, match=said):

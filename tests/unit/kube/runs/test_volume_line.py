@@ -1,4 +1,4 @@
-"""What `pulumi up` reads of the volume in the pods' lines, and what its output then says."""
+"""What `pulumi up` reads about the volume from the pods' logs, and what its output says of it."""
 
 from collections.abc import Mapping
 from typing import Any, cast
@@ -17,7 +17,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 class Logs:
-    """Stands in for an API server that gives these pods' logs, and refuses others."""
+    """Stands in for an API server with these logs of pods. It refuses the logs of other pods."""
 
     def __init__(self, logs: Mapping[str, str]) -> None:
         self.logs, self.asked = logs, list[str]()
@@ -32,38 +32,43 @@ class Logs:
 
 
 def line_of(logs: Logs) -> str:
+    """Return the line about the volume from the logs of three pods."""
     return volume_line(cast(Api, logs), "disttrain", [pod("t-1"), pod("t-0"), pod("t-2")])
 
 
 def test_trainer_and_reader_have_the_same_words() -> None:
-    """infra.kube imports nothing of the trainer, so it has the begin of the line once more."""
+    """The reader knows the beginning of the trainer's line about the volume. The reader has a copy
+    of it, because `infra.kube` imports nothing of the trainer.
+    """
     assert VOLUME == SHARED
     log = f"[node 0] starting\n[node 0] {SAID}\n[node 0] round 1: 2 node(s)\n"
     assert last_volume_line(log) == SAID
 
 
 def test_newest_start_counts_and_nothing_else() -> None:
-    """A log of several starts has several lines; words of a rank are no line of the launcher."""
+    """The line of the newest start counts, and a line that a rank has written does not."""
     log = f"[node 0] volume: old\nvolume: of a rank\n[node 0] {SAID}\nstep 1\n"
     assert last_volume_line(log) == SAID
     assert last_volume_line("volume: of a rank\n") == ""
 
 
 def test_first_pod_that_says_it_is_enough() -> None:
-    """Node 0 has the first name, so the others are mostly not asked."""
+    """If the first pod by name, which is node 0, has the line, no other pod is asked."""
     logs = Logs({"t-0": f"[node 0] {SAID}\n", "t-1": "", "t-2": ""})
     assert line_of(logs) == SAID
     assert logs.asked == ["t-0"]
 
 
 def test_unseen_line_is_a_sentence() -> None:
-    """Without the line `up` ends well and says why there are no figures."""
+    """If no pod has the line or its log may not be read, a sentence says why there are no
+    figures.
+    """
     assert "pods/log is forbidden; ./disttrain verify" in line_of(Logs({}))
     assert "no pod that was asked" in line_of(Logs({"t-0": "", "t-1": "", "t-2": ""}))
 
 
 def test_output_has_figures_or_a_sentence() -> None:
-    """Whatever the wait has printed, the output tells what is known of the volume."""
+    """The output has the figures of the volume, or a sentence about why there are none."""
     said = f"waits\nall ranks have stepped: 2 of 2 pods are ready\n{SAID}\n"
     assert volume_proof(said, 2) == SAID.removeprefix("volume: ")
     assert volume_proof("in queue team: 2nd of 3\n", 2).startswith("not known yet")

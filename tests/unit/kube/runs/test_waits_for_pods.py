@@ -1,4 +1,5 @@
-"""How long a hand-over waits for pods that save: those of the former workload, and of other runs.
+"""How long a hand-over waits for pods that save: those of the former workload, and those of other
+runs.
 
 The API server is a stand-in here; tests/kube/test_hand_over.py asks a real one.
 """
@@ -26,12 +27,12 @@ CHANGED = {"revision": "new", "ttl": {}}
 
 
 class Saving(Server):
-    """Pods of one owner that save for some time.
+    """A cluster in which the pods of one owner save for some time.
 
     Args:
-        record: of our run.
-        owner: of the pods.
-        seconds: so long they save.
+        record: the record of our run.
+        owner: the owner of the pods.
+        seconds: the time for which the pods save.
         other: the record of another run, whose workload is suspended or was deleted.
     """
 
@@ -60,7 +61,7 @@ class Saving(Server):
 
 
 def came_up_after(server: Saving, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> float:
-    """Seconds until the run may start."""
+    """Return the number of seconds until the run may start."""
     monkeypatch.setattr(waiting, "time", server)
     hand_over_of(server, **{**CHANGED, **changes})
     assert server.now().revision == "new"
@@ -68,27 +69,34 @@ def came_up_after(server: Saving, monkeypatch: pytest.MonkeyPatch, **changes: An
 
 
 def test_former_pods_have_their_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The setting was made smaller, and the pods of before still had their half hour."""
+    """A hand-over waits as long as the former pods may save by their own grace period, even if the
+    settings now have a shorter one.
+    """
     server = Saving(replace(STAYS, grace_seconds=1800), GONE.owner, 900)
     assert came_up_after(server, monkeypatch, grace_seconds=120) >= 900
 
 
 def test_larger_time_of_the_settings_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for a record of which nobody knows whether its pods were made with it."""
+    """A hand-over waits by the grace period of the settings if it is longer than that of the
+    record, because the pods may have been made with either.
+    """
     server = Saving(replace(STAYS, grace_seconds=5), GONE.owner, 300)
     assert came_up_after(server, monkeypatch, grace_seconds=600) >= 300
 
 
 def test_suspended_pods_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An `up` that was cut off has suspended the run, and waited for them: the next one started
-    beside them."""
+    """A hand-over waits for the pods of a run that is already suspended, for example by an
+    interrupted `up`. Otherwise the next run would start beside these pods.
+    """
     server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
     assert came_up_after(server, monkeypatch) >= 200
     assert server.changes_of_other == []
 
 
 def test_suspended_pods_may_not_last_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After their time and a minute they are named, and nothing is started."""
+    """If the pods of a suspended run still run a minute after their grace period, the hand-over
+    fails and names them.
+    """
     server = Saving(STAYS, OTHER.owner, 86400, replace(OTHER, gpus=4, grace_seconds=100))
     with pytest.raises(TaskError, match=r"waited 160 s for the pods of Job train-other .*p Runn"):
         came_up_after(server, monkeypatch)
@@ -102,8 +110,10 @@ COMPLETE = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
 def test_pods_outlive_the_workload_of_another(
     left: Json | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`kubectl delete job` returns at once, and the pods of that run still save: the next run was
-    started beside them."""
+    """A hand-over waits for the pods of another run whose workload is deleted or over. `kubectl
+    delete job` returns at once, and the pods still save. Otherwise the next run would start beside
+    them.
+    """
     server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4, over=("Complete",)))
     server.job_of_other = left
     assert came_up_after(server, monkeypatch) >= 200
@@ -111,7 +121,9 @@ def test_pods_outlive_the_workload_of_another(
 
 
 def test_young_run_may_be_deleted_too() -> None:
-    """Whoever had deleted a workload soon after it was made was told that its `up` is under way."""
+    """A young run without a workload is described by both possible causes: its `up` is about to
+    make the workload, or somebody has deleted it.
+    """
     run = other_run(replace(OTHER, gpus=4, since=NOW), None, NOW + timedelta(seconds=60))
     assert run is not None
     assert str(run).endswith(
@@ -124,13 +136,17 @@ def test_young_run_may_be_deleted_too() -> None:
 def test_run_that_fits_waits_for_nobody(
     gpus: int, gpus_total: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside pods that save there is room for it; a run on the CPU needs no GPU of theirs."""
+    """A run does not wait for pods that save if there is room beside them, or if it needs no
+    GPU.
+    """
     server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
     assert came_up_after(server, monkeypatch, gpus=gpus, gpus_total=gpus_total) == 0
 
 
 def test_run_in_a_queue_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kueue decides when it starts."""
+    """A run in a queue does not wait for the pods of other runs, because Kueue decides when it
+    starts.
+    """
     server = Saving(STAYS, OTHER.owner, 200, replace(OTHER, gpus=4))
     assert came_up_after(server, monkeypatch, queue="gpus") == 0
 
@@ -139,8 +155,10 @@ def test_run_in_a_queue_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_pods_of_a_workload_that_was_deleted_are_waited_for(
     changes: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`kubectl delete job` returns at once, and its pods still save as `pulumi up --refresh` makes
-    the next one, which wrote the same run beside them."""
+    """A hand-over waits for the pods of the run's own workload that somebody has deleted. `kubectl
+    delete job` returns at once, and the pods still save. Otherwise old and new pods would write the
+    same run.
+    """
     monkeypatch.setattr(waiting, "time", server := Saving(STAYS, GONE.owner, 25))
     server.workload = None
     hand_over_of(server, **changes)
@@ -149,7 +167,9 @@ def test_pods_of_a_workload_that_was_deleted_are_waited_for(
 
 
 def test_engine_waits_longer_than_the_task(tmp_path: Path) -> None:
-    """Runs of other stacks may save for longer than this one, and the engine ended the task."""
+    """The engine gives the hand-over more than a day, because runs of other stacks may save for
+    longer than this one. Otherwise the engine would end the task.
+    """
     changes = {"topology": "indexed-job", "terminationGraceSeconds": "30"}
     made = deploy("sandbox-multipod", tmp_path, changes).one("training-hand-over")
     assert int(made.request.customTimeouts.create.removesuffix("s")) > 86400

@@ -1,4 +1,4 @@
-"""What `pulumi preview` and `up` find out beforehand while a webhook of the cluster is down.
+"""What `pulumi preview` and `up` report while a webhook of the cluster is down.
 
 The API server is a stand-in here, which answers as a real one does for such a webhook.
 """
@@ -33,13 +33,13 @@ RUN = RunPods(
 
 
 class Down(ApiServer):
-    """A cluster with Kueue, whose webhook for these objects does not answer.
+    """A cluster with Kueue, whose webhook for some objects does not answer.
 
     Args:
-        refused: how their paths end.
-        job: the run's workload; None: it is not there.
-        may: whether everything is allowed.
-        words: of the API server.
+        refused: the ends of the paths of these objects.
+        job: the run's workload; None: it does not exist.
+        may: whether these credentials may do everything.
+        words: the message of the API server.
     """
 
     def __init__(
@@ -74,6 +74,8 @@ class Down(ApiServer):
 
 
 def found_in(server: Down, monkeypatch: pytest.MonkeyPatch, run: RunPods = RUN) -> Findings:
+    """Return the findings of the preview."""
+
     @contextmanager
     def quick(access: Access, seconds: float) -> Iterator[Api]:
         del access, seconds
@@ -84,7 +86,9 @@ def found_in(server: Down, monkeypatch: pytest.MonkeyPatch, run: RunPods = RUN) 
 
 
 def test_problems_before_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One question without an answer hid all that was found before."""
+    """The problems that were found before a question without an answer are reported, with a note
+    about that question.
+    """
     broken = "Internal error occurred: etcdserver: request timed out"
     found = found_in(Down("/jobs", may=False, words=broken), monkeypatch)
     (problem,) = found.problems
@@ -98,7 +102,9 @@ def test_problems_before_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_new_run_is_refused_while_it_is(
     path: str, what: str, job: Json | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one that is to be resumed. Another run was suspended for it, and then it was refused."""
+    """A run that has to be made or resumed is refused while the webhook is down. Otherwise another
+    run would be suspended for it, and then the run itself would be refused.
+    """
     item = {"metadata": {"uid": "1"}, **job} if job else None
     (problem,) = found_in(Down(path, job=item), monkeypatch).problems
     assert problem.startswith(f"the cluster refuses at the moment new {what} in namespace ml: 500")
@@ -107,7 +113,9 @@ def test_new_run_is_refused_while_it_is(
 
 
 def test_run_that_stands_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A webhook that is down for a moment must not fail the `up` of a run that trains."""
+    """A run that trains goes on while the webhook is down, and notes say so. A webhook that is down
+    for a moment must not make its `up` fail.
+    """
     trains = {"metadata": {"uid": "1"}, "spec": {"suspend": False}}
     found = found_in(Down("/jobs", "/pods", job=trains), monkeypatch)
     assert found.problems == []
@@ -117,7 +125,9 @@ def test_run_that_stands_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_stack_that_installs_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its `up` may be what brings the webhook's controller back."""
+    """A stack that installs controllers goes on, because its `up` may bring the webhook's
+    controller back.
+    """
     run = replace(RUN, groups_come=("kueue.x-k8s.io",))
     found = found_in(Down("/jobs"), monkeypatch, run)
     assert found.problems == []
@@ -125,5 +135,5 @@ def test_stack_that_installs_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_cluster_whose_webhooks_answer_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-in refuses nothing else."""
+    """Nothing is found in a cluster whose webhooks answer."""
     assert found_in(Down("/none"), monkeypatch) == Findings()

@@ -1,4 +1,6 @@
-"""What the look at the storage refuses, and what it lets through."""
+"""Which storage the preview refuses for a run, and which it accepts. The API servers are
+stand-ins.
+"""
 
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -23,11 +25,11 @@ NEEDS = StorageNeeds("ml", "disttrain-pvc-class", False, "rwx", "ReadWriteMany",
 
 @dataclass
 class Cluster(ApiServer):
-    """Has a storage class and a bound claim of it.
+    """A stand-in for a cluster with one storage class and one bound claim of that class.
 
     Args:
-        asked: what the claim asks for.
-        volume: the size of its volume.
+        asked: the size that the claim asks for.
+        volume: the size of the claim's volume.
     """
 
     asked: str
@@ -53,8 +55,10 @@ def problems(cluster: Cluster, size: str) -> list[str]:
 
 
 def test_volume_may_be_larger_than_asked() -> None:
-    """Google's Filestore gives 1 TiB to a claim for 50 GiB. After the first `up`, each preview and
-    each `up` said that the claim of 50 GiB can only grow, though nothing had changed."""
+    """A claim may be made larger or stay as it is, even if its volume is larger than the claim asks
+    for. Google's Filestore, for example, gives 1 TiB to a claim for 50 GiB. Otherwise every `up`
+    after the first would refuse the unchanged `dataSize`.
+    """
     filestore = Cluster("50Gi", "1Ti")
     for size in ("50Gi", "60Gi", "2Ti"):
         assert problems(filestore, size) == []
@@ -66,7 +70,9 @@ def test_volume_may_be_larger_than_asked() -> None:
 
 
 def test_growth_that_failed_can_be_taken_back() -> None:
-    """Kubernetes lets a claim ask for less than before, if that is more than its volume has."""
+    """A claim whose volume did not grow may ask for less again, if that is more than its volume
+    has. Kubernetes allows this.
+    """
     half_grown = Cluster("500Gi", "50Gi")
     assert problems(half_grown, "60Gi") == []
     assert problems(half_grown, "50Gi") != []
@@ -74,7 +80,11 @@ def test_growth_that_failed_can_be_taken_back() -> None:
 
 @dataclass
 class Objects(ApiServer):
-    """Has objects by their paths; the one that is None may not be read."""
+    """A stand-in for a cluster with the given objects.
+
+    Args:
+        objects: the objects by their paths; None: the credentials may not read the object.
+    """
 
     objects: Mapping[str, Json | None]
 
@@ -97,8 +107,10 @@ NODES, VOLUMES = "/api/v1/nodes", "/api/v1/persistentvolumes"
 
 
 def test_claim_of_a_hidden_class_passes() -> None:
-    """Who has rights in one namespace alone cannot read classes. A claim that binds when the first
-    pod uses it, as most clouds have it, was refused there, and no pod would ever have used it."""
+    """A claim that is Pending is accepted, with a note, if the credentials may not read its class.
+    Otherwise users with rights in one namespace alone could not use a claim that is bound only when
+    its first pod starts. If the class can be read and binds at once, a Pending claim is refused.
+    """
     spec = {"storageClassName": "disks", "accessModes": ["ReadWriteMany"]}
     claim = {"metadata": {"name": "data"}, "spec": spec, "status": {"phase": "Pending"}}
     needs = StorageNeeds("ml", "data", True, "", "", "", 1)
@@ -114,8 +126,10 @@ def test_claim_of_a_hidden_class_passes() -> None:
 
 
 def test_only_nodes_for_the_pods_count() -> None:
-    """A disk of one node is enough for pods that can be on one node alone: the others are a
-    control plane, or have no GPUs, or are not those of the run's nodeSelector."""
+    """A claim that one node can mount is refused only if several nodes could hold the run's pods.
+    Control planes, nodes without enough GPUs and nodes outside the run's `nodeSelector` do not
+    count, and neither do nodes that the claim's volume cannot be used on.
+    """
     control_plane = node("control", {}, {}, "node-role.kubernetes.io/control-plane:NoSchedule")
     gpus, more_gpus = (node(name, {"pool": name}, {GPU_RESOURCE: "8"}) for name in ("a", "b"))
     spec: Json = {
@@ -137,7 +151,8 @@ def test_only_nodes_for_the_pods_count() -> None:
     assert said(both, {**spec, "nodeSelector": {"pool": "b"}}) == []
     (refused,) = said(both, spec)
     assert "the cluster has 2 nodes for these pods (a, b)" in refused
-    (refused,) = said(one, spec, GPU_RESOURCE)  # the stack brings the GPUs, perhaps to each node
+    # The stack installs the device plugin, so each node may get GPUs.
+    (refused,) = said(one, spec, GPU_RESOURCE)
     assert "the cluster has 2 nodes for these pods (cpus, a)" in refused
     affinity = {"nodeSelectorTerms": [{"matchExpressions": [POOL_B]}]}
     there |= {
@@ -147,11 +162,13 @@ def test_only_nodes_for_the_pods_count() -> None:
             "spec": {"nodeAffinity": {"required": affinity}},
         },
     }
-    assert said(both, spec) == []  # a disk of node b, to which Kubernetes places all pods
+    assert said(both, spec) == []  # the disk is on node b, so all pods are
 
 
 def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the run's pods ask of a node reaches the look at the storage."""
+    """The preview passes on what the run's pods ask of a node, so that the check of the storage
+    counts only the nodes for these pods.
+    """
     nodes = [node("cpus", {}, {}), node("gpus", {}, {GPU_RESOURCE: "8"})]
     cluster = Objects({CLASS: {"provisioner": "ebs"}, NODES: {"items": nodes}})
     monkeypatch.setattr(preflight, "quick_look", lambda *_: nullcontext(api_of(cluster)))
@@ -165,8 +182,9 @@ def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_small_volume_is_not_free() -> None:
-    """Kubernetes binds a claim to a volume of its size or more. With smaller ones the claim stayed
-    Pending, and so did the pods, though the preview had found nothing."""
+    """A volume that is smaller than `dataSize` does not count as a free volume. Kubernetes binds a
+    claim only to a volume of its size or more, so the claim and its pods would stay Pending.
+    """
     by_hand = {"provisioner": "kubernetes.io/no-provisioner"}
     needs = replace(NEEDS, class_name="disks")
 

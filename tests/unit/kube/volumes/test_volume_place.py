@@ -1,6 +1,6 @@
-"""A volume that can be used on some nodes alone: which nodes these are, and what is said of others.
+"""On which nodes a volume can be used, and what is said if the pods do not fit on these nodes.
 
-tests/kube/test_pods_look.py compares it with the real scheduler.
+tests/kube/test_pods_look.py compares the results with the real scheduler.
 """
 
 from collections.abc import Mapping
@@ -37,8 +37,8 @@ VOLUME = {
     [
         ([IN_A], True),
         ([term((ZONE, "In", ["b"]))], False),
-        ([term((ZONE, "In", ["b"])), IN_A], True),  # one of them is enough
-        ([term((ZONE, "In", ["a"]), ("disk", "Exists", []))], False),  # all of one are needed
+        ([term((ZONE, "In", ["b"])), IN_A], True),  # one matching term is enough
+        ([term((ZONE, "In", ["a"]), ("disk", "Exists", []))], False),  # one expression fails
         ([term((ZONE, "NotIn", ["b"]), ("disk", "DoesNotExist", []))], True),
         ([term(("cores", "Gt", ["7"]))], True),
         ([term(("cores", "Lt", ["7"])), term((ZONE, "Gt", ["7"]))], False),
@@ -52,7 +52,9 @@ def test_node_is_reached_as_kubernetes_reads_the_terms(terms: list[Json], reache
 
 
 class StandInApi:
-    """Has these objects, and allows all but those that are None."""
+    """Stands in for the API client of a cluster with these objects by their paths. It may not read
+    an object that is None.
+    """
 
     def __init__(self, objects: Mapping[str, Json | None]) -> None:
         self._objects = objects
@@ -64,7 +66,9 @@ class StandInApi:
 
 
 def places(objects: Mapping[str, Json | None], class_name: str = "") -> tuple[list[str], list[str]]:
-    """What is said of each place, and what could not be seen."""
+    """Return a text for each place of the pod's volumes, and the notes about what could not be
+    read.
+    """
     found = Findings()
     api = cast(Api, StandInApi(objects))
     known = places_of(api, "ml", SPEC, class_name, found)
@@ -72,7 +76,10 @@ def places(objects: Mapping[str, Json | None], class_name: str = "") -> tuple[li
 
 
 def test_place_is_that_of_the_volume_or_of_the_class() -> None:
-    """A claim without a volume gets one of its class, and so does a claim that is made later."""
+    """A claim with a volume can be used where that volume can be used. For a claim without a
+    volume, and for one that is made later, the storage class decides. A claim or volume that the
+    credentials may not read gets a note.
+    """
     bound = {"spec": {"volumeName": "pv-1", "storageClassName": "disks"}}
     waiting = {"spec": {"storageClassName": "disks"}}
     topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["a", "c"]}]}]
@@ -95,7 +102,9 @@ def test_place_is_that_of_the_volume_or_of_the_class() -> None:
 
 
 def test_class_that_may_not_be_read() -> None:
-    """Its volumes counted as usable on every node, and nothing said that this was not checked."""
+    """A note says that the nodes of a storage class were not checked if its object may not be read.
+    Otherwise its volumes would silently count as usable on every node.
+    """
     classes = "/apis/storage.k8s.io/v1/storageclasses/disks"
     unseen = "on which nodes a volume of the storage class disks can be used"
     for claim in ({}, {CLAIM: {"spec": {"storageClassName": "disks"}}}):
@@ -106,7 +115,9 @@ def test_class_that_may_not_be_read() -> None:
 
 
 def test_pods_and_their_volume_need_one_place() -> None:
-    """Room is counted where the volume is, too."""
+    """Only nodes on which the pods' volumes can be used count as room for the pods. If no node can
+    use them, the message names the volume and where it can be used.
+    """
     place = VolumePlace("the volume pv-1 of the claim data", [IN_A])
     needs = PodNeeds(1, {"cpu": "6"}, {}, [], [place])
     assert room_problem([node("one"), node("two", zone="b")], needs) == ""

@@ -1,4 +1,4 @@
-"""Makes Node objects in zones."""
+"""Makes Node objects that are in zones."""
 
 from typing import Any
 
