@@ -205,6 +205,7 @@ def test_run_like_a_waiting_one_waits_for_the_same(silence: list[Json]) -> None:
     assert not found.never
     lent = in_queue("gpus", own, [queue()], [first, own], lambda team: [f"not {team}"])
     assert lent
+    assert "held by" not in lent.words
     borrower = workload("z", RESERVED, ADMITTED)
     borrower["status"]["admission"] = {"clusterQueue": "not team"}
     lent = in_queue("gpus", own, [queue()], [borrower, first, own], lambda team: [f"not {team}"])

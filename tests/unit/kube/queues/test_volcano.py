@@ -146,6 +146,22 @@ def test_command_that_nobody_takes_is_withdrawn(monkeypatch: pytest.MonkeyPatch)
     assert COMMAND not in cluster.objects
 
 
+def test_command_is_withdrawn_after_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Command that nobody has taken yet is also deleted when Ctrl-C ends the wait."""
+
+    def interrupted(what: str, ask: Callable[[], str], limit: float) -> None:
+        ask()
+        assert COMMAND in cluster.objects
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(volcano, "wait_for", interrupted)
+    cluster = Cluster()
+    cluster.objects[f"{JOBS}/train-volcano"] = job("Running")
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(api(cluster), "any", job("Running"), SUSPEND, suspended=True)
+    assert COMMAND not in cluster.objects
+
+
 @pytest.mark.parametrize("phase", ["Completed", "Failed", "Terminated"])
 def test_job_that_is_over_is_told_nothing(phase: str) -> None:
     cluster = Cluster()
