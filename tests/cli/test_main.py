@@ -81,7 +81,7 @@ def test_example_in_the_help_can_be_copied(
 ) -> None:
     """On a narrow terminal too: neither it nor an option is cut in two."""
     monkeypatch.setenv("COLUMNS", "60")
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^0$"):
         program.main([name, "--help"])
     lines = capsys.readouterr().out.splitlines()
     assert f"example: ./disttrain {program.COMMANDS[name].example}" in lines

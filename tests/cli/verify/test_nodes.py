@@ -138,6 +138,6 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(nodes, "Api", Cluster)
     monkeypatch.setattr(nodes, "ask_by_pod", ask)
     api: Any = Cluster()
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^130$"):
         check_nodes(api, replace(PLACE, placement={}))
     assert len(removed) == 2
