@@ -116,7 +116,8 @@ def test_smoke_pod_stands_on_its_node_with_its_gpus() -> None:
 @pytest.mark.timeout(60)
 def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waited for their ends, up to 20 minutes; a second Ctrl-C left them there."""
-    removed, is_removed = list[str](), threading.Event()
+    asked, removed = list[str](), list[str]()
+    both_ask, is_removed = threading.Barrier(2), threading.Event()
 
     class Cluster:
         def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -129,10 +130,11 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
             is_removed.set()
 
     def ask(_: Any, pod: TaskPod, **more: Any) -> tuple[dict[str, Any], str]:
+        asked.append(f"/api/v1/namespaces/ns/pods/{more['name']}")
+        both_ask.wait()
         if pod.placement["nodeSelector"]["kubernetes.io/hostname"] == "a":
             raise SystemExit(130)  # as by Ctrl-C in the main thread
         is_removed.wait()
-        assert f"/api/v1/namespaces/ns/pods/{more['name']}" in removed
         return {}, "it was removed"
 
     monkeypatch.setattr(nodes, "Api", Cluster)
@@ -140,4 +142,5 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
     api: Any = Cluster()
     with pytest.raises(SystemExit, match=r"^130$"):
         check_nodes(api, replace(PLACE, placement={}))
-    assert len(removed) == 2
+    assert len(set(asked)) == 2
+    assert sorted(removed) == sorted(asked)
