@@ -123,6 +123,14 @@ def test_programs_that_a_page_starts_exist(page: Path) -> None:
         assert module == "trainer" or python == "python3", f"{page.name}: {python} -m {module}"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "least"), [(COMMAND, 50), (LINK, 100), (TYPED, 100), (TARGET, 30), (MODULE, 30)]
+)
+def test_pattern_finds_much_in_the_pages(pattern: re.Pattern[str], least: int) -> None:
+    """A pattern that finds nothing would let the tests of what it finds pass."""
+    assert len(pattern.findall("\n".join(page.read_text() for page in PAGES))) >= least
+
+
 def test_readme_leads_to_every_page_of_docs() -> None:
     linked = {target for target, _ in LINK.findall((PROJECT / "README.md").read_text())}
     assert sorted(f"docs/{page.name}" for page in (PROJECT / "docs").glob("*.md")) == sorted(
@@ -135,17 +143,21 @@ def test_pages_that_programs_name_have_that_headline(folder: str) -> None:
     """Each page of docs/ that a program's text names exists, and so does the headline that is named
     with it.
     """
+    found = 0
     for file in (PROJECT / folder).rglob("*"):
         if file.suffix in {".py", ".sh"} or file.name == "Dockerfile":
             for page, anchor in REFERENCE.findall(file.read_text()):
                 assert (PROJECT / page).is_file(), f"{file}: {page}"
                 assert not anchor or anchor in anchors(PROJECT / page), f"{file}: {page}#{anchor}"
+                found += 1
+    assert found  # each folder names a page somewhere
 
 
 @pytest.mark.parametrize("page", ["operations.md", "security.md"])
 def test_no_table_cell_is_too_long_to_read(page: str) -> None:
     """No cell of a table in these pages is longer than 220 characters."""
     rows = [line for line in (PROJECT / "docs" / page).read_text().splitlines() if line[:1] == "|"]
+    assert rows
     long = [cell for row in rows for cell in row.split(" | ") if len(cell) > 220]
     assert long == []
 
@@ -154,7 +166,9 @@ def test_scripts_that_run_as_root_exist() -> None:
     """Each file of infra/ and cli/ that docs/security.md names as run by root exists. A script that
     was moved must be moved there too.
     """
-    for pattern in re.findall(r"`((?:infra|cli)/[\w/*.-]+)`", SECURITY):
+    patterns = re.findall(r"`((?:infra|cli)/[\w/*.-]+)`", SECURITY)
+    assert patterns
+    for pattern in patterns:
         assert list(PROJECT.glob(pattern)), pattern
 
 

@@ -94,7 +94,7 @@ def test_example_in_the_help_can_be_copied(
     the help is cut at a dash.
     """
     monkeypatch.setenv("COLUMNS", "60")
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^0$"):
         program.main([name, "--help"])
     lines = capsys.readouterr().out.splitlines()
     assert f"example: ./disttrain {program.COMMANDS[name].example}" in lines

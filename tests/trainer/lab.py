@@ -351,7 +351,9 @@ def records(config: RunConfig) -> list[dict[str, Any]]:
 
 def losses(config: RunConfig) -> list[tuple[int, float, float]]:
     """Return step, loss and gradient norm of every record, which are equal in equal runs."""
-    return [(r["step"], r["loss"], r["grad_norm"]) for r in records(config)]
+    found = records(config)
+    assert found, f"the run {config.run_name} has no records"  # two such runs would seem equal
+    return [(r["step"], r["loss"], r["grad_norm"]) for r in found]
 
 
 def last_step(config: RunConfig) -> int:

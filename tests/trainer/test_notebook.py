@@ -63,4 +63,5 @@ def test_notebook_is_kept_without_its_outputs() -> None:
     """The notebook is stored without outputs, which could contain paths and names of a machine."""
     content = json.loads(NOTEBOOK.read_text())
     code = [cell for cell in content["cells"] if cell["cell_type"] == "code"]
+    assert code
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)

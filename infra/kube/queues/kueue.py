@@ -21,7 +21,7 @@ from infra.names import QUEUE_LABEL
 
 GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")  # the versions that this program reads, newest first
-# What this file does with Workloads. To resume a run that Kueue has given up, `delete` is needed, too;
+# What this file does with Workloads. To resume a run that Kueue has given up, it also deletes one;
 # where that is not allowed, an error says whom to ask.
 WORKLOAD_VERBS = ("get", "list", "patch")
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"

@@ -39,6 +39,9 @@ def test_choice_is_taken_from_all_checkpoints(
     assert (brought.checkpoint and brought.checkpoint.step) == expected
     here = contents(tmp_path / "here")
     assert here.items() <= contents(run).items()
+    assert [name for name in here if not name.startswith("checkpoints/")] == [
+        name for name in contents(run) if not name.startswith("checkpoints/")
+    ]
     if expected is None:
         assert not (tmp_path / "here" / "checkpoints").exists()
     else:

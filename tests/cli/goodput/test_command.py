@@ -105,7 +105,7 @@ def test_price_may_stand_in_the_environment(
     assert main(["goodput", "--json", "--price-per-gpu-hour", "3"]) == 0
     assert json.loads(capsys.readouterr().out)["cost"]["price_per_gpu_hour"] == 3
     monkeypatch.setenv(PRICE_VARIABLE, "cheap")
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^2$"):
         main(["status"])
     said = capsys.readouterr().err
     assert "'cheap' cannot be a price" in said
@@ -115,7 +115,7 @@ def test_price_may_stand_in_the_environment(
 
 @pytest.mark.parametrize("price", ["-1", "nan", "inf", "cheap"])
 def test_price_that_cannot_be_is_refused(price: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^2$"):
         main(["goodput", f"--price-per-gpu-hour={price}"])
     assert f"'{price}' cannot be a price" in capsys.readouterr().err
 

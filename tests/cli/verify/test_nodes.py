@@ -131,7 +131,8 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
     """After Ctrl-C, `verify` removes the pods of all smoke tests at once. Otherwise it would wait
     for them for up to 20 minutes, and after a second Ctrl-C they would keep their GPUs.
     """
-    removed, is_removed = list[str](), threading.Event()
+    asked, removed = list[str](), list[str]()
+    both_ask, is_removed = threading.Barrier(2), threading.Event()
 
     class Cluster:
         def __init__(self, *_: Any, **__: Any) -> None: ...
@@ -144,15 +145,17 @@ def test_ctrl_c_removes_the_pods_that_hold_gpus(monkeypatch: pytest.MonkeyPatch)
             is_removed.set()
 
     def ask(_: Any, pod: TaskPod, **more: Any) -> tuple[dict[str, Any], str]:
+        asked.append(f"/api/v1/namespaces/ns/pods/{more['name']}")
+        both_ask.wait()
         if pod.placement["nodeSelector"]["kubernetes.io/hostname"] == "a":
             raise SystemExit(130)  # as by Ctrl-C in the main thread
         is_removed.wait()
-        assert f"/api/v1/namespaces/ns/pods/{more['name']}" in removed
         return {}, "it was removed"
 
     monkeypatch.setattr(nodes, "Api", Cluster)
     monkeypatch.setattr(nodes, "ask_by_pod", ask)
     api: Any = Cluster()
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit, match=r"^130$"):
         check_nodes(api, replace(PLACE, placement={}))
-    assert len(removed) == 2
+    assert len(set(asked)) == 2
+    assert sorted(removed) == sorted(asked)

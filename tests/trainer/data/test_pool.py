@@ -53,6 +53,7 @@ def test_items_are_read_only_a_little_ahead() -> None:
 
     for number, _ in pool.ordered_map(make_square, (0,), items(), 2):
         assert len(read) <= number + 2 * 2 + 2
+    assert len(read) == 100
 
 
 def test_process_killed_while_it_sends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

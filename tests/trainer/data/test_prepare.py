@@ -223,6 +223,7 @@ def test_the_metadata_say_what_is_in_the_files(tmp_path: Path, server: Server) -
     meta = json.loads((run.dataset_dir / "meta.json").read_text())
     assert meta["request"]["sources"] == [{"url": server.address}]
     assert [(file["size_bytes"], file["sha256"]) for file in meta["files"]] == [(len(TEXT), SHA256)]
+    assert set(meta["splits"]) == {"train", "val"}
     for split, entry in meta["splits"].items():
         content = (run.dataset_dir / f"{split}.bin").read_bytes()
         assert len(content) == 2 * entry["tokens"]

@@ -106,7 +106,9 @@ def test_kills_do_not_change_a_divided_document(tmp_path: Path) -> None:
     """
     source = tmp_path / "source.jsonl"
     source.write_text(json.dumps({"text": "one é document " * 3000}))
-    steps_of_which_each_may_be_the_last(tmp_path, source)
+    assert steps_of_which_each_may_be_the_last(tmp_path, source) > 20
+    made = config(tmp_path / "undisturbed", source).dataset_dir
+    assert all((made / f"{split}.bin").stat().st_size > 1000 for split in ("train", "val"))
 
 
 def steps_of_which_each_may_be_the_last(tmp_path: Path, source: Path) -> int:

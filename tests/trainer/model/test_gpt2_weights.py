@@ -161,7 +161,9 @@ def test_weights_in_several_files_are_written_and_read(lab: Lab, parallel: str) 
     )
     lab.train(second, 3)
     before, after = saved_tensors(first), saved_tensors(second)
-    for name in (name for name in before if name.startswith("model.")):
+    weights_of_model = {name for name in before if name.startswith("model.")}
+    assert weights_of_model
+    for name in weights_of_model:
         assert torch.equal(before[name], after[name]), name
 
 
