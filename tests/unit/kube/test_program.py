@@ -56,7 +56,7 @@ def test_status_of_the_program_is_that_of_its_task() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_task_ends_with_the_shell_that_has_started_it(tmp_path: Path) -> None:
+def test_task_ends_with_the_shell_that_has_started_it() -> None:
     """The engine kills the shell at Ctrl-C, and then waits until the task has closed its output. It
     waits here for its job, which does not come."""
     words = f"{sys.executable} -m infra.kube await create; true"  # no shell takes its place
