@@ -107,11 +107,10 @@ def choose_regime(wanted: str, chart: Version, k3s: Version, parts: HostParts) -
             set.
     """
     if wanted == "auto":
-        if not parts.toolkit:
-            return "preinstalled"
-        if chart < FIRST_CDI_CHART:
-            return "legacy"
-        wanted = "cdi"
+        if parts.toolkit:
+            wanted = "legacy" if chart < FIRST_CDI_CHART else "cdi"
+        else:
+            wanted = "preinstalled"
     assert wanted in REGIMES
     if fault := _fault_of_parts(wanted, parts) or _fault_of_versions(wanted, chart, k3s):
         raise fault

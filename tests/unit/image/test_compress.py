@@ -46,7 +46,7 @@ def test_same_layers_are_compressed_to_the_same_blobs(tmp_path: Path) -> None:
     assert compressed(first, tmp_path / "c").manifest.digest == first.manifest.digest
 
 
-def test_appended_layer_is_compressed_when_asked(tmp_path: Path) -> None:
+def test_appended_layer_is_compressed_when_asked() -> None:
     """In an image with an appended compressed layer, the configuration names the digest of the tar,
     and the manifest that of the blob.
     """

@@ -60,7 +60,7 @@ def test_status_of_the_program_is_that_of_its_task() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_task_ends_with_the_shell_that_has_started_it(tmp_path: Path) -> None:
+def test_task_ends_with_the_shell_that_has_started_it() -> None:
     """A task ends if the shell that has started it is killed. At Ctrl-C the engine kills the shell
     and then waits until the task has closed its output. The task waits here for a job that does not
     come.

@@ -21,15 +21,22 @@ def test_scripts_name_no_action_that_they_do_not_know(script: str) -> None:
     assert "unknown action explode" in done.stderr
 
 
-@pytest.mark.parametrize("script", ALL_SCRIPTS)
-def test_missing_variable_is_named(script: str) -> None:
+def always_required(script: str) -> list[str]:
+    """Return the variables that the script requires for each of its actions."""
+    always = re.findall(r"^(: .*)$", script_text(script), re.MULTILINE)
+    return re.findall(r'"\$\{(\w+):\?\}"', "\n".join(always))
+
+
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [(script, name) for script in ALL_SCRIPTS for name in always_required(script)],
+)
+def test_missing_variable_is_named(script: str, name: str) -> None:
     """A script that lacks a required variable fails and names the variable."""
     given = required_variables(script)
-    always = re.findall(r"^(: .*)$", script_text(script), re.MULTILINE)
-    for name in re.findall(r'"\$\{(\w+):\?\}"', "\n".join(always)):
-        done = run(script, "explode", **{key: given[key] for key in given if key != name})
-        assert done.returncode != 0
-        assert name in done.stderr
+    done = run(script, "explode", **{key: given[key] for key in given if key != name})
+    assert done.returncode != 0
+    assert name in done.stderr
 
 
 @pytest.mark.parametrize("script", ALL_SCRIPTS)

@@ -12,6 +12,27 @@ def templates(deployment: Deployment) -> list[dict[str, Any]]:
     return [resource.inputs["spec"]["template"] for resource in found]
 
 
+def pods_of_run(deployment: Deployment) -> list[dict[str, Any]]:
+    """Return the specs of all pods of the data set and of the training, whatever the topology."""
+    inputs = [
+        each.inputs
+        for each in deployment.resources
+        if each.type.startswith("kubernetes:") and each.name.startswith(("dataset-", "training-"))
+    ]
+    return [spec for value in inputs for spec in _pods_in(value)]
+
+
+def _pods_in(value: Any) -> list[dict[str, Any]]:
+    """Return the specs of pods that are anywhere in a part of a manifest."""
+    if isinstance(value, list):
+        return [spec for each in value for spec in _pods_in(each)]
+    if not isinstance(value, dict):
+        return []
+    if "containers" in value:
+        return [value]
+    return [spec for each in value.values() for spec in _pods_in(each)]
+
+
 def training_template(deployment: Deployment) -> dict[str, Any]:
     """Return the pod template of the training."""
     (template,) = [

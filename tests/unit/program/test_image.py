@@ -16,7 +16,12 @@ def images_of_pods(result: Deployment) -> set[str]:
     """Return the images of all containers of the data set's Job and of the training."""
     found = templates(result)
     assert len(found) == 2
-    return {each["image"] for template in found for each in template["spec"]["containers"]}
+    specs = [template["spec"] for template in found]
+    return {
+        each["image"]
+        for spec in specs
+        for each in (*spec["containers"], *spec.get("initContainers", []))
+    }
 
 
 @pytest.mark.parametrize("deployment", OWNERS, indirect=True)

@@ -11,7 +11,7 @@ import yaml
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.workloads import WORKLOADS
 from tests.unit.certificates import AUTHORITY
-from tests.unit.program.parts import templates, training_template, variables
+from tests.unit.program.parts import pods_of_run, templates, training_template, variables
 from tests.unit.stacks import Deployment, deploy
 
 TASK = TaskPod("any", "owner", "ml", "image:1", ("true",), "claim", deadline_seconds=1)
@@ -79,8 +79,9 @@ def test_every_container_has_the_limits(topology: str, tmp_path: Path) -> None:
     shape = {"topology": topology, "pods": 1 if topology == "single-pod" else 2, "gpusPerPod": 2}
     changes = {**LIMITS, **data, **shape, "caBundle": str(authority)}
     result = deploy("dev", tmp_path, {**changes, "gpus": 4})
-    for template in templates(result):
-        spec = template["spec"]
+    pods = pods_of_run(result)
+    assert len(pods) == (3 if topology == "mpijob" else 2), "an MPIJob has a launcher too"
+    for spec in pods:
         for container in (*spec["containers"], *spec["initContainers"]):
             limits = {**container["resources"]["limits"]}
             limits.pop("nvidia.com/gpu", None)

@@ -26,7 +26,9 @@ def test_run_on_another_platform_needs_nothing_of_the_host(tmp_path: Path) -> No
     """A run on another stack's platform runs no command on the host and needs no access to it."""
     result = deploy("multipod", tmp_path)
     assert result.of_type("command:remote:Command") == []
-    for command in result.of_type("command:local:Command"):
+    commands = result.of_type("command:local:Command")
+    assert commands
+    for command in commands:
         words = command.inputs["create"]
         assert words.startswith(".venv/bin/python -"), words
         assert not any(word in words for word in ("ssh", "ctr", "infra.image"))

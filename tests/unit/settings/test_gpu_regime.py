@@ -2,22 +2,23 @@
 refused.
 """
 
-from contextlib import suppress
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.settings.gpu_regime import (
     BAD_CHARTS,
+    FIRST_CDI_CHART,
     REGIMES,
     HostParts,
     chart_version,
     choose_regime,
+    has_cdi,
     has_nri,
     k3s_version,
     refuse_chart,
 )
+from infra.settings.setting_error import SettingError
 
 CHARTS = ("v24.9.2", "v25.3.4", "v25.10.1", "v26.3.3", "v26.7.0")
 CHOICES = [
@@ -59,6 +60,7 @@ REFUSED = [
     ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (False, True), "gpuOperatorToolkit is true"),
     ("cdi", "v26.3.3", "v1.34.2+k3s1", (False, False), "gpuOperatorToolkit is false"),
     ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (True, False), "gpuOperatorDriver is true"),
+    ("auto", "v26.3.3", "v1.34.2+k3s1", (True, False), "gpuOperatorDriver is true"),
 ]
 
 
@@ -83,12 +85,24 @@ def test_every_choice_is_a_regime_or_a_reason(
     """Every combination of versions and settings gives a regime that fits them, or is refused with
     a reason.
     """
-    with suppress(ValueError):  # the reason for the refusal
-        regime = choose_regime(wanted, chart, k3s, HostParts(driver, toolkit))
-        assert regime in REGIMES
-        assert wanted in ("auto", regime)
-        assert (regime == "preinstalled") == (not toolkit)
-        assert regime != "nri" or has_nri(k3s)
+    parts = HostParts(driver, toolkit)
+    # `auto` finds a regime unless none works: a chart with CDI needs a newer containerd, and the
+    # host's toolkit the host's driver.
+    too_old = toolkit and chart >= FIRST_CDI_CHART and not has_cdi(k3s)
+    if wanted == "auto" and (too_old or (driver and not toolkit)):
+        with pytest.raises(SettingError):
+            choose_regime(wanted, chart, k3s, parts)
+        return
+    try:
+        regime = choose_regime(wanted, chart, k3s, parts)
+    except SettingError:
+        assert wanted != "auto"
+        return
+    assert regime in REGIMES
+    assert wanted in ("auto", regime)
+    assert (regime == "preinstalled") == (not toolkit)
+    assert regime != "nri" or has_nri(k3s)
+    assert choose_regime(regime, chart, k3s, parts) == regime
 
 
 def test_charts_known_to_do_harm_are_refused() -> None:

@@ -121,8 +121,8 @@ def test_folder_that_all_nodes_share_is_for_many_nodes() -> None:
     for shared, mode in ((False, "ReadWriteOnce"), (True, "ReadWriteMany")):
         storage = made("host-path", HostPathOptions(shared))
         assert storage.access_mode == mode
-        for _, manifest in storage.objects:
-            assert manifest["spec"]["accessModes"] == [mode]
+        modes = {name: each["spec"]["accessModes"] for name, each in storage.objects}
+        assert modes == {"volume": [mode], "claim": [mode]}
 
 
 def test_claim_of_a_class_stays_when_the_stack_goes(tmp_path: Path) -> None:
@@ -170,7 +170,9 @@ def test_pods_can_write_to_a_volume_that_a_class_has_made(tmp_path: Path) -> Non
     assert [context["fsGroup"] for context in templates] == [1000, 1000]
     assert {context["fsGroupChangePolicy"] for context in templates} == {"OnRootMismatch"}
     for unchanged in ({}, NFS, EXISTING):
-        for job in deploy("sandbox", tmp_path, unchanged).of_type("kubernetes:batch/v1:Job"):
+        jobs = deploy("sandbox", tmp_path, unchanged).of_type("kubernetes:batch/v1:Job")
+        assert len(jobs) == 2
+        for job in jobs:
             assert "fsGroup" not in job.inputs["spec"]["template"]["spec"]["securityContext"]
 
 
