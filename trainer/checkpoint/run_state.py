@@ -17,6 +17,7 @@ from trainer.checkpoint.resume import STATE_FORMAT, Found
 from trainer.checkpoint.run_identity import check_identity, identity, write_done_marker
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.save import Save
+from trainer.checkpoint.second_chance import forget_trouble
 from trainer.checkpoint.tensors import give_memory, state_tensors
 from trainer.config import RunConfig
 from trainer.data.dataset import Dataset
@@ -265,6 +266,7 @@ class RunState:
         state = store.load_state(self._root, step)
         result = {"step": step, "loss": state["loss"], "val_loss": _full_val_loss(state)}
         write_done_marker(self._config, result)
+        forget_trouble(self._config.run_dir)
 
     def drain(self) -> None:
         """Wait until this process has written its files. Call this before it ends, always."""

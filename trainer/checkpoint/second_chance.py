@@ -8,6 +8,7 @@ the settings have to change.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,11 +16,14 @@ from trainer.checkpoint.durable import write_json
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.world import World
 
+_RECORD = "trouble-rank-{}.json"  # below the directory of the run
+
 
 def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
     """Whether this rank's last recorded trouble is of the same kind and at the same place.
 
-    If it is not, this trouble is recorded instead.
+    If it is not, this trouble is recorded instead. If the volume does not allow that, a line says
+    so, and the result is False: an error of the volume must not hide the trouble itself.
 
     Args:
         run_dir: The directory of the run, which holds the record.
@@ -27,14 +31,25 @@ def happened_before(run_dir: Path, rank: int, what: str, where: str) -> bool:
         what: The kind of trouble.
         where: The step of the trouble, or the checkpoint from which the run had continued.
     """
-    path, trouble = run_dir / f"trouble-rank-{rank}.json", {"what": what, "where": where}
+    path, trouble = run_dir / _RECORD.format(rank), {"what": what, "where": where}
     try:
         if json.loads(path.read_text()) == trouble:
             return True
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         pass
-    write_json(path, trouble)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        write_json(path, trouble)
+    except OSError as error:
+        print(f"rank {rank}: {what} {where} could not be noted in {path}: {error}", flush=True)
     return False
+
+
+def forget_trouble(run_dir: Path) -> None:
+    """Remove the records of all ranks, because the run is finished. Only rank 0 calls this."""
+    with suppress(OSError):  # The run is finished nevertheless.
+        for path in run_dir.glob(_RECORD.format("*")):
+            path.unlink(missing_ok=True)
 
 
 def raise_diverged(run_dir: Path, world: World, step: int, what: str, newest: int) -> NoReturn:

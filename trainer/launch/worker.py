@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from typing import NoReturn
 
 import torch
@@ -127,8 +128,10 @@ def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
 
     For the second time after the same checkpoint, return FATAL.
     """
-    newest = max((path.name for path in config.run_dir.glob("checkpoints/step-*")), default="start")
-    config.run_dir.mkdir(parents=True, exist_ok=True)
+    found: list[str] = []
+    with suppress(OSError):  # The volume may fail too, and must not hide that memory is missing.
+        found = [path.name for path in config.run_dir.glob("checkpoints/step-*")]
+    newest = max(found, default="start")
     again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")
     advice = "lower train.micro_batch_size, or set train.activation_checkpointing to true"
     if again:

@@ -1,0 +1,77 @@
+"""The record of the trouble that a run had, by which the second time is told from the first."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import torch
+
+from trainer.checkpoint import second_chance
+from trainer.checkpoint.second_chance import forget_trouble, happened_before, raise_diverged
+from trainer.config import RunConfig
+from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.worker import _out_of_memory  # pyright: ignore[reportPrivateUsage]
+from trainer.parallel.world import World
+
+
+def config_of(root: Path) -> RunConfig:
+    return RunConfig.from_mapping({"data_root": str(root), "dataset": {"file": "/text"}})
+
+
+def fail(*_: Any, **__: Any) -> NoReturn:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_volume_without_room_does_not_hide_missing_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rank that cannot note its trouble reports that trouble, and says what it could not note."""
+    monkeypatch.setattr(second_chance, "write_json", fail)
+    error = str(torch.OutOfMemoryError("CUDA out of memory"))
+    for _ in range(2):
+        report = _out_of_memory(config_of(tmp_path), World(), error)
+        assert report.code == ExitCode.RETRYABLE
+        assert report.reason.startswith("CUDA out of memory")
+    said = capsys.readouterr().out
+    assert "could not be noted" in said
+    assert "No space left on device" in said
+
+
+def test_run_folder_that_cannot_be_made_does_not_hide_missing_memory(tmp_path: Path) -> None:
+    """The same holds if not even the folder of the run is there or can be made."""
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    report = _out_of_memory(config_of(tmp_path), World(), "CUDA out of memory")
+    assert report.code == ExitCode.RETRYABLE
+    assert report.reason.startswith("CUDA out of memory")
+
+
+def test_volume_without_room_does_not_hide_a_divergence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 still reaches the exchange for which the other ranks wait."""
+    monkeypatch.setattr(second_chance, "write_json", fail)
+    with pytest.raises(RetryableError, match="step 7 diverged: loss nan"):
+        raise_diverged(tmp_path, World(), 7, "loss nan", 0)
+
+
+def test_finished_run_forgets_its_trouble(tmp_path: Path) -> None:
+    """A run that was started anew in its folder has its second chance again, on each rank."""
+    for rank in (0, 11):
+        assert not happened_before(tmp_path, rank, "diverged", "step 7")
+        assert happened_before(tmp_path, rank, "diverged", "step 7")
+    (tmp_path / "metrics.jsonl").touch()
+    forget_trouble(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+    assert not happened_before(tmp_path, 0, "diverged", "step 7")
+
+
+def test_record_that_cannot_be_removed_does_not_fail_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is finished all the same."""
+    happened_before(tmp_path, 0, "diverged", "step 7")
+    monkeypatch.setattr(Path, "unlink", fail)
+    forget_trouble(tmp_path)
