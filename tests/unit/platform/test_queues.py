@@ -147,6 +147,7 @@ def test_guards_know_the_queue_and_others_are_as_ever(tmp_path: Path) -> None:
     assert whole.items() <= opened.items()
     waits_for = set(made.one("queues-open-gpus").request.dependencies)
     ours = {r.urn for r in made.resources if "kueue.x-k8s.io" in r.type}
+    assert len(ours) == len(OBJECTS)
     assert ours <= waits_for  # at `destroy` its delete comes before theirs
     without = deploy("sandbox", tmp_path)
     assert "queue" not in json.loads(without.one("destroy-guard-look").inputs["stdin"])
