@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 METRICS = ("step", "loss", "val_loss", "tokens", "tokens_per_second", "world_size")
+STEP = r"step-\d{8,}"  # the name of a checkpoint's folder
 CURVES = ("loss", "val_loss", "tokens_per_second")
 ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 
@@ -101,7 +102,7 @@ def newest_checkpoint(root: Path) -> tuple[int | None, float | None]:
         names = [entry.name for entry in root.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return None, None
-    found = [name for name in names if re.fullmatch(r"step-\d{8,}", name)]
+    found = [name for name in names if re.fullmatch(STEP, name)]
     for name in sorted(found, key=lambda name: int(name.removeprefix("step-")), reverse=True):
         manifest = root / name / "manifest.json"
         try:
@@ -156,13 +157,57 @@ def curves(path: Path, most: int) -> dict[str, list[tuple[int, float]]]:
     The pairs are divided into at most `most` stretches, and only the lowest and the highest value
     of each are kept. So a spike stays visible, however long the run is.
     """
-    found: dict[str, list[tuple[int, float]]] = {name: [] for name in CURVES}
+    found = {name: Curve(most) for name in CURVES}
     for step, record in records(path):
-        for name, pairs in found.items():
+        for name, curve in found.items():
             value = number(record.get(name))
             if value is not None:
-                pairs.append((step, value))
-    return {name: thinned(sorted(pairs), most) for name, pairs in found.items()}
+                curve.add((step, value))
+    return {name: thinned(curve.pairs(), most) for name, curve in found.items()}
+
+
+class Curve:
+    """Keeps the lowest and the highest of the (step, value) pairs of each stretch of steps.
+
+    The stretches become longer as more pairs come, so that there are never more than `4 * most`.
+    So the memory does not grow with the length of the run. The pairs may come in any order.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._length = 4 * most, 1  # the length of a stretch is in steps
+        # By the number of a stretch: its lowest and its highest pair.
+        self._stretches: dict[int, list[tuple[int, float]]] = {}
+        self._ends: list[tuple[int, float]] = []  # the first pair and the last one
+
+    def add(self, pair: tuple[int, float]) -> None:
+        """Take a pair."""
+        if not self._ends:
+            self._ends = [pair, pair]
+        elif pair < self._ends[0]:
+            self._ends[0] = pair
+        elif pair > self._ends[1]:
+            self._ends[1] = pair
+        self._keep(pair)
+        if len(self._stretches) > self._most:
+            before, self._stretches = self._stretches, {}
+            self._length *= 2
+            for low, high in before.values():
+                self._keep(low)
+                self._keep(high)
+
+    def _keep(self, pair: tuple[int, float]) -> None:
+        number = pair[0] // self._length
+        stretch = self._stretches.get(number)
+        if stretch is None:
+            self._stretches[number] = [pair, pair]
+        elif pair[1] < stretch[0][1]:
+            stretch[0] = pair
+        elif pair[1] > stretch[1][1]:
+            stretch[1] = pair
+
+    def pairs(self) -> list[tuple[int, float]]:
+        """Return the pairs that were kept, in the order of the steps."""
+        return sorted({*self._ends, *(pair for both in self._stretches.values() for pair in both)})
 
 
 def thinned(pairs: list[tuple[int, float]], most: int) -> list[tuple[int, float]]:

@@ -3,12 +3,14 @@
 import fcntl
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from cli.push.local_run import read_run
 from cli.runs import pod_program
 from infra.kube.api_server.exec_stream import SILENCE_SECONDS
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
+from trainer.checkpoint.store import directory_of, step_of
 
 
 def test_last_values_and_the_lowest_validation_loss_are_found(tmp_path: Path) -> None:
@@ -248,6 +251,37 @@ def test_curves_keep_every_spike_and_both_ends(tmp_path: Path) -> None:
 def test_short_curves_are_not_thinned() -> None:
     pairs = [(step, float(step % 7)) for step in range(100)]
     assert pod_program.thinned(pairs, 50) == pairs
+
+
+def test_curve_of_any_length_needs_little_memory(tmp_path: Path) -> None:
+    """The pod has little memory, and a run that logs each step has millions of records.
+
+    A restart goes back, so the steps are not in order.
+    """
+    path = tmp_path / "metrics.jsonl"
+    steps = [*range(1, 30_001), *range(20_001, 60_001)]
+    lines = (json.dumps({"step": step, "loss": 1.0 + step % 10}) for step in steps)
+    path.write_text("".join(f"{line}\n" for line in lines) + '{"step": 41234, "loss": 77.5}\n')
+    pod_program.curves(path, 10)  # what Python keeps from the first call does not count
+    tracemalloc.start()
+    found = pod_program.curves(path, 50)["loss"]
+    most_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most_bytes < 1 << 20
+    assert (41_234, 77.5) in found
+    assert (found[0][0], found[-1][0]) == (1, 60_000)
+    gaps = [after[0] - before[0] for before, after in pairwise(found)]
+    assert 0 <= min(gaps) <= max(gaps) < 60_000 / 50 * 2
+
+
+@pytest.mark.parametrize("pattern", [pod_program.STEP, fetch_program.STEP])
+def test_folders_of_checkpoints_are_those_of_the_trainer(pattern: str) -> None:
+    """The programs in pods import nothing of the trainer, so each has the pattern once more."""
+    made = [directory_of(Path("checkpoints"), step).name for step in (0, 7, 99_999_999, 10**9)]
+    others = ["step-7", "step-0000007", "step-00000007x", "step--0000007", ".tmp-step-00000007"]
+    others += ["damaged-step-00000007", "step-", "step-00000007\n", "Step-00000007"]
+    for name in (*made, *others):
+        assert bool(re.fullmatch(pattern, name)) == (step_of(name) is not None) == (name in made)
 
 
 def test_long_curve_gives_signs_of_life(
