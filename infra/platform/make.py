@@ -213,7 +213,7 @@ async def make_platform(
     proxy = ProxyConfig("proxy", proxy_args, base.inside(namespace))
     ready: list[pulumi.Resource] = [
         *(cluster, *agents, *operator, image, namespace, volume, proxy),
-        *make_namespace_parts(base, namespace, image_args.pull),
+        *make_namespace_parts(base, namespace, image, image_args.pull),
     ]
     controllers = make_controllers(base, objects, operator)
     ready += controllers

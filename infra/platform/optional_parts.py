@@ -68,9 +68,13 @@ def make_gpu_operator(base: Base, kubectl: Kubectl) -> list[pulumi.Resource]:
 
 
 def make_namespace_parts(
-    base: Base, namespace: pulumi.Resource, pull: Pull
+    base: Base, namespace: pulumi.Resource, image: pulumi.Resource, pull: Pull
 ) -> list[pulumi.Resource]:
-    """Register the role for viewers, the login to the image's registry, and the rules for pods."""
+    """Register the role for viewers, the login to the image's registry, and the rules for pods.
+
+    The login waits for the image, so that one with which the push was refused does not replace the
+    login of pods that run.
+    """
     settings, stack = base.settings, base.settings.stack
     made: list[pulumi.Resource] = []
     if not settings.namespace_settings.exists:  # Otherwise others decide who sees it.
@@ -79,7 +83,7 @@ def make_namespace_parts(
     if pull.docker_config:
         (secret,) = pull.secrets
         login = PullSecretArgs(secret, pull.docker_config, settings.namespace, stack, base.owner)
-        made.append(PullSecret("image-pull", login, base.inside(namespace)))
+        made.append(PullSecret("image-pull", login, base.inside(namespace, image)))
     if settings.pod_policy != "none":
         policy = PodPolicyArgs(settings.namespace, stack, base.owner, settings.pod_policy)
         made.append(PodPolicy("pod-policy", policy, base.inside(namespace)))

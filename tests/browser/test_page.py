@@ -347,6 +347,24 @@ def test_command_that_has_ended_is_said_and_forgotten(window: Browser, recorded:
     window.forget()
 
 
+def test_fault_of_the_page_is_in_the_console(
+    window: Browser, server: Server, recorded: Recorded
+) -> None:
+    """A fault of the page's own code is an error in the console, and the page goes on to ask. It
+    does not say that the command has ended. Otherwise no other test here would see such a fault.
+    """
+    opened(window, server)
+    good = recorded.parts["ranks"]
+    recorded.parts["ranks"] = {**SEEN, "content": "not a list of rows"}
+    window.wait("the error", lambda: "Uncaught TypeError" in " ".join(window.complaints()))
+    asked = recorded.asked.count("overview")
+    window.wait("two rounds", lambda: recorded.asked.count("overview") > asked + 2)
+    assert window.text("#away") == ""
+    recorded.parts["ranks"] = good
+    recorded.status = status("training", step=2862)
+    window.wait("the next step", lambda: "2,862" in window.text("#numbers"))
+
+
 def said(**change: Any) -> Recorded:
     """Return the stand-in for the source with these changes."""
     made = Recorded()

@@ -1,4 +1,7 @@
-"""No program or script of the project switches off a check of host keys or certificates."""
+"""No program or script of the project switches off a check of host keys or certificates.
+
+The two files with a connection that can be without such a check are named here, with the reason.
+"""
 
 import re
 from pathlib import Path
@@ -14,13 +17,28 @@ SHORTCUTS = (
     r"verify *= *False",
     r"_create_unverified_context",
     r"--tls-verify=false",
+    r"\bCERT_NONE\b",
+    r"\bcheck_hostname\b",
+    r"\bInsecureIgnoreHostKey\b",
+    r"\bInsecureSkipVerify\b",
 )
-FOLDERS = ("cli", "infra", "sandbox", "trainer", "docker")
+FOLDERS = (
+    *("cli", "infra", "sandbox", "trainer", "docker"),
+    *("policy", "bench", "examples", ".ci"),
+)
+INTENDED = {
+    # As the client of Kubernetes does with a kubeconfig that sets `insecure-skip-tls-verify`.
+    r"\bCERT_NONE\b": {"infra/kube/api_server/client.py"},
+    r"\bcheck_hostname\b": {"infra/kube/api_server/client.py"},
+    # As Pulumi's own provider does without a host key. The settings refuse an SSH machine without
+    # one (infra/settings/node.py, nodes_way.py).
+    r"\bInsecureIgnoreHostKey\b": {"sandbox/go/command/connection.go"},
+}
 
 
 def sources() -> list[Path]:
     """Return all files in which the ways around a check are looked for."""
-    kinds = (".py", ".sh", ".yaml", "")
+    kinds = (".py", ".sh", ".sbatch", ".go", ".yaml", "")
     files = [f for name in FOLDERS for f in (PROJECT / name).rglob("*") if f.suffix in kinds]
     own = [PROJECT / name for name in ("disttrain", "__main__.py", "Makefile", "Pulumi.yaml")]
     return [f for f in [*files, *own] if f.is_file() and "__pycache__" not in f.parts]
@@ -28,19 +46,30 @@ def sources() -> list[Path]:
 
 @pytest.mark.parametrize("shortcut", SHORTCUTS)
 def test_no_file_has_a_known_way_around_a_check(shortcut: str) -> None:
-    found = [str(f) for f in sources() if re.search(shortcut, f.read_text(errors="replace"))]
-    assert found == []
+    """No file has the way around a check, besides the files that are meant to have it."""
+    found = {
+        str(file.relative_to(PROJECT))
+        for file in sources()
+        if re.search(shortcut, file.read_text(errors="replace"))
+    }
+    assert found == INTENDED.get(shortcut, set())
 
 
 def test_the_search_would_find_them() -> None:
-    """Each pattern finds an example of what it looks for, and the search looks at many files.
-    Otherwise the test above could pass without looking at anything.
+    """Each pattern finds an example of what it looks for, and the search looks at files of each
+    folder. Otherwise the test above could pass without looking at anything.
     """
     examples = (
         *("-o StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"),
         *("insecure-skip-tls-verify: true", "curl -fsSL -k https://x", "verify=False"),
         *("ssl._create_unverified_context()", "buildah push --tls-verify=false"),
+        *("context.verify_mode = ssl.CERT_NONE", "context.check_hostname = False"),
+        *("ssh.InsecureIgnoreHostKey()", "&tls.Config{InsecureSkipVerify: true}"),
     )
     for shortcut, example in zip(SHORTCUTS, examples, strict=True):
         assert re.search(shortcut, example)
-    assert len(sources()) > 50
+    paths = [str(file.relative_to(PROJECT)) for file in sources()]
+    for folder in FOLDERS:
+        assert any(path.startswith(f"{folder}/") for path in paths), folder
+    assert "sandbox/go/command/connection.go" in paths
+    assert len(paths) > 500

@@ -53,16 +53,8 @@ def test_extend_types_what_a_user_would() -> None:
     """`extend` runs the two commands of pulumi that a user would type."""
     assert commands(8000, "dev", "", yes=True) == [
         [
-            *[
-                "pulumi",
-                "config",
-                "set",
-                "--path",
-                "disttrain:run.train.max_steps",
-                "8000",
-                "--stack",
-                "dev",
-            ]
+            *("pulumi", "config", "set"),
+            *("--path", "disttrain:run.train.max_steps", "8000", "--stack", "dev"),
         ],
         ["pulumi", "up", "--stack", "dev", "--yes"],
     ]

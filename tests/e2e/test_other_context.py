@@ -183,12 +183,14 @@ def test_up_notes_the_new_name_of_a_context(
     nowhere.
     """
     before = lab.uids(KINDS)
-    for name in ("renamed", OURS):
+    for former, name in ((OURS, "renamed"), ("renamed", OURS)):
         kubeconfig.rename(name)
-        for stack in (run, platform):
+        # The words are those of Pulumi's provider for Kubernetes, and ours.
+        refusals = (run, f'context "{former}" does not exist'), (platform, f"no context '{former}'")
+        for stack, why in refusals:
             with pytest.raises(PulumiFailedError) as failed:
                 stack.destroy()
-            assert "context" in said(failed)
+            assert why in said(failed)
         assert lab.uids(KINDS) == before
         for stack in (platform, run):
             stack.preview()

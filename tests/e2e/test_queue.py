@@ -1,6 +1,7 @@
 """Runs in a queue of Kueue, with Kueue's own controller.
 
-They wait, are stopped and preempted, and have their pods in one rack.
+They wait, are stopped and preempted, and have their pods in one rack. The tests build on each other
+in file order: the last ones change the queue and the number of nodes.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ from tests.e2e.asking import (
 from tests.e2e.lab import ENDLESS, NAMESPACE, Lab, run_settings, wait_for
 from tests.e2e.queue_guest import CPU, QUEUE, URGENT, end_others, start_others
 from tests.e2e.queued_runs import MORE_STEPS, RANKS, SPENT, shape_of, trained_for
+
+pytestmark = pytest.mark.in_order
 
 QUEUED = ("indexed-job", "jobset", "trainjob", "pytorchjob", "mpijob")
 NEEDED = ("jobset", "trainer", "training-operator", "mpi-operator")

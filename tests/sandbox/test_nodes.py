@@ -8,6 +8,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ class SeveralNodes(ClusterUser):
 
     has_pods = ""  # the start of the cluster that has them, see `uid`
 
-    def nodes(self) -> dict[str, dict[str, object]]:
+    def nodes(self) -> dict[str, dict[str, Any]]:
         """Return the nodes by their names."""
         items = json.loads(self.kubectl("get", "nodes", "-o", "json"))["items"]
         return {item["metadata"]["name"]: item for item in items}
@@ -105,7 +106,7 @@ def test_each_node_is_ready_under_a_name_of_its_own(several: SeveralNodes) -> No
     nodes = several.nodes()
     assert list(nodes) == ["sandbox-several", "sandbox-several-2", "sandbox-several-3"]
     assert {several.ready(name) for name in nodes} == {"True"}
-    ranges = [json.loads(json.dumps(node))["spec"]["podCIDR"] for node in nodes.values()]
+    ranges = [node["spec"]["podCIDR"] for node in nodes.values()]
     assert ranges == ["10.244.0.0/24", "10.244.1.0/24", "10.244.2.0/24"]
     assert list(several.cluster.status().nodes) == list(nodes)
 

@@ -12,7 +12,18 @@ const wishes = { sampleOf: "", compare: "" };
 let width = 0;
 let timer = 0;
 
+/** No answer, or one that is of no use: the server has ended, or is too busy. */
+class NoAnswer extends Error {}
+
 async function ask(part, run) {
+  try {
+    return await answer(part, run);
+  } catch (error) {
+    throw new NoAnswer(part, { cause: error });
+  }
+}
+
+async function answer(part, run) {
   const response = await fetch(`api/${part}?run=${encodeURIComponent(run)}`,
     { headers: { "X-Disttrain-Page": "1" }, signal: AbortSignal.timeout(15000) });
   if (response.ok) return response.json();
@@ -47,21 +58,25 @@ function isSeen(view) {
 
 async function poll() {
   clearTimeout(timer);
-  if (!document.hidden) {
-    try {
-      known.overview = await ask("overview", "");
-      const run = choose(known.overview.runs);
-      if (run?.id !== known.run) change(run?.id ?? "");
-      if (run) await askRun(run);
-      known.at = Date.now();
-      byId("away").hidden = true;
-      render();
-    } catch {
-      away();
-    }
+  try {
+    if (!document.hidden) await look();
+  } catch (error) {
+    if (!(error instanceof NoAnswer)) throw error; // a fault of this page: the console shows it
+    away();
+  } finally {
+    clearTimeout(timer); // a click may have begun another round meanwhile
+    timer = setTimeout(poll, PAUSE_MILLISECONDS);
   }
-  clearTimeout(timer); // a click may have begun another round meanwhile
-  timer = setTimeout(poll, PAUSE_MILLISECONDS);
+}
+
+async function look() {
+  known.overview = await ask("overview", "");
+  const run = choose(known.overview.runs);
+  if (run?.id !== known.run) change(run?.id ?? "");
+  if (run) await askRun(run);
+  known.at = Date.now();
+  byId("away").hidden = true;
+  render();
 }
 
 function change(id) {

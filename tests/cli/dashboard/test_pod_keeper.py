@@ -26,14 +26,21 @@ class Pods:
 
     def __init__(self, reasons: tuple[str | Exception, ...] = ()) -> None:
         self.reasons = list(reasons)  # why the first ones do not start
-        self.opened = self.closed = 0
+        self.opened = self.closed = self.sleeps = 0
+        self.has_slept = threading.Event()
         self.may_run, self.ends = True, False
         self.gone = threading.Event()
         self.removal_may_end = threading.Event()
         self.removal_may_end.set()
 
     def sleep(self, seconds: float) -> None:
-        """Sleep for a moment, or end the keeper as a signal would once `ends` is set."""
+        """Sleep for a moment, or end the keeper as a signal would once `ends` is set.
+
+        From its third call on, `has_slept` is set.
+        """
+        self.sleeps += 1
+        if self.sleeps > 2:
+            self.has_slept.set()
         if self.ends:
             raise SystemExit
         time.sleep(min(seconds, 0.02))
@@ -77,8 +84,10 @@ def _keep(keeper: PodKeeper) -> None:
 
 
 def test_no_pod_is_started_before_a_look_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody looks, the keeper goes on to sleep and starts no pod."""
     pods = Pods()
     with kept(pods, monkeypatch) as keeper:
+        assert pods.has_slept.wait(LIMIT_SECONDS)
         assert pods.opened == 0
         with keeper.using() as pod:
             assert cast(str, pod) == "pod 1"

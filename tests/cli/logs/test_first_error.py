@@ -151,7 +151,7 @@ def test_rank_that_waited_too_long_is_a_victim(begin: str) -> None:
     assert weigh(text) == Weight.VICTIM
 
 
-def test_a_node_that_speaks_again_begins_the_next_start() -> None:
+def test_a_node_in_another_round_begins_the_next_start() -> None:
     """The next start of a run begins when a node begins another round. Later lines of the other
     nodes belong to that start too, though one of them had given up before.
     """
@@ -166,6 +166,23 @@ def test_a_node_that_speaks_again_begins_the_next_start() -> None:
     ]
     lines = [Line(at, node, None, text) for at, (node, text) in enumerate(texts)]
     assert [len(part) for part in starts(lines)] == [4, 3]
+
+
+@pytest.mark.parametrize("end", ["fatal: y", "giving up for now: y", "stopped by a signal; y"])
+def test_a_node_that_had_ended_begins_the_next_start(end: str) -> None:
+    """A line of a node after its end belongs to the next start, though no round has begun yet. The
+    lines of other nodes before it belong to the start that has ended.
+    """
+    texts = [
+        (0, "[node 0] round 1: x"),
+        (1, "[node 1] round 1: x"),
+        (0, f"[node 0] {end}"),
+        (1, "Traceback (most recent call last):"),
+        (0, "loading the data"),
+        (1, "[node 1] round 1: x"),
+    ]
+    lines = [Line(at, node, None, text) for at, (node, text) in enumerate(texts)]
+    assert [len(part) for part in starts(lines)] == [4, 2]
 
 
 def test_the_answer_shows_rank_meaning_and_context() -> None:
