@@ -37,7 +37,7 @@ class Cluster:
 
     pods: Pods = field(default_factory=list[Json])
     gives_up_after: float | None = None
-    """So many seconds after the begin the setting lostNodes gives up the pods on `off`."""
+    """After this many seconds the setting `lostNodes` deletes the pods on the node `off`."""
     shows_deployments: bool = True
     seconds: float = 0.0
 
