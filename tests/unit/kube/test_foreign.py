@@ -1,4 +1,4 @@
-"""How all checks name whose an object is that this stack has not made."""
+"""How an error names the owner of an object that this stack has not made."""
 
 import pytest
 
@@ -27,7 +27,9 @@ PATH = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus"
     ids=["of nobody", "of a stack", "of an unnamed stack"],
 )
 def test_checks_name_owner_alike(labels: dict[str, str], words: str) -> None:
-    """Each check says in the same words whose the object is that it has found."""
+    """The errors about a namespace and about a queue of somebody else name its owner in the same
+    words. The owner is nobody, a known stack, or a stack whose name is not known.
+    """
     item: Json = {"metadata": {"name": "gpus", "labels": labels}}
     assert belongs(item) == words
     with pytest.raises(TaskError) as of_queue:

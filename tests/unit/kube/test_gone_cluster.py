@@ -59,7 +59,7 @@ def delete(
     """Return a function that runs the action `delete` of a task as the engine does. It returns the
     exit status and the output of the task.
     """
-    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # the tests' own
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # keep the tests' own
     monkeypatch.setattr("infra.kube.gone_cluster.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr("infra.kube.runs.destroy_guard.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(Api.__init__, "__defaults__", (0.0,))

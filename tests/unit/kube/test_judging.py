@@ -71,8 +71,8 @@ def test_wait_ends_when_all_pods_are_ready() -> None:
 
 
 def test_training_that_needs_not_all_pods_is_enough() -> None:
-    """With `run.train.nodes_min`, `pulumi up` ends once that many pods train, and says which pods
-    are missing. Otherwise it would wait forever for a machine that is away.
+    """With `run.train.nodes_min`, `pulumi up` ends once that many pods train, and says what the
+    other pods wait for. Otherwise it would wait forever for a machine that is away.
     """
     one_is_away = [pod(ready=True), pod("train-1", ready=True), UNSCHEDULABLE]
     assert look(job(), *one_is_away, wanted=3).enough == ""
@@ -279,8 +279,8 @@ def test_namespace_of_another_stack_is_named_as_such() -> None:
 
 
 def test_namespace_of_nobody_is_refused_first() -> None:
-    """Before its first `up` a stack has no owner id yet. A namespace without labels is no more its
-    own than it is afterwards.
+    """A namespace without an owner label is also refused before the first `up` of a stack, which
+    has no owner id yet. Otherwise the missing label would count as equal to the empty id.
     """
     assert "was not made by this stack" in refusal("shared", {"metadata": {}}, "", "dev")
 

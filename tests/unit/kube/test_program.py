@@ -105,7 +105,7 @@ def test_what_is_wrong_with_a_job_is_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # the tests' own
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # keep the tests' own
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
     assert main(["leftovers", "delete"]) == 1
     assert words in capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_error_keeps_the_command_at_its_end(
         api = Mock(get=lambda _: {"metadata": {"labels": {STACK_LABEL: "s" * 63}}})
         refuse_namespaces_of_others(job, api)
 
-    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # the tests' own
+    monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # keep the tests' own
     monkeypatch.setattr("infra.kube.runs.destroy_guard.delete", refuse)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(job)))
     assert main(["destroy-guard", "delete"]) == 1

@@ -16,8 +16,8 @@ DATASETS = ("shakespeare-char", "openwebtext", "x" * 63, "corpus-", "Wiki_2.en")
 
 @pytest.mark.parametrize("stack", ["dev", "my_run", "e2e-multi"])
 def test_good_names_stay_as_they_were(stack: str) -> None:
-    """A stack that owns its platform keeps the known name of its Job. Another name would make
-    another Job with the next `pulumi up` of every such stack.
+    """In a stack that owns its platform, the Job keeps the name `download-tiny-shakespeare`.
+    Another name would make another Job with the next `pulumi up` of every such stack.
     """
     name = dataset_job_name("shakespeare-char", stack, "", owns_platform=True)
     assert name == "download-tiny-shakespeare"

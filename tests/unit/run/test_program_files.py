@@ -218,14 +218,14 @@ def test_run_brings_its_image_to_the_platforms_registry(tmp_path: Path) -> None:
     assert words[words.index("--repository") + 1] == repository
     assert words[words.index("--program") + 1] == str(tmp_path)
     assert words[words.index("--builder") + 1] == "podman"
-    assert "--plain-http" in words  # as the platform pushes
+    assert "--plain-http" in words  # like the pushes of the platform
     assert "--user" not in words
     assert words[words.index("--repository-of") + 1] == "dev"
     pod = pod_of(made)
     assert pod["containers"][0]["image"].startswith(f"{repository}:")
     assert pod["imagePullSecrets"] == [{"name": "image-registry"}]
     assert "program-image-push" in before(made, "training-stateful-set")
-    assert not made.of_type("disttrain:infra:PullSecret")  # the platform has it
+    assert not made.of_type("disttrain:infra:PullSecret")  # The platform has one.
 
 
 def test_login_of_a_run_that_pushes_is_its_own_and_stays_secret(tmp_path: Path) -> None:

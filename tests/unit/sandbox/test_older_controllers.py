@@ -48,7 +48,7 @@ def test_setup_builds_no_older_version() -> None:
         ("/cache/tools/trainer-2.3.0-rc.0-0123456789ab/trainer-controller-manager", "2.3.0-rc.0"),
         ("/cache/tools/trainer-manifests/trainer-controller-manager", None),
         ("/cache/tools/training-operator-1.9.4-0123456789ab/training-operator.v1", None),
-        ("sh", None),  # Kueue's program is started so.
+        ("sh", None),  # A shell starts Kueue's program.
         ("", None),
     ],
 )

@@ -17,8 +17,8 @@ print(*(ports.free_port() for _ in range(ports.HELD)))
 
 
 def test_each_call_gives_another_free_port_with_room_after_it() -> None:
-    """Each call returns another port with free numbers after it, because the ranks of a run also
-    use a port after the run's own.
+    """Each call returns another multiple of `STEP`, so that no call returns one of the numbers just
+    after a port. The ranks of a run also use a port after the run's own.
     """
     found = [free_port() for _ in range(2 * HELD)]
     assert len(set(found)) == len(found)

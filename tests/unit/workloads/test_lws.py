@@ -27,7 +27,7 @@ def test_leader_worker_set_has_one_group_of_all_pods(tmp_path: Path) -> None:
             "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0, "partition": 0},
         },
     }
-    assert group.keys() == {"size", "restartPolicy", "workerTemplate"}  # also for the leader
+    assert group.keys() == {"size", "restartPolicy", "workerTemplate"}  # none for the leader
     assert (group["size"], group["restartPolicy"]) == (4, "None")
     (container,) = group["workerTemplate"]["spec"]["containers"]
     variables = {entry["name"]: entry.get("value") for entry in container["env"]}

@@ -112,10 +112,10 @@ def test_pods_of_commands_have_own_labels(tmp_path: Path) -> None:
     "selector", [{}, {"karpenter.sh/capacity-type": "spot"}], ids=["usual", "spot"]
 )
 def test_empty_text_removes_mark_everywhere(selector: dict[str, str], tmp_path: Path) -> None:
-    """An empty podLabels or podAnnotations removes one of ours from pods of commands, too.
-
-    A pod that would not have it does not get it with an empty value either, because for the
-    descheduler that would be the same as any other value.
+    """An empty text in `podLabels` or `podAnnotations` removes a default label or annotation from
+    all pods, also from those of commands and from those on spot machines. No pod gets such an
+    annotation with an empty value, because the descheduler asks only whether its annotation exists.
+    The user's own labels and annotations may be empty.
     """
     changes = {
         "podLabels": dict.fromkeys(MESH_LABELS, "") | {"team": ""},

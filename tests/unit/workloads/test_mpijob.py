@@ -36,7 +36,9 @@ def test_mpijob_has_a_launcher_that_is_node_0(tmp_path: Path) -> None:
 
 
 def test_mpijob_of_one_pod_has_no_workers(tmp_path: Path) -> None:
-    """An MPIJob of one pod has no workers, because the operator refuses a group of no workers."""
+    """An MPIJob of one pod has no entry for workers, because the operator refuses an entry with no
+    replicas.
+    """
     made = deploy("sandbox", tmp_path, {"topology": "mpijob", "pods": 1})
     roles = made.one("training-mpi-job").inputs["spec"]["mpiReplicaSpecs"]
     assert list(roles) == ["Launcher"]

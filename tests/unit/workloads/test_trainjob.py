@@ -57,5 +57,5 @@ def test_runtime_goes_after_the_trainjob_that_names_it(tmp_path: Path) -> None:
     made = deploy("sandbox-multipod", tmp_path, {"topology": "trainjob", "instance": "second"})
     runtime, trainjob = (made.one(f"training-{n}") for n in ("training-runtime", "train-job"))
     assert not runtime.request.deleteBeforeReplace
-    assert trainjob.request.deleteBeforeReplace  # two gangs would write one run
+    assert trainjob.request.deleteBeforeReplace  # Two gangs must not write one run.
     assert runtime.urn in trainjob.request.dependencies

@@ -1,5 +1,5 @@
-"""A message that has begun has to be complete after a while, because a connection may die in its
-middle.
+"""The client gives up a message of which only the beginning has arrived, because a connection may
+die in the middle of a message.
 
 Between two messages the connection may be silent. The websocket is real, over a pair of sockets.
 """
@@ -62,7 +62,7 @@ def test_forwarded_connection_ends_within_a_message(ends: Ends) -> None:
         socket.create_connection(("127.0.0.1", port), LIMIT_SECONDS) as client,
     ):
         client.settimeout(IDLE_SECONDS)
-        with pytest.raises(TimeoutError):  # silence ends nothing
+        with pytest.raises(TimeoutError):  # Silence between messages is allowed.
             client.recv(1)
         client.settimeout(LIMIT_SECONDS)
         ends.there.sendall(bytes([0x82, 6, 0]) + b"hello")

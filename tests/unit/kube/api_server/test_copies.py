@@ -42,7 +42,9 @@ BY_PROGRAM = {
 
 
 def left_by_provider(folder: Path, content: object, name: str = "kubeconfig1628476760") -> Path:
-    """Write a file as the provider's library does: sorted, and with the keys that were left out."""
+    """Write a kubeconfig as the provider's library does, with sorted keys and with the key
+    `preferences`, which the original lacks. Return its path.
+    """
     path = folder / name
     path.write_text(yaml.safe_dump({"preferences": {}, **content}))  # pyright: ignore
     path.chmod(0o600)

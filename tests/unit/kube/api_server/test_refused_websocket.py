@@ -60,6 +60,8 @@ def test_pod_that_is_gone_may_come_again(api: Api) -> None:
 
 
 def test_refusal_by_a_proxy_may_end(api: Api) -> None:
-    """A refusal that is not of the API server counts as one that may end."""
+    """A refusal that comes from a proxy, and not from the API server, counts as a server that does
+    not answer. Such a refusal may end, so a task can try again.
+    """
     with pytest.raises(UnreachableError, match=r"^403 Forbidden$"):
         execute(api, "/api/v1/namespaces/n/pods/c", "task", ["true"])

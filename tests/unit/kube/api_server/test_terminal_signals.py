@@ -1,6 +1,7 @@
 """A terminal that is connected to a pod reacts to signals at once, whichever thread receives them.
 
-A signal that comes just before the wait begins is the same case: nothing would end the wait.
+In most of these tests another thread receives the signals, so that they interrupt no wait of the
+main thread. A signal that arrives just before a wait begins does not interrupt the wait either.
 """
 
 from __future__ import annotations

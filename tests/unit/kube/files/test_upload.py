@@ -22,7 +22,7 @@ CUT, LOST = "a cut after the first block", "the answer is lost"
 
 
 class LocalPod:
-    """Runs the program of the pod on this machine.
+    """Stands in for a pod, and runs the program of the pod on this machine.
 
     Args:
         faults: what happens to each of the next commands: `CUT`, `LOST`, or empty for nothing.

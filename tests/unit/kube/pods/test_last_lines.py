@@ -11,8 +11,8 @@ from tests.unit.kube.server import ApiServer, Json, api_of
 
 
 class LostMachine(ApiServer):
-    """A cluster with two pods. Pod a is on a machine that does not answer, and pod b was never
-    restarted.
+    """A stand-in for a cluster with two pods. Pod a is on a machine that does not answer, and pod b
+    was never restarted.
     """
 
     def answer(

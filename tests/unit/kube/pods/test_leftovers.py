@@ -31,8 +31,8 @@ OFF, WELL = "off", "well"
 
 @dataclass
 class Cluster:
-    """An API server whose time passes only while somebody waits. The machine `off` does not
-    answer.
+    """A stand-in for an API server whose time passes only while somebody waits. The machine `off`
+    does not answer.
     """
 
     pods: Pods = field(default_factory=list[Json])

@@ -39,6 +39,6 @@ def test_folder_of_one_machine_is_refused_for_pods_elsewhere() -> None:
         ([here, of("two", "boot-2", control_plane)], anywhere, "boot-1"),
         ([here, of("two", "")], anywhere, "boot-1"),  # a kubelet without a boot id
         ([here, there], anywhere, ""),
-        ([there], anywhere, "boot-1"),  # `up` refuses that elsewhere
+        ([there], anywhere, "boot-1"),  # Another check of `up` refuses this.
     ):
         assert only_here_problem(nodes, needs, FOLDER, boot) == ""

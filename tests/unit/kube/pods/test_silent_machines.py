@@ -17,7 +17,7 @@ SINCE = "2026-11-26T00:53:09Z"
 
 @dataclass
 class Nodes:
-    """An API server with nodes only, and its clock."""
+    """A stand-in for an API server that has only nodes, with a clock."""
 
     answer: Callable[[str], dict[str, Any] | None]
 

@@ -100,7 +100,7 @@ def test_pods_where_kueue_counts_them_have_none(pods: list[str]) -> None:
 
 
 class Server(ApiServer):
-    """A cluster with one Workload. It records the paths of all requests."""
+    """A stand-in for a cluster with one Workload. It records the paths of all requests."""
 
     def __init__(self) -> None:
         self.asked = list[str]()

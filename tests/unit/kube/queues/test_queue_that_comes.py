@@ -59,8 +59,9 @@ def said(
 
 
 def test_queue_may_come_with_kueue() -> None:
-    """Nothing is refused before the queue is there if both the queue and Kueue come with the
-    platform. A queue of others, or a Kueue that does not come with the stack, is missed.
+    """A queue that comes with the platform is accepted before it exists, also if Kueue itself still
+    has to come with the platform. A queue of others, and a Kueue that does not come with this
+    stack, are refused as missing.
     """
     assert said(None) == ""
     assert said({}) == ""

@@ -77,8 +77,8 @@ def test_kueue_without_topologies_is_refused() -> None:
 
 @pytest.mark.parametrize("asks", [REQUIRED_PLACE, PREFERRED_PLACE])
 def test_wish_that_kueue_does_not_take_up_is_seen(asks: str) -> None:
-    """It is seen if Kueue ignores a run's wish about its places, as it does with its feature gate
-    off. The annotation is then in the Workload, but without a `topologyRequest`.
+    """The program notices if Kueue ignores a run's wish about its places, as Kueue does if its
+    feature gate is off. The annotation is then in the Workload, but without a `topologyRequest`.
     """
 
     def workload(annotations: dict[str, str], **fields: object) -> Json:

@@ -23,7 +23,8 @@ POD: dict[str, Any] = {"spec": {"containers": [], "restartPolicy": "Never"}}
 
 
 class Server(ApiServer):
-    """Answers the trial of a Job. The request must be a dry run, so that no Job stays.
+    """A stand-in for an API server that answers the trial of a Job. The trial must be a dry run, so
+    that no Job stays.
 
     Args:
         served: whether the cluster has Kueue.
@@ -37,7 +38,7 @@ class Server(ApiServer):
         self, served: bool, suspend: bool, queue: str, status: int = 201, may: str = "*"
     ) -> None:
         self.served, self.suspend, self.queue, self.status = served, suspend, queue, status
-        self.may = may  # the only verb that is allowed
+        self.may = may
         self.tried = 0
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:

@@ -1,4 +1,6 @@
-"""A stand-in for the API server of a cluster in which a run's workload is gone, and its tasks."""
+"""A stand-in for the API server of a cluster in which the workload of a run is gone, and the jobs
+of tasks that tests run with it.
+"""
 
 import json
 from collections.abc import Mapping
@@ -104,6 +106,7 @@ class Server(ApiServer):
         self.record["data"] |= body.get("data", {})
 
     def now(self) -> Record:
+        """Return the run's record as the server has it now."""
         return parse_record(self.record)
 
 
@@ -119,6 +122,7 @@ AWAIT = {
 
 
 def job(**fields: Any) -> Job:
+    """Return the job of a task of this run, with these fields."""
     return Job(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, GONE.stack, fields)
 
 
@@ -141,6 +145,9 @@ HAND_OVER = {
 
 
 def hand_over_of(server: Server, **changes: Any) -> None:
+    """Run the hand-over of this run with the fields of `HAND_OVER`, of which `changes` replaces
+    some. No other process ever takes its lock.
+    """
     given = job(**{**HAND_OVER, **changes})
     plan = hand_over.Plan.of(given)
 

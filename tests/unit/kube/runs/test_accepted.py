@@ -45,8 +45,8 @@ MANIFEST: Json = {
 
 
 class Server(ApiServer):
-    """Refuses the TrainJob with each of these messages, one after the other, and then accepts
-    it.
+    """A stand-in for an API server that refuses the TrainJob with each of these messages, one after
+    the other, and then accepts it.
     """
 
     def __init__(self, *refusals: str) -> None:

@@ -46,8 +46,8 @@ def test_trainer_that_cannot_make_its_jobset_has_a_sentence_and_a_command() -> N
 
 
 class Quota(ApiServer):
-    """A cluster whose quota has no room for a pod. The controller of Jobs reports it in an event
-    about the Job.
+    """A stand-in for a cluster whose quota has no room for a pod. The controller of Jobs reports it
+    in an event about the Job.
 
     Args:
         about: the uid of the Job.

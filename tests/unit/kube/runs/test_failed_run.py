@@ -17,8 +17,8 @@ STAYS = replace(GONE, ttl=None)
 
 
 def server_with(*conditions: str, other: bool = False) -> Server:
-    """Return a cluster whose workload has these conditions, with another run that trains if
-    `other`.
+    """Return a stand-in for a cluster whose workload has these conditions, with another run that
+    trains if `other`.
     """
     server = Server(STAYS, "", other=OTHER if other else None)
     labels = {OWNER_LABEL: GONE.owner, REVISION_LABEL: GONE.revision}

@@ -25,7 +25,9 @@ POD = {
 
 
 class FailingServer(Server):
-    """A cluster with the workload of a run, whose one pod runs and never becomes ready."""
+    """A stand-in for a cluster with the workload of a run, whose one pod runs and never becomes
+    ready.
+    """
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         if path.endswith("/pods/train-0/log"):

@@ -12,8 +12,8 @@ POD: Json = {"metadata": {}, "spec": {"containers": [CONTAINER]}}
 
 
 class Namespace(ApiServer):
-    """Gives these limits to the container `trainer`, as a LimitRange does. Before it, there is the
-    container of a service mesh with limits of its own.
+    """A stand-in for a cluster that gives these limits to the container `trainer`, as a LimitRange
+    does. Before that container, it adds the container of a service mesh with limits of its own.
     """
 
     def __init__(self, limits: Mapping[str, str]) -> None:

@@ -32,7 +32,8 @@ STOPPED = "stopped by a signal; the run continues from its last checkpoint"
 
 def folder(tmp_path: Path, *nodes: list[str], done: bool = False) -> Path:
     """Return the folder of a run with these lines of its nodes. The first word of each line is its
-    second. `done`: the folder has the marker of a finished run.
+    second. Each log ends with a line of a rank, which is no word of the node. `done`: the folder
+    has the marker of a finished run.
     """
     logs = tmp_path / "logs"
     logs.mkdir(parents=True)

@@ -18,7 +18,9 @@ LEASES = COLLECTION.format("disttrain")
 
 
 class Leases(ApiServer):
-    """Has one Lease, which can only be written by somebody who has read its newest version."""
+    """A stand-in for an API server with one Lease, which can only be written by somebody who has
+    read its newest version.
+    """
 
     def __init__(self) -> None:
         self.lease: Json | None = None

@@ -18,8 +18,8 @@ GRACE_SECONDS = 3000  # the grace period of another run
 
 
 class Server(ApiServer):
-    """A cluster with the record of another run, which may save for long, and a record that cannot
-    be read.
+    """A stand-in for a cluster with the record of another run, which may save for long, and a
+    record that cannot be read.
     """
 
     may_list = True

@@ -19,7 +19,9 @@ OWN_PATH = record_path(GONE.namespace, GONE.owner)
 
 
 class New(Server):
-    """A cluster with the record of the other run. Our run comes up for the first time."""
+    """A stand-in for a cluster with the record of the other run. Our run comes up for the first
+    time.
+    """
 
     def __init__(self, other: Record) -> None:
         super().__init__(GONE, "", other=other)

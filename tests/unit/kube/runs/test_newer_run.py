@@ -28,7 +28,8 @@ def job(record: Record, *, suspended: bool) -> Any:
 
 
 class Meanwhile(Server):
-    """A cluster with a stopped run, which changes while the command waits for the lock.
+    """A stand-in for a cluster with a stopped run, which changes while the command waits for the
+    lock.
 
     Args:
         after: the record that a `pulumi up` has written by then; None: `pulumi destroy` has removed

@@ -1,6 +1,7 @@
-"""What an unchanged `pulumi up` says about the queue of its run.
+"""What an unchanged `pulumi up` says about the place of its run in a queue of Kueue.
 
-The engine repeats no task then, so the program itself asks. The API server is a stand-in.
+The engine then repeats no task, so the program itself asks the cluster. The API server is a
+stand-in.
 """
 
 from collections.abc import Mapping
@@ -26,12 +27,12 @@ WAITED = "Job train-indexed waits in queue gpus (place 2 of 2): 1 more needed. I
 
 
 class Queue(Server):
-    """A cluster with a run in queue gpus.
+    """A stand-in for a cluster with a run in the queue `gpus`.
 
     Args:
         suspended: whether Kueue holds the run back.
-        active: False after `./disttrain stop`.
-        labels: the labels of the workload besides that of the owner.
+        active: whether the run's Workload is active; False after `./disttrain stop`.
+        labels: the labels of the run's Job besides that of the owner.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Queue(Server):
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, server: Server, revision: str = GONE.revision) -> str:
-    """What `place_now` says of this cluster."""
+    """Return what `place_now` says of this cluster if the present settings have this revision."""
 
     @contextmanager
     def look(access: Access, seconds: float) -> Any:
@@ -91,7 +92,9 @@ def asked(monkeypatch: pytest.MonkeyPatch, server: Server, revision: str = GONE.
 
 
 def test_unchanged_up_says_what_the_run_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The words are Kueue's present ones, and the output has them instead of the former ones."""
+    """The output `queuePlace` of an unchanged `pulumi up` has Kueue's present reason for the wait,
+    and not the line that the last `up` has printed. That line stays if the cluster says nothing.
+    """
     now = asked(monkeypatch, Queue(suspended=True))
     start = "Job train-indexed waits in queue gpus (place 1 of 1 in ClusterQueue team): "
     assert now == f"{start}{TAKEN}. ./disttrain status shows when it starts"
@@ -100,9 +103,8 @@ def test_unchanged_up_says_what_the_run_waits_for(monkeypatch: pytest.MonkeyPatc
 
 
 def test_unchanged_up_says_that_the_run_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The output of a run that has got its place after its `up` does not say that it waits.
-
-    If it had its place then, too, the output does not change.
+    """The output `queuePlace` no longer says that a run waits if the run has got its place since
+    its last `up`. If the run already had its place at the last `up`, the output does not change.
     """
     now = asked(monkeypatch, Queue(suspended=False))
     assert now == "Job train-indexed has its place in queue gpus"
@@ -119,15 +121,22 @@ def test_unchanged_up_says_that_the_run_waits_no_longer(monkeypatch: pytest.Monk
 def test_nothing_is_said_of_a_run_in_no_queue(
     monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
-    """A stopped run is resumed by this `up`, and its task says what it waits for then."""
+    """`place_now` says nothing of a run that is stopped, is in no queue, or has no workload. This
+    `up` resumes a stopped run, and its task then says what the run waits for.
+    """
     assert asked(monkeypatch, server) == ""
 
 
 def test_nothing_is_said_of_the_run_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With changed settings the run of before makes place, and the task speaks of the new one."""
+    """`place_now` says nothing of a run with other settings than the present ones, because this
+    `up` replaces it. The task of this `up` then says what the new run waits for.
+    """
     assert asked(monkeypatch, Queue(suspended=True), "another-revision") == ""
 
 
 def test_silent_cluster_does_not_end_a_preview() -> None:
+    """A kubeconfig that cannot be used gives an empty text and no error, so that a preview goes
+    on.
+    """
     access = Access(kubeconfig="{}")
     assert place_now(access, GONE.namespace, GONE.owner, GONE.revision) == ""

@@ -20,7 +20,8 @@ SINCE = "2026-11-23T00:17:49Z"
 
 
 class PutBack(Server):
-    """A run that Kueue starts, preempts, and starts again. Then its pod becomes ready.
+    """A stand-in for a cluster with a run that Kueue starts, preempts, and starts again. Then its
+    pod becomes ready.
 
     Args:
         preempted: the second at which Kueue preempts it.

@@ -28,7 +28,9 @@ OTHERS = {each.workload.name: each for each in (FIRST, QUEUED)}
 
 
 class Cluster(Server):
-    """A cluster with two other runs on two GPUs each, whose Kueue Workloads may not be read."""
+    """A stand-in for a cluster with two other runs on two GPUs each, whose Kueue Workloads may not
+    be read.
+    """
 
     def __init__(self) -> None:
         super().__init__(replace(GONE, ttl=None), "")

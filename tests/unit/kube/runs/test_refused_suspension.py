@@ -19,7 +19,7 @@ BY_COMMAND = replace(RECORD, workload=VOLCANO, suspend={"command": "AbortJob", "
 
 
 class Refused(Server):
-    """A cluster in which these credentials may write only the record of the run."""
+    """A stand-in for a cluster in which these credentials may write only the record of the run."""
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         if method != "GET" and not path.endswith(self.record["metadata"]["name"]):

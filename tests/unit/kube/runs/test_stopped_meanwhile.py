@@ -27,7 +27,7 @@ GROUP = "/apis/kueue.x-k8s.io"
 
 
 class Suspended(Server):
-    """A cluster whose workload of the run is suspended.
+    """A stand-in for a cluster whose workload of the run is suspended.
 
     Args:
         by: the stack by which the record says that the run was suspended; empty: by nobody.
@@ -106,8 +106,8 @@ def test_run_that_others_have_suspended_has_not_failed(
 
 
 class Nobody(Server):
-    """A cluster without a record of the run. Its `up` still prepares the data set or waits for
-    another run.
+    """A stand-in for a cluster without a record of the run. Its `up` still prepares the data set or
+    waits for another run.
     """
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:

@@ -86,8 +86,8 @@ def found_in(server: Down, monkeypatch: pytest.MonkeyPatch, run: RunPods = RUN) 
 
 
 def test_problems_before_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The problems that were found before a question without an answer are reported, with a note
-    about that question.
+    """If the cluster does not answer a question of the preview, the problems that were found before
+    are still reported. A note says that the cluster was not asked everything, and why.
     """
     broken = "Internal error occurred: etcdserver: request timed out"
     found = found_in(Down("/jobs", may=False, words=broken), monkeypatch)
