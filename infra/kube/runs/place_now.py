@@ -54,4 +54,8 @@ def _place(api: Api, namespace: str, owner: str, revision: str) -> str:
     place = held_back(api, namespace, found, record.suspend)
     if place is None:
         return f"{record.workload}{HAS_PLACE}{queue}"
+    if place.never:
+        return f"{record.workload} waits {place.words}, and can never start. {place.remedy}"
+    if place.since is None:  # Kueue has not looked at the run, and perhaps never will.
+        return f"{record.workload} waits {place.words}. ./disttrain status shows whether it starts"
     return f"{record.workload} waits {place.words}. ./disttrain status shows when it starts"

@@ -22,6 +22,10 @@ from tests.unit.kube.server import api_of
 
 KUEUE = "/apis/kueue.x-k8s.io"
 TAKEN = "couldn't assign flavors to pod set main: insufficient unused quota for cpu"
+TOO_LARGE = (
+    "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor any, previously "
+    "considered podsets requests (0) + current podset request (400m) > maximum capacity (300m)"
+)
 BEFORE = "when pulumi up last waited for the run: "
 WAITED = "Job train-indexed waits in queue gpus (place 2 of 2): 1 more needed. It starts by itself"
 
@@ -32,6 +36,7 @@ class Queue(Server):
     Args:
         suspended: whether Kueue holds the run back.
         active: whether the run's Workload is active; False after `./disttrain stop`.
+        reason: why Kueue holds the run back; empty: it has not looked at the run yet.
         labels: the labels of the run's Job besides that of the owner.
     """
 
@@ -40,6 +45,7 @@ class Queue(Server):
         *,
         suspended: bool,
         active: bool = True,
+        reason: str = TAKEN,
         labels: Mapping[str, str] = MappingProxyType({QUEUE_LABEL: "gpus"}),
     ) -> None:
         super().__init__(GONE, "")
@@ -54,7 +60,7 @@ class Queue(Server):
             "spec": {"suspend": suspended},
             "status": {},
         }
-        self.active = active
+        self.active, self.reason = active, reason
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Any:
         assert method == "GET"
@@ -66,12 +72,12 @@ class Queue(Server):
             reserved = {
                 "type": "QuotaReserved",
                 "status": "False",
-                "message": TAKEN,
+                "message": self.reason,
                 "lastTransitionTime": "2026-11-23T00:17:49Z",
             }
             metadata = {"name": "job-train", "namespace": GONE.namespace, "uid": "w1"}
             spec = {"queueName": "gpus", "active": self.active}
-            status = {"conditions": [reserved]}
+            status = {"conditions": [reserved] if self.reason else []}
             return {"items": [{"metadata": metadata, "spec": spec, "status": status}]}
         if path.endswith("/localqueues"):
             metadata = {"name": "gpus", "namespace": GONE.namespace}
@@ -85,7 +91,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, server: Server, revision: str = GONE.
     @contextmanager
     def look(access: Access, seconds: float) -> Any:
         del access, seconds
-        yield api_of(server)
+        try:
+            yield api_of(server)
+        except Exception as error:  # `place_now` itself would say nothing then
+            pytest.fail(f"the look ended with {error!r}")
 
     monkeypatch.setattr(asking, "quick_look", look)
     return place_now(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, revision)
@@ -100,6 +109,18 @@ def test_unchanged_up_says_what_the_run_waits_for(monkeypatch: pytest.MonkeyPatc
     assert now == f"{start}{TAKEN}. ./disttrain status shows when it starts"
     assert queue_place(f"{WAITED}\n", "gpus") == f"{BEFORE}{WAITED}"
     assert queue_place(f"{WAITED}\n", "gpus", now) == f"when pulumi up began: {now}"
+
+
+def test_run_that_never_starts_is_promised_no_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unchanged `pulumi up` does not promise a start to a run that asks for more than its queue
+    can ever give, nor to one at which Kueue has not looked yet.
+    """
+    now = asked(monkeypatch, Queue(suspended=True, reason=TOO_LARGE))
+    assert TOO_LARGE in now
+    assert now.endswith(", and can never start. Ask for less, or for a larger quota")
+    assert queue_place(f"{WAITED}\n", "gpus", now) == f"when pulumi up began: {now}"
+    unseen = asked(monkeypatch, Queue(suspended=True, reason=""))
+    assert unseen.endswith(". ./disttrain status shows whether it starts")
 
 
 def test_unchanged_up_says_that_the_run_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +155,7 @@ def test_nothing_is_said_of_the_run_that_is_replaced(monkeypatch: pytest.MonkeyP
     assert asked(monkeypatch, Queue(suspended=True), "another-revision") == ""
 
 
-def test_silent_cluster_does_not_end_a_preview() -> None:
+def test_useless_kubeconfig_does_not_end_a_preview() -> None:
     """A kubeconfig that cannot be used gives an empty text and no error, so that a preview goes
     on.
     """
