@@ -68,6 +68,8 @@ class Queue(Server):
             return {"versions": [{"version": "v1beta2"}]}
         if path.endswith("/clusterqueues"):
             return {"items": []}
+        if path.endswith("/workloads") and not self.reason:
+            return {"items": []}
         if path.endswith("/workloads"):
             reserved = {
                 "type": "QuotaReserved",
@@ -77,7 +79,7 @@ class Queue(Server):
             }
             metadata = {"name": "job-train", "namespace": GONE.namespace, "uid": "w1"}
             spec = {"queueName": "gpus", "active": self.active}
-            status = {"conditions": [reserved] if self.reason else []}
+            status = {"conditions": [reserved]}
             return {"items": [{"metadata": metadata, "spec": spec, "status": status}]}
         if path.endswith("/localqueues"):
             metadata = {"name": "gpus", "namespace": GONE.namespace}
