@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from infra.kube.names import OWNER_LABEL
 from infra.platform.gpu_operator_definitions import chart_definitions
 from tests.crds import definition
 from tests.e2e.lab import Lab
@@ -44,6 +45,7 @@ def leftovers(lab: Lab) -> Iterator[None]:
     One more definition was there before the operator.
     """
     lab.kubectl("create", "namespace", NAMESPACE)
+    lab.kubectl("label", "namespace", NAMESPACE, f"{OWNER_LABEL}=ours")  # as the stack's has it
     define(lab, OTHERS)
     cleanup(lab, "create")
     for name in BROUGHT:
