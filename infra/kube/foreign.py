@@ -5,8 +5,12 @@ from infra.kube.objects import Json, label
 
 
 def is_foreign(item: Json, owner: str) -> bool:
-    """Whether an object does not belong to the stack with this owner id. This function is pure."""
-    return label(item, names.OWNER_LABEL) != owner
+    """Whether an object does not belong to the stack with this owner id. This function is pure.
+
+    Before its first `pulumi up` a stack has no owner id yet. Then every object is foreign, also one
+    without an owner.
+    """
+    return not owner or label(item, names.OWNER_LABEL) != owner
 
 
 def belongs(item: Json) -> str:

@@ -4,7 +4,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.errors import TaskError
-from infra.kube.foreign import belongs
+from infra.kube.foreign import belongs, is_foreign
 from infra.kube.job import Job
 from infra.kube.kept import kept_by, leave
 from infra.kube.namespaces.left_namespaces import refuse_left_namespaces
@@ -69,10 +69,10 @@ def refusal(name: str, item: Json, owner: str, stack: str) -> str:
         owner: the owner id of this stack; empty: it has made no object yet.
         stack: the full name of this stack.
     """
-    whose, left_by = label(item, names.OWNER_LABEL), kept_by(item)
-    if (whose and whose == owner) or (left_by and left_by == stack):
+    left_by = kept_by(item)
+    if not is_foreign(item, owner) or left_by == stack:
         return ""
-    is_left = left_by and not whose
+    is_left = left_by and not label(item, names.OWNER_LABEL)
     there = f"was left there with the data of stack {left_by}" if is_left else belongs(item)
     return (
         f"namespace: {name!r} exists on the cluster and {there}, so it is left as it is: "

@@ -3,7 +3,8 @@
 import pytest
 
 from infra.kube.errors import TaskError
-from infra.kube.foreign import belongs
+from infra.kube.foreign import belongs, is_foreign
+from infra.kube.namespaces import claim_names
 from infra.kube.namespaces.claim_namespace import refusal
 from infra.kube.objects import Json
 from infra.kube.queues.claim_queues import refuse
@@ -36,3 +37,16 @@ def test_checks_name_owner_alike(labels: dict[str, str], words: str) -> None:
         refuse(item, PATH)
     for refused in (refusal("shared", item, "o1", "dev"), str(of_queue.value)):
         assert f"exists on the cluster and {words}, so it is left as it is" in refused
+
+
+def test_stack_without_owner_owns_nothing_yet() -> None:
+    """Before its first `up` a stack has no owner id. The preview then refuses an object of others
+    without an owner too, since `up` would refuse it.
+    """
+    item: Json = {"metadata": {"name": "proxy-config"}}
+    assert is_foreign(item, "")
+    path = "/api/v1/namespaces/team/secrets/proxy-config"
+    said = claim_names.refusal("team", [(path, item)], "")
+    assert "secrets/proxy-config, which was not made by this stack" in said
+    mine: Json = {"metadata": {"name": "proxy-config", "labels": {"disttrain.dev/owner": "o1"}}}
+    assert not is_foreign(mine, "o1")
