@@ -98,11 +98,12 @@ answers() {
   done
 }
 
-# Whether the namespace is there, and no stack has made it.
+# Whether the namespace is there, and no stack has made it. If that cannot be asked, the script ends: it
+# could otherwise delete what belongs to somebody else.
 is_of_others() {
   # shellcheck disable=SC2016 # each $ belongs to the template
   labels=$(kubectl_ get namespace "$NAMESPACE" --ignore-not-found -o \
-    'go-template={{range $k, $v := .metadata.labels}}{{$k}} {{end}}there')
+    'go-template={{range $k, $v := .metadata.labels}}{{$k}} {{end}}there') || exit 1
   case "$labels" in '' | *disttrain.dev/owner*) return 1 ;; esac
 }
 

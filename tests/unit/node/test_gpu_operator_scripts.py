@@ -456,6 +456,19 @@ def test_cleanup_leaves_an_operator_of_somebody_else(cluster: Path) -> None:
     assert "delete crd clusterpolicies.nvidia.com" in (cluster / "calls").read_text()
 
 
+def test_cleanup_ends_where_the_owner_is_not_known(cluster: Path) -> None:
+    """If the namespace cannot be read, the clean-up deletes nothing and fails. The operator could
+    be somebody else's by now.
+    """
+    (cluster / "refused").write_text("get namespace gpu-operator --ignore-not-found")
+    (cluster / "crds").write_text("clusterpolicies.nvidia.com\n")
+    (cluster / "namespace").write_text("kubernetes.io/metadata.name there")
+    done = cleanup(cluster)
+    assert done.returncode == 1
+    assert "was refused" in done.stderr
+    assert "delete" not in (cluster / "calls").read_text()
+
+
 @pytest.mark.parametrize(("there", "says"), [("", True), ("namespace/gpu-operator\n", False)])
 def test_deleted_namespace_is_named_before_the_release_goes(
     cluster: Path, there: str, says: bool
