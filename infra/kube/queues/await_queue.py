@@ -160,12 +160,13 @@ def queue_place(said: str, queue: str, now: str = "") -> str:
     """
     marks = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
     lines = [line for line in said.splitlines() if any(mark in line for mark in marks)]
-    is_old = any(HAS_PLACE not in line for line in lines[-1:])
-    if now and (is_old or WAITS in now):
+    last = lines[-1] if lines else ""
+    had_no_place = bool(last) and HAS_PLACE not in last
+    if now and (had_no_place or WAITS in now):
         return f"when pulumi up began: {now}"
-    if not queue and not lines:
+    if not queue and not last:
         return "the run is in no queue of Kueue"
-    told = lines[-1] if lines else f"the run had its place in queue {queue}"
+    told = last or f"the run had its place in queue {queue}"
     return f"when pulumi up last waited for the run: {told}"
 
 
