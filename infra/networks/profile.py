@@ -25,7 +25,8 @@ class NetworkProfile:
         between_pods: further variables, which are only set if the run has several pods.
         resources: further limits of the container, such as `{"rdma/hca": "1"}`.
         annotations: annotations of the pod, such as those of Multus.
-        capabilities: Linux capabilities that the container keeps, such as `IPC_LOCK`.
+        capabilities: Linux capabilities that the container keeps. The pods are not root, so such
+            a capability has no effect in them.
         transports: the transports of which the ranks of several pods should use one: socket (TCP),
             ib, roce, efa, or the name that NCCL gives to another one. If NCCL uses another one, an
             alert says so. Empty: every transport is right.

@@ -43,6 +43,7 @@ def columns() -> Iterator[tuple[str, dict[str, str]]]:
     [
         ("clusters.md", "`topology` | what is made | choose it when", KINDS.workloads),
         ("storage.md", "`storage` | use it when", KINDS.storages),
+        ("clusters.md", "`network` | the ranks use", KINDS.networks),
     ],
 )
 def test_table_of_kinds_names_all_of_them(page: str, head: str, kinds: dict[str, object]) -> None:
