@@ -38,5 +38,8 @@ def with_attachments(profile: NetworkProfile, options: MultusOptions) -> Network
 
 
 KIND = NetworkProfile(
-    name="multus", transports=("socket",), options=MultusOptions, adapt=with_attachments
+    name="multus",
+    transports=("socket",),
+    options=MultusOptions,
+    adapt=with_attachments,
 )

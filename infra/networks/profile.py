@@ -30,6 +30,8 @@ class NetworkProfile:
         transports: the transports of which the ranks of several pods should use one: socket (TCP),
             ib, roce, efa, or the name that NCCL gives to another one. If NCCL uses another one, an
             alert says so. Empty: every transport is right.
+        contradictions: variables of the user that would take this network from the ranks, each with
+            the values that would, and that are refused.
         host_network: whether the pod uses the network namespace of its node.
         for_nccl_between_pods: whether its devices are only of use to NCCL between pods. A run on
             the CPU or with one pod is then refused.
@@ -45,6 +47,9 @@ class NetworkProfile:
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     capabilities: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
+    contradictions: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
     host_network: bool = False
     for_nccl_between_pods: bool = False
     options: type = NoOptions

@@ -71,6 +71,7 @@ KIND = NetworkProfile(
     name="rdma",
     between_pods={"GLOO_SOCKET_IFNAME": POD_INTERFACE},
     transports=("ib", "roce"),
+    contradictions={"NCCL_IB_DISABLE": ("1",), "NCCL_NET": ("Socket",)},
     for_nccl_between_pods=True,
     options=RdmaOptions,
     adapt=with_devices,

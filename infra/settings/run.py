@@ -30,6 +30,7 @@ from infra.settings.run_dataset import (
     dataset_options,
 )
 from infra.settings.run_network import (
+    check_contradictions,
     check_transport_policy,
     check_use_of_network,
     read_network,
@@ -150,6 +151,7 @@ def read_run(
     several_pods = kinds.workloads[chosen.name].several_pods
     check_use_of_network(reader, kinds.networks[network.name], compute, several_pods=several_pods)
     pods = read_pods(reader, devices.accelerator, demands)
+    check_contradictions(reader, kinds.networks[network.name], pods.environment)
     metrics_port = read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)

@@ -15,6 +15,7 @@ from infra.names import ATTACHMENTS_ANNOTATION, EFA_RESOURCE, GPU_RESOURCE
 from tests.unit.kube.pods.instances import P4D, SYSTEM
 from tests.unit.kube.server import ApiServer, api_of
 from tests.unit.networks.rendered import Json, one_training_pod, training_pods
+from tests.unit.settings.reading import read, refusal
 from tests.unit.stacks import deploy
 
 PODS = {"topology": "indexed-job", "pods": 2, "gpus": 16, "gpusPerPod": 8}
@@ -98,6 +99,42 @@ def test_rdma_is_refused_for_a_run_that_cannot_use_it(tmp_path: Path) -> None:
     """One pod needs no network, and would hold devices that others need."""
     with pytest.raises(pulumi.RunError, match="the run has one pod"):
         deploy("dev", tmp_path, {**with_network("rdma", resource="rdma/hca"), "pods": 1})
+
+
+@pytest.mark.parametrize(
+    ("network", "variable", "value", "refused"),
+    [
+        ("rdma", "NCCL_IB_DISABLE", "1", True),
+        ("rdma", "NCCL_IB_DISABLE", "0", False),
+        ("rdma", "NCCL_NET", "Socket", True),
+        ("rdma", "NCCL_NET", "IB", False),
+        ("efa", "NCCL_NET", "Socket", True),
+        ("efa", "NCCL_NET", "AWS Libfabric", False),
+        ("efa", "FI_PROVIDER", "tcp", True),
+        ("multus", "NCCL_IB_DISABLE", "0", False),
+        ("pod-tcp", "NCCL_IB_DISABLE", "0", False),
+    ],
+)
+def test_variable_that_contradicts_the_network_is_refused(
+    network: str, variable: str, value: str, refused: bool
+) -> None:
+    """A variable of the user that takes the profile's network from the ranks is refused. Otherwise
+    they would use another one, and hold the devices for nothing. Where the profile gives the pods
+    no device, such a variable may be what an image of the user needs.
+    """
+    options: dict[str, dict[str, object]] = {
+        "rdma": {"resource": "rdma/hca"},
+        "efa": {"devices": 4},
+        "multus": {"attachments": "fast"},
+        "pod-tcp": {},
+    }
+    settings = {**with_network(network, **options[network]), "podEnvironment": {variable: value}}
+    if not refused:
+        read(settings)
+        return
+    said = refusal(settings)
+    assert said.count("\n") == 1, said
+    assert f"podEnvironment.{variable}: {value!r} cannot be used: network: {network}" in said
 
 
 def offering(node: Json, **devices: str) -> Json:
