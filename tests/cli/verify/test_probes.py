@@ -89,6 +89,29 @@ def test_pod_probe_lets_torch_compute_when_asked() -> None:
     assert seen["compute_problem"] == ""
 
 
+WRONG_TORCH = """
+__version__ = "2.7.1"
+class cuda:
+    device_count = staticmethod(lambda: 2)
+class Product:
+    def __init__(self, device): self.device = device
+    def __matmul__(self, other): return self
+    def __ne__(self, other): return self
+    def sum(self): return 3 if self.device == "cuda:1" else 0
+def ones(*shape, device): return Product(device)
+"""
+
+
+def test_pod_probe_names_the_device_that_computes_wrongly(tmp_path: Path) -> None:
+    """A device with a wrong product is named. A module that stands in for torch computes wrongly on
+    the second of two GPUs.
+    """
+    (tmp_path / "torch.py").write_text(WRONG_TORCH)
+    seen = answer(pod_probe, "0", "compute", PYTHONPATH=str(tmp_path))
+    assert "cuda:1: 3 of 65536 products of ones are wrong" in seen["compute_problem"]
+    assert seen["computed"] == ""
+
+
 def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> None:
     """The program that reads the volume reports the losses, the newest checkpoint and the results
     of the checks at the start. A step that was made twice counts with its later loss.
