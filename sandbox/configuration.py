@@ -22,6 +22,8 @@ from sandbox.layout import Layout
 from sandbox.network import DNS_SERVICE, Link, pods_of
 from sandbox.pki import CA
 
+PODS_NETWORK = "10-pods.conflist"  # in Layout.cni_settings
+
 
 def write_configuration(layout: Layout, link: Link, pause_image: str, cni_folder: Path) -> None:
     """Write the first node's configuration files and kubeconfigs, the administrator's included."""
@@ -42,12 +44,13 @@ def write_node_configuration(
 ) -> None:
     """Write the files that a node's own programs read; `first` is the link of the first node."""
     _write_clients(layout, first, "kubelet-client", "kube-proxy")
-    (layout.run / "cni.d").mkdir()
-    _json(layout.run / "cni.d" / "10-pods.conflist", _cni(layout))
+    _link_plugins(layout, cni_folder)
+    layout.cni_settings.mkdir()
+    _json(layout.cni_settings / PODS_NETWORK, _cni(layout))
     _json(layout.run / "kubelet.json", _kubelet(layout))
     _json(layout.run / "kube-proxy.json", _kube_proxy(layout, link))
     (layout.run / "resolv.conf").write_text(f"nameserver {first.node}\n")
-    (layout.run / "containerd.toml").write_text(_containerd(layout, pause_image, cni_folder))
+    (layout.run / "containerd.toml").write_text(_containerd(layout, pause_image))
     if layout.number > 1:
         _pull_from(layout, first)
 
@@ -66,6 +69,13 @@ def _server(first: Link) -> str:
 
 def _json(path: Path, value: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def _link_plugins(layout: Layout, cni_folder: Path) -> None:
+    """Give the node a folder of its own, to which a plugin can be added for this node alone."""
+    layout.cni_plugins.mkdir()
+    for plugin in cni_folder.iterdir():
+        (layout.cni_plugins / plugin.name).symlink_to(plugin)
 
 
 def _cni(layout: Layout) -> Mapping[str, Any]:
@@ -157,7 +167,7 @@ def _corefile(layout: Layout, link: Link) -> str:
 """
 
 
-def _containerd(layout: Layout, pause_image: str, cni_folder: Path) -> str:
+def _containerd(layout: Layout, pause_image: str) -> str:
     # restrict_oom_score_adj is set because CAP_SYS_RESOURCE may be missing, as in containers.
     # disable_apparmor is set because the profile would be loaded for the whole machine, where it
     # would stay after `down`.
@@ -178,8 +188,8 @@ restrict_oom_score_adj = true
 disable_apparmor = true
 
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{cni_folder}"
-conf_dir = "{layout.run}/cni.d"
+bin_dir = "{layout.cni_plugins}"
+conf_dir = "{layout.cni_settings}"
 
 [plugins."io.containerd.grpc.v1.cri".registry]
 config_path = "{layout.registries}"

@@ -122,6 +122,19 @@ class Layout:
         return self.run / "kubelet"
 
     @property
+    def cni_plugins(self) -> Path:
+        """Folder of links to the programs that give pods their network interfaces."""
+        return self.run / "cni-plugins"
+
+    @property
+    def cni_settings(self) -> Path:
+        """Folder in which containerd reads, also while it runs, which of these programs to use.
+
+        It takes the file whose name is the first by the alphabet.
+        """
+        return self.run / "cni.d"
+
+    @property
     def cni(self) -> Path:
         """Folder that is mounted as /var/lib/cni in the cluster's namespaces."""
         return self.run / "cni"

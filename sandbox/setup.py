@@ -31,6 +31,7 @@ FOR_TESTS = (
 FOR_TESTS_IN_DEPTH = (
     services.PROMETHEUS_IN_CLUSTER,
     services.PROMETHEUS_OPERATOR,
+    services.MULTUS,
     controllers.VOLCANO_WEBHOOKS,
     *(controller.tool for controller in OLDER.values()),
 )

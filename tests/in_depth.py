@@ -94,6 +94,7 @@ FILES = {
         "e2e/test_preempted_jobset.py",
         "e2e/test_program_by_registry.py",
         "e2e/test_queue.py",
+        "e2e/test_second_network.py",
         "e2e/test_slurm_image.py",
         "e2e/test_without_queue.py",
         "kube/test_alerts_in_depth.py",

@@ -8,6 +8,7 @@ PROMETHEUS = "3.13.0"
 PROMETHEUS_OPERATOR_VERSION = "0.93.1"
 ALERTMANAGER = "0.34.2"
 KWOK = "0.8.0"
+MULTUS_VERSION = "4.3.0"
 
 S3_SERVER = Tool(
     "versitygw",
@@ -104,6 +105,24 @@ FAKE_NODES = Tool(
         "kwok",
         ("sigs.k8s.io/kwok/cmd/kwok",),
         module_files=(("sigs.k8s.io/kwok", "kustomize/stage"),),
+    ),
+)
+
+# Multus, which gives pods further network interfaces, and the definition of its networks.
+MULTUS = Tool(
+    "multus",
+    MULTUS_VERSION,
+    ("multus", "networks-crd.yaml"),
+    (),
+    GoBuild(
+        "multus",
+        ("gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus",),
+        module_files=(
+            (
+                "github.com/k8snetworkplumbingwg/network-attachment-definition-client",
+                "artifacts/networks-crd.yaml",
+            ),
+        ),
     ),
 )
 
