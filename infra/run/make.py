@@ -1,16 +1,10 @@
 """Makes a run on a platform: the data set, the configuration and the training."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import pulumi
 
-from infra.kube.api_server.copies import remove_copies
-from infra.kube.job import parse_job
-from infra.kube.runs.look import look
-from infra.kube.runs.place_now import place_now
 from infra.kube_command import Connection
 from infra.names import DATASET, TRAINING
 from infra.networks import NETWORKS
@@ -20,6 +14,7 @@ from infra.run.dataset import DatasetArgs, DatasetJob, Upload
 from infra.run.dataset_job import DatasetJobArgs
 from infra.run.dataset_job_name import dataset_job_name
 from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
+from infra.run.present_run import ask_about_present_run
 from infra.run.program_files import (
     ProgramFiles,
     ProgramFilesArgs,
@@ -225,14 +220,13 @@ def make_run(
     run = make_run_value(settings, facts, names, connection.owner)
     parts = _Parts(settings, facts, connection, names, run, after, opts)
     needed = [*parts.dataset(), *parts.configuration()]
-    limits, asked = settings.limits, _asked(connection, run.revision)
+    limits = settings.limits
     args = WorkloadArgs(
         run=run,
         connection=connection,
         gpus_total=facts.gpus,
         when_busy=settings.when_busy,
-        request=asked.apply(lambda found: found[0]),
-        place=asked.apply(lambda found: found[1]),
+        present=ask_about_present_run(connection, run.revision),
         wait_seconds=limits.when_busy_timeout_seconds if settings.when_busy == "wait" else 0,
         training_timeout_seconds=limits.training_timeout_seconds,
         pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
@@ -272,26 +266,3 @@ def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:
     return tuple(
         Upload(str(file.path), file.target, file.sha256, file.size) for file in files if file
     )
-
-
-def _asked(connection: Connection, revision: str) -> pulumi.Output[tuple[str, str]]:
-    """What the cluster says about the present run, before any task runs: two texts.
-
-    The first one changes when the hand-over has to run again (infra/kube/runs/look.py), for example
-    because another run has replaced this one. The second one is about the run's place in its queue
-    (infra/kube/runs/place_now.py).
-    """
-    if connection.is_gone:
-        return pulumi.Output.from_input(("", ""))
-    job = pulumi.Output.json_dumps(connection.job)
-    return pulumi.Output.unsecret(job).apply(lambda text: asyncio.to_thread(_ask, text, revision))
-
-
-def _ask(text: str, revision: str) -> tuple[str, str]:
-    job = parse_job(text)
-    with suppress(ValueError):  # no kubeconfig; the first program that needs one reports it
-        remove_copies(job.access)  # the copies of the kubeconfig that former commands have left
-    place = job.access, job.namespace, job.owner
-    request = look(*place)
-    # A cluster that has not answered is not asked again: that would take some seconds more.
-    return request, place_now(*place, revision) if request else ""

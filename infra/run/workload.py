@@ -15,6 +15,7 @@ from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
 from infra.run.accepted import accepted_before_creation
 from infra.run.made_again import hand_over_before_creation
+from infra.run.present_run import PresentRun
 from infra.run.replaced import replaced_is_gone_before_creation
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
@@ -36,9 +37,7 @@ class WorkloadArgs:
         connection: how the tasks reach the cluster.
         gpus_total: the number of GPUs of the platform; 0 on CPU.
         when_busy: what to do when another run holds the platform.
-        request: a text that changes when the hand-over has to run again, for example because
-            another run has replaced this one (infra/kube/runs/look.py).
-        place: what the run's queue said when this command began (infra/kube/runs/place_now.py).
+        present: what the cluster said about the run when this command began.
         wait_seconds: the longest wait for another run to end, with `when_busy: wait`.
         training_timeout_seconds: the longest time until all ranks have stepped.
         pods_min: the smallest number of pods with which the training continues.
@@ -52,8 +51,7 @@ class WorkloadArgs:
     connection: Connection
     gpus_total: int
     when_busy: Literal["replace", "wait", "refuse"]
-    request: pulumi.Output[str]
-    place: pulumi.Output[str]
+    present: pulumi.Output[PresentRun]
     wait_seconds: int
     training_timeout_seconds: int
     pods_min: int
@@ -129,7 +127,7 @@ class Workload(pulumi.ComponentResource):
         pods = run.world.pods
         self.volume_proof = waited.stdout.apply(lambda text: volume_proof(text, pods))
         queue = args.run.queue.get(QUEUE_LABEL, "")
-        self.queue_place = pulumi.Output.all(waited.stdout, args.place.apply(_said)).apply(
+        self.queue_place = pulumi.Output.all(waited.stdout, args.present.apply(_place_said)).apply(
             lambda texts: queue_place(texts[0], queue, texts[1])
         )
         self.uid = uid_of(made[-1])
@@ -190,7 +188,7 @@ class Workload(pulumi.ComponentResource):
                 "done": list(kind.done),
                 "failed": list(kind.failed),
                 "when_busy": args.when_busy,
-                "request": args.request,
+                "request": args.present.apply(lambda run: run.hand_over_request),
                 "grace_seconds": run.grace_seconds,
                 "wait_timeout_seconds": args.wait_seconds,
                 "platform_stack": args.platform_stack,
@@ -223,7 +221,7 @@ class Workload(pulumi.ComponentResource):
                 "failed": list(kind.failed),
                 # If another run had replaced this one, `up` has to wait for this run's pods again.
                 # If this run has failed, `up` has to report it. `request` changes in both cases.
-                "request": args.request,
+                "request": args.present.apply(lambda run: run.hand_over_request),
                 "timeout_seconds": args.training_timeout_seconds,
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),
                 **({"ready_means": args.ready_means} if args.ready_means else {}),
@@ -251,11 +249,11 @@ def volume_proof(said: str, pods: int) -> str:
     )
 
 
-def _said(place: str) -> str:
+def _place_said(present: PresentRun) -> str:
     """Print what the run waits for in its queue, because no task does so in an unchanged `up`."""
-    if WAITS in place:
-        pulumi.log.info(place)
-    return place
+    if WAITS in present.queue_place:
+        pulumi.log.info(present.queue_place)
+    return present.queue_place
 
 
 def _ttl(run: Run) -> dict[str, object]:

@@ -333,7 +333,7 @@ def run_with(
         patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
         patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
         patch("infra.deliveries.registry.look", return_value=IMPORT_REQUEST),
-        patch("infra.run.make.look", return_value=""),
+        patch("infra.run.present_run.hand_over_request", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
         patch("infra.platform.queues.look_at_queues", side_effect=lambda *_, **__: KUEUE()),
         # The SDK sends the frames of the call stack with each resource. No test reads them, and

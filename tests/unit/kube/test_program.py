@@ -21,7 +21,7 @@ from infra.kube.files.upload import sent_file
 from infra.kube.job import Job, parse_job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.runs.destroy_guard import refuse_namespaces_of_others
-from infra.kube.runs.look import look
+from infra.kube.runs.hand_over_request import hand_over_request
 from infra.kube.say import ERROR
 
 PROJECT = Path(__file__).parents[3]
@@ -292,15 +292,16 @@ def test_look_never_raises(text: str) -> None:
     """`look`, which asks the cluster at each preview, returns an empty text if the kubeconfig
     cannot be used or the cluster does not answer.
     """
-    assert look(Access(text), "ns", "owner") == ""
-    assert look(Access(kubeconfig_path="/none"), "ns", "owner") == ""
+    assert hand_over_request(Access(text), "ns", "owner") == ""
+    assert hand_over_request(Access(kubeconfig_path="/none"), "ns", "owner") == ""
 
 
 def test_look_imports_no_client() -> None:
-    """`look` does not import the official client. It runs at each preview, and the import takes
-    longer than the look itself.
+    """`hand_over_request` does not import the official client. It runs at each preview, and the
+    import takes longer than the question itself.
     """
-    code = "import sys, infra.kube.runs.look; print({'kubernetes', 'requests'} & set(sys.modules))"
+    module = "infra.kube.runs.hand_over_request"
+    code = f"import sys, {module}; print({{'kubernetes', 'requests'}} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )
