@@ -16,7 +16,7 @@ import pytest
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.record import parse_record
 from infra.kube.runs import await_ready, gone_program
-from infra.kube.runs import look as quick
+from infra.kube.runs import hand_over_request as asking
 from infra.kube.runs.gone import gone_words, how_ended
 from infra.kube.runs.steer import find_workload
 from infra.kube.workload import Workload
@@ -257,7 +257,7 @@ def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
     end is not noted, the hand-over runs again.
     """
     finished = Server(replace(GONE, how_ended="finished: all done"), "finished")
-    request = quick._request  # pyright: ignore[reportPrivateUsage]
+    request = asking._request  # pyright: ignore[reportPrivateUsage]
     assert request(api_of(finished), GONE.namespace, GONE.owner) == GONE.request
     for before in ("", "failed: nan"):
         server = Server(replace(GONE, how_ended=before), "")
