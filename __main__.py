@@ -23,7 +23,7 @@ from infra.outputs import (
     run_outputs,
 )
 from infra.platform.access import AccessArgs, ClusterAccess
-from infra.platform.guards import DestroyGuard, GuardArgs, TaskPods, TaskPodsArgs
+from infra.platform.guards import DestroyGuard, TaskPods, TaskPodsArgs
 from infra.platform.k3s import start_look
 from infra.platform.known_cluster import known_identifier
 from infra.platform.make import make_platform
@@ -59,7 +59,7 @@ async def on_an_own_platform(settings: Settings) -> None:
     made = await make_platform(settings.platform, look, identifier)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
-    cluster = cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner, former)
+    cluster = cluster_outputs(made.facts, made.connection, former)
     export(cluster)
     export(platform_outputs(made))
     if settings.run:
@@ -80,17 +80,7 @@ async def on_an_own_platform(settings: Settings) -> None:
         outputs = run_outputs(settings.run, made.facts, run)
         export(outputs)
         EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
-    DestroyGuard(
-        "destroy-guard",
-        GuardArgs(
-            made.connection,
-            made.cluster.is_ours,
-            made.queue,
-            made.controllers,
-            made.own_namespaces,
-        ),
-        pulumi.ResourceOptions(depends_on=everything),
-    )
+    DestroyGuard("destroy-guard", made.guard, pulumi.ResourceOptions(depends_on=everything))
 
 
 async def on_the_platform_of_another_stack(
@@ -152,7 +142,7 @@ async def on_the_platform_of_another_stack(
         owns_platform=False,
         former_namespaces=former,
     )
-    cluster = cluster_outputs(facts, platform.kubeconfig, connection.owner, former)
+    cluster = cluster_outputs(facts, connection, former)
     outputs = run_outputs(run_settings, facts, run)
     export(cluster)
     export(outputs)

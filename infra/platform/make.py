@@ -1,15 +1,12 @@
 """Makes a platform: its machine, cluster, GPU Operator, image, namespace, storage and proxy."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pulumi
 
 from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
-from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
 from infra.platform.agents import check_machines, make_agents, servers, start_looks
@@ -20,6 +17,7 @@ from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
+from infra.platform.guards import GuardArgs
 from infra.platform.host import has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_way
 from infra.platform.k3s import LookAtK3s
@@ -57,10 +55,7 @@ class MadePlatform:
         cluster: the component of the cluster, whose `options` every object in the cluster gets.
         image: the component of the trainer image, for the stack's outputs.
         ready: the resources that a run waits for.
-        queue: names of the objects of the platform's queue; empty if it has none.
-        controllers: the controllers that the platform installs, each as a field of a job.
-        own_namespaces: the namespaces that `pulumi destroy` deletes with the platform, without
-            those of the controllers.
+        guard: what DestroyGuard checks. `__main__.py` registers it after the run.
     """
 
     facts: PlatformFacts
@@ -68,9 +63,7 @@ class MadePlatform:
     cluster: Cluster
     image: TrainerImage
     ready: list[pulumi.Resource]
-    queue: Mapping[str, str]
-    controllers: Sequence[Mapping[str, Any]]
-    own_namespaces: Sequence[OwnNamespace]
+    guard: GuardArgs
 
 
 def make_storage(settings: PlatformSettings) -> Storage:
@@ -220,12 +213,17 @@ async def make_platform(
     ready += make_monitoring(base, facts.ca_config_map, [namespace, proxy, *controllers])
     ready += make_queues(base, queues_seen, [namespace, *controllers])
     ready += make_programs(base, image_args, volume, ready)
-    queue = queue_names(settings.queues, settings.namespace)
-    jobs = [as_job(CONTROLLERS[each.name]) for each in settings.controllers]
-    places = own_namespace(namespace_args)
+    own_namespaces = own_namespace(namespace_args)
     if settings.gpu_operator:
-        places.append(GPU_OPERATOR)
-    return MadePlatform(facts, base.connection, cluster, image, ready, queue, jobs, places)
+        own_namespaces.append(GPU_OPERATOR)
+    guard = GuardArgs(
+        base.connection,
+        k3s_is_ours=cluster.is_ours,
+        queue=queue_names(settings.queues, settings.namespace),
+        controllers=[as_job(CONTROLLERS[each.name]) for each in settings.controllers],
+        own_namespaces=own_namespaces,
+    )
+    return MadePlatform(facts, base.connection, cluster, image, ready, guard)
 
 
 def _connection(facts: PlatformFacts, cluster: Cluster, owner: Owner) -> Connection:
