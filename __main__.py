@@ -92,15 +92,7 @@ async def on_the_platform_of_another_stack(
     """
     platform = await referenced_platform(settings.platform_stack)
     facts = platform.facts
-    run_settings = parse_settings(
-        raw,
-        secret_keys,
-        settings.stack,
-        KINDS,
-        facts.devices,
-        facts.queue,
-        facts.image.for_runs,
-    ).run
+    run_settings = parse_settings(raw, secret_keys, settings.stack, KINDS, facts.for_runs).run
     assert run_settings is not None
     check_image(settings.platform_stack, facts.image)
     kubeconfig = str(await platform.kubeconfig.future() or "")

@@ -60,7 +60,7 @@ class ProgramSettings:
     image: ProgramImage | None = None
 
 
-def is_set(reader: Reader) -> bool:
+def has_program(reader: Reader) -> bool:
     """Whether the stack sets a program."""
     return bool(reader.mapping("program"))
 

@@ -9,19 +9,19 @@ from infra.airgap.needs import DATASET, GPT2, TOKENIZER
 from infra.names import DATA_MOUNT, INCOMING
 from infra.settings.airgap import BundleSettings
 from infra.settings.compute import ComputeSettings, check_nodes_min, read_compute
-from infra.settings.devices import Devices
 from infra.settings.file_checksum import file_checksum
 from infra.settings.kinds import Chosen, Kinds, read_kind
 from infra.settings.limits import LimitSettings
 from infra.settings.limits_ttl import read_ttl
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import read_metrics_port
+from infra.settings.platform_for_runs import PlatformForRuns
 from infra.settings.pods import PodSettings, read_pods
 from infra.settings.pods_demands import PodDemands
-from infra.settings.program import is_set, read_program
-from infra.settings.program_image import PlatformDelivery, ProgramImage
+from infra.settings.program import has_program, read_program
+from infra.settings.program_image import ProgramImage
 from infra.settings.queue import QueueSettings, read_queue
-from infra.settings.queues_topology import PlatformQueue, check_placement
+from infra.settings.queues_topology import check_placement
 from infra.settings.reader import Reader
 from infra.settings.run_dataset import (
     SHOWN_SECRET,
@@ -99,11 +99,9 @@ def read_run(
     reader: Reader,
     stack: str,
     kinds: Kinds,
-    devices: Devices,
+    platform: PlatformForRuns,
     bundle: BundleSettings | None,
     limits: LimitSettings,
-    made: PlatformQueue,
-    delivery: PlatformDelivery,
     demands: PodDemands,
 ) -> RunSettings | None:
     """Read every key of a run; None if the run's configuration is wrong.
@@ -112,25 +110,23 @@ def read_run(
         reader: gives the values and collects the problems with them.
         stack: name of the stack, which is the run's name unless `runName` is set.
         kinds: the registries of kinds.
-        devices: the devices of the platform. The accelerator decides about device and backend.
+        platform: what the run has to know about its platform.
         bundle: the bundle from which texts are taken; None if there is none.
         limits: the time limits.
-        made: the queue that the platform makes.
-        delivery: how the platform of another stack delivers images.
         demands: what all pods of the stack have.
     """
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
-    compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
+    compute = read_compute(reader, chosen, kinds.workloads[chosen.name], platform.devices)
     verify = reader.choice("verify", ("never", "before", "after"))
     run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack
     config, dataset_file, tokenizer_file, files = None, None, None, dict[str, bytes]()
     image: ProgramImage | None = None
-    if is_set(reader):
-        if program := read_program(reader, run_name, kinds.deliveries, delivery):
+    if has_program(reader):
+        if program := read_program(reader, run_name, kinds.deliveries, platform.delivery):
             config, files, image = program.config, dict(program.files), program.image
     else:
         config, dataset_file, tokenizer_file = _read_config(
-            reader, run_name, devices.accelerator, bundle, smoke_test=verify == "before"
+            reader, run_name, platform.devices.accelerator, bundle, smoke_test=verify == "before"
         )
     instance = reader.text(
         "instance",
@@ -149,11 +145,11 @@ def read_run(
     network = read_network(reader, kinds.networks)
     several_pods = kinds.workloads[chosen.name].several_pods
     check_use_of_network(reader, kinds.networks[network.name], compute, several_pods=several_pods)
-    pods = read_pods(reader, devices.accelerator, demands)
+    pods = read_pods(reader, platform.devices.accelerator, demands)
     metrics_port = read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)
-    queue_levels = check_placement(reader, pods, queue, made)
+    queue_levels = check_placement(reader, pods, queue, platform.queue)
     ttl_seconds = read_ttl(reader, chosen, kinds.workloads)
     if config is None:
         return None

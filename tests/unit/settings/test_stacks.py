@@ -9,7 +9,7 @@ import yaml
 from cli.stack_plan import plan_of_stack
 from infra.airgap.stack_file import settings_of
 from infra.kinds import KINDS
-from infra.settings import Devices, parse_settings
+from infra.settings import Devices, PlatformForRuns, parse_settings
 from infra.settings.project import declared_defaults, raw_settings
 from tests.unit import stacks
 from tests.unit.stacks import PROJECT, STACKS, files_of_this_machine
@@ -29,7 +29,8 @@ def test_every_stack_of_the_project_is_accepted(stack: str, tmp_path: Path) -> N
     raw = stacks.raw_settings(stack, files_of_this_machine(stack, tmp_path))
     on_gpu = "sandbox" not in stack
     devices = Devices("gpu", 3) if on_gpu else Devices("cpu", 0)
-    settings = parse_settings(raw, (), stack, KINDS, devices if raw["platform"] else None)
+    platform = PlatformForRuns(devices) if raw["platform"] else None
+    settings = parse_settings(raw, (), stack, KINDS, platform)
     assert settings.run
     config = settings.run.config
     assert settings.stack == config.run_name == stack
