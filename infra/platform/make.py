@@ -9,13 +9,19 @@ from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import host_runner
-from infra.platform.agents import check_machines, make_agents, servers, start_looks
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
 from infra.platform.fixed_names import fixed_names
+from infra.platform.further_machines import (
+    FurtherMachinesArgs,
+    check_machines,
+    make_further_machines,
+    servers,
+    start_looks,
+)
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.guards import GuardArgs
 from infra.platform.host import has_data_folder, prepare_host
@@ -36,7 +42,7 @@ from infra.platform.owner import Owner
 from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
 from infra.platform.queues import queue_names, see_queues
 from infra.platform.repair import repair_of_first
-from infra.platform.same_machine import check_machine
+from infra.platform.same_machine import make_same_machine_check
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
 from infra.settings import PlatformSettings
@@ -149,7 +155,7 @@ async def make_platform(
     kubectl = make_kubectl(settings.cluster, runner)
     await check_adoption(settings.cluster, look, owner.identity)
     await check_way(settings.host, look, owner.identity)
-    checked = check_machine(settings, storage, owner.identity)
+    checked = make_same_machine_check(settings, storage, owner.identity)
     repair = await repair_of_first(settings.cluster, look)
     host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
     cluster_args = ClusterArgs(
@@ -172,9 +178,10 @@ async def make_platform(
         queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
     base = Base(settings, _connection(facts, cluster, owner), cluster, owner.identity)
-    agents = make_agents(
+    machines_args = FurtherMachinesArgs(
         settings, looks, owner.identity, cluster.generation, cluster.server, host.nfs
     )
+    machines = make_further_machines(machines_args)
     operator = make_gpu_operator(base, kubectl)
     # If deleting the claim would delete the data, the claim stays in the cluster after
     # `pulumi destroy`, and so does its namespace.
@@ -190,7 +197,7 @@ async def make_platform(
     # The image comes after the namespace. If the namespace is refused, because another platform
     # owns it, this stack imports no gigabytes of image, and its next `pulumi destroy` does not
     # remove the image that the other platform uses.
-    there = pulumi.ResourceOptions(depends_on=[namespace, *agents])
+    there = pulumi.ResourceOptions(depends_on=[namespace, *machines])
     image = TrainerImage("image", image_args, there)
     volume_args = DataVolumeArgs(
         storage,
@@ -205,7 +212,7 @@ async def make_platform(
     proxy_args = ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity)
     proxy = ProxyConfig("proxy", proxy_args, base.inside(namespace))
     ready: list[pulumi.Resource] = [
-        *(cluster, *agents, *operator, image, namespace, volume, proxy),
+        *(cluster, *machines, *operator, image, namespace, volume, proxy),
         *make_namespace_parts(base, namespace, image, image_args.pull),
     ]
     controllers = make_controllers(base, objects, operator)

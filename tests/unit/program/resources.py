@@ -6,7 +6,7 @@ COMPONENTS = {
     "disttrain:infra:HostGuard": ("infra.platform.host_guard", "HostGuard"),
     "disttrain:infra:HostTrust": ("infra.platform.host", "HostTrust"),
     "disttrain:infra:Doctor": ("infra.node.doctor", "Doctor"),
-    "disttrain:infra:Agent": ("infra.platform.agents", "Agent"),
+    "disttrain:infra:Agent": ("infra.platform.further_machine", "FurtherMachine"),
     "disttrain:infra:Cluster": ("infra.platform.cluster", "Cluster"),
     "disttrain:infra:GpuOperator": ("infra.platform.gpu_operator", "GpuOperator"),
     "disttrain:infra:TrainerImage": ("infra.platform.trainer_image", "TrainerImage"),
