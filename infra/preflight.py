@@ -48,7 +48,7 @@ from infra.rights import (
     run_kinds,
     run_programs,
 )
-from infra.run.make import make_run_value, run_names
+from infra.run.run_value import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
 from infra.settings.pods_demands import PodDemands
