@@ -10,7 +10,7 @@ from cli.stack_outputs import ask_pulumi
 from infra.kinds import KINDS
 from infra.node.doctor import make_plan
 from infra.node.doctor_plan import Plan
-from infra.platform.make import make_storage
+from infra.platform.collected_facts import make_storage
 from infra.settings import parse_settings
 from infra.settings.project import own_values, raw_settings, stack_file
 

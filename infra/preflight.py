@@ -33,10 +33,10 @@ from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.kube.workload import Workload
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
+from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
-from infra.platform.make import make_storage, platform_facts
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import trainer_image_args

@@ -1,19 +1,18 @@
 """Makes a platform: its machine, cluster, GPU Operator, image, namespace, storage and proxy."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pulumi
 
 from infra.controllers import CONTROLLERS
-from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
-from infra.node.runner import host_runner
+from infra.node.runner import Runner, host_runner
 from infra.platform.cluster import Cluster, ClusterArgs
+from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import as_job
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
-from infra.platform.facts import ImageFacts, PlatformFacts, VolumeFacts
+from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.further_machines import (
     FurtherMachinesArgs,
@@ -39,16 +38,13 @@ from infra.platform.optional_parts import (
     make_queues,
 )
 from infra.platform.owner import Owner
-from infra.platform.proxy import ProxyConfig, ProxyConfigArgs, ca_config_map_name, proxy_identity
+from infra.platform.proxy import ProxyConfig, ProxyConfigArgs
 from infra.platform.queues import queue_names, see_queues
 from infra.platform.repair import repair_of_first
 from infra.platform.same_machine import make_same_machine_check
-from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
 from infra.settings import PlatformSettings
-from infra.settings.kubeconfig import api_server
 from infra.storages import STORAGES
-from infra.storages.kind import Storage, StorageRequest
 
 
 @dataclass(frozen=True)
@@ -70,65 +66,6 @@ class MadePlatform:
     image: TrainerImage
     ready: list[pulumi.Resource]
     guard: GuardArgs
-
-
-def make_storage(settings: PlatformSettings) -> Storage:
-    """Make the storage that the settings choose. Reading the settings has checked it already."""
-    chosen = settings.storage_kind
-    request = StorageRequest(
-        namespace=settings.namespace,
-        folder=str(settings.storage.data_root),
-        size=settings.storage.size,
-        options=chosen.options,
-        address=settings.cluster.node_address,
-    )
-    return STORAGES[chosen.name].make(request)
-
-
-def platform_facts(
-    settings: PlatformSettings, storage: Storage, pull: Pull, cluster_identifier: str
-) -> PlatformFacts:
-    """Collect what runs have to know about the platform that these settings describe."""
-    cluster, image, proxy = settings.cluster, settings.image, settings.proxy
-    operator, is_existing = settings.gpu_operator, cluster.kind == "existing"
-    preinstalled = operator is not None and operator.regime == "preinstalled"
-    return PlatformFacts(
-        stack=shown_stack_name(settings.stack),
-        accelerator=settings.devices.accelerator,
-        gpus=settings.devices.gpus,
-        gpus_are_shared=settings.devices.shared,
-        machines=settings.devices.machines,
-        namespace=settings.namespace,
-        cluster_identifier=cluster_identifier,
-        kubeconfig_is_path=is_existing,
-        context=cluster.context,
-        api_server=api_server(Path(cluster.kubeconfig), cluster.context) if is_existing else "",
-        volume=VolumeFacts(
-            claim=storage.claim,
-            access_mode=storage.access_mode,
-            group_writes=storage.group_writes,
-            identity=storage.identity,
-            folder_on_host=storage.folder_on_host,
-        ),
-        image=ImageFacts(
-            reference=image.plan.reference,
-            pull_policy=pull.policy,
-            pull_secrets=pull.secrets,
-            repository=image.plan.repository,
-            base=image.base,
-            torch_index_url=image.torch_index_url,
-            delivery=settings.delivery.name,
-            delivery_options=dict(settings.delivery_for_runs.options),
-        ),
-        proxy=proxy_identity(proxy),
-        ca_config_map=ca_config_map_name(proxy.ca_bundle) if proxy.ca_bundle else "",
-        # k3s makes this class for a toolkit that is installed on the host. With the other regimes
-        # pods use the default runtime.
-        runtime_class="nvidia" if preinstalled else "",
-        is_gone=settings.host.gone and cluster.kind == "k3s",
-        cluster_grows=cluster.grows,
-        queue=settings.queue,
-    )
 
 
 async def make_platform(
@@ -158,21 +95,7 @@ async def make_platform(
     checked = make_same_machine_check(settings, storage, owner.identity)
     repair = await repair_of_first(settings.cluster, look)
     host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
-    cluster_args = ClusterArgs(
-        stack=settings.stack,
-        namespace=settings.namespace,
-        cluster=settings.cluster,
-        host=settings.host,
-        limits=settings.limits,
-        proxy=settings.proxy,
-        bundle=settings.bundle,
-        runner=runner,
-        owner=owner.identity,
-        identifier=cluster_identifier,
-        look=look,
-        shared_registry=settings.shared_registry,
-        several_servers=bool(servers(settings)),
-    )
+    cluster_args = _cluster_args(settings, runner, owner, cluster_identifier, look)
     cluster = Cluster("cluster", cluster_args, pulumi.ResourceOptions(depends_on=[*host.made]))
     if not is_existing:  # Only now is there a kubeconfig.
         queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
@@ -185,26 +108,26 @@ async def make_platform(
     operator = make_gpu_operator(base, kubectl)
     # If deleting the claim would delete the data, the claim stays in the cluster after
     # `pulumi destroy`, and so does its namespace.
-    keeps = storage.data_go_with_claim and not settings.storage.purge
+    keeps_claim = storage.data_go_with_claim and not settings.storage.purge
     namespace_args = NamespaceArgs(
         base.connection,
         settings.stack,
         exists=settings.namespace_settings.exists,
-        kept=keeps,
+        kept=keeps_claim,
         fixed_names=fixed_names(settings, image_args.pull),
     )
     namespace = Namespace("namespace", namespace_args, base.inside(cluster))
     # The image comes after the namespace. If the namespace is refused, because another platform
     # owns it, this stack imports no gigabytes of image, and its next `pulumi destroy` does not
     # remove the image that the other platform uses.
-    there = pulumi.ResourceOptions(depends_on=[namespace, *machines])
-    image = TrainerImage("image", image_args, there)
+    after_namespace = pulumi.ResourceOptions(depends_on=[namespace, *machines])
+    image = TrainerImage("image", image_args, after_namespace)
     volume_args = DataVolumeArgs(
         storage,
         settings.stack,
         base.connection,
         namespace.uid,
-        keeps_claim=keeps,
+        keeps_claim=keeps_claim,
         purges=STORAGES[settings.storage_kind.name].purges if settings.storage.purge else "",
         has_data_folder=has_data_folder(settings, storage),
     )
@@ -220,16 +143,7 @@ async def make_platform(
     ready += make_monitoring(base, facts.ca_config_map, [namespace, proxy, *controllers])
     ready += make_queues(base, queues_seen, [namespace, *controllers])
     ready += make_programs(base, image_args, volume, ready)
-    own_namespaces = own_namespace(namespace_args)
-    if settings.gpu_operator:
-        own_namespaces.append(GPU_OPERATOR)
-    guard = GuardArgs(
-        base.connection,
-        k3s_is_ours=cluster.is_ours,
-        queue=queue_names(settings.queues, settings.namespace),
-        controllers=[as_job(CONTROLLERS[each.name]) for each in settings.controllers],
-        own_namespaces=own_namespaces,
-    )
+    guard = _guard_args(base, namespace_args)
     return MadePlatform(facts, base.connection, cluster, image, ready, guard)
 
 
@@ -243,4 +157,42 @@ def _connection(facts: PlatformFacts, cluster: Cluster, owner: Owner) -> Connect
         owner=owner.identity,
         is_gone=facts.is_gone,
         generation=cluster.generation,
+    )
+
+
+def _cluster_args(
+    settings: PlatformSettings,
+    runner: Runner,
+    owner: Owner,
+    identifier: str,
+    look: LookAtK3s | None,
+) -> ClusterArgs:
+    return ClusterArgs(
+        stack=settings.stack,
+        namespace=settings.namespace,
+        cluster=settings.cluster,
+        host=settings.host,
+        limits=settings.limits,
+        proxy=settings.proxy,
+        bundle=settings.bundle,
+        runner=runner,
+        owner=owner.identity,
+        identifier=identifier,
+        look=look,
+        shared_registry=settings.shared_registry,
+        several_servers=bool(servers(settings)),
+    )
+
+
+def _guard_args(base: Base, namespace: NamespaceArgs) -> GuardArgs:
+    settings = base.settings
+    own_namespaces = own_namespace(namespace)
+    if settings.gpu_operator:
+        own_namespaces.append(GPU_OPERATOR)
+    return GuardArgs(
+        base.connection,
+        k3s_is_ours=base.cluster.is_ours,
+        queue=queue_names(settings.queues, settings.namespace),
+        controllers=[as_job(CONTROLLERS[each.name]) for each in settings.controllers],
+        own_namespaces=own_namespaces,
     )
