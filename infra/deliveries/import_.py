@@ -137,8 +137,8 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
         presence.VARIABLE: pulumi.Output.from_input(ask),
         **request.proxies,
     }
-    if node.way:
-        values[NODE_VARIABLE] = pulumi.Output.secret(node.way)
+    if node.access:
+        values[NODE_VARIABLE] = pulumi.Output.secret(node.access)
     if request.torch_index_login:
         values[TORCH_INDEX_VARIABLE] = request.torch_index_login
     return values
@@ -146,7 +146,7 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
 
 def look(request: DeliveryRequest, target: NodeTarget) -> str:
     """Ask a node's containerd for the image, and return what `presence.import_request` returns."""
-    with open_node(target.way or None) as node:
+    with open_node(target.access or None) as node:
         containerd = Containerd(
             shlex.split(request.ctr),
             request.containerd_address or None,

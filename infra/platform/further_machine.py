@@ -161,8 +161,8 @@ def _job(args: FurtherMachineArgs) -> dict[str, pulumi.Input[object]]:
         "GRACE_SECONDS": str(args.grace_seconds),
     }
     return {
-        "server": {**args.first_machine.way(), "gone": args.first_machine.gone},
-        "machine": {**node.host.way(), "gone": node.host.gone},
+        "server": {**args.first_machine.access_fields(), "gone": args.first_machine.gone},
+        "machine": {**node.host.access_fields(), "gone": node.host.gone},
         "scripts": scripts(node.role),
         "variables": {"agent": agent, "look": role, "member": member},
         **({"role": node.role} if node.is_server else {}),

@@ -68,7 +68,7 @@ def start_looks(settings: PlatformSettings) -> Looks:
     futures = {
         node.name: executor.submit(
             look_at_k3s,
-            HostAccess(**node.host.way()),
+            HostAccess(**node.host.access_fields()),
             script=LOOK,
             variables={"ROLE": node.role},
         )

@@ -24,7 +24,7 @@ from infra.platform.further_machines import (
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.guards import GuardArgs
 from infra.platform.host import has_data_folder, prepare_host
-from infra.platform.host_guard import check_adoption, check_way
+from infra.platform.host_guard import check_adoption, check_host_setting
 from infra.platform.k3s import LookAtK3s
 from infra.platform.kubectl import make_kubectl
 from infra.platform.namespace import Namespace, NamespaceArgs, own_namespace
@@ -91,7 +91,7 @@ async def make_platform(
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
     await check_adoption(settings.cluster, look, owner.identity)
-    await check_way(settings.host, look, owner.identity)
+    await check_host_setting(settings.host, look, owner.identity)
     checked = make_same_machine_check(settings, storage, owner.identity)
     repair = await repair_of_first(settings.cluster, look)
     host = prepare_host(settings, storage, runner, owner.identity, checked, repair)

@@ -69,7 +69,7 @@ class HostSettings:
         """The name or address by which the machine is reached; `localhost` for this machine."""
         return self.ssh.host if self.ssh else "localhost"
 
-    def way(self) -> dict[str, Any]:
+    def access_fields(self) -> dict[str, Any]:
         """Return how a command reaches the host, as JSON values.
 
         They hold the private key and sudo's password.

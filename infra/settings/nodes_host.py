@@ -18,7 +18,7 @@ from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
 # key of an item -> the type of its value, and the words for it in messages
-WAY_KEYS: Mapping[str, tuple[type, str]] = {
+HOST_KEYS: Mapping[str, tuple[type, str]] = {
     "address": (str, "a text"),
     "port": (int, "a whole number"),
     "user": (str, "a text"),
@@ -35,7 +35,7 @@ _OF_JUMP = ("jump_port", "jump_user", "jump_host_key")
 SSH_PORT = 22
 
 
-def read_way(
+def read_node_host(
     reader: Reader, where: str, given: Mapping[str, Any], host: HostSettings
 ) -> HostSettings:
     """Return how the machine is reached.
@@ -43,7 +43,7 @@ def read_way(
     Args:
         reader: collects the problems that are found.
         where: key of the item, such as `nodes[0]`.
-        given: the item. The values of the keys in WAY_KEYS have the types that WAY_KEYS says.
+        given: the item. The values of the keys in HOST_KEYS have the types that HOST_KEYS says.
         host: settings of the first machine.
     """
     shared = host.defaults
