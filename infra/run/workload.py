@@ -13,10 +13,12 @@ from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
-from infra.run.accepted import accepted_before_creation
-from infra.run.made_again import hand_over_before_creation
 from infra.run.present_run import PresentRun
-from infra.run.replaced import replaced_is_gone_before_creation
+from infra.run.workload_hooks import (
+    accepted_before_creation,
+    hand_over_before_creation,
+    replaced_is_gone_before_creation,
+)
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 

@@ -7,7 +7,7 @@ If the workload of an unchanged run is gone or has failed, the engine's state ma
 and then the engine does not make it again. In this case the task leaves other runs alone, and the
 wait for the training says what to do. If the engine does make the workload again, for example after
 `pulumi refresh`, a hook runs this task once more before that, with `made_again`
-(infra/run/made_again.py).
+(infra/run/workload_hooks.py).
 """
 
 import time
