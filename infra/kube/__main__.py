@@ -40,7 +40,7 @@ TASKS = {
     "namespace-guard": "namespaces.namespace_guard",
     "open-controller": "controllers.open_controller",
     "open-queue": "queues.open_queue",
-    "queue": "queues.queue",
+    "queue": "queues.check_queue",
     "replaced": "runs.replaced",
     "same-machine": "pods.same_machine",
     "served": "controllers.served",

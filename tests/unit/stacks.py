@@ -27,7 +27,7 @@ from pulumi.runtime.settings import SETTINGS, configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
 from infra.kube.api_server.findings import Findings
-from infra.kube.queues.queues_look import QueuesSeen
+from infra.kube.queues.platform_queues_look import QueuesSeen
 from infra.node.k3s_look import K3sLook
 from infra.platform.stack_state import READ_RESOURCES
 from infra.settings import project
