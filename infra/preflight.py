@@ -34,7 +34,7 @@ from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.kube.workload import Workload
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
 from infra.platform.collected_facts import make_storage, platform_facts
-from infra.platform.controllers import known
+from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.owner import owner_in_state
@@ -158,7 +158,7 @@ async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
         await owner_in_state(),
         not settings.namespace_settings.exists,
         fixed_names(settings, pull),
-        [known(CONTROLLERS[each.name]) for each in settings.controllers],
+        [controller_for_tasks(CONTROLLERS[each.name]) for each in settings.controllers],
         numbers,
     )
 

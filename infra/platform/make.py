@@ -10,7 +10,7 @@ from infra.node.runner import Runner, host_runner
 from infra.platform.cluster import Cluster, ClusterArgs
 from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controller_files import controller_objects
-from infra.platform.controllers import as_job
+from infra.platform.controllers import controller_field
 from infra.platform.data_volume import DataVolume, DataVolumeArgs
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
@@ -100,7 +100,7 @@ async def make_platform(
     if not is_existing:  # Only now is there a kubeconfig.
         queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
-    base = Base(settings, _connection(facts, cluster, owner), cluster, owner.identity)
+    base = Base(settings, _connection(facts, cluster, owner), cluster)
     machines_args = FurtherMachinesArgs(
         settings, looks, owner.identity, cluster.generation, cluster.server, host.nfs
     )
@@ -193,6 +193,6 @@ def _guard_args(base: Base, namespace: NamespaceArgs) -> GuardArgs:
         base.connection,
         k3s_is_ours=base.cluster.is_ours,
         queue=queue_names(settings.queues, settings.namespace),
-        controllers=[as_job(CONTROLLERS[each.name]) for each in settings.controllers],
+        controllers=[controller_field(CONTROLLERS[each.name]) for each in settings.controllers],
         own_namespaces=own_namespaces,
     )

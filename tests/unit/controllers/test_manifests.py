@@ -16,7 +16,7 @@ from infra.controllers.manifests import objects_of
 from infra.kube.controllers.apply_definitions import packed, unpacked
 from infra.kube.controllers.claim_controller import refusal_of_parts, refusal_without
 from infra.platform.controller_files import download_access, read_objects
-from infra.platform.controllers import known, parts_of
+from infra.platform.controllers import controller_for_tasks, parts_of
 from infra.settings.controllers import ControllerSettings
 from tests.unit.airgap.stocked import stock
 from tests.unit.certificates import AUTHORITY
@@ -266,10 +266,10 @@ def test_parts_of_others_and_missing_needs_are_told_with_ways_out() -> None:
     """Objects of others with the names of a controller's, and a missing controller that it needs,
     are refused with what to do.
     """
-    said = refusal_of_parts(known(CONTROLLERS[NAME]), ["ClusterRole mpi-operator"])
+    said = refusal_of_parts(controller_for_tasks(CONTROLLERS[NAME]), ["ClusterRole mpi-operator"])
     assert "has parts of the names ClusterRole mpi-operator, which are in the cluster" in said
     assert "Take mpi-operator out of controllers" in said
-    said = refusal_without(known(CONTROLLERS["trainer"]))
+    said = refusal_without(controller_for_tasks(CONTROLLERS["trainer"]))
     assert (
         "Kubeflow Trainer needs jobset, and there is no CustomResourceDefinition jobsets." in said
     )
