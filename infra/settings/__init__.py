@@ -19,6 +19,7 @@ from infra.settings.auto import AUTO, with_choices_made
 from infra.settings.cluster import ClusterSettings
 from infra.settings.cluster_k3s import K3sSettings
 from infra.settings.compute import ComputeSettings
+from infra.settings.dataset_file import DatasetFile
 from infra.settings.devices import Devices
 from infra.settings.gpu import GpuOperatorSettings
 from infra.settings.image import ImageSettings
@@ -34,7 +35,7 @@ from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
 from infra.settings.reader import Reader
-from infra.settings.run import DatasetFile, RunSettings, read_run
+from infra.settings.run import RunSettings, read_run
 from infra.settings.secret import MAY_HOLD_SECRETS
 from infra.settings.storage import StorageSettings
 
