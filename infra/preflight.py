@@ -144,7 +144,7 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         has_data_folder=bool(storage.folder_on_host),
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _refuse(access, volume, needs, pods, await _installed(settings, pull))
+    await _check_cluster(access, volume, needs, pods, await _installed(settings, pull))
 
 
 async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
@@ -235,7 +235,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
-    await _refuse(access, volume, needs, _pods(settings, value, facts.cluster_grows))
+    await _check_cluster(access, volume, needs, _pods(settings, value, facts.cluster_grows))
 
 
 def _refuse_other_user(demands: PodDemands) -> None:
@@ -277,13 +277,14 @@ def _pods(
     )
 
 
-async def _refuse(
+async def _check_cluster(
     access: Access,
     volume: StorageNeeds,
     needs: Iterable[Need],
     pods: RunPods | None,
     installed: Installed = NOTHING_INSTALLED,
 ) -> None:
+    """Ask the cluster, show the notes, and raise RunError if there is a problem."""
     found = await asyncio.to_thread(ask, access, volume, needs, pods, installed)
     for note in found.notes:
         pulumi.log.info(note)
