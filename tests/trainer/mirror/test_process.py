@@ -104,14 +104,14 @@ def test_process_that_cannot_be_killed_does_not_hold_up_the_end(
     mirror.ensure_running()
     killed: list[subprocess.Popen[bytes]] = []
     with monkeypatch.context() as stuck:
-        stuck.setattr(subprocess.Popen, "kill", lambda process: killed.append(process))
+        stuck.setattr(subprocess.Popen, "kill", lambda each: killed.append(each))
         mirror.finish()
     assert mirror.pids() == []
     assert ["is not in the mirror yet" in line for line in said] == [True]
     assert not is_over.exists()  # it would be, if anything had waited for the process
-    for process in killed:
-        process.kill()
-        process.wait(60)
+    for each in killed:
+        each.kill()
+        each.wait(60)
 
 
 def test_volume_that_refuses_the_status_does_not_end_the_mirror(
