@@ -95,7 +95,9 @@ def is_saving(run: RunConfig) -> bool:
 
 def freeze_in_save(lab: Lab, run: RunConfig, writer: int, draw: random.Random) -> None:
     """Stop the process that writes, at a random instant of a save."""
+    deadline = time.monotonic() + LIMIT_SECONDS
     while True:
+        assert time.monotonic() < deadline, "no save was met half done"
         soon("a save", lambda: is_saving(run), lab)
         time.sleep(draw.uniform(0, 2 * SLOW_DISK_SECONDS))
         os.kill(writer, signal.SIGSTOP)
