@@ -36,6 +36,7 @@ STATE_FILE = "state.json"
 LAYOUT_FILE = "layout.json"
 _DIRECTORY = re.compile(r"step-(\d{8,})")
 TEMPORARY_PREFIX = ".tmp-"
+_OLD_PREFIX = f"{TEMPORARY_PREFIX}old-"
 _DAMAGED_PREFIX = "damaged-"
 _REPLACED_PREFIX = ".replaced-"
 
@@ -103,7 +104,9 @@ def prune(
     say: Callable[[str], None],
     held_step: int | None = None,
 ) -> None:
-    """Remove the complete checkpoints that are no longer needed.
+    """Remove the complete checkpoints that are no longer needed, and remains of earlier removals.
+
+    Only the process that saves may call this.
 
     Args:
         root: The directory of all checkpoints of the run.
@@ -117,9 +120,12 @@ def prune(
         best = best_step(root) if keep_best else None
         stay = (best, held_step)
         doomed = [step for step in complete_steps(root)[keep_last:] if step not in stay]
+        remains = list(root.glob(f"{_OLD_PREFIX}*"))
     except OSError as error:
         say(f"old checkpoints were not looked at: {error}")
         return
+    for path in remains:
+        _remove(path, say)
     for step in doomed:
         try:
             _discard(directory_of(root, step))
@@ -317,6 +323,6 @@ def _set_replaced_aside(directory: Path) -> Path:
 def _discard(directory: Path) -> None:
     """Remove a checkpoint, so that it never looks like a damaged one in the meantime."""
     if directory.exists():
-        doomed = directory.with_name(f"{TEMPORARY_PREFIX}old-{directory.name}-{os.getpid()}")
+        doomed = directory.with_name(f"{_OLD_PREFIX}{directory.name}-{os.getpid()}")
         directory.rename(doomed)
         shutil.rmtree(doomed)

@@ -299,6 +299,27 @@ def test_a_failed_removal_of_old_ones_is_only_said(
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
+def test_removal_that_failed_is_repeated_after_the_next_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be removed of an old checkpoint is removed after the next save. A run of weeks
+    would otherwise fill the volume with such remains, which only its next start removes.
+    """
+    for step in (1, 2):
+        save(tmp_path, step)
+    said: list[str] = []
+
+    def refuse(path: Path, ignore_errors: bool = False) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store.shutil, "rmtree", refuse)
+        store.prune(tmp_path, 1, keep_best=False, say=said.append)
+    assert len(said) == 1
+    save(tmp_path, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
+
+
 def test_a_system_without_advice_about_pages_will_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
