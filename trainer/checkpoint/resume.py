@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainer.checkpoint import store
+from trainer.checkpoint import retention, store
 from trainer.checkpoint.layout import Layout
 from trainer.checkpoint.run_identity import identity, with_defaults
 from trainer.checkpoint.run_lock import RunLock
@@ -115,8 +115,8 @@ def find_checkpoint(
         store.set_damaged_aside(root, chosen)
         if chosen is None and store.set_aside_names(root):
             _keep_metrics(config.run_dir)
-        best = store.best_step(root)
-        return None if best is None else store.val_loss(root, best)
+        best = retention.best_step(root)
+        return None if best is None else retention.val_loss(root, best)
 
     lowest = world.on_main_while_others_ask(settle)
     lowest = world.broadcast(math.inf if lowest is None else lowest)

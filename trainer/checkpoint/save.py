@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from trainer.checkpoint import layout, store, words
+from trainer.checkpoint import layout, retention, store, words
 from trainer.checkpoint.arena import Arena
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.checkpoint.part_files import write_file
@@ -262,7 +262,7 @@ class Save:
         except OSError as error:
             self._say(f"old checkpoints were not looked at: {error}")
             return
-        store.prune(self._root, keep.keep_last, keep.keep_best, self._say, held)
+        retention.prune(self._root, keep.keep_last, keep.keep_best, self._say, held)
 
     def _mark(self, is_worth_waiting_for: bool) -> SavingMark | nullcontext[None]:
         """Mark this rank as saving, if the save is worth waiting for after other ranks have died.
