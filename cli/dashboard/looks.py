@@ -23,8 +23,8 @@ from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
 from cli.logs.selection import Selection
 from cli.logs.volume import VolumeReader, arguments_of
-from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, runs_of_owners
+from cli.runs.program import PROGRAM as RUNS_PROGRAM
 from cli.runs.table import Run, parse_runs
 from cli.stack_outputs import RunPlace, VolumePlace
 from cli.status.ended import with_ends
@@ -41,7 +41,6 @@ STRETCHES = 300  # the stretches of steps in a curve; each has at most two point
 NEW_TOKENS = 200
 SAMPLE_TRIES = 3
 MOST_SAMPLE_BYTES = 1 << 20
-RUNS_PROGRAM = Path(pod_program.__file__).read_text()
 SAMPLE_PROGRAM = Path(sample_program.__file__).read_text()
 
 

@@ -9,7 +9,6 @@ from cli.goodput.fetch import fetch_events
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api
 from trainer.events.command import add_goodput_options, goodput
-from trainer.events.event import Events
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     end_in_order()
     place = run_place(arguments.stack)
     with redirect_stdout(sys.stderr):  # messages about the pod's start are no part of the table
-        content = fetch_events(Api(place.access), place)
-    account = goodput(Events.of(content), arguments.price_per_gpu_hour, arguments.json)
+        events = fetch_events(Api(place.access), place)
+    account = goodput(events, arguments.price_per_gpu_hour, arguments.json)
     print(account, flush=True)
     return 0

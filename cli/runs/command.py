@@ -9,8 +9,8 @@ from pathlib import Path
 from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.os_words import os_words
-from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, refusal, users
+from cli.runs.program import PROGRAM
 from cli.runs.table import as_json, as_table, compared, parse_room, parse_runs, problems
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
@@ -191,8 +191,7 @@ def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
 
 
 def _pod(place: VolumePlace, *, read_only: bool = True):
-    program = Path(pod_program.__file__).read_text()
-    return volume_pod(place, TASK, program, read_only=read_only)
+    return volume_pod(place, TASK, PROGRAM, read_only=read_only)
 
 
 def _users(api: Api, place: VolumePlace) -> Users:

@@ -289,7 +289,7 @@ def test_logs_of_pods_go_on_after_cut(
     logs, seen = PodLogs(Api(access), place_at(access)), list[str]()
     end = time.monotonic() + LIMIT_SECONDS
     while not logs.follow(logs.pods()):
-        assert time.monotonic() < end, seen
+        assert time.monotonic() < end, f"the log has not come to its end: {seen}"
         seen += [line.text for line in logs.take()]
         time.sleep(0.05)
     seen += [line.text for line in logs.take()]

@@ -12,6 +12,7 @@ from infra.kube.api_server.exec_stream import Ended
 from infra.kube.errors import TaskError
 from tests.trainer.events.stories import Story
 from trainer.events.command import PRICE_VARIABLE
+from trainer.events.event import Events
 from trainer.events.show import WHAT
 from trainer.events.span import Kind
 
@@ -42,7 +43,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command read the events of the killed run, without a stack and a cluster."""
     monkeypatch.setattr(command, "run_place", lambda stack: PLACE)  # pyright: ignore
     monkeypatch.setattr(command, "Api", lambda access: None)  # pyright: ignore
-    monkeypatch.setattr(command, "fetch_events", lambda api, place: killed_run())  # pyright: ignore
+    monkeypatch.setattr(command, "fetch_events", lambda api, place: Events.of(killed_run()))  # pyright: ignore
 
 
 def test_table_has_every_kind_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.goodput import reader
-from infra.kube.api_server.exec_stream import SILENCE_SECONDS
-from trainer.events.account import account_of
-from trainer.events.event import Event, Name, parse_events, to_line
+from cli.goodput import fetch, reader
+from infra.kube.api_server.exec_stream import SILENCE_SECONDS, Ended
+from trainer.events.account import account_of_file
+from trainer.events.event import Event, Events, Name, to_line
 
 names = st.sampled_from([Name.ALIVE, Name.ALIVE, Name.FAILING, Name.ENDED, Name.GATHERING])
 
@@ -30,10 +30,11 @@ def test_account_is_the_same_without_needless_signs_of_life(given_names: list[Na
     same.
     """
     content = content_of([Name.GATHERING, *given_names])
-    arrived = reader.unpacked(reader.packed(content.splitlines(keepends=True)))
-    assert account_of(*parse_events(arrived)) == account_of(*parse_events(content))
-    assert arrived.count(b'"alive"') <= len(given_names) // 2 + 1
-    assert b'"alive"' not in arrived or Name.ALIVE in given_names
+    arrived = fetch.unpacked(reader.packed(content.splitlines(keepends=True)))
+    assert account_of_file(arrived) == account_of_file(Events.of(content))
+    signs_of_life = [event for event in arrived if event.name == Name.ALIVE]
+    assert len(signs_of_life) <= len(given_names) // 2 + 1
+    assert signs_of_life == [] or Name.ALIVE in given_names
 
 
 def run_reader(file: Path) -> subprocess.CompletedProcess[str]:
@@ -51,9 +52,9 @@ def test_program_needs_the_standard_library_alone(tmp_path: Path) -> None:
     file.write_bytes(content + b'\n{"event":"torn')
     done = run_reader(file)
     assert done.returncode == 0, done.stderr
-    events, damaged = parse_events(reader.unpacked(done.stdout))
+    events = fetch.unpacked(done.stdout)
     assert [event.name for event in events] == [Name.GATHERING, Name.ALIVE, Name.ENDED]
-    assert damaged == 1
+    assert events.damaged_lines == 1
 
 
 def test_file_that_is_not_there_has_a_status_of_its_own(tmp_path: Path) -> None:
@@ -76,7 +77,28 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < file.stat().st_size / 4
-    assert len(parse_events(reader.unpacked(text))[0]) == len(events)
+    assert len(list(fetch.unpacked(text))) == len(events)
+
+
+def test_memory_of_the_account_does_not_grow_with_the_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The events of a long run are unpacked one by one on the user's machine, too, which may read
+    those of many runs for the dashboard.
+    """
+    values = {"step": 7, "data_seconds": 0.0, "save_seconds": 0.0, "longest_seconds": 1.0}
+    event = Event(Name.REPORT, 100.0, 50.0, "a", {"steps": 1, **values})
+    line, times = to_line(event), 50_000
+    answer = Ended(0, reader.packed(line for _ in range(times)), "")
+    monkeypatch.setattr(fetch, "execute", lambda *given: answer)  # pyright: ignore
+    tracemalloc.start()
+    try:
+        found = sum(1 for _ in fetch.read_events(None, "", "", "/data/runs/dev"))  # pyright: ignore
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == times
+    assert peak < times * len(line) / 4
 
 
 def test_long_reading_gives_signs_of_life(
@@ -87,14 +109,14 @@ def test_long_reading_gives_signs_of_life(
     """
     seconds = count(step=0.1)
     monkeypatch.setattr(reader.time, "monotonic", lambda: next(seconds))
-    text = reader.packed([b"{}\n"] * 10_000)
+    text = reader.packed([to_line(Event(Name.GATHERING, 100.0, 50.0, "a"))] * 10_000)
     assert len(capsys.readouterr().err) > 10_000 * 0.1 / SILENCE_SECONDS
-    assert reader.unpacked(text).count(b"{}") == 10_000
+    assert len(list(fetch.unpacked(text))) == 10_000
 
 
-@pytest.mark.parametrize("cut", [1, 10, 30])
+@pytest.mark.parametrize("cut", [1, 10, 30, 10_000])
 def test_answer_that_is_not_whole_is_refused(cut: int) -> None:
     """An answer that lacks its end is refused."""
     text = reader.packed([content_of([Name.GATHERING, Name.ENDED])])
     with pytest.raises(ValueError, match=r".+"):
-        reader.unpacked(text[:-cut])
+        fetch.unpacked(text[:-cut])
