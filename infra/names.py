@@ -31,6 +31,7 @@ TRAINER_UID = 1000  # the user in the trainer image; it and its group own disttr
 # cluster may have no other nodes, or the volume may be available only on nodes with that taint.
 GPU_RESOURCE = "nvidia.com/gpu"
 EFA_RESOURCE = "vpc.amazonaws.com/efa"  # offered by the device plugin for Amazon's EFA
+ATTACHMENTS_ANNOTATION = "k8s.v1.cni.cncf.io/networks"  # further networks of a pod, for Multus
 GPU_TOLERATION = {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}
 HOSTNAME_LABEL = "kubernetes.io/hostname"  # every node has it, each with a different value
 # The access modes of a claim, with Kubernetes' names.

@@ -61,6 +61,8 @@ CAUSE = re.compile(
     r"|CUDA out of memory|CUDA error: |HIP error: "
     r"|Cuda failure '|NCCL WARN Cuda failure"
     r"|NCCL WARN .*(?:No space left|Error while creating shared memory)"
+    # Not ibv_open_device: without the device, NCCL goes on by TCP.
+    r"|Call to ibv_(?:reg|create|modify)\w* failed"
     r"|Duplicate GPU detected|[Nn]o socket interface found"
     r"|No space left on device|Disk quota exceeded|Read-only file system|Input/output error"
     r"|Fatal Python error: (?:Segmentation fault|Bus error)"

@@ -23,6 +23,22 @@ SENTENCES: tuple[tuple[str, str], ...] = (
         "NCCL found no network interface that it may use: check NCCL_SOCKET_IFNAME",
     ),
     (
+        r"(?:ibv_|fi_mr_reg|register memory).*Cannot allocate memory",
+        "the pod may pin too little memory for its RDMA or EFA device: set LimitMEMLOCK=infinity "
+        "for the container runtime of the node; see "
+        "docs/clusters.md#a-faster-network-between-the-machines",
+    ),
+    (
+        r"ibv_open_device failed|NET/IB : Unable to open device",
+        "the pod sees an RDMA device that it was not given: let it ask for one by the setting "
+        "network: rdma",
+    ),
+    (
+        r"ibv_modify_qp failed with error No such device",
+        "the RDMA device has no address in the pod: give the network card of the device to the "
+        "pod by networkOptions.attachments",
+    ),
+    (
         r"Got completion from peer .* (?:with error|with status=) ?12\b",
         "an InfiniBand or RoCE message was sent again and again without an answer: the other rank "
         "is gone, or the link is broken",

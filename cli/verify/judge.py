@@ -7,6 +7,7 @@ from cli.status.judge import GOES_ON
 from cli.verify.evidence import Evidence, result
 from cli.verify.gpu_results import gpu_results
 from cli.verify.network_results import all_reduce, shared_memory, transport
+from cli.verify.pod_results import pinned_memory, variables
 from cli.verify.volume_results import shared_volume
 from infra.kube.objects import name_of, part, parts
 from infra.kube.pods.report import describe_pods, report_pod
@@ -22,6 +23,8 @@ def judge(seen: Evidence) -> list[Result]:
         _one_image(seen),
         *gpu_results(seen),
         shared_memory(seen),
+        pinned_memory(seen),
+        variables(seen),
         transport(seen),
         all_reduce(seen),
         shared_volume(seen),

@@ -7,6 +7,7 @@ number of GPUs that the pod asked for, and `compute` if torch is to compute on t
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -87,7 +88,7 @@ def main() -> None:
         computed, compute_problem = run([sys.executable, "-c", COMPUTE], 300)
     else:
         computed, compute_problem = "", ""
-    names = ("NCCL_", "GLOO_", "FI_", "PET_", "DISTTRAIN_TRANSPORTS")
+    names = ("NCCL_", "GLOO_", "FI_", "PET_", "DISTTRAIN_TRANSPORTS", "CUDA_LAUNCH_BLOCKING")
     answer = {
         "gpus": seen,
         "gpu_problem": problem,
@@ -96,6 +97,7 @@ def main() -> None:
         "computed": computed.strip(),
         "compute_problem": compute_problem,
         "shared_memory_bytes": shared_memory_bytes(),
+        "pinned_memory_bytes": resource.getrlimit(resource.RLIMIT_MEMLOCK)[0],  # -1: no limit
         "interfaces": sorted(path.name for path in Path("/sys/class/net").iterdir()),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(names)},
     }

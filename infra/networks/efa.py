@@ -50,6 +50,7 @@ KIND = NetworkProfile(
     },
     between_pods={"GLOO_SOCKET_IFNAME": POD_INTERFACE},
     transports=("efa",),
+    contradictions={"FI_PROVIDER": ("tcp", "sockets"), "NCCL_NET": ("Socket",)},
     for_nccl_between_pods=True,
     options=EfaOptions,
     adapt=with_devices,

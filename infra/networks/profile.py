@@ -25,10 +25,13 @@ class NetworkProfile:
         between_pods: further variables, which are only set if the run has several pods.
         resources: further limits of the container, such as `{"rdma/hca": "1"}`.
         annotations: annotations of the pod, such as those of Multus.
-        capabilities: Linux capabilities that the container keeps, such as `IPC_LOCK`.
+        capabilities: Linux capabilities that the container keeps. The pods are not root, so such
+            a capability has no effect in them.
         transports: the transports of which the ranks of several pods should use one: socket (TCP),
             ib, roce, efa, or the name that NCCL gives to another one. If NCCL uses another one, an
             alert says so. Empty: every transport is right.
+        contradictions: variables of the user that would take this network from the ranks, each with
+            the values that would, and that are refused.
         host_network: whether the pod uses the network namespace of its node.
         for_nccl_between_pods: whether its devices are only of use to NCCL between pods. A run on
             the CPU or with one pod is then refused.
@@ -44,6 +47,9 @@ class NetworkProfile:
     annotations: Mapping[str, str] = field(default_factory=dict[str, str])
     capabilities: tuple[str, ...] = ()
     transports: tuple[str, ...] = ()
+    contradictions: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
     host_network: bool = False
     for_nccl_between_pods: bool = False
     options: type = NoOptions

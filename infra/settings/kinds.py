@@ -96,6 +96,11 @@ class NetworkChoice(Kind, Protocol):
         ...
 
     @property
+    def contradictions(self) -> Mapping[str, tuple[str, ...]]:
+        """Variables that would take this network from the ranks, with the values that would."""
+        ...
+
+    @property
     def for_nccl_between_pods(self) -> bool:
         """Whether the profile is only of use to runs with GPUs and several pods."""
         ...

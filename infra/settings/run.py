@@ -27,6 +27,7 @@ from infra.settings.run_dataset import (
     dataset_options,
 )
 from infra.settings.run_network import (
+    check_contradictions,
     check_transport_policy,
     check_use_of_network,
     read_network,
@@ -104,6 +105,7 @@ def read_run(
     profile = kinds.networks[network.name]
     check_use_of_network(reader, profile, compute, several_pods=workload.several_pods)
     pods = read_pods(reader, platform.devices.accelerator, demands)
+    check_contradictions(reader, profile, pods.environment)
     metrics_port = read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)

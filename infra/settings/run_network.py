@@ -46,6 +46,23 @@ def check_use_of_network(
         reader.problem("network", network.name, reason, f"{other} {more}")
 
 
+def check_contradictions(
+    reader: Reader, network: NetworkChoice, environment: Mapping[str, str]
+) -> None:
+    """Note a problem for each variable of the user with which the ranks would use another network.
+
+    Args:
+        reader: collects the problems that are found.
+        network: the network profile.
+        environment: the setting `podEnvironment`.
+    """
+    for name, values in network.contradictions.items():
+        if environment.get(name) in values:
+            reason = f"network: {network.name} is set, and with this variable NCCL would not use it"
+            hint = f"Remove it: pulumi config rm --path podEnvironment.{name}"
+            reader.problem(f"podEnvironment.{name}", environment[name], reason, hint)
+
+
 def check_transport_policy(
     reader: Reader, policy: str, network: NetworkChoice, pods: PodSettings
 ) -> None:

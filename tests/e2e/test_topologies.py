@@ -250,7 +250,7 @@ def test_verify_has_evidence_for_three_pods(lab: Lab, multi: Stack) -> None:
         f"finished: step {MAX_STEPS}",
         f"step {MAX_STEPS}, ",
         "have their sha256",
-        f"verify: run {MULTI_RUN}: 12 checks in ",
+        f"verify: run {MULTI_RUN}: 14 checks in ",
     ):
         assert words in screen, screen
     wait_for_pods_of_commands_to_go(lab)
@@ -518,7 +518,7 @@ def test_stopped_run_has_saved_and_goes_on_where_it_was(lab: Lab, single: Stack)
     single.set_all({**run_settings(name, steps), "verify": "after"})
     shown = single.up()
     assert "every rank has stepped: train-singlepod-" in shown, shown
-    assert f"verify: run {name}: 12 checks in " in shown, shown
+    assert f"verify: run {name}: 14 checks in " in shown, shown
     wait_for("some steps", lambda: len(lab.losses(name)) > 20, 120)
     beside = "--rank 1 -- sh -c 'echo rank $RANK of $WORLD_SIZE'"
     said = people_run(lab, single, f"./disttrain shell --stack {single.name} {beside}")

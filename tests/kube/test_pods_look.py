@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 
 from infra.kube.api_server.quick_look import quick_look
-from infra.kube.paths import CLAIMS, VOLUMES
+from infra.kube.controllers.served import serves
+from infra.kube.errors import ApiError
+from infra.kube.paths import CLAIMS, DEFINITIONS, VOLUMES
+from infra.kube.runs.attachments_look import API_VERSION as MULTUS
+from infra.kube.runs.attachments_look import KIND as NETWORK
 from infra.kube.runs.pods_look import RunPods, pods_findings
-from infra.names import CLAIM, GPU_RESOURCE, GPU_TOLERATION
+from infra.names import ATTACHMENTS_ANNOTATION, CLAIM, GPU_RESOURCE, GPU_TOLERATION
 from infra.storages.kind import claim_manifest
+from tests.crds import definition
 from tests.kube.accounts import viewer_of
 from tests.kube.cluster_objects import made, phase_of, volume
 from tests.kube.lab import LIMIT_SECONDS, Json, Lab, wait_for
@@ -210,6 +215,37 @@ def test_priority_class_that_is_missing_is_named(lab: Lab) -> None:
     problem = refusal(lab, lab.namespace(), wanted)
     assert problem.startswith("priorityClass: the cluster would refuse")
     assert "nobody-made-this" in problem
+
+
+def test_second_network_that_the_cluster_lacks_is_named(lab: Lab) -> None:
+    """`up` refuses pods with a second network of Multus that the cluster does not have. The kubelet
+    would try to make such a pod for ever.
+    """
+    namespace = lab.namespace()
+    wanted = pod({"cpu": "100m"}, {})
+    wanted["metadata"]["annotations"] = {ATTACHMENTS_ANNOTATION: "fast"}
+    assert "this cluster has no Multus" in refusal(lab, namespace, wanted)
+    kind = definition("network-attachment-definitions.k8s.cni.cncf.io", NETWORK)
+    kind["spec"]["scope"] = "Namespaced"
+    with made(lab, DEFINITIONS, kind):
+        wait_for("the kind", lambda: serves(lab.api, MULTUS, NETWORK))
+        problem = refusal(lab, namespace, wanted)
+        assert problem.startswith("network: the pods ask for the second network fast, and the name")
+        network = {"apiVersion": MULTUS, "kind": NETWORK, "metadata": {"name": "fast"}}
+        collection = f"/apis/{MULTUS}/namespaces/{namespace}/network-attachment-definitions"
+        wait_for("the network", lambda: creates(lab, collection, network))
+        assert refusal(lab, namespace, wanted) == ""
+
+
+def creates(lab: Lab, collection: str, item: Json) -> bool:
+    """Try to make an object of a kind whose handler the API server may not have begun yet."""
+    try:
+        lab.api.create(collection, item)
+    except ApiError as refused:
+        if refused.status != 404:
+            raise
+        return False
+    return True
 
 
 def test_namespace_that_is_made_later_refuses_nothing(lab: Lab) -> None:

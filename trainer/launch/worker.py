@@ -133,9 +133,24 @@ def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
         found = [path.name for path in config.run_dir.glob("checkpoints/step-*")]
     newest = max(found, default="start")
     again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")
-    advice = "lower train.micro_batch_size, or set train.activation_checkpointing to true"
     if again:
+        advice = _memory_advice(config.train, world.size)
         return ExitReport(
             ExitCode.FATAL, f"{reason} (for the second time after {newest}; {advice})"
         )
     return ExitReport(ExitCode.RETRYABLE, f"{reason} (trying once more)")
+
+
+def _memory_advice(train: TrainConfig, ranks: int) -> str:
+    """Say what would need less memory, the least costly first, without what is set already."""
+    ways: list[str] = []
+    if train.micro_batch_size > 1:
+        ways.append("lower train.micro_batch_size")
+    if not train.activation_checkpointing:
+        ways.append("set train.activation_checkpointing to true")
+    if train.parallel == "ddp" and ranks > 1:
+        ways.append("set train.parallel to fsdp")
+    if not ways:
+        return "use more GPUs, GPUs with more memory, or a smaller model"
+    *first, last = ways
+    return f"{', '.join(first)}, or {last}" if first else last

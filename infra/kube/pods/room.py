@@ -234,16 +234,32 @@ def _taint(taint: Json) -> str:
 
 
 def _too_large(nodes: Sequence[Json], resource: str, wanted: str) -> str:
-    key = KEYS.get(resource, resource)
+    key = KEYS.get(resource) or ("network" if "/" in resource else resource)
     offered = _each(nodes, lambda node: _offered(node, resource))
     hint = "Set less"
-    if resource in INSTALL and not any(_offers(node, resource) for node in nodes):
-        other = _other_gpus(nodes) if resource == GPU_RESOURCE else ""
-        hint = other or f"Install {INSTALL[resource]}, or choose other nodes"
+    if "/" in resource and not any(_offers(node, resource) for node in nodes):
+        plugin = INSTALL.get(resource, f"the device plugin that offers {resource}")
+        hint = _others(nodes, resource) or f"Install {plugin}, or choose other nodes"
     return (
         f"{key}: a pod asks for {wanted} {resource}, and no node that it could use has so much "
         f"({offered}). {hint}"
     )
+
+
+def _others(nodes: Sequence[Json], resource: str) -> str:
+    """What to do if nodes offer not this resource but similar ones; empty: they offer none."""
+    if resource == GPU_RESOURCE:
+        return _other_gpus(nodes)
+    if resource in INSTALL:
+        return ""
+    names = {name for node in nodes for name in part(node, "status", "allocatable")}
+    others = [
+        name
+        for name in sorted(names)
+        if "/" in name and name not in KEYS and any(_offers(node, name) for node in nodes)
+    ]
+    shown = ", ".join(_some(others))
+    return f"The nodes offer {shown}: if one of these is meant, set its name" if others else ""
 
 
 def _other_gpus(nodes: Sequence[Json]) -> str:

@@ -23,6 +23,7 @@ from infra.kube.quantity import amount
 from infra.kube.queues.queue_look import queue_findings
 from infra.kube.queues.unqueued_look import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
+from infra.kube.runs.attachments_look import attachments_findings
 from infra.kube.runs.refused_now import say_refused_now
 from infra.kube.volumes.volume_place import VolumePlace, places_of
 from infra.kube.workload import Workload
@@ -140,6 +141,7 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     _look_at_nodes(api, run, needs, found)
     _look_at_quotas(api, run, needs, found)
     _try(api, run, found)
+    found.add(attachments_findings(api, run.namespace, run.pod))
     found.add(network_findings(api, run.namespace, run.pod, run.pods))
     itself = (run.namespace, run.itself, run.suspend)
     say_refused_now(api, *itself, found, installs=bool(run.groups_come))

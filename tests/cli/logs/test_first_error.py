@@ -67,6 +67,15 @@ def test_a_run_that_goes_well_has_no_error() -> None:
     assert first_error([]) is None
 
 
+def test_device_without_which_nccl_goes_on_is_no_cause() -> None:
+    """NCCL goes on by TCP if it cannot open an RDMA device, so that is not why a rank ended later.
+    If it cannot pin memory on a device that it has opened, it ends.
+    """
+    warn = "train-0:12:12 [0] misc/ibvwrap.cc:212 NCCL WARN Call to"
+    assert weigh(f"{warn} ibv_open_device failed") == Weight.NOTHING
+    assert weigh(f"{warn} ibv_create_qp failed with error Cannot allocate memory") == Weight.CAUSE
+
+
 # Warnings of the trainer about trouble with which training goes on, from events/log.py,
 # checkpoint/save.py, mirror/process.py and transport/asked.py.
 GONE_ON = [

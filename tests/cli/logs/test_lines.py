@@ -202,6 +202,13 @@ def test_every_well_known_xid_has_a_sentence() -> None:
         ("NET/IB : Got completion from peer 10.0.0.1<1> with error 12, opcode 0", "InfiniBand"),
         ("NCCLUtils.hpp:77, unhandled system error (run with NCCL_DEBUG=INFO", "operating system"),
         ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "reset the GPU"),
+        ("Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory", "LimitMEMLOCK"),
+        ("Call to ibv_create_cq failed with error Cannot allocate memory errno 12", "LimitMEMLOCK"),
+        ("x NCCL WARN NET/OFI Unable to register memory (type = 2) for device 0. RC: -12, Error: "
+         "Cannot allocate memory", "LimitMEMLOCK"),
+        ("misc/ibvwrap.cc:212 NCCL WARN Call to ibv_open_device failed", "was not given"),
+        ("x NCCL WARN NET/IB : Unable to open device mlx5_bond_0", "was not given"),
+        ("Call to ibv_modify_qp failed with error No such device", "network card of the device"),
     ],
 )  # fmt: skip
 def test_a_line_of_nccl_or_cuda_gets_a_sentence(line: str, words: str) -> None:

@@ -28,9 +28,11 @@ PROBE: dict[str, Any] = {
     "torch": TORCH,
     "torch_problem": "",
     "shared_memory_bytes": 8 << 30,
+    "pinned_memory_bytes": -1,
     "interfaces": ["eth0", "lo"],
     "environment": {},
 }
+RDMA = {"DISTTRAIN_TRANSPORTS": "ib,roce"}
 NCCL_LOG = """\
 collectives nccl
 pod:12:12 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA
@@ -335,6 +337,56 @@ CASES = {
         "warning",
         "nan",
     ),
+    "nothing to pin": (GOOD, "pinned-memory", "not applicable", "asks for no RDMA or EFA device"),
+    "memory is pinned": (with_probe(environment=RDMA), "pinned-memory", "ok", "as much memory as"),
+    "memory for some buffers": (
+        with_probe(environment=RDMA, pinned_memory_bytes=8 << 20),
+        "pinned-memory",
+        "warning",
+        "t-0 may pin 8 MiB of memory",
+    ),
+    "EFA pins memory too": (
+        with_probe(environment={"DISTTRAIN_TRANSPORTS": "efa"}, pinned_memory_bytes=65536),
+        "pinned-memory",
+        "warning",
+        "t-0 may pin 64 KiB of memory",
+    ),
+    "no pod to ask about pinned memory": (
+        replace(GOOD, probes={}, unseen={"t-0": "no exec"}),
+        "pinned-memory",
+        "not checked",
+        "t-0: no exec",
+    ),
+    "variables": (
+        with_probe(environment={"NCCL_P2P_DISABLE": "0", "NCCL_DEBUG": "INFO", **RDMA}),
+        "variables",
+        "ok",
+        "no variable is set that",
+    ),
+    "no NVLink": (
+        with_probe(environment={"NCCL_P2P_DISABLE": "1"}),
+        "variables",
+        "warning",
+        "NCCL_P2P_DISABLE=1: the GPUs of a machine do not use NVLink or PCIe directly",
+    ),
+    "kernels that wait": (
+        with_probe(environment={"CUDA_LAUNCH_BLOCKING": "1"}),
+        "variables",
+        "warning",
+        "CUDA_LAUNCH_BLOCKING=1: ",
+    ),
+    "NCCL does not choose": (
+        with_probe(environment={"NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}),
+        "variables",
+        "warning",
+        "NCCL_PROTO=Simple: NCCL, or the tuner of its plugin, does not choose",
+    ),
+    "no pod to ask about variables": (
+        replace(GOOD, probes={}, unseen={"t-0": "no exec"}),
+        "variables",
+        "not checked",
+        "t-0: no exec",
+    ),
     "too few losses": (replace(GOOD, losses=LOSSES[:4]), "loss-falls", "not checked", "4 losses"),
     "checkpoint": (GOOD, "checkpoint", "ok", "step 40, 3 s old: 4 files of 1,000 bytes"),
     "no checkpoint": (replace(GOOD, checkpoint=None), "checkpoint", "not checked", "none yet"),
@@ -378,6 +430,7 @@ def test_run_that_does_not_step_has_its_remedy(run: RunStatus, fix: str) -> None
 def test_all_is_well_with_a_good_run() -> None:
     found = {result.id: result.status for result in judge(GOOD)}
     assert found.pop("shared-volume") == "not applicable"  # the run has one pod
+    assert found.pop("pinned-memory") == "not applicable"
     assert set(found.values()) == {"ok"}
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,12 @@ import pytest
 
 from cli.verify import pod_probe, run_probe
 
+# GPU 0 is busy when it is asked for the second time, and at no other time.
 SMI = """#!/bin/sh
-echo "0, NVIDIA H100 80GB HBM3, 9.0, 97, 71234"
+asked=$(cat "$0.asked" 2>/dev/null)x
+echo "$asked" >"$0.asked"
+case $asked in xx) busy=97 ;; *) busy=3 ;; esac
+echo "0, NVIDIA H100 80GB HBM3, 9.0, $busy, 71234"
 echo "1, NVIDIA H100 80GB HBM3, 9.0, [N/A], 71234"
 """
 
@@ -51,7 +56,8 @@ def test_pod_probe_shows_gpus_and_their_highest_load(tmp_path: Path) -> None:
     smi.write_text(SMI)
     smi.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    seen = answer(pod_probe, "2", PATH=path, NCCL_DEBUG="INFO", OTHER_SECRET="hidden")
+    given = {"NCCL_DEBUG": "INFO", "CUDA_LAUNCH_BLOCKING": "1", "OTHER_SECRET": "hidden"}
+    seen = answer(pod_probe, "2", PATH=path, **given)
     assert [(gpu["capability"], gpu["busy_percent"]) for gpu in seen["gpus"]] == [
         ("9.0", 97),
         ("9.0", 0),
@@ -59,9 +65,11 @@ def test_pod_probe_shows_gpus_and_their_highest_load(tmp_path: Path) -> None:
     assert seen["gpu_problem"] == seen["torch_problem"] == ""
     assert seen["torch"]["version"]
     assert seen["environment"]["NCCL_DEBUG"] == "INFO"
+    assert seen["environment"]["CUDA_LAUNCH_BLOCKING"] == "1"
     assert "hidden" not in json.dumps(seen)
     assert "lo" in seen["interfaces"]
     assert seen["shared_memory_bytes"] > 0
+    assert seen["pinned_memory_bytes"] == resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
 
 
 def test_pod_probe_says_what_it_could_not_ask(tmp_path: Path) -> None:
@@ -79,6 +87,29 @@ def test_pod_probe_lets_torch_compute_when_asked() -> None:
     seen = answer(pod_probe, "0", "compute")
     assert re.fullmatch(r"2\.\S+", seen["computed"]), seen
     assert seen["compute_problem"] == ""
+
+
+WRONG_TORCH = """
+__version__ = "2.7.1"
+class cuda:
+    device_count = staticmethod(lambda: 2)
+class Product:
+    def __init__(self, device): self.device = device
+    def __matmul__(self, other): return self
+    def __ne__(self, other): return self
+    def sum(self): return 3 if self.device == "cuda:1" else 0
+def ones(*shape, device): return Product(device)
+"""
+
+
+def test_pod_probe_names_the_device_that_computes_wrongly(tmp_path: Path) -> None:
+    """A device with a wrong product is named. A module that stands in for torch computes wrongly on
+    the second of two GPUs.
+    """
+    (tmp_path / "torch.py").write_text(WRONG_TORCH)
+    seen = answer(pod_probe, "0", "compute", PYTHONPATH=str(tmp_path))
+    assert "cuda:1: 3 of 65536 products of ones are wrong" in seen["compute_problem"]
+    assert seen["computed"] == ""
 
 
 def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> None:

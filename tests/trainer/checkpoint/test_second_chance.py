@@ -48,6 +48,53 @@ def test_run_folder_that_cannot_be_made_does_not_hide_missing_memory(tmp_path: P
     assert report.reason.startswith("CUDA out of memory")
 
 
+@pytest.mark.parametrize(
+    ("train", "ranks", "advice"),
+    [
+        (
+            {},
+            2,
+            "lower train.micro_batch_size, set train.activation_checkpointing to true, or set "
+            "train.parallel to fsdp",
+        ),
+        (
+            {},
+            1,
+            "lower train.micro_batch_size, or set train.activation_checkpointing to true",
+        ),
+        (
+            {"micro_batch_size": 1, "activation_checkpointing": True},
+            2,
+            "set train.parallel to fsdp",
+        ),
+        (
+            {"micro_batch_size": 1, "activation_checkpointing": True, "parallel": "fsdp"},
+            2,
+            "use more GPUs, GPUs with more memory, or a smaller model",
+        ),
+    ],
+)
+def test_second_lack_of_memory_ends_the_run_with_what_is_left_to_do(
+    tmp_path: Path, train: dict[str, Any], ranks: int, advice: str
+) -> None:
+    """The second lack of memory after the same checkpoint ends the run, because a third start would
+    fail too. The advice leaves out what is set already, and what one rank alone cannot do.
+    """
+    given = {"data_root": str(tmp_path), "dataset": {"file": "/text"}, "train": train}
+    config, world = RunConfig.from_mapping(given), World(size=ranks)
+    (config.run_dir / "checkpoints/step-00000040").mkdir(parents=True)
+    first = _out_of_memory(config, world, "CUDA out of memory")
+    assert (first.code, first.reason) == (
+        ExitCode.RETRYABLE,
+        "CUDA out of memory (trying once more)",
+    )
+    second = _out_of_memory(config, world, "CUDA out of memory")
+    assert (second.code, second.reason) == (
+        ExitCode.FATAL,
+        f"CUDA out of memory (for the second time after step-00000040; {advice})",
+    )
+
+
 def test_volume_without_room_does_not_hide_a_divergence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,26 @@ def test_ranks_use_the_interface_by_which_nodes_meet() -> None:
     assert "NCCL_SOCKET_IFNAME" not in environment_of(alone, nnodes=1)
 
 
+def test_ranks_share_the_cores_of_their_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each rank gets its share of the cores: by the ranks of its node, and by those of all nodes on
+    the same machine. torch would start as many threads as there are cores in every rank, and they
+    would wait for each other. A variable of the user wins.
+    """
+    here = Round(1, "127.0.0.1", 29501, (0, 1), 0, 6, 4, own_address="127.0.0.1")
+    node = Node(2, 3, 0, "localhost", 29500)
+    asked = list[tuple[int, int]]()
+
+    def share(local_ranks: int, ranks_on_machine: int) -> int:
+        asked.append((local_ranks, ranks_on_machine))
+        return 5
+
+    monkeypatch.setattr("trainer.launch.rank_environment.threads_per_rank", share)
+    assert rank_environment({}, node, here, 0)["OMP_NUM_THREADS"] == "5"
+    assert asked == [(3, 4)]
+    given = {"OMP_NUM_THREADS": "7"}
+    assert rank_environment(given, node, here, 0)["OMP_NUM_THREADS"] == "7"
+
+
 def test_node_0_takes_the_address_that_others_reach(gang: Gang) -> None:
     """Node 0 takes part with the address that other machines reach, and not with the one by which
     it reaches itself, when another machine takes part.

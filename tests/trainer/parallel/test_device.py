@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from trainer.launch import worker
 from trainer.launch.exit_codes import FatalError
 from trainer.metrics.peak_flops import peak_flops
 from trainer.parallel import device
-from trainer.parallel.device import choose_compute
+from trainer.parallel.device import Compute, choose_compute
 from trainer.parallel.world import World, duplicates
 
 
@@ -104,6 +105,30 @@ def test_a_setting_that_the_machine_cannot_meet_is_refused(
 def test_ranks_on_the_same_gpu_are_found() -> None:
     assert duplicates(["GPU-a", "GPU-b", "GPU-a"]) == ["GPU-a"]
     assert duplicates(["GPU-a", "GPU-b"]) == []
+
+
+@pytest.mark.parametrize(("uuids", "shared"), [(["a", "b"], ""), (["a", "a"], "a")])
+def test_ranks_on_one_gpu_are_refused_before_nccl_is(
+    monkeypatch: pytest.MonkeyPatch, uuids: list[str], shared: str
+) -> None:
+    """When the ranks connect, two of them with one GPU end the run for good, with the reason. NCCL
+    would refuse them later, and each restart would fail again. The group and the GPU are stand-ins.
+    """
+    here = Compute(torch.device("cuda", 0), "A10", torch.bfloat16, False, "nccl", ())
+    monkeypatch.setattr("trainer.parallel.world.await_store", lambda *_: None)
+    monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **__: None)
+    uuid = SimpleNamespace(uuid=uuids[0])
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda _: uuid)
+
+    def gather(_: World, text: str) -> list[str]:
+        return uuids if text == uuids[0] else [text, text]
+
+    monkeypatch.setattr(World, "gather_text", gather)
+    if not shared:
+        assert World(size=2).connect(here, TrainConfig()) == here
+        return
+    with pytest.raises(FatalError, match=f"several ranks use the same GPU {shared} "):
+        World(size=2).connect(here, TrainConfig())
 
 
 @pytest.mark.parametrize(

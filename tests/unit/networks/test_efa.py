@@ -4,7 +4,6 @@ or cannot be used.
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pulumi
 import pytest
@@ -12,9 +11,8 @@ import pytest
 from infra.kube.pods.room import pod_needs, room_problem
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 from tests.unit.kube.pods.instances import P4D, P5, P5EN, P6, SYSTEM
+from tests.unit.networks.rendered import Json, training_pods
 from tests.unit.stacks import Deployment, deploy
-
-Json = dict[str, Any]
 
 
 def with_efa(devices: object, topology: str = "indexed-job") -> dict[str, object]:
@@ -33,19 +31,7 @@ def pod(tmp_path_factory: pytest.TempPathFactory) -> Json:
 
 def pods(result: Deployment) -> list[Json]:
     """Return the specs of pods that train, wherever in the objects they are."""
-    return [spec for each in result.resources for spec in _specs(each.inputs)]
-
-
-def _specs(value: object) -> list[Json]:
-    if isinstance(value, list):
-        return [spec for each in value for spec in _specs(each)]
-    if not isinstance(value, dict):
-        return []
-    containers = value.get("containers")
-    named = [each.get("name") for each in containers] if isinstance(containers, list) else []
-    if {"trainer", "node", "pytorch"} & {*named} and "terminationGracePeriodSeconds" in value:
-        return [value]
-    return [spec for each in value.values() for spec in _specs(each)]
+    return [pod["spec"] for pod in training_pods(result)]
 
 
 def test_pod_gets_devices_and_no_rights(pod: Json) -> None:

@@ -168,6 +168,29 @@ def test_settings_of_pods_reach_the_pod(tmp_path: Path) -> None:
     assert metadata["labels"]["team"] == "ml"
 
 
+def test_pods_have_the_time_to_save_that_is_set(tmp_path: Path) -> None:
+    """A training pod has `terminationGraceSeconds` to save after SIGTERM. With Kubernetes' own 30 s
+    a large checkpoint would be lost at each stop, eviction and hand-over.
+    """
+    usual = training_template(deploy("dev", tmp_path))
+    assert usual["spec"]["terminationGracePeriodSeconds"] == 120
+    longer = deploy("multipod", tmp_path, {"terminationGraceSeconds": "900"})
+    assert training_template(longer)["spec"]["terminationGracePeriodSeconds"] == 900
+
+
+def test_caches_are_on_the_disk_of_the_pod(deployment: tuple[str, Deployment]) -> None:
+    """The home folder of every pod is on its own disk, also in an image of the user's own. Triton
+    and torch.compile write below it; on the volume, all ranks would wait for each other's locks.
+    """
+    _, result = deployment
+    assert len(templates(result)) == 2
+    for template in templates(result):
+        assert variables(template)["HOME"] == "/tmp"
+        (container,) = template["spec"]["containers"]
+        mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+        assert not [mount for mount in mounts if mount in ("/", "/tmp") or "/tmp/" in mount]
+
+
 def test_shared_memory_is_a_memory_volume(deployment: tuple[str, Deployment]) -> None:
     template = training_template(deployment[1])
     volumes = {volume["name"]: volume for volume in template["spec"]["volumes"]}

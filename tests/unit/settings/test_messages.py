@@ -447,9 +447,8 @@ def test_rsa_host_key_is_refused_with_the_reason() -> None:
 
 def test_single_choice_is_named_alone() -> None:
     """The error of a wrong choice names all choices, or the only one."""
-    assert "network: 'nfs' cannot be used: network has no such choice. Set pod-tcp or efa." in (
-        refusal({"network": "nfs"})
-    )
+    said = "network: 'nfs' cannot be used: network has no such choice. "
+    assert f"{said}Set pod-tcp, multus, rdma or efa." in refusal({"network": "nfs"})
     kinds = replace(KINDS, networks={"pod-tcp": KINDS.networks["pod-tcp"]})
     with pytest.raises(pulumi.RunError, match=r"network has no such choice. Set pod-tcp\."):
         parse_settings(raw_settings("dev", {"network": "nfs"}), (), "dev", kinds)

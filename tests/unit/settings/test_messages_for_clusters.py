@@ -181,7 +181,7 @@ def test_wrong_setting_says_what_to_do(
             "ttlSecondsAfterFinished": "600",
         },
         {"program": {"command": []}},
-        {"network": "rdma", "networkOptions": {"devices": 4}},
+        {"network": "roce", "networkOptions": {"devices": 4}},
     ],
     ids=str,
 )
