@@ -178,7 +178,7 @@ class Reader:
 
     def size(self, key: str) -> str:
         """Read a number of bytes as Kubernetes writes it, in Ki, Mi, Gi or Ti."""
-        pattern = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+        pattern = r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)"
         return self.text(key, pattern=pattern, form="a size in Ki, Mi, Gi or Ti", example="50Gi")
 
     def boolean(self, key: str) -> bool:
