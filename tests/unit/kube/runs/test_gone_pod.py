@@ -1,4 +1,4 @@
-"""The pod that reads on the volume how a run ended: it has what a cluster may demand of each pod."""
+"""The pod that reads how a run ended on the volume has what a cluster may demand of each pod."""
 
 from dataclasses import replace
 from typing import Any
