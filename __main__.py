@@ -30,6 +30,7 @@ from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_cluster, check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
 from infra.preflight import check_platform, check_run
 from infra.run.former_namespaces import former_namespaces
@@ -54,8 +55,9 @@ async def on_an_own_platform(settings: Settings) -> None:
     """
     assert settings.platform is not None
     look = start_look(settings.platform.cluster, settings.platform.host)
-    identifier = await known_identifier(settings.platform, look)
-    await check_platform(settings.platform, settings.run)
+    state = StackState()
+    identifier = await known_identifier(settings.platform, look, state)
+    await check_platform(settings.platform, settings.run, state)
     made = await make_platform(settings.platform, look, identifier)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
