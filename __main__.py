@@ -35,6 +35,7 @@ from infra.platform.trainer_image import TrainerImage, program_image_args, run_i
 from infra.preflight import check_platform, check_run
 from infra.run.former_namespaces import former_namespaces
 from infra.run.make import make_run
+from infra.run.run_guard import RunGuard, RunGuardArgs
 from infra.settings import Settings, parse_settings, read_configuration
 
 
@@ -98,7 +99,9 @@ async def on_an_own_platform(settings: Settings) -> None:
 async def on_the_platform_of_another_stack(
     raw: dict[str, str], secret_keys: set[str], settings: Settings
 ) -> None:
-    """Register only a run. It uses the platform's kubeconfig, and needs no access to its hosts.
+    """Register only a run, and last the RunGuard, to which `pulumi destroy` comes first.
+
+    The run uses the platform's kubeconfig, and needs no access to its hosts.
 
     If the platform has a registry, the run can bring the image of a user's own program to it.
     """
@@ -159,6 +162,9 @@ async def on_the_platform_of_another_stack(
     export(cluster)
     export(outputs)
     EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
+    guard = RunGuardArgs(connection, settings.platform_stack)
+    everything = [access, *needed, *run.resources]
+    RunGuard("run-guard", guard, pulumi.ResourceOptions(depends_on=everything))
 
 
 pulumi.run(main)
