@@ -30,10 +30,12 @@ from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_cluster, check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
 from infra.preflight import check_platform, check_run
 from infra.run.former_namespaces import former_namespaces
 from infra.run.make import make_run
+from infra.run.run_guard import RunGuard, RunGuardArgs
 from infra.settings import Settings, parse_settings, read_configuration
 
 
@@ -54,8 +56,9 @@ async def on_an_own_platform(settings: Settings) -> None:
     """
     assert settings.platform is not None
     look = start_look(settings.platform.cluster, settings.platform.host)
-    identifier = await known_identifier(settings.platform, look)
-    await check_platform(settings.platform, settings.run)
+    state = StackState()
+    identifier = await known_identifier(settings.platform, look, state)
+    await check_platform(settings.platform, settings.run, state)
     made = await make_platform(settings.platform, look, identifier)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
@@ -86,7 +89,9 @@ async def on_an_own_platform(settings: Settings) -> None:
 async def on_the_platform_of_another_stack(
     raw: dict[str, str], secret_keys: set[str], settings: Settings
 ) -> None:
-    """Register only a run. It uses the platform's kubeconfig, and needs no access to its hosts.
+    """Register only a run, and last the RunGuard, to which `pulumi destroy` comes first.
+
+    The run uses the platform's kubeconfig, and needs no access to its hosts.
 
     If the platform has a registry, the run can bring the image of a user's own program to it.
     """
@@ -139,6 +144,9 @@ async def on_the_platform_of_another_stack(
     export(cluster)
     export(outputs)
     EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
+    guard = RunGuardArgs(connection, settings.platform_stack)
+    everything = [access, *needed, *run.resources]
+    RunGuard("run-guard", guard, pulumi.ResourceOptions(depends_on=everything))
 
 
 pulumi.run(main)

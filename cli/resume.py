@@ -36,6 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = run_place(arguments.stack)
     api = Api(place.access)
     record = find_record(api, place.namespace, place.owner)
-    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS)
+    own = dict(place.placement)
+    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS, own)
     print(nothing_to_do or f"{record.workload} goes on; ./disttrain status shows how it comes up")
     return 0

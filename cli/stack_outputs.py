@@ -41,10 +41,12 @@ class RunPlace:
 
 @dataclass(frozen=True)
 class ClusterPlace:
-    """How a stack's cluster is reached, and the namespace of its platform."""
+    """How a stack's cluster is reached, the namespace of its platform, and where its pods run."""
 
     access: Access
     namespace: str
+    placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """As in RunPlace; empty if the stack has no run."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,7 @@ def cluster_place(stack: str) -> ClusterPlace:
     """
     given = _outputs(stack, CLUSTER_NEEDED)
     _require(given, CLUSTER_NEEDED, stack, "is not up")
-    return ClusterPlace(_access(given), str(given["namespace"]))
+    return ClusterPlace(_access(given), str(given["namespace"]), _placement(given))
 
 
 def refuse_program(program: str, command: str, what_it_does: str) -> None:

@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = find_record(api, place.namespace, place.owner)
     last = LastLines(api, record)
     last.wait_until_followed()
-    nothing_to_do = stop(api, record)
+    nothing_to_do = stop(api, record, dict(place.placement))
     if nothing_to_do:
         print(nothing_to_do)
         return 0

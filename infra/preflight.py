@@ -39,6 +39,7 @@ from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import trainer_image_args
 from infra.rights import (
     ADMINISTRATOR,
@@ -91,10 +92,17 @@ class Installed:
 NOTHING_INSTALLED = Installed()
 
 
-async def check_platform(settings: PlatformSettings, run: RunSettings | None) -> None:
+async def check_platform(
+    settings: PlatformSettings, run: RunSettings | None, state: StackState
+) -> None:
     """Check the cluster of this stack's own platform.
 
     A k3s that this stack installs is not checked.
+
+    Args:
+        settings: the settings of the platform.
+        run: the settings of the stack's run; None if it has none.
+        state: the state of this stack.
 
     Raises:
         pulumi.RunError: The stack cannot come up. The text names each reason and what to do.
@@ -144,10 +152,10 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         has_data_folder=bool(storage.folder_on_host),
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _check_cluster(access, volume, needs, pods, await _installed(settings, pull))
+    await _check_cluster(access, volume, needs, pods, await _installed(settings, pull, state))
 
 
-async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
+async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) -> Installed:
     """What the platform puts on the cluster; `pull` is how nodes pull its image."""
     claim, numbers = settings.numbers_claim, None
     if claim is not None:
@@ -155,7 +163,7 @@ async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
         numbers = numbers_needs(prometheus.namespace, CLAIM, claim.class_name, claim.gib)
     return Installed(
         settings.stack,
-        await owner_in_state(),
+        owner_in_state(await state.resources()),
         not settings.namespace_settings.exists,
         fixed_names(settings, pull),
         [controller_for_tasks(CONTROLLERS[each.name]) for each in settings.controllers],

@@ -74,7 +74,7 @@ class Looks:
         """Look at the platform and at the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
-        seen = with_ends(api, look(api, namespace), namespace)
+        seen = with_ends(api, look(api, namespace), namespace, self._place.placement)
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())

@@ -159,7 +159,7 @@ def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tup
     It raises the errors of `look`.
     """
     seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
-    return with_ends(api, seen, place.namespace), api.now()
+    return with_ends(api, seen, place.namespace, place.placement), api.now()
 
 
 def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.command_line import cache_folder
-from infra.deliveries.command import PYTHON, content_arguments, delivered, project_path
+from infra.deliveries.command import PYTHON, content_arguments, delivered, limits, project_path
 from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest, NodeTarget
 from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
@@ -117,7 +117,7 @@ def keep_on_node(
                 # For a lost node nothing is run. Its command is only removed from the state.
                 ignore_changes=["create", "delete", "environment", "stdin"] if lost else None,
                 retain_on_delete=lost or None,
-                custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
+                custom_timeouts=limits(delete="10m"),
             ),
         ),
     )

@@ -42,6 +42,7 @@ TASKS = {
     "open-queue": "queues.open_queue",
     "queue": "queues.check_queue",
     "replaced": "runs.replaced",
+    "run-guard": "runs.run_guard",
     "same-machine": "pods.same_machine",
     "served": "controllers.served",
     "upload": "files.upload",

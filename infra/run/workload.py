@@ -9,6 +9,7 @@ from pulumi_command import local
 
 from infra.dependencies import dependencies
 from infra.kube.queues.await_queue import WAITS, queue_place
+from infra.kube.runs.gone_pod import demanded
 from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
@@ -213,6 +214,7 @@ class Workload(pulumi.ComponentResource):
     def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> local.Command:
         run, kind = args.run, args.run.kind
         queue_seconds = args.wait_seconds if run.queue else 0
+        demands = demanded(run.task_placement)
         return kube_command(
             f"{name}-await",
             "await",
@@ -231,6 +233,8 @@ class Workload(pulumi.ComponentResource):
                 "timeout_seconds": args.training_timeout_seconds,
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),
                 **({"ready_means": args.ready_means} if args.ready_means else {}),
+                # The wait may have to read on the volume how the run ended.
+                **({"placement": demands} if run.ttl_seconds is not None and demands else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
             limit_seconds=args.training_timeout_seconds + queue_seconds,

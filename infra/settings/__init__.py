@@ -132,7 +132,7 @@ def parse_settings(
     if other_platform is not None or settings.platform is not None:
         reader.reject_unknown()
     if reader.problems:
-        lines = [f"  - {problem}" for problem in sorted(reader.problems)]
+        lines = [f"  - {problem}" for problem in sorted(reader.shown_problems())]
         raise pulumi.RunError("\n".join(["the settings of this stack are not valid:", *lines]))
     return settings
 

@@ -13,8 +13,8 @@ from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 
-_QUANTITY_CPU = r"[1-9]\d{0,5}m?"
-_QUANTITY_MEMORY = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+_QUANTITY_CPU = r"[1-9][0-9]{0,5}m?"
+_QUANTITY_MEMORY = r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)"
 # Requests of containers whose work is short. Without requests a pod would be in the class
 # BestEffort, which is evicted first, and a namespace with a quota of requests would refuse it.
 LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}

@@ -16,6 +16,7 @@ from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader, did_you_mean
 from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
+from trainer.config.problem import without_logins
 
 _KEYS = ("command", "per", "image", "build", "files", "progress", "progress_file")
 # Keys that users of other tools look for here, and what to use instead.
@@ -126,7 +127,7 @@ def _check_command(reader: Reader, command: object) -> None:
         reader.problem(key, command, "it names no program", hint)
     elif isinstance(command, str):
         try:
-            words = shlex.split(command)
+            words = shlex.split(str(without_logins(command)))
         except ValueError:  # A quotation mark is not closed.
             words = ["sh", "-c", command]
         reason = "it is one text, and no shell would divide it into words"

@@ -10,7 +10,7 @@ from typing import Any, cast
 from infra.registry import Refusal
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
-from trainer.config.problem import either
+from trainer.config.problem import either, logins, without_logins
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 # The user and password of an address. Go, in which k3s is written, accepts no other characters.
@@ -42,6 +42,7 @@ class Reader:
         self.problems: list[str] = []
         self._wrong: set[str] = set()
         self._hidden = set(self._secret_keys)
+        self._logins = logins([*map(_from_json, raw.values()), *raw.values(), *raw])
 
     def problem(self, key: str, value: object, reason: str, hint: str) -> None:
         """Note that a value cannot be used.
@@ -55,6 +56,18 @@ class Reader:
         """
         self._note(key, value, reason, hint)
         self._wrong.add(key)
+
+    def shown_problems(self) -> list[str]:
+        """Return the problems as they may be shown, without the user and password of an address.
+
+        Not only the values are looked at but whole messages, because a reason or a hint may repeat
+        a part of a value.
+        """
+        shown = self.problems
+        for login in sorted(self._logins, key=len, reverse=True):
+            for written in {login, repr(login)[1:-1], json.dumps(login)[1:-1]}:
+                shown = [problem.replace(f"{written}@", "[secret]@") for problem in shown]
+        return shown
 
     def are_right(self, *keys: str) -> bool:
         """Whether no problem was noted for these keys, so that their values can be compared."""
@@ -178,7 +191,7 @@ class Reader:
 
     def size(self, key: str) -> str:
         """Read a number of bytes as Kubernetes writes it, in Ki, Mi, Gi or Ti."""
-        pattern = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+        pattern = r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)"
         return self.text(key, pattern=pattern, form="a size in Ki, Mi, Gi or Ti", example="50Gi")
 
     def boolean(self, key: str) -> bool:
@@ -248,8 +261,7 @@ class Reader:
         if not value:
             return None
         if re.fullmatch(pattern, value) is None or not is_url(value):
-            shown = re.sub(r"//.*@", "//[secret]@", value, flags=re.DOTALL)
-            self.problem(key, shown, f"it is not {form}", f"Write it like {example}")
+            self.problem(key, value, f"it is not {form}", f"Write it like {example}")
             return None
         return Secret(value)
 
@@ -280,7 +292,7 @@ class Reader:
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = repr(value)
+        shown = repr(without_logins(value))
         if is_hidden:
             shown = "[secret]"
         elif isinstance(value, bool):

@@ -318,6 +318,18 @@ def test_login_in_address_is_refused(dataset: dict[str, Any], key: str) -> None:
     assert "hidden" not in text
 
 
+@pytest.mark.parametrize(
+    "address", ["user:hidden@store/a", "s3://user:hid/hidden@store/a", "s3://a 'b:hidden@store"]
+)
+def test_login_in_a_wrong_mirror_is_not_shown(address: str) -> None:
+    """The message about a mirror that cannot be used hides the login, also in what is no address,
+    and shows the host.
+    """
+    text = "\n".join(problems({"checkpoint": {"mirror": address}}))
+    assert re.search(r"checkpoint\.mirror: .*\[secret\]@store.* cannot be used", text)
+    assert "hidden" not in text
+
+
 def test_presets_have_the_hyper_parameters_of_nanogpt() -> None:
     gpu, cpu, gpt2 = (
         load_config(name)
