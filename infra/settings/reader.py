@@ -10,7 +10,7 @@ from typing import Any, cast
 from infra.registry import Refusal
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
-from trainer.config.problem import either
+from trainer.config.problem import either, shown_value
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 # The user and password of an address. Go, in which k3s is written, accepts no other characters.
@@ -280,11 +280,7 @@ class Reader:
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = repr(value)
-        if is_hidden:
-            shown = "[secret]"
-        elif isinstance(value, bool):
-            shown = str(value).lower()  # as it is written in the stack's file
+        shown = "[secret]" if is_hidden else shown_value(value)
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
 

@@ -26,8 +26,15 @@ def problem_text(key: str, value: object, reason: str, remedy: str) -> str:
         reason: Why the value cannot be used. It follows a colon, and has no full stop.
         remedy: What the user should do, as a sentence without its full stop.
     """
-    shown = LOGIN.sub("[secret]@", repr(value))
+    shown = LOGIN.sub("[secret]@", shown_value(value))
     return f"{key}: {shown} cannot be used: {reason}. {remedy}."
+
+
+def shown_value(value: object) -> str:
+    """Return a value for messages: nothing, true and false as YAML writes them, and not Python."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return repr(value)
 
 
 def either(choices: Sequence[str]) -> str:

@@ -3,4 +3,4 @@
 import re
 
 # The form is: `key: value cannot be used: why. What to do.`
-FORM = re.compile(r"^  - [^:]+: ('.*'|true|false|\[secret\]|[\d{\[-].*) cannot be used: .+\. .+\.$")
+FORM = re.compile(r"^  - [^:]+: ('.*'|true|false|null|\[secret\]|[\d{\[-].*) cannot be used: .+\. .+\.$")
