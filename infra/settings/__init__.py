@@ -27,7 +27,7 @@ from infra.settings.limits import LimitSettings, read_limits
 from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
-from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
+from infra.settings.platform import PlatformSettings, read_platform
 from infra.settings.pods_demands import read_demands
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.project import PROJECT_ROOT, declared_defaults
@@ -37,6 +37,7 @@ from infra.settings.queues_topology import PlatformQueue
 from infra.settings.reader import Reader
 from infra.settings.run import DatasetFile, RunSettings, read_run
 from infra.settings.secret import MAY_HOLD_SECRETS
+from infra.settings.stack_name import check_stack_name
 from infra.settings.storage import StorageSettings
 
 __all__ = [

@@ -35,6 +35,7 @@ from infra.settings.run_network import (
     read_network,
 )
 from infra.settings.run_settings import DatasetChoice, build_run_config, read_overrides
+from infra.settings.stack_name import NAME_OF_STACK
 from trainer.config import RunConfig
 from trainer.config.option import NAME_PATTERN
 from trainer.data.sources import format_by_name, known_ending
@@ -122,7 +123,9 @@ def read_run(
     chosen = read_kind(reader, "topology", "topologyOptions", kinds.workloads)
     compute = read_compute(reader, chosen, kinds.workloads[chosen.name], devices)
     verify = reader.choice("verify", ("never", "before", "after"))
-    run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack
+    # A wrong name of the stack has a message of its own, and the run's name gets no second one.
+    stack_name = stack if reader.are_right(NAME_OF_STACK) else "unknown"
+    run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack_name
     config, dataset_file, tokenizer_file, files = None, None, None, dict[str, bytes]()
     image: ProgramImage | None = None
     if is_set(reader):
@@ -198,6 +201,8 @@ def _read_config(
     dataset, file, tokenizer_file = _read_dataset(reader)
     preset = _name(reader, "preset", NAME_PATTERN)
     overrides = read_overrides(reader)
+    if not reader.are_right("preset"):
+        return None, file, tokenizer_file
 
     def build(dataset: DatasetChoice) -> tuple[RunConfig | None, list[str]]:
         return build_run_config(
@@ -278,7 +283,10 @@ def _tokenizer(reader: Reader) -> str:
 
 
 def _name(reader: Reader, key: str, pattern: str) -> str:
-    form = "a name of at most 63 letters, digits, '.', '_' and '-'"
+    form = (
+        "a name of at most 63 letters, digits, '.', '_' and '-' that begins with a letter or a "
+        "digit"
+    )
     return reader.text(key, pattern=pattern, form=form, example="shakespeare-char")
 
 

@@ -4,10 +4,24 @@ from typing import Any
 
 import pytest
 
+from infra.kinds import KINDS
+from infra.settings import parse_settings
 from tests.unit.settings.form import FORM
 from tests.unit.settings.reading import refusal
+from tests.unit.stacks import raw_settings
 
+PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"preset": "/etc/preset"},
+        "preset: '/etc/preset' cannot be used: it is not a name of at most 63 letters, digits, "
+        "'.', '_' and '-' that begins with a letter or a digit",
+    ),
+    ({"runName": "_mine"}, "runName: '_mine' cannot be used: it is not a name of at most 63 let"),
+    (
+        {**PROMETHEUS, "monitoringStorageGib": "10Gi"},
+        "monitoringStorageGib: '10Gi' cannot be used: it is not a whole number",
+    ),
     ({"podEnvironment": {"A": None}}, "podEnvironment.A: null cannot be used: it is not a single"),
     ({"program": {"command": None}}, "program.command: null cannot be used: it names no program"),
     ({"run": {"train": {"max_steps": None}}}, "run.train.max_steps: null cannot be used: it is n"),
@@ -29,3 +43,15 @@ def test_a_mistake_gets_one_message(changes: dict[str, Any], words: str) -> None
     (line,) = lines_of(refusal(changes))
     assert words in line
     assert FORM.match(line.replace('"', "'"))
+
+
+@pytest.mark.parametrize("stack", ["stack-", "-stack", "_stack", "a" * 64])
+def test_the_name_of_a_stack_is_explained_once(stack: str) -> None:
+    """The message about a stack's name says all rules. The run's name, which is the same one unless
+    `runName` is set, gets no message of its own.
+    """
+    with pytest.raises(Exception, match="settings of this stack are not valid") as failure:
+        parse_settings(raw_settings("dev"), (), stack, KINDS)
+    (line,) = lines_of(str(failure.value))
+    assert line.startswith(f"  - name of the stack: '{stack}' cannot be used: ")
+    assert line.endswith("'.', '_' and '-' that begins and ends with a letter or a digit.")
