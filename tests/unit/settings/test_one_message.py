@@ -11,6 +11,7 @@ from tests.unit.settings.reading import refusal
 from tests.unit.stacks import raw_settings
 
 PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
+PROGRAM = "program.command"
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"preset": "/etc/preset"},
@@ -27,6 +28,20 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     ({"run": {"train": {"max_steps": None}}}, "run.train.max_steps: null cannot be used: it is n"),
     ({"run": {"train": {"max_steps": True}}}, "run.train.max_steps: true cannot be used: it is n"),
     ({"tolerations": [{"key": None, "operator": "Exists"}]}, "null cannot be the key of a taint"),
+    (
+        {"program": {"command": '["python", "train.py"]'}},
+        "it is one text, and no shell would divide it into words. Write it as a list: [python, "
+        "train.py].",
+    ),
+    (
+        {"program": {"command": "[python, train.py]"}},
+        "divide it into words. Write it as a list: [python, train.py].",
+    ),
+    (
+        {"program": {"command": ["python train.py", "--steps", "5"]}},
+        f"{PROGRAM}[0]: 'python train.py' cannot be used: it would be the name of the program, "
+        "with its spaces. Write each word as an item of its own: [python, train.py, --steps, '5'].",
+    ),
 ]
 
 
@@ -55,3 +70,12 @@ def test_the_name_of_a_stack_is_explained_once(stack: str) -> None:
     (line,) = lines_of(str(failure.value))
     assert line.startswith(f"  - name of the stack: '{stack}' cannot be used: ")
     assert line.endswith("'.', '_' and '-' that begins and ends with a letter or a digit.")
+
+
+def test_a_path_with_a_space_is_a_program() -> None:
+    """The first word of a command may be a path with a space in it."""
+    raw = raw_settings("dev", {"program": {"command": ["/opt/my tools/train", "a b"]}})
+    run = parse_settings(raw, (), "dev", KINDS).run
+    assert run
+    assert run.config.program
+    assert run.config.program.command == ("/opt/my tools/train", "a b")
