@@ -39,6 +39,7 @@ from infra.settings.run import DatasetFile, RunSettings, read_run
 from infra.settings.secret import MAY_HOLD_SECRETS
 from infra.settings.stack_name import check_stack_name
 from infra.settings.storage import StorageSettings
+from infra.settings.times import check_times
 
 __all__ = [
     "PROJECT_ROOT",
@@ -132,6 +133,7 @@ def parse_settings(
     machines = devices.machines if devices else 0
     reader = Reader(with_choices_made(raw, machines), secret_keys, unused_keys)
     settings = read_settings(reader, stack, kinds, devices, queue, delivery)
+    check_times(reader, raw)
     if devices is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
     if devices is not None or settings.platform is not None:

@@ -16,6 +16,8 @@ from yaml.nodes import ScalarNode
 # Pulumi.yaml is read at each preview. The loader in C, which PyYAML's wheels have, takes 4 ms, and
 # the one in Python 40 ms.
 _BASE: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+TIME_OF_ENGINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? [+-]\d{4} [A-Z+-]\w*")
+"""The text that the engine makes of a date or time without quotation marks."""
 _TAG = "tag:yaml.org,2002:"
 # For each tag: which plain scalars have it, and the characters with which they can begin. An empty
 # text among the characters stands for the empty scalar. The first match decides.

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
+from infra.settings.engine_yaml import TIME_OF_ENGINE
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
 from trainer.config.problem import either, shown_value
@@ -281,6 +282,9 @@ class Reader:
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
         shown = "[secret]" if is_hidden else shown_value(value)
+        if isinstance(value, str) and TIME_OF_ENGINE.fullmatch(value):
+            reason = "Pulumi made this of a date without quotation marks"
+            hint = "Put it in quotation marks in the stack's file"
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
 

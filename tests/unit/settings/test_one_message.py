@@ -12,6 +12,7 @@ from tests.unit.stacks import raw_settings
 
 PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
 PROGRAM = "program.command"
+SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"preset": "/etc/preset"},
@@ -41,6 +42,12 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         {"program": {"command": ["python train.py", "--steps", "5"]}},
         f"{PROGRAM}[0]: 'python train.py' cannot be used: it would be the name of the program, "
         "with its spaces. Write each word as an item of its own: [python, train.py, --steps, '5'].",
+    ),
+    ({"runName": "2026-11-28 00:00:00 +0000 UTC"}, SET_IT),
+    ({"podEnvironment": {"DAY": "2026-11-28 00:00:00 +0000 UTC"}}, "podEnvironment.DAY: '2026-11"),
+    (
+        {"program": {"command": ["train", "2026-11-28 10:00:00.5 +0200 +0200"]}},
+        f"{PROGRAM}[1]: '2026-11-28 10:00:00.5 +0200 +0200' cannot be used: {SET_IT}",
     ),
 ]
 
