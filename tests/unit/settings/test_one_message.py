@@ -86,3 +86,13 @@ def test_a_path_with_a_space_is_a_program() -> None:
     assert run
     assert run.config.program
     assert run.config.program.command == ("/opt/my tools/train", "a b")
+
+
+def test_a_variable_cannot_be_set_twice() -> None:
+    """A variable in podEnvironment and in podSecrets is refused. The pods would get the one of
+    podEnvironment, and the secret would count for nothing.
+    """
+    given = {"podEnvironment": {"TOKEN": "a", "B": "b"}, "podSecrets": {"TOKEN": "hidden"}}
+    (line,) = lines_of(refusal(given, ["podSecrets"]))
+    assert line.startswith("  - podEnvironment.TOKEN: [secret] cannot be used: podSecrets has a ")
+    assert "pulumi config rm --path podEnvironment.TOKEN" in line
