@@ -3,6 +3,7 @@
 In `pulumi up` the engine passes the same values to the program (load.py).
 """
 
+import difflib
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +15,9 @@ import yaml
 from infra.settings.engine_yaml import load_as_engine
 
 PROJECT_ROOT = Path(__file__).parents[2]
+PROJECT = "disttrain"
+"""The name in Pulumi.yaml, with which the settings in a stack's file begin."""
+_LEAST_LIKENESS = 0.85  # disttrain and distrain have 0.94, disttrain and kubernetes 0.21
 
 
 @cache
@@ -91,13 +95,31 @@ def _keys_of(content: object, where: str) -> dict[str, Any]:
 
 def _with_prefix(key: str) -> str:
     """Return the key of a stack's file with its namespace, which is the project's by default."""
-    return key if ":" in key else f"disttrain:{key}"
+    return key if ":" in key else f"{PROJECT}:{key}"
 
 
-def own_values(values: Mapping[str, Any], project: str = "disttrain") -> dict[str, Any]:
-    """Return the values of this project's keys, with the project's prefix removed from the keys."""
+def own_values(values: Mapping[str, Any], project: str = PROJECT) -> dict[str, Any]:
+    """Return the values of this project's keys, with the project's prefix removed from the keys.
+
+    A key of this project whose prefix is misspelt stays as it is, so that it is refused. Keys of
+    Pulumi's providers, such as `kubernetes:namespace`, are left out.
+    """
     prefix = f"{project}:"
-    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+    return {
+        key.removeprefix(prefix): value
+        for key, value in values.items()
+        if key.startswith(prefix) or _is_misspelt(key, project)
+    }
+
+
+def _is_misspelt(key: str, project: str) -> bool:
+    """Whether a key is a setting of this project with a prefix that is nearly the project's name.
+
+    Providers may have settings of the same names, such as `namespace`, but none is called alike.
+    """
+    prefix, _, name = key.partition(":")
+    likeness = difflib.SequenceMatcher(None, prefix.lower(), project.lower()).ratio()
+    return prefix != project and name in declared_defaults() and likeness >= _LEAST_LIKENESS
 
 
 def as_text(value: object) -> str:

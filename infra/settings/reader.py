@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from infra.registry import Refusal
 from infra.settings.engine_yaml import TIME_OF_ENGINE
+from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
 from trainer.config.problem import either, shown_value
@@ -266,12 +267,25 @@ class Reader:
     def reject_unknown(self) -> None:
         """Note a problem for each key that nothing has read. Call it after all reads."""
         for key in sorted(set(self._raw) - set(self.keys)):
+            if ":" in key:
+                self._refuse_prefix(key)
+                continue
             close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
             reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
             if close and close[0] in MAY_HOLD_SECRETS:
                 self.hide(key)
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
             self.problem(key, self._raw[key], reason, hint)
+
+    def _refuse_prefix(self, key: str) -> None:
+        """Note a key with a misspelt prefix, which `own_values` leaves in front of it."""
+        name = key.partition(":")[2]
+        if name in MAY_HOLD_SECRETS:
+            self.hide(key)
+        own = f"{PROJECT}:{name}"
+        reason = f"the settings of this project begin with {PROJECT}: (did you mean {own}?)"
+        hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
+        self.problem(key, self._raw[key], reason, hint)
 
     def _value(self, key: str) -> str:
         self.keys.append(key)
