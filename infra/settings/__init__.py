@@ -21,6 +21,7 @@ from infra.settings.cluster_k3s import K3sSettings
 from infra.settings.compute import ComputeSettings
 from infra.settings.devices import Devices
 from infra.settings.gpu import GpuOperatorSettings
+from infra.settings.gpu_models import check_gpu_model
 from infra.settings.image import ImageSettings
 from infra.settings.kinds import Kinds, import_extensions
 from infra.settings.limits import LimitSettings, read_limits
@@ -194,6 +195,8 @@ def read_settings(
     )
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world.gpus)
+    if platform and run:
+        check_gpu_model(reader, run, platform.image.plan.torch_index_url or "")
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)
