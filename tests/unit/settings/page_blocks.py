@@ -62,7 +62,8 @@ def _by_commands(text: str) -> tuple[dict[str, Any], set[str]]:
     """Return the settings that the commands in the text set, and the keys that they encrypt."""
     settings, secret_keys = dict[str, Any](), set[str]()
     for command in re.findall(r"^pulumi config set (.*)$", re.sub(r" && ", "\n", text), re.M):
-        words = [word for word in shlex.split(command, comments=True) if word[0] != "<"]
+        # What follows `<` is a file, whose content is the value.
+        words = shlex.split(re.sub(r"<\s*\S+", "", command), comments=True)
         key, *values = [word for word in words if not word.startswith("--")]
         value = values[0] if values else ASKED_FOR
         if "--path" in words:
