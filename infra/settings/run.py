@@ -20,6 +20,7 @@ from infra.settings.pods import PodSettings, read_pods
 from infra.settings.pods_demands import PodDemands
 from infra.settings.program import is_set, read_program
 from infra.settings.program_image import PlatformDelivery, ProgramImage
+from infra.settings.program_launcher import check_launcher
 from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.queues_topology import PlatformQueue, check_placement
 from infra.settings.reader import Reader
@@ -131,6 +132,7 @@ def read_run(
     if is_set(reader):
         if program := read_program(reader, run_name, kinds.deliveries, delivery):
             config, files, image = program.config, dict(program.files), program.image
+            check_launcher(reader, config.program, compute.world)
     else:
         config, dataset_file, tokenizer_file = _read_config(
             reader, run_name, devices.accelerator, bundle, smoke_test=verify == "before"
