@@ -37,6 +37,7 @@ from infra.platform.controllers import known
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.make import make_storage, platform_facts
+from infra.platform.new_k3s import missing_controllers
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.trainer_image import trainer_image_args
@@ -94,7 +95,8 @@ NOTHING_INSTALLED = Installed()
 async def check_platform(settings: PlatformSettings, run: RunSettings | None) -> None:
     """Check the cluster of this stack's own platform.
 
-    A k3s that this stack installs is not checked.
+    A k3s that this stack installs is not checked. Before the first `up` of the stack it is known
+    what that k3s will not have.
 
     Raises:
         pulumi.RunError: The stack cannot come up. The text names each reason and what to do.
@@ -104,6 +106,9 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pulumi.log.info(note)
     if cluster.kind != "existing":
         _refuse_other_user(settings.demands)
+        if cluster.k3s.existing == "refuse" and not await owner_in_state():
+            for sentence in missing_controllers(settings, run):
+                pulumi.log.warn(sentence)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
