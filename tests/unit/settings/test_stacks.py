@@ -125,3 +125,24 @@ def test_a_stack_with_dots_keeps_its_name(name: str, tmp_path: Path) -> None:
     settings = settings_of(file, {})
     assert settings.run
     assert settings.stack == settings.run.config.run_name == name
+
+
+@pytest.mark.parametrize("stack", ["mine", "organization/disttrain/mine", "me/disttrain/mine"])
+def test_doctor_takes_the_whole_name_of_a_stack(
+    stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`./disttrain doctor --stack` takes a stack's whole name, as `pulumi --stack` does. Its file
+    has the last part of it, and its secrets are asked for by the whole one.
+    """
+    config = {"disttrain:gpusPerPod": 3, "disttrain:sudoPassword": ENCRYPTED}
+    stack_file(tmp_path, config)
+    asked: list[str] = []
+
+    def shown(name: str) -> dict[str, str]:
+        asked.append(name)
+        return {"sudoPassword": "hidden"}
+
+    monkeypatch.setattr("cli.stack_plan.stack_file", lambda name: tmp_path / f"Pulumi.{name}.yaml")
+    monkeypatch.setattr("cli.stack_plan.shown_settings", shown)
+    assert plan_of_stack(stack).expect.ranks == 3
+    assert asked == [stack]
