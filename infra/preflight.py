@@ -37,6 +37,7 @@ from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
+from infra.platform.new_k3s import missing_controllers
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.stack_state import StackState
@@ -97,7 +98,8 @@ async def check_platform(
 ) -> None:
     """Check the cluster of this stack's own platform.
 
-    A k3s that this stack installs is not checked.
+    A k3s that this stack installs is not checked. Before the first `up` of the stack it is known
+    what that k3s will not have.
 
     Args:
         settings: the settings of the platform.
@@ -112,6 +114,9 @@ async def check_platform(
         pulumi.log.info(note)
     if cluster.kind != "existing":
         _refuse_other_user(settings.demands)
+        if cluster.k3s.existing == "refuse" and not owner_in_state(await state.resources()):
+            for sentence in missing_controllers(settings, run):
+                pulumi.log.warn(sentence)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)

@@ -35,7 +35,7 @@ def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
             )
         )
     raw |= changes
-    stack = file.name.split(".")[1]
+    stack = file.name.removeprefix("Pulumi.").removesuffix(".yaml")
     try:
         settings = parse_settings(raw, (), stack, KINDS)
         if settings.platform is None:

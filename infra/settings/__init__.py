@@ -22,13 +22,14 @@ from infra.settings.compute import ComputeSettings
 from infra.settings.dataset_file import DatasetFile
 from infra.settings.devices import Devices
 from infra.settings.gpu import GpuOperatorSettings
+from infra.settings.gpu_models import check_gpu_model
 from infra.settings.image import ImageSettings
 from infra.settings.kinds import Kinds, import_extensions
 from infra.settings.limits import LimitSettings, read_limits
 from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
-from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
+from infra.settings.platform import PlatformSettings, read_platform
 from infra.settings.platform_for_runs import PlatformForRuns
 from infra.settings.pods_demands import read_demands
 from infra.settings.project import PROJECT_ROOT, declared_defaults
@@ -37,7 +38,9 @@ from infra.settings.queues import check_own_run
 from infra.settings.reader import Reader
 from infra.settings.run import RunSettings, read_run
 from infra.settings.secret import MAY_HOLD_SECRETS
+from infra.settings.stack_name import check_stack_name
 from infra.settings.storage import StorageSettings
+from infra.settings.times import check_times
 
 __all__ = [
     "PROJECT_ROOT",
@@ -127,6 +130,7 @@ def parse_settings(
     machines = other_platform.devices.machines if other_platform else 0
     reader = Reader(with_choices_made(raw, machines), secret_keys, unused_keys)
     settings = read_settings(reader, stack, kinds, other_platform)
+    check_times(reader, raw)
     if other_platform is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
     if other_platform is not None or settings.platform is not None:
@@ -178,6 +182,8 @@ def read_settings(
     run = read_run(reader, stack, kinds, platform_of_run, bundle, limits, demands)
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world.gpus)
+    if platform and run:
+        check_gpu_model(reader, run, platform.image.plan.torch_index_url or "")
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)

@@ -13,6 +13,7 @@ from infra.settings.node import (
     SshSettings,
     host_key_fault,
 )
+from infra.settings.private_key import refuse_private_key
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
@@ -56,6 +57,7 @@ def read_node_host(
         private_key=_secret(given, "private_key") or shared.private_key,
     )
     _check_hop(reader, where, "", ssh)
+    _check_private_key(reader, f"{where}.private_key", given.get("private_key", ""))
     ssh = replace(ssh, jump=_read_jump(reader, where, given, ssh))
     password = _secret(given, "sudo_password") or host.sudo_password
     return HostSettings(ssh, password, given.get("gone", False), ssh)
@@ -103,6 +105,15 @@ def _check_hop(reader: Reader, where: str, prefix: str, hop: SshSettings | JumpS
         host_key_fault(hop.host_key, "the jump host's" if prefix else "the node's")
     except SettingError as refused:
         reader.problem(f"{where}.{prefix}host_key", hop.host_key[:20], refused.reason, refused.hint)
+
+
+def _check_private_key(reader: Reader, key: str, text: str) -> None:
+    """Refuse a machine's own key that no connection could use.
+
+    A key in plain text is refused for that alone.
+    """
+    if reader.is_encrypted("nodes") and (fault := refuse_private_key(text, f"--path '{key}'")):
+        reader.problem(key, text, fault.reason, fault.hint)
 
 
 def _secret(given: Mapping[str, Any], name: str) -> Secret | None:

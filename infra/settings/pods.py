@@ -139,7 +139,19 @@ def _secrets(reader: Reader) -> dict[str, Secret]:
             "its values are in plain text in the stack's file",
             "Set each by `pulumi config set --secret --path podSecrets.NAME`",
         )
+    for name in reader.mapping("podEnvironment"):
+        if name in variables:
+            _refuse_second(reader, name)
     return {name: Secret(value) for name, value in variables.items()}
+
+
+def _refuse_second(reader: Reader, name: str) -> None:
+    """Refuse a variable that podEnvironment sets, too: the pods would get that value."""
+    key = f"podEnvironment.{name}"
+    reader.hide("podEnvironment")  # The user may have forgotten to remove the secret from it.
+    reason = "podSecrets has a variable of the same name, and the pods would not get that one"
+    hint = f"Remove one of the two, such as by `pulumi config rm --path {key}`"
+    reader.problem(key, name, reason, hint)
 
 
 def _node_selector(reader: Reader) -> dict[str, str]:

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
+from infra.settings.engine_yaml import TIME_OF_ENGINE
+from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
-from trainer.config.problem import either, logins, without_logins
+from trainer.config.problem import either, logins, shown_value, without_logins
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 # The user and password of an address. Go, in which k3s is written, accepts no other characters.
@@ -277,12 +279,25 @@ class Reader:
     def reject_unknown(self) -> None:
         """Note a problem for each key that nothing has read. Call it after all reads."""
         for key in sorted(set(self._raw) - set(self.keys)):
+            if ":" in key:
+                self._refuse_prefix(key)
+                continue
             close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
             reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
             if close and close[0] in MAY_HOLD_SECRETS:
                 self.hide(key)
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
             self.problem(key, self._raw[key], reason, hint)
+
+    def _refuse_prefix(self, key: str) -> None:
+        """Note a key with a misspelt prefix, which `own_values` leaves in front of it."""
+        name = key.partition(":")[2]
+        if name in MAY_HOLD_SECRETS:
+            self.hide(key)
+        own = f"{PROJECT}:{name}"
+        reason = f"the settings of this project begin with {PROJECT}: (did you mean {own}?)"
+        hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
+        self.problem(key, self._raw[key], reason, hint)
 
     def _value(self, key: str) -> str:
         self.keys.append(key)
@@ -292,11 +307,10 @@ class Reader:
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = repr(without_logins(value))
-        if is_hidden:
-            shown = "[secret]"
-        elif isinstance(value, bool):
-            shown = str(value).lower()  # as it is written in the stack's file
+        shown = "[secret]" if is_hidden else shown_value(without_logins(value))
+        if isinstance(value, str) and TIME_OF_ENGINE.fullmatch(value):
+            reason = "Pulumi made this of a date without quotation marks"
+            hint = "Put it in quotation marks in the stack's file"
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
 

@@ -17,6 +17,7 @@ from infra.settings.pods import PodSettings, read_pods
 from infra.settings.pods_demands import PodDemands
 from infra.settings.program import has_program, read_program
 from infra.settings.program_image import ProgramImage
+from infra.settings.program_launcher import check_launcher
 from infra.settings.queue import QueueSettings, read_queue
 from infra.settings.queues_topology import check_placement
 from infra.settings.reader import Reader
@@ -33,6 +34,7 @@ from infra.settings.run_network import (
     read_network,
 )
 from infra.settings.run_settings import DatasetChoice, build_run_config, read_overrides
+from infra.settings.stack_name import NAME_OF_STACK
 from trainer.config import RunConfig
 from trainer.config.option import NAME_PATTERN
 
@@ -98,8 +100,12 @@ def read_run(
     workload = kinds.workloads[chosen.name]
     compute = read_compute(reader, chosen, workload, platform.devices)
     verify = reader.choice("verify", ("never", "before", "after"))
-    run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack
+    # A wrong name of the stack has a message of its own, and the run's name gets no second one.
+    stack_name = stack if reader.are_right(NAME_OF_STACK) else "unknown"
+    run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack_name
     work = _read_work(reader, run_name, kinds, platform, bundle, smoke_test=verify == "before")
+    if work and has_program(reader):
+        check_launcher(reader, work.config.program, compute.world)
     instance = _read_instance(reader, workload)
     network = read_network(reader, kinds.networks)
     profile = kinds.networks[network.name]
@@ -193,6 +199,8 @@ def _read_config(
     dataset, file, tokenizer_file = _read_dataset(reader)
     preset = _name(reader, "preset", NAME_PATTERN)
     overrides = read_overrides(reader)
+    if not reader.are_right("preset"):
+        return None, file, tokenizer_file
 
     def build(dataset: DatasetChoice) -> tuple[RunConfig | None, list[str]]:
         return build_run_config(
@@ -273,5 +281,8 @@ def _tokenizer(reader: Reader) -> str:
 
 
 def _name(reader: Reader, key: str, pattern: str) -> str:
-    form = "a name of at most 63 letters, digits, '.', '_' and '-'"
+    form = (
+        "a name of at most 63 letters, digits, '.', '_' and '-' that begins with a letter or a "
+        "digit"
+    )
     return reader.text(key, pattern=pattern, form=form, example="shakespeare-char")

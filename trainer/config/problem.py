@@ -30,7 +30,7 @@ def problem_text(key: str, value: object, reason: str, remedy: str) -> str:
         reason: Why the value cannot be used. It follows a colon, and has no full stop.
         remedy: What the user should do, as a sentence without its full stop.
     """
-    return f"{key}: {without_logins(value)!r} cannot be used: {reason}. {remedy}."
+    return f"{key}: {shown_value(without_logins(value))} cannot be used: {reason}. {remedy}."
 
 
 def without_logins(value: object) -> object:
@@ -82,6 +82,13 @@ def _login_at(text: str) -> tuple[int, int]:
     if text.startswith("://", colon):
         return colon + len("://"), end
     return 1 + max(text.rfind(character, 0, colon) for character in _BEFORE_LOGIN), end
+
+
+def shown_value(value: object) -> str:
+    """Return a value for messages: nothing, true and false as YAML writes them, and not Python."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return repr(value)
 
 
 def either(choices: Sequence[str]) -> str:

@@ -121,10 +121,10 @@ stack_settings = functools.cache(raw_settings)
 
 def refusal(changes: dict[str, Any], stack: str) -> str:
     """Return the message with which these settings are refused; empty if they are accepted."""
-    devices = Devices("gpu", 3, machines=2) if stack == "multipod" else None
+    platform = PlatformForRuns(Devices("gpu", 3, machines=2)) if stack == "multipod" else None
     given = {**stack_settings(stack), **{key: as_text(value) for key, value in changes.items()}}
     try:
-        parse_settings(given, (), stack, KINDS, devices)
+        parse_settings(given, (), stack, KINDS, platform)
     except pulumi.RunError as refused:
         return str(refused)
     return ""
