@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bench.runs import CHECKOUT
-from bench.table import DOCUMENT, put_into_section, table
+from bench.table import keep_results, table, with_where
 from tests.gpu.__main__ import NOT_RUN, why_not_here
 
 RESULTS = CHECKOUT / "bench" / "gpu.json"
@@ -76,12 +74,10 @@ def measure(names: Sequence[str]) -> int:
                 print(f"the row {name} failed: {error}", flush=True)
                 worst = 1
                 continue
-        kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        kept[name] = [{**row, "where": where} for row in found]
-        RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-        put_into_section(DOCUMENT, "## On a GPU", table(kept, list(gpu_rows.ROWS)))
-        print(table({name: kept[name]}, [name]), flush=True)
-        worst = max(worst, int(any(row["met"] is False for row in found)))
+        rows = with_where(found, where)
+        keep_results(RESULTS, "## On a GPU", list(gpu_rows.ROWS), name, rows)
+        print(table({name: rows}, [name]), flush=True)
+        worst = max(worst, int(any(row.met is False for row in found)))
     return worst
 
 

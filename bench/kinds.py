@@ -12,8 +12,6 @@ replace those for three ranks.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import os
 import random
 import sys
@@ -24,7 +22,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bench.kinds_account import Recovery, phases_between
 from bench.kinds_faults import FAULTS, Fault, kill_rank
@@ -33,7 +30,7 @@ from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
 from bench.row import Row
 from bench.runs import CHECKOUT
-from bench.table import DOCUMENT, put_into_section, table, when_and_load
+from bench.table import keep_results, read_results, when_and_load, with_where
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.controllers.outage import KUBERNETES, Outage
@@ -304,14 +301,10 @@ def row_name(name: str, ranks: int) -> str:
 
 def keep(name: str, rows: list[Row], load: float) -> None:
     """Write rows under this name into the results and the document, and keep the other rows."""
-    kept: dict[str, list[dict[str, Any]]]
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    where = when_and_load(load)
-    measured = [{**dataclasses.asdict(row), "where": where} for row in rows]
-    kept[name] = merged(kept.get(name, []), measured)
-    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-    others = [each for each in kept if each not in KINDS]
-    put_into_section(DOCUMENT, HEADING, table(kept, [*KINDS, *others]))
+    before = read_results(RESULTS)
+    rows_now = merged(before.get(name, []), with_where(rows, when_and_load(load)))
+    order = list(dict.fromkeys([*KINDS, *before, name]))
+    keep_results(RESULTS, HEADING, order, name, rows_now)
 
 
 if __name__ == "__main__":
