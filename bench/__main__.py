@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from bench.options import refuse_unknown
 from bench.row import Row
 from bench.rows import ROWS
 from bench.runs import CHECKOUT, Bench
@@ -28,14 +29,20 @@ RESULTS = CHECKOUT / "bench" / "results.json"
 def main() -> int:
     """Measure the rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
-    parser.add_argument("--threads", type=int, default=available_cores(), help="of each process")
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        help=f"rows to measure, of {', '.join(ROWS)} (default: all)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=available_cores(),
+        help="number of threads of each process (default: %(default)s)",
+    )
     options = parser.parse_args()
-    if unknown := [name for name in options.rows if name not in ROWS]:
-        parser.error(
-            f"{', '.join(unknown)} cannot be used: there is no such row. "
-            f"Name one or more of {', '.join(ROWS)}."
-        )
+    refuse_unknown(parser, "row", options.rows, ROWS)
     measured: list[Row] = []
     for name in options.rows or ROWS:
         print(f"== {name}", flush=True)

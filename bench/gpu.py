@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bench.options import refuse_unknown
 from bench.runs import CHECKOUT
 from bench.table import keep_results, table, with_where
 from tests.gpu.__main__ import NOT_RUN, why_not_here
@@ -28,7 +29,7 @@ RESULTS = CHECKOUT / "bench" / "gpu.json"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the rows, and return 1 if a bar is not met, or 77 if there is no GPU."""
     parser = argparse.ArgumentParser(prog="python3 -m bench.gpu", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure; all without one")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure (default: all)")
     parser.add_argument("--yardstick", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--float32-loss", action="store_true", help=argparse.SUPPRESS)
@@ -41,11 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return NOT_RUN
     from bench import gpu_rows  # it needs torch, and the trainer's packages
 
-    if unknown := [name for name in options.rows if name not in gpu_rows.ROWS]:
-        parser.error(
-            f"{', '.join(unknown)} cannot be used: there is no such row. "
-            f"Name one or more of {', '.join(gpu_rows.ROWS)}."
-        )
+    refuse_unknown(parser, "row", options.rows, gpu_rows.ROWS)
     if options.yardstick:
         gpu_rows.run_yardstick(options.yardstick, options.compiled, options.float32_loss)
         return 0

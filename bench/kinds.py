@@ -28,6 +28,7 @@ from bench.kinds_faults import FAULTS, Fault, kill_rank
 from bench.kinds_rows import first_step_row, merged, recovery_row
 from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
+from bench.options import refuse_unknown
 from bench.row import Row
 from bench.runs import CHECKOUT
 from bench.table import keep_results, read_results, when_and_load, with_where
@@ -262,19 +263,21 @@ def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the kinds, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.kinds", description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--faults", type=int, default=20, help="how often a rank is killed")
-    parser.add_argument("--evictions", type=int, default=20, help="how often each pod is evicted")
-    parser.add_argument(
-        "--outages", type=int, default=20, help="how often both while the controller is down"
-    )
-    parser.add_argument("--ups", type=int, default=5, help="how often `pulumi up` is timed")
-    parser.add_argument("--ranks", type=int, default=RANKS, help="how many ranks a run has")
+    add = parser.add_argument
+    kinds = f"kinds to measure, of {', '.join(KINDS)} (default: all)"
+    add("kinds", nargs="*", metavar="KIND", help=kinds)
+    for option, default, help in (
+        ("--faults", 20, "how often a rank is killed"),
+        ("--evictions", 20, "how often each pod is evicted"),
+        ("--outages", 20, "how often each of these faults is done while the controller is down"),
+        ("--ups", 5, "how often `pulumi up` is timed"),
+        ("--ranks", RANKS, "number of ranks of a run"),
+    ):
+        add(option, type=int, default=default, help=f"{help} (default: {default})")
     options = parser.parse_args(words)
     if options.ranks < 2:
         parser.error(f"--ranks {options.ranks} cannot be used: the faults need at least two ranks")
-    if unknown := [name for name in options.kinds if name not in KINDS]:
-        parser.error(f"{', '.join(unknown)}: there is no such kind; name one of {', '.join(KINDS)}")
+    refuse_unknown(parser, "kind", options.kinds, KINDS)
     often = Often(options.ups, options.faults, options.evictions, options.outages, options.ranks)
     chosen, missed = options.kinds or list(KINDS), False
     with (

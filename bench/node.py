@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.clock import seconds_of
+from bench.options import refuse_unknown
 from bench.row import Row
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
@@ -285,8 +286,14 @@ ROWS = {
 def main() -> int:
     """Measure the rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.node", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        help=f"rows to measure, of {', '.join(ROWS)} (default: all)",
+    )
     options = parser.parse_args()
+    refuse_unknown(parser, "row", options.rows, ROWS)
     missed = False
     for name in options.rows or ROWS:
         row = ROWS[name]

@@ -188,7 +188,7 @@ def main() -> int:
         "--kills",
         type=int,
         default=10,
-        help="how often each row's rank is killed (default: %(default)s)",
+        help="number of kills for each row (default: %(default)s)",
     )
     options = parser.parse_args()
     python, load = ensure_other_venv("torchft", PACKAGE) / "python", os.getloadavg()[0]

@@ -172,9 +172,16 @@ def verdict(summary: dict[str, Any], wanted: str | None) -> tuple[str, bool]:
 def main() -> int:
     """Measure all rows, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.traceml_beside", description=__doc__)
-    parser.add_argument("--steps", type=int, default=60, help="of each run (default: %(default)s)")
     parser.add_argument(
-        "--kinds", nargs="+", choices=KINDS, default=[*KINDS], metavar="KIND", help="these alone"
+        "--steps", type=int, default=60, help="number of steps of each run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=[*KINDS],
+        metavar="KIND",
+        help=f"kinds of slow rank to measure, of {', '.join(KINDS)} (default: all)",
     )
     options = parser.parse_args()
     programs = ensure_other_venv("traceml", PACKAGE)
