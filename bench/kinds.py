@@ -19,14 +19,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from bench.kinds_account import Recovery, phases_between
 from bench.kinds_faults import FAULTS, Fault, kill_rank
 from bench.kinds_rows import first_step_row, merged, recovery_row
-from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
+from bench.kinds_watch import PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
 from bench.options import refuse_unknown
 from bench.row import Row
@@ -183,7 +183,7 @@ def recoveries(
 ) -> list[Recovery]:
     """The recoveries of the newest run of `first_steps`, to which one fault is done repeatedly."""
     run_dir = lab.run_dir(stack.output("runName"))
-    draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes, float]]()
+    draw, done = random.Random(0), list[Recovery]()
     back, pods = 0.0, often.ranks if len(kind.pods) > 1 else 1
     with StepWatch(run_dir) as steps:
         for _ in range(often.times(kind, fault)):
@@ -192,20 +192,20 @@ def recoveries(
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             # The fault comes anywhere between two checkpoints, also during a save.
             done.append(_disturbed(lab, kind, fault, steps, draw.uniform(0, 1)))
-            at, (_, back), _, _ = done[-1]
-            print(f"{name}, {fault.what}: {back - at:.2f} s", flush=True)
+            back = done[-1].back
+            print(f"{name}, {fault.what}: {done[-1].seconds:.2f} s", flush=True)
     events, _ = parse_events(event_file(run_dir, 0).read_bytes())
-    phases = phases_between(events, [pause for _, pause, _, _ in done])
-    return [
-        Recovery(at, *pause, phases=parts, pods=seen, up=up)
-        for (at, pause, seen, up), parts in zip(done, phases, strict=True)
-    ]
+    phases = phases_between(events, [(each.stopped, each.back) for each in done])
+    return [replace(each, phases=parts) for each, parts in zip(done, phases, strict=True)]
 
 
 def _disturbed(
     lab: Lab, kind: Kind, fault: Fault, steps: StepWatch, delay_seconds: float
-) -> tuple[float, tuple[float, float], PodTimes, float]:
-    """The time of the fault, the pause of the steps, the pods' times, and the outage's end or 0."""
+) -> Recovery:
+    """Do a fault, and return the recovery from it, without its phases.
+
+    The run's own events, which have the phases, are read once after all faults.
+    """
     with PodWatch(lab, kind.pods[fault.node]) as pods:
         time.sleep(delay_seconds)
         with outage(lab, kind, fault) as away:
@@ -214,8 +214,8 @@ def _disturbed(
             else:
                 at = time.time()
                 evict(lab, pods.name)
-            pause = steps.outage(at)
-        return at, pause, pods.times(), away.ended if away else 0.0
+            stopped, back = steps.outage(at)
+        return Recovery(at, stopped, back, {}, pods.times(), away.ended if away else 0.0)
 
 
 @contextmanager
