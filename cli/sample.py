@@ -10,6 +10,7 @@ from cli.endings import end_in_order
 from cli.fetch.order import checked_name
 from cli.followed_log import followed_log
 from cli.place_pod import place_pod
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import RunPlace, VolumePlace, refuse_program, run_place, volume_place
 from infra.kube.api_server.api import Api
 from infra.kube.files.task_pod import running
@@ -26,7 +27,7 @@ BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain sample`."""
     add = parser.add_argument
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add_stack_of_platform(parser)
     add(
         "words",
         nargs=argparse.REMAINDER,

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from cli.endings import end_in_order
 from cli.place_pod import place_pod
 from cli.port_option import add_port, check_port, port_to_have
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.port_forward import HERE, check_right, forwarded
@@ -23,8 +24,7 @@ START_SECONDS = 120
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain tensorboard`."""
-    text = "a stack on the platform (default: the selected stack)"
-    parser.add_argument("--stack", default="", help=text)
+    add_stack_of_platform(parser)
     add_port(parser, PORT)
 
 

@@ -10,6 +10,7 @@ from cli.dashboard.source import Source
 from cli.endings import end_in_order
 from cli.port_option import add_port, check_port, port_to_have
 from cli.sample import BPE_VARIABLE
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 
@@ -20,8 +21,7 @@ START_SECONDS = 60.0  # the nodes have the image; a pod that needs longer has fo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain dashboard`."""
-    text = "a stack on the platform (default: the selected stack)"
-    parser.add_argument("--stack", default="", help=text)
+    add_stack_of_platform(parser)
     add_port(parser, PORT)
 
 

@@ -11,6 +11,7 @@ from cli.fetch.order import Order, checked_name, say
 from cli.fetch.pod_source import AUTO, EXEC
 from cli.fetch.wanted import parse_choice
 from cli.os_words import os_words
+from cli.stack_option import add_stack_of_platform
 
 VOLUME, MIRROR = "volume", "mirror"
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@]+")  # as trainer/config/checkpoint.py has it
@@ -21,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain fetch`."""
     add = parser.add_argument
     add("run", nargs="?", default="", metavar="RUN", help="name of the run (default: the stack's)")
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add_stack_of_platform(parser)
     add(
         "--checkpoint",
         default="latest",
