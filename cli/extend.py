@@ -17,7 +17,12 @@ SETTING = "run.train.max_steps"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain extend`."""
     add = parser.add_argument
-    add("--steps", type=int, required=True, help="new number of steps of the whole run")
+    add(
+        "--steps",
+        type=int,
+        required=True,
+        help="new number of steps, counted from the run's beginning",
+    )
     add_stack_of_run(parser)
     add(
         "--config-file",

@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "words",
         nargs=argparse.REMAINDER,
-        metavar="[RUN] ...",
-        help="name of a run on the volume (default: the stack's); after --: options of the "
+        metavar="[RUN] [-- OPTION ...]",
+        help="name of a run on the volume (default: that of the stack), and options of the "
         "trainer's command `sample`, such as -- --max-new-tokens 200",
     )
     parser.set_defaults(hint=". Options of the trainer go after --, such as sample -- --seed 1")

@@ -46,14 +46,23 @@ CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain doctor`."""
     add = parser.add_argument
-    add("--stack", help="use the host, the cluster and the expectations of this stack's settings")
+    add(
+        "--stack",
+        help="examine the host and the cluster that this stack's settings name, instead of those "
+        "that the other options name",
+    )
     add("--host", default="local", help="local, or ssh://user@host:port (default: %(default)s)")
-    add("--identity", default="", metavar="FILE", help="private key for --host ssh://")
+    add(
+        "--identity",
+        default="",
+        metavar="FILE",
+        help="file with the private key for --host ssh://...",
+    )
     add("--host-key", default="", help="the host's public key (default: the one in known_hosts)")
     add(
         "--ask-sudo-password",
         action="store_true",
-        help="ask for the password, if sudo needs one",
+        help="ask for the password of sudo on the host",
     )
     add(
         "--gpus",

@@ -21,7 +21,13 @@ MOST_STREAMS = 16
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain fetch`."""
     add = parser.add_argument
-    add("run", nargs="?", default="", metavar="RUN", help="name of the run (default: the stack's)")
+    add(
+        "run",
+        nargs="?",
+        default="",
+        metavar="RUN",
+        help="name of the run (default: that of the stack)",
+    )
     add_stack_of_platform(parser)
     add(
         "--checkpoint",
@@ -35,15 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="origin",
         default=AUTO,
         metavar="WHERE",
-        help="volume, mirror (that of the stack's run.checkpoint.mirror), or a mirror's address "
-        "such as s3://bucket/prefix; by default the volume, and where it is lost the stack's "
-        "mirror",
+        help="volume; mirror, for the one in the stack's setting run.checkpoint.mirror; or the "
+        "address of a mirror, such as s3://bucket/prefix (default: the volume, or the stack's "
+        "mirror if the volume is lost)",
     )
     add(
         "--by",
         choices=(AUTO, EXEC),
         default=AUTO,
-        help="exec: do not use the API server's proxy to pods, which is faster if it works",
+        help="how bytes leave the volume: auto uses the API server's proxy to pods if it works, "
+        "which is faster; exec never uses it (default: auto)",
     )
     add(
         "--streams",

@@ -48,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "command",
         nargs=argparse.REMAINDER,
-        metavar="...",
-        help="after --: a command instead of a shell; $RANK_PID is the rank's process id",
+        metavar="-- COMMAND ...",
+        help="run this command instead of a shell; $RANK_PID is the rank's process id",
     )
     parser.set_defaults(hint=". A command goes after --, such as shell --rank 0 -- ps -ef")
 

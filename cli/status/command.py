@@ -34,9 +34,15 @@ ANOTHER_WAY = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain status`."""
     add = parser.add_argument
-    add("run", nargs="?", default="", metavar="RUN", help="only this run, or that of this stack")
+    add(
+        "run",
+        nargs="?",
+        default="",
+        metavar="RUN",
+        help="name of a run, or of the stack that has it; only that run is shown",
+    )
     add_stack_of_platform(parser)
-    add("--kubeconfig", default="", help="for users without a stack: kubeconfig of the cluster")
+    add("--kubeconfig", default="", help="kubeconfig of the cluster, for users without a stack")
     add("--context", default="", help="context in that kubeconfig (default: its current one)")
     add(
         "--namespace",
