@@ -7,15 +7,14 @@ import urllib.request
 from contextlib import ExitStack
 
 from cli.endings import end_in_order
-from cli.place_pod import place_pod
 from cli.port_option import add_port, check_port, port_to_have
 from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
+from cli.stack_pod import is_running, stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.port_forward import HERE, check_right, forwarded
 from infra.kube.errors import TaskError
 from infra.kube.files.task_pod import TaskPod, running
-from infra.kube.objects import part
 
 PORT = 6006
 LIMIT_SECONDS = 12 * 3600  # the pod ends after this time, even if this program was killed
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 def board_pod(place: VolumePlace) -> TaskPod:
     """Describe the pod that serves TensorBoard; it can change nothing on the volume."""
     options = ("--logdir", place.runs_path, "--port", str(PORT), "--host", "0.0.0.0")
-    return place_pod(
+    return stack_pod(
         place,
         "tensorboard",
         ("tensorboard", *options),
@@ -91,9 +90,3 @@ def wait_until_it_answers(api: Api, path: str, address: str) -> None:
                     f"waited {START_SECONDS} s for TensorBoard to answer ({reason})"
                 ) from None
         time.sleep(0.5)
-
-
-def is_running(api: Api, path: str) -> bool:
-    """Whether the pod exists and its phase is Running."""
-    item = api.get(path)
-    return item is not None and part(item, "status").get("phase") == "Running"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, cast
 
-from cli.place_pod import place_pod
 from cli.stack_outputs import VolumePlace
+from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import Sink, stream
 from infra.kube.errors import TaskError, UnreachableError
@@ -122,7 +122,7 @@ def volume_pod(
     Raises:
         TaskError: the pod does not start.
     """
-    pod = place_pod(
+    pod = stack_pod(
         place,
         task,
         deadline_seconds=deadline_seconds,

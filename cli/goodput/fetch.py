@@ -3,8 +3,8 @@
 from pathlib import Path, PurePosixPath
 
 from cli.goodput import reader
-from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace
+from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import execute
 from infra.kube.errors import TaskError
@@ -25,7 +25,7 @@ def fetch_events(api: Api, place: RunPlace) -> bytes:
         ApiError: the cluster refuses the pod.
         UnreachableError: the cluster does not answer, or the connection was cut.
     """
-    pod = place_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
+    pod = stack_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
     with running(api, pod) as path:
         return read_events(api, path, TASK, place.run_path)
 

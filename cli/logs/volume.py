@@ -13,8 +13,8 @@ from pathlib import Path
 from cli.logs import volume_program
 from cli.logs.line import Line, parse_record, record_time
 from cli.logs.selection import Selection
-from cli.place_pod import place_pod
 from cli.stack_outputs import RunPlace
+from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -127,7 +127,7 @@ def reading(
     Raises:
         NoVolumeError: no pod can be started, or the claim does not exist.
     """
-    pod = place_pod(place, TASK, deadline_seconds=DEADLINE_SECONDS)
+    pod = stack_pod(place, TASK, deadline_seconds=DEADLINE_SECONDS)
     arguments = arguments_of(place.run_path, selection, tail, follow)
     with ExitStack() as stack:
         try:
