@@ -12,7 +12,7 @@ from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.stack_pod import is_running, stack_pod
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.port_forward import HERE, check_right, forwarded
+from infra.kube.api_server.port_forward import LOOPBACK, check_right, forwarded
 from infra.kube.errors import TaskError
 from infra.kube.files.task_pod import TaskPod, running
 
@@ -63,7 +63,7 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
         check_right(api, path, PORT)
         with port_to_have(local_port):
             port = stack.enter_context(forwarded(place.access, path, PORT, local_port))
-        address = f"http://{HERE}:{port}/"
+        address = f"http://{LOOPBACK}:{port}/"
         wait_until_it_answers(api, path, address)
         print(f"TensorBoard is at {address}; Ctrl-C ends it", flush=True)
         while is_running(api, path):

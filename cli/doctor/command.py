@@ -22,7 +22,7 @@ from cli.doctor.gpu_checks import GPU_CHECKS
 from cli.doctor.host_checks import HOST_CHECKS
 from cli.doctor.image_checks import IMAGE_CHECKS
 from cli.doctor.k3s_checks import K3S_CHECKS
-from cli.doctor.machines import CONNECTION, look_at_machines, look_at_pairs
+from cli.doctor.machines import CONNECTION, examine_machines, examine_pairs
 from cli.doctor.network_checks import NETWORK_CHECKS
 from cli.doctor.pair_checks import run_pair_checks
 from cli.doctor.proxy_checks import PROXY_CHECKS
@@ -131,23 +131,23 @@ def examine(plan: Plan) -> Report:
 
 def _examine_machines(plan: Plan) -> Report:
     start = time.monotonic()
-    looked = look_at_machines(plan)
+    examined = examine_machines(plan)
     results: list[Result] = []
-    for each in looked:
+    for each in examined:
         if plan.only in ("", each.name):
             own = judge(each.plan, each.facts) if each.facts else []
             results += [replace(result, place=each.name) for result in own]
         # Without the first machine nothing can be said, so its fault is the reason.
-        is_asked = plan.only in ("", each.name) or each is looked[0]
+        is_asked = plan.only in ("", each.name) or each is examined[0]
         results += [each.fault] if each.fault and is_asked else []
-    pairs = look_at_pairs(looked, plan.expect.node_address)
+    pairs = examine_pairs(examined, plan.expect.node_address)
     # The sum of the GPUs is known only if all machines are examined and all have answered.
     # Otherwise 0 expected GPUs switch that check off.
-    counted = not plan.only and len(pairs) == len(looked)
+    counted = not plan.only and len(pairs) == len(examined)
     expect = plan.expect if counted else replace(plan.expect, gpus=0)
     results += run_pair_checks(pairs, expect)
-    names = ", ".join(each.name for each in looked)
-    return Report(names, results, time.monotonic() - start, reached=looked[0].facts is not None)
+    names = ", ".join(each.name for each in examined)
+    return Report(names, results, time.monotonic() - start, reached=examined[0].facts is not None)
 
 
 def judge(plan: Plan, facts: Facts) -> list[Result]:

@@ -38,8 +38,8 @@ class NoVolumeError(Exception):
 class Marked:
     """A line that the program in the pod has printed: its mark, and its record if it has one.
 
-    volume_program.py explains the marks. VolumeReader adds the mark PROGRAM_ENDED: the program has ended,
-    for the given reason.
+    volume_program.py explains the marks. VolumeReader adds the mark PROGRAM_ENDED, which says that
+    the program has ended, for the given reason.
     """
 
     mark: str
