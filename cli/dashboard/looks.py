@@ -16,7 +16,7 @@ from cli.dashboard import sample_program
 from cli.dashboard.details import goodput_of, log_of
 from cli.dashboard.pod_keeper import PodKeeper
 from cli.dashboard.run_rows import Row
-from cli.goodput.fetch import read_events
+from cli.goodput.run_events import read_events
 from cli.logs.command import chain_rest
 from cli.logs.line import Line
 from cli.logs.merged import Merged

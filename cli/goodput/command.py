@@ -5,7 +5,7 @@ import sys
 from contextlib import redirect_stdout
 
 from cli.endings import end_in_order
-from cli.goodput.fetch import fetch_events
+from cli.goodput.run_events import fetch_events
 from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api

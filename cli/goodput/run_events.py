@@ -2,7 +2,7 @@
 
 from pathlib import Path, PurePosixPath
 
-from cli.goodput import reader
+from cli.goodput import pod_program
 from cli.stack_outputs import RunPlace
 from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
@@ -14,7 +14,7 @@ from trainer.events.event import event_file
 
 TASK = "goodput"
 LIMIT_SECONDS = 300  # the pod ends after this time, even if this program was killed
-PROGRAM = Path(reader.__file__).read_text()
+PROGRAM = Path(pod_program.__file__).read_text()
 
 
 def fetch_events(api: Api, place: RunPlace) -> bytes:
@@ -41,7 +41,7 @@ def read_events(api: Api, pod_path: str, container: str, run_path: str) -> bytes
     """
     file = str(event_file(Path(PurePosixPath(run_path)), 0))
     ended = execute(api, pod_path, container, ["python3", "-c", PROGRAM, file])
-    if ended.exit_code == reader.NO_FILE:
+    if ended.exit_code == pod_program.NO_FILE:
         raise TaskError(
             f"{file} does not exist on the volume: a run writes it from its first start on. "
             "`./disttrain status` says what the run waits for"
@@ -50,6 +50,6 @@ def read_events(api: Api, pod_path: str, container: str, run_path: str) -> bytes
         words = ended.stderr.strip(" .\n")
         raise TaskError(f"{file} cannot be read: {shorten(words, 300)}")
     try:
-        return reader.unpacked(ended.stdout)
+        return pod_program.unpacked(ended.stdout)
     except ValueError as reason:
         raise TaskError(f"{file} did not arrive whole ({reason}): try again") from None
