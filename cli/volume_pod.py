@@ -23,7 +23,9 @@ KILLED = (137, 143)  # exit statuses: the pod was ended, or its machine had no m
 
 
 class VolumePod:
-    """A pod in which a program can be run. Each thread needs its own object, which `again` makes.
+    """A pod in which a program can be run.
+
+    Each thread needs its own object, which `with_own_connections` makes.
 
     Args:
         api: the cluster.
@@ -36,7 +38,7 @@ class VolumePod:
         self.api, self.path, self.container = api, path, container
         self._program = program
 
-    def again(self, program: str = "") -> "VolumePod":
+    def with_own_connections(self, program: str = "") -> "VolumePod":
         """Return an object for the same pod with its own connections to the cluster.
 
         Without an argument it runs the same program.

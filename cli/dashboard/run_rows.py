@@ -94,12 +94,12 @@ def _of_record(
     if not status.is_training:
         shown["tokens_per_second"] = None  # the curve shows the former speed
     return Row(
-        f"{status.namespace}.{status.short_stack}.{record.owner[:8]}",
-        name,
-        record.owner,
-        status.namespace,
-        status.workload,
-        {
+        id=f"{status.namespace}.{status.short_stack}.{record.owner[:8]}",
+        run_name=name,
+        owner=record.owner,
+        namespace=status.namespace,
+        workload=status.workload,
+        shown={
             "name": name or status.short_stack,
             "namespace": status.namespace,
             "workload": status.workload,

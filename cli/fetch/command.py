@@ -78,7 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"--streams: {arguments.streams} cannot be used: it must be 1 to {MOST_STREAMS}"
         )
     order = Order(
-        arguments.run, arguments.stack, choice, arguments.to, arguments.streams, arguments.by
+        run=arguments.run,
+        stack=arguments.stack,
+        choice=choice,
+        to=arguments.to,
+        streams=arguments.streams,
+        by=arguments.by,
     )
     try:
         said = bring(order, origin)

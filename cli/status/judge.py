@@ -118,14 +118,14 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
     state, detail, since = _state(seen, now)
     record = seen.record
     return RunStatus(
-        record.stack,
-        record.namespace,
-        str(record.workload),
-        record.gpus,
-        state,
-        _joined(detail or seen.unseen, seen.places),
-        since,
-        leading(seen),
+        stack=record.stack,
+        namespace=record.namespace,
+        workload=str(record.workload),
+        gpus=record.gpus,
+        state=state,
+        detail=_joined(detail or seen.unseen, seen.places),
+        since=since,
+        progress=leading(seen),
     )
 
 
