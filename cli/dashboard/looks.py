@@ -16,7 +16,7 @@ from cli.dashboard import sample_program
 from cli.dashboard.details import goodput_of, log_of
 from cli.dashboard.pod_keeper import PodKeeper
 from cli.dashboard.run_rows import Row
-from cli.goodput.fetch import read_events
+from cli.goodput.run_events import read_events
 from cli.logs.command import chain_rest
 from cli.logs.line import Line
 from cli.logs.merged import Merged
@@ -82,13 +82,13 @@ class Looks:
     def volume(self) -> list[Run]:
         """Read what is known of all runs on the volume."""
         with self._keeper.using() as pod:
-            own = pod.again(RUNS_PROGRAM)
+            own = pod.with_own_connections(RUNS_PROGRAM)
             return parse_runs(own.ask("list", self._place.runs_path), Users())
 
     def curves(self, run_name: str) -> dict[str, Any]:
         """Read (step, value) pairs of the loss, the validation loss and the tokens per second."""
         with self._keeper.using() as pod:
-            own = pod.again(RUNS_PROGRAM)
+            own = pod.with_own_connections(RUNS_PROGRAM)
             return own.ask("curves", self._place.runs_path, run_name, str(STRETCHES))
 
     def goodput(self, run_name: str) -> dict[str, Any]:
@@ -150,13 +150,13 @@ class Looks:
 
     def _run_place(self, row: Row) -> RunPlace:
         return RunPlace(
-            self._place.access,
-            row.namespace or self._place.namespace,
-            row.owner,  # empty for a run that is only on the volume; no pod matches this label
-            self._place.image,
-            self._path(row.run_name),
-            row.workload,
-            self._place.claim,
+            access=self._place.access,
+            namespace=row.namespace or self._place.namespace,
+            owner=row.owner,  # empty for a run that is only on the volume: no pod has such a label
+            image=self._place.image,
+            run_path=self._path(row.run_name),
+            workload=row.workload,
+            claim=self._place.claim,
         )
 
 

@@ -5,7 +5,8 @@ import sys
 from contextlib import redirect_stdout
 
 from cli.endings import end_in_order
-from cli.goodput.fetch import fetch_events
+from cli.goodput.run_events import fetch_events
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api
 from trainer.events.command import add_goodput_options, goodput
@@ -13,7 +14,7 @@ from trainer.events.command import add_goodput_options, goodput
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain goodput`."""
-    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
     add_goodput_options(parser)
 
 

@@ -13,7 +13,6 @@ S3_SERVER = Tool(
     "versitygw",
     VERSITYGW,
     ("versitygw",),
-    (),
     GoBuild("versitygw", ("github.com/versity/versitygw/cmd/versitygw",)),
 )
 
@@ -21,7 +20,6 @@ IMAGE_REGISTRY = Tool(
     "registry",
     REGISTRY,
     ("registry",),
-    (),
     GoBuild("registry", ("github.com/distribution/distribution/v3/cmd/registry",)),
 )
 
@@ -31,14 +29,13 @@ PROMETHEUS_SERVER = Tool(
     "prometheus",
     PROMETHEUS,
     ("prometheus", "promtool"),
-    (),
     GoBuild(
         "prometheus",
         tuple(
             f"github.com/prometheus/prometheus/cmd/{program}"
             for program in ("prometheus", "promtool")
         ),
-        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        variables=(("github.com/prometheus/common/version.Version", PROMETHEUS),),
         tags=("remove_all_sd",),
     ),
 )
@@ -47,11 +44,10 @@ ALERTMANAGER_SERVER = Tool(
     "alertmanager",
     ALERTMANAGER,
     ("alertmanager",),
-    (),
     GoBuild(
         "alertmanager",
         ("github.com/prometheus/alertmanager/cmd/alertmanager",),
-        (("github.com/prometheus/common/version.Version", ALERTMANAGER),),
+        variables=(("github.com/prometheus/common/version.Version", ALERTMANAGER),),
         additions=(
             (
                 "github.com/prometheus/alertmanager",
@@ -67,11 +63,10 @@ PROMETHEUS_IN_CLUSTER = Tool(
     "prometheus-in-cluster",
     PROMETHEUS,
     ("prometheus",),
-    (),
     GoBuild(
         "prometheus",
         ("github.com/prometheus/prometheus/cmd/prometheus",),
-        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        variables=(("github.com/prometheus/common/version.Version", PROMETHEUS),),
         tags=("remove_all_sd", "enable_kubernetes_sd"),
     ),
 )
@@ -82,7 +77,6 @@ PROMETHEUS_OPERATOR = Tool(
     "prometheus-operator",
     PROMETHEUS_OPERATOR_VERSION,
     ("operator", "prometheus-config-reloader", "example"),
-    (),
     GoBuild(
         "prometheus-operator",
         tuple(
@@ -99,7 +93,6 @@ FAKE_NODES = Tool(
     "kwok",
     KWOK,
     ("kwok", "stage"),
-    (),
     GoBuild(
         "kwok",
         ("sigs.k8s.io/kwok/cmd/kwok",),
@@ -108,4 +101,4 @@ FAKE_NODES = Tool(
 )
 
 # Stands in for NVIDIA's GPU Operator and its device plugin (tests/operator/README.md).
-GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), (), GoBuild("gpu-stand-in"))
+GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), GoBuild("gpu-stand-in"))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.goodput import fetch
+from cli.goodput import run_events
 from cli.stack_outputs import RunPlace
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError
@@ -35,8 +35,8 @@ def test_pod_that_could_not_be_removed_is_named(
     server = Cluster()
     monkeypatch.setattr(task_pod, "time", server)
     events = Events.of(b"")
-    monkeypatch.setattr(fetch, "read_events", lambda *_: events)
-    assert fetch.fetch_events(api_of(server), PLACE) is events
+    monkeypatch.setattr(run_events, "read_events", lambda *_: events)
+    assert run_events.fetch_events(api_of(server), PLACE) is events
     out, err = capsys.readouterr()
     assert out == ""
     assert "could not be removed (pods is forbidden: you may not delete)" in err

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.goodput.fetch import TASK, fetch_events
+from cli.goodput.run_events import TASK, fetch_events
 from cli.stack_outputs import RunPlace
 from infra.kube import names
 from infra.kube.errors import TaskError

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.__main__ import main
-from cli.goodput import command, fetch
+from cli.goodput import command, run_events
 from cli.stack_outputs import RunPlace
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.exec_stream import Ended
@@ -135,10 +135,10 @@ def test_events_that_cannot_be_had_are_an_error(
     """If the events cannot be read, or did not arrive whole, the command fails with the reason."""
     from contextlib import nullcontext
 
-    monkeypatch.setattr(fetch, "running", lambda *a, **k: nullcontext("/pod"))  # pyright: ignore
-    monkeypatch.setattr(fetch, "execute", lambda *given: ended)  # pyright: ignore
+    monkeypatch.setattr(run_events, "running", lambda *a, **k: nullcontext("/pod"))  # pyright: ignore
+    monkeypatch.setattr(run_events, "execute", lambda *given: ended)  # pyright: ignore
     with pytest.raises(TaskError, match=r".+") as refusal:
-        fetch.fetch_events(None, PLACE)  # pyright: ignore
+        run_events.fetch_events(None, PLACE)  # pyright: ignore
     assert message in str(refusal.value)
 
 

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cli.stack_outputs import parse_outputs
+from cli.stack_outputs import parse_run
 from infra.kube.__main__ import main
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
@@ -197,7 +197,7 @@ def test_kubeconfig_is_found_from_any_folder(output: str, path: str) -> None:
     """A relative path of a kubeconfig in the outputs of a stack starts at the project's folder, as
     for `pulumi`. So the commands work in any folder.
     """
-    place = parse_outputs({**OUTPUTS, "kubeconfig": output}, "dev")
+    place = parse_run({**OUTPUTS, "kubeconfig": output}, "dev")
     assert place.access.kubeconfig_path == path
 
 
@@ -255,12 +255,12 @@ def test_outputs_of_a_stack_lead_to_its_run() -> None:
     """The outputs of a stack say how its run is reached, by a path or the text of a kubeconfig. A
     stack without a run is named as such.
     """
-    place = parse_outputs(OUTPUTS, "dev")
+    place = parse_run(OUTPUTS, "dev")
     assert place.access == Access("", "/home/me/config", "prod")
     text = "apiVersion: v1\nclusters: []\n"
-    assert parse_outputs({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
+    assert parse_run({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
     with pytest.raises(ValueError, match="stack dev has no run: its outputs lack claim"):
-        parse_outputs({**OUTPUTS, "claim": ""}, "dev")
+        parse_run({**OUTPUTS, "claim": ""}, "dev")
 
 
 CONFIG = """\

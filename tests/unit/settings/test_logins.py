@@ -14,7 +14,7 @@ import pulumi
 import pytest
 
 from infra.kinds import KINDS
-from infra.settings import parse_settings
+from infra.settings import PlatformForRuns, parse_settings
 from infra.settings.devices import Devices
 from infra.settings.nodes import NodeSettings
 from infra.settings.project import as_text

@@ -6,9 +6,9 @@ import zlib
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 
-from cli.goodput import reader
-from cli.place_pod import place_pod
+from cli.goodput import pod_program
 from cli.stack_outputs import RunPlace
+from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import execute
 from infra.kube.errors import TaskError
@@ -18,7 +18,7 @@ from trainer.events.event import Events, event_file
 
 TASK = "goodput"
 LIMIT_SECONDS = 300  # the pod ends after this time, even if this program was killed
-PROGRAM = Path(reader.__file__).read_text()
+PROGRAM = Path(pod_program.__file__).read_text()
 
 
 def fetch_events(api: Api, place: RunPlace) -> Events:
@@ -29,7 +29,7 @@ def fetch_events(api: Api, place: RunPlace) -> Events:
         ApiError: the cluster refuses the pod.
         UnreachableError: the cluster does not answer, or the connection was cut.
     """
-    pod = place_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
+    pod = stack_pod(place, TASK, deadline_seconds=LIMIT_SECONDS)
     with running(api, pod) as path:
         return read_events(api, path, TASK, place.run_path)
 
@@ -45,7 +45,7 @@ def read_events(api: Api, pod_path: str, container: str, run_path: str) -> Event
     """
     file = str(event_file(Path(PurePosixPath(run_path)), 0))
     ended = execute(api, pod_path, container, ["python3", "-c", PROGRAM, file])
-    if ended.exit_code == reader.NO_FILE:
+    if ended.exit_code == pod_program.NO_FILE:
         raise TaskError(
             f"{file} does not exist on the volume: a run writes it from its first start on. "
             "`./disttrain status` says what the run waits for"
@@ -60,7 +60,7 @@ def read_events(api: Api, pod_path: str, container: str, run_path: str) -> Event
 
 
 def unpacked(text: str) -> Events:
-    """Return the events in a word that `reader.packed` has made.
+    """Return the events in a word that `pod_program.packed` has made.
 
     They stay compressed in memory; each iteration decompresses them one after another.
 
