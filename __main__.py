@@ -23,17 +23,19 @@ from infra.outputs import (
     run_outputs,
 )
 from infra.platform.access import AccessArgs, ClusterAccess
-from infra.platform.guards import DestroyGuard, GuardArgs, TaskPods, TaskPodsArgs
+from infra.platform.guards import DestroyGuard, TaskPods, TaskPodsArgs
 from infra.platform.k3s import start_look
 from infra.platform.known_cluster import known_identifier
 from infra.platform.make import make_platform
 from infra.platform.owner import Owner
 from infra.platform.reference import check_cluster, check_image, referenced_platform
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
 from infra.preflight import check_platform, check_run
 from infra.run.former_namespaces import former_namespaces
 from infra.run.make import make_run
+from infra.run.run_guard import RunGuard, RunGuardArgs
 from infra.settings import Settings, parse_settings, read_configuration
 
 
@@ -54,12 +56,13 @@ async def on_an_own_platform(settings: Settings) -> None:
     """
     assert settings.platform is not None
     look = start_look(settings.platform.cluster, settings.platform.host)
-    identifier = await known_identifier(settings.platform, look)
-    await check_platform(settings.platform, settings.run)
+    state = StackState()
+    identifier = await known_identifier(settings.platform, look, state)
+    await check_platform(settings.platform, settings.run, state)
     made = await make_platform(settings.platform, look, identifier)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
-    cluster = cluster_outputs(made.facts, made.cluster.kubeconfig, made.connection.owner, former)
+    cluster = cluster_outputs(made.facts, made.connection, former)
     export(cluster)
     export(platform_outputs(made))
     if settings.run:
@@ -80,37 +83,21 @@ async def on_an_own_platform(settings: Settings) -> None:
         outputs = run_outputs(settings.run, made.facts, run)
         export(outputs)
         EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
-    DestroyGuard(
-        "destroy-guard",
-        GuardArgs(
-            made.connection,
-            made.cluster.is_ours,
-            made.queue,
-            made.controllers,
-            made.own_namespaces,
-        ),
-        pulumi.ResourceOptions(depends_on=everything),
-    )
+    DestroyGuard("destroy-guard", made.guard, pulumi.ResourceOptions(depends_on=everything))
 
 
 async def on_the_platform_of_another_stack(
     raw: dict[str, str], secret_keys: set[str], settings: Settings
 ) -> None:
-    """Register only a run. It uses the platform's kubeconfig, and needs no access to its hosts.
+    """Register only a run, and last the RunGuard, to which `pulumi destroy` comes first.
+
+    The run uses the platform's kubeconfig, and needs no access to its hosts.
 
     If the platform has a registry, the run can bring the image of a user's own program to it.
     """
     platform = await referenced_platform(settings.platform_stack)
     facts = platform.facts
-    run_settings = parse_settings(
-        raw,
-        secret_keys,
-        settings.stack,
-        KINDS,
-        facts.devices,
-        facts.queue,
-        facts.image.for_runs,
-    ).run
+    run_settings = parse_settings(raw, secret_keys, settings.stack, KINDS, facts.for_runs).run
     assert run_settings is not None
     check_image(settings.platform_stack, facts.image)
     kubeconfig = str(await platform.kubeconfig.future() or "")
@@ -152,11 +139,14 @@ async def on_the_platform_of_another_stack(
         owns_platform=False,
         former_namespaces=former,
     )
-    cluster = cluster_outputs(facts, platform.kubeconfig, connection.owner, former)
+    cluster = cluster_outputs(facts, connection, former)
     outputs = run_outputs(run_settings, facts, run)
     export(cluster)
     export(outputs)
     EarlyOutputs("early-outputs", EarlyOutputsArgs(cluster, outputs))
+    guard = RunGuardArgs(connection, settings.platform_stack)
+    everything = [access, *needed, *run.resources]
+    RunGuard("run-guard", guard, pulumi.ResourceOptions(depends_on=everything))
 
 
 pulumi.run(main)

@@ -7,22 +7,20 @@ bench/results.json, so that the table keeps the other rows when one row is measu
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
-import json
 import os
 import platform
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from bench.options import refuse_unknown
 from bench.row import Row
 from bench.rows import ROWS
 from bench.runs import CHECKOUT, Bench
-from bench.table import DOCUMENT, put_into_section, table
+from bench.table import keep_results, read_results, table, with_where
 from trainer.parallel.cores import available_cores
 
 RESULTS = CHECKOUT / "bench" / "results.json"
@@ -31,14 +29,20 @@ RESULTS = CHECKOUT / "bench" / "results.json"
 def main() -> int:
     """Measure the rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
-    parser.add_argument("--threads", type=int, default=available_cores(), help="of each process")
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        help=f"rows to measure, of {', '.join(ROWS)} (default: all)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=available_cores(),
+        help="number of threads of each process (default: %(default)s)",
+    )
     options = parser.parse_args()
-    if unknown := [name for name in options.rows if name not in ROWS]:
-        parser.error(
-            f"{', '.join(unknown)} cannot be used: there is no such row. "
-            f"Name one or more of {', '.join(ROWS)}."
-        )
+    refuse_unknown(parser, "row", options.rows, ROWS)
     measured: list[Row] = []
     for name in options.rows or ROWS:
         print(f"== {name}", flush=True)
@@ -46,18 +50,10 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as root:
             found = ROWS[name](Bench(Path(root), options.threads))
         where = f"{begin:%Y-%m-%d}, {_cpu()}, load {load} to {_load()} on {os.cpu_count()} cores"
-        kept = _kept()
-        kept[name] = [{**dataclasses.asdict(row), "where": where} for row in found]
         measured.extend(found)
-        RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-        put_into_section(DOCUMENT, "## Trainer", table(kept, list(ROWS)))
-    print(table(_kept(), list(options.rows or ROWS)))
+        keep_results(RESULTS, "## Trainer", list(ROWS), name, with_where(found, where))
+    print(table(read_results(RESULTS), list(options.rows or ROWS)))
     return int(any(row.met is False for row in measured))
-
-
-def _kept() -> dict[str, list[dict[str, Any]]]:
-    """The results so far. They are read again before each write, since rows may run in parallel."""
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def _load() -> str:

@@ -25,8 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.clock import seconds_of
+from bench.row import Row
 from bench.runs import CHECKOUT
-from bench.table import DOCUMENT, put_into_section, table, when_and_load
+from bench.table import keep_results, when_and_load, with_where
 from cli.fetch.bring import Bringer
 from cli.fetch.folder import Folder
 from cli.fetch.from_volume import program
@@ -180,21 +181,20 @@ def one_pair(
     return seconds[by_fetch], seconds[by_scp]
 
 
-def row(rate: str, found: list[tuple[float, float]], where: str) -> dict[str, object]:
-    """One line of the table."""
+def row(rate: str, found: list[tuple[float, float]]) -> Row:
+    """The row of one rate of the link."""
     ratios = sorted(scp / fetch for fetch, scp in found)
     ratio = statistics.median(ratios)
     total = sum(FILES.values()) / 1e6
     ours, theirs = (total / statistics.median(pair[i] for pair in found) for i in (0, 1))
     link = f"a link of {rate.removesuffix('mbit')} Mbit/s" if rate else "a link without a limit"
-    return {
-        "what": f"256 MB by `fetch` with 4 streams against `scp -r`, {link}",
-        "bar": f">= {BAR:.2f}x",
-        "measured": f"{ratio:.2f}x ({len(ratios)} pairs: {ratios[0]:.2f} to {ratios[-1]:.2f}); "
+    return Row(
+        f"256 MB by `fetch` with 4 streams against `scp -r`, {link}",
+        f">= {BAR:.2f}x",
+        f"{ratio:.2f}x ({len(ratios)} pairs: {ratios[0]:.2f} to {ratios[-1]:.2f}); "
         f"{ours:,.0f} against {theirs:,.0f} MB/s",
-        "met": ratio >= BAR,
-        "where": where,
-    }
+        ratio >= BAR,
+    )
 
 
 def main() -> int:
@@ -202,13 +202,11 @@ def main() -> int:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as scratch:
         found = measure(Path(scratch))
-    where = when_and_load(load)
-    rows = [row(rate, pairs, where) for rate, pairs in found.items()]
-    RESULTS.write_text(json.dumps({NAME: rows}, indent=2) + "\n")
-    put_into_section(DOCUMENT, HEADING, table({NAME: rows}, [NAME]))
+    rows = [row(rate, pairs) for rate, pairs in found.items()]
+    keep_results(RESULTS, HEADING, [NAME], NAME, with_where(rows, when_and_load(load)))
     for each in rows:
-        print(each["measured"])
-    return int(not all(each["met"] for each in rows))
+        print(each.measured)
+    return int(not all(each.met for each in rows))
 
 
 if __name__ == "__main__":

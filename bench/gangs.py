@@ -26,6 +26,7 @@ from bench.gangs_queues import LABEL, QUEUES, Queue
 from bench.gangs_rows import disturbed, overlaps, undisturbed
 from bench.kinds_watch import Seen, Watch
 from bench.node import cluster_lab
+from bench.options import refuse_unknown
 from bench.row import Row
 from bench.table import publish
 from sandbox.controllers import CONTROLLERS
@@ -34,6 +35,7 @@ from sandbox.controllers.outage import kill_controller, start_again
 from sandbox.stack import Stack
 from tests.e2e.lab import Lab, wait_for
 
+DEFAULT = "(default: %(default)s)"
 HEADING = "## Gangs in a queue"
 IN_QUEUE = 2  # how many unfinished gangs exist at any time; the queue has room for one
 
@@ -147,11 +149,19 @@ def _shown(seen: Sequence[Seen]) -> Sequence[Seen]:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, and return 1 if two gangs had pods at once, or the next one ran too late."""
     parser = argparse.ArgumentParser(prog="python -m bench.gangs", description=__doc__)
-    parser.add_argument("queues", nargs="*", default=[*QUEUES], metavar="|".join(QUEUES))
-    parser.add_argument("--gangs", type=int, default=20, help="that nothing disturbs")
-    parser.add_argument("--kills", type=int, default=50, help="of controllers")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which they come")
+    add = parser.add_argument
+    add(
+        "queues",
+        nargs="*",
+        default=[*QUEUES],
+        metavar="QUEUE",
+        help=f"queues to measure, of {', '.join(QUEUES)} (default: all)",
+    )
+    add("--gangs", type=int, default=20, help=f"number of undisturbed gangs {DEFAULT}")
+    add("--kills", type=int, default=50, help=f"number of kills of controllers {DEFAULT}")
+    add("--seed", type=int, default=0, help=f"seed for the moments of the kills {DEFAULT}")
     options = parser.parse_args(words)
+    refuse_unknown(parser, "queue", options.queues, QUEUES)
     load, rows = os.getloadavg()[0], list[Row]()
     with (
         tempfile.TemporaryDirectory() as scratch,

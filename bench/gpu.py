@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from bench.options import refuse_unknown
 from bench.runs import CHECKOUT
-from bench.table import DOCUMENT, put_into_section, table
+from bench.table import keep_results, table, with_where
 from tests.gpu.__main__ import NOT_RUN, why_not_here
 
 RESULTS = CHECKOUT / "bench" / "gpu.json"
@@ -30,7 +29,7 @@ RESULTS = CHECKOUT / "bench" / "gpu.json"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the rows, and return 1 if a bar is not met, or 77 if there is no GPU."""
     parser = argparse.ArgumentParser(prog="python3 -m bench.gpu", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure; all without one")
+    parser.add_argument("rows", nargs="*", metavar="ROW", help="rows to measure (default: all)")
     parser.add_argument("--yardstick", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--compiled", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--float32-loss", action="store_true", help=argparse.SUPPRESS)
@@ -43,11 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return NOT_RUN
     from bench import gpu_rows  # it needs torch, and the trainer's packages
 
-    if unknown := [name for name in options.rows if name not in gpu_rows.ROWS]:
-        parser.error(
-            f"{', '.join(unknown)} cannot be used: there is no such row. "
-            f"Name one or more of {', '.join(gpu_rows.ROWS)}."
-        )
+    refuse_unknown(parser, "row", options.rows, gpu_rows.ROWS)
     if options.yardstick:
         gpu_rows.run_yardstick(options.yardstick, options.compiled, options.float32_loss)
         return 0
@@ -76,12 +71,10 @@ def measure(names: Sequence[str]) -> int:
                 print(f"the row {name} failed: {error}", flush=True)
                 worst = 1
                 continue
-        kept: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        kept[name] = [{**row, "where": where} for row in found]
-        RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-        put_into_section(DOCUMENT, "## On a GPU", table(kept, list(gpu_rows.ROWS)))
-        print(table({name: kept[name]}, [name]), flush=True)
-        worst = max(worst, int(any(row["met"] is False for row in found)))
+        rows = with_where(found, where)
+        keep_results(RESULTS, "## On a GPU", list(gpu_rows.ROWS), name, rows)
+        print(table({name: rows}, [name]), flush=True)
+        worst = max(worst, int(any(row.met is False for row in found)))
     return worst
 
 

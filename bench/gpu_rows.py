@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from typing import Any
 import yaml
 
 from bench.recovery import Pods, seconds_until_next_step
+from bench.row import Row
 from bench.runs import CHECKOUT, Bench
 from trainer import compiled_code
 from trainer.config import RunConfig, load_config
@@ -74,9 +76,9 @@ def trained(root: Path, name: str, *overrides: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["step"] > WARM_UP]
 
 
-def make_row(what: str, measured: str, bar: str = "-", met: bool | None = None) -> dict[str, Any]:
-    """One line of the table; `met` is None if the figure is only for information."""
-    return {"what": what, "bar": bar, "measured": measured, "met": met}
+def row_without_bar(what: str, measured: str) -> Row:
+    """A row without a bar, which is only for information."""
+    return Row(what, "-", measured, None)
 
 
 def _figures(records: Sequence[dict[str, Any]]) -> str:
@@ -141,7 +143,7 @@ def run_yardstick(file: Path, compiled: bool, float32_loss: bool) -> None:
     print(json.dumps(record))
 
 
-def throughput(root: Path) -> list[dict[str, Any]]:
+def throughput(root: Path) -> list[Row]:
     """The trainer and the yardsticks in turn, eager and compiled, each time in a new process."""
     loop = "nanoGPT-style loop"
     in_float32 = f"{loop} with its loss in float32, as ours has it"
@@ -149,9 +151,7 @@ def throughput(root: Path) -> list[dict[str, Any]]:
     return eager + _side_by_side(root, "compiled", {loop: ("--compiled",)})
 
 
-def _side_by_side(
-    root: Path, word: str, yardsticks: dict[str, tuple[str, ...]]
-) -> list[dict[str, Any]]:
+def _side_by_side(root: Path, word: str, yardsticks: dict[str, tuple[str, ...]]) -> list[Row]:
     """The rows of the yardsticks, and the rows of the trainer against each of them.
 
     `yardsticks` maps the name of each yardstick to its options.
@@ -169,37 +169,37 @@ def _side_by_side(
             ratios[name].append(speed / theirs[name][-1]["tokens_per_second"])
             print(f"{word}, turn {turn + 1}: {ratios[name][-1]:.3f}x the {name}", flush=True)
     rows = [
-        make_row(f"gpt2-124m, bfloat16, {name}, {word}", _figures(found))
+        row_without_bar(f"gpt2-124m, bfloat16, {name}, {word}", _figures(found))
         for name, found in theirs.items()
     ]
     for name, found in ratios.items():
         ratio = statistics.median(found)
         rows.append(
-            make_row(
+            Row(
                 f"gpt2-124m, bfloat16, ours, {word}, against the {name}",
+                ">= 1.00x",
                 f"{_figures(ours)}; {ratio:.3f}x ({TURNS} turns: "
                 f"{min(found):.3f} to {max(found):.3f})",
-                ">= 1.00x",
                 ratio >= 1.0,
             )
         )
     return rows
 
 
-def recompute(root: Path) -> list[dict[str, Any]]:
+def recompute(root: Path) -> list[Row]:
     """What recomputing blocks in the backward pass costs and saves, compiled."""
     on = ("--train.compile=on", "--train.activation_checkpointing=true")
     figures = _figures(trained(root, "recompute", *on))
-    return [make_row("gpt2-124m, compiled, blocks recomputed in the backward pass", figures)]
+    return [row_without_bar("gpt2-124m, compiled, blocks recomputed in the backward pass", figures)]
 
 
-def tf32(root: Path) -> list[dict[str, Any]]:
+def tf32(root: Path) -> list[Row]:
     """Training in float32, whose matrix products use TF32."""
     figures = _figures(trained(root, "float32", "--train.dtype=float32", "--train.compile=off"))
-    return [make_row("gpt2-124m, float32 with TF32, eager", figures)]
+    return [row_without_bar("gpt2-124m, float32 with TF32, eager", figures)]
 
 
-def first_step(root: Path) -> list[dict[str, Any]]:
+def first_step(root: Path) -> list[Row]:
     """The time that compiling takes with an empty and with a filled cache of compiled code.
 
     The third row has an empty cache, but an earlier start has kept its code in the run's folder.
@@ -210,7 +210,7 @@ def first_step(root: Path) -> list[dict[str, Any]]:
     file = root / "first-step.yaml"
     file.write_text(yaml.safe_dump(config.to_mapping()))
     kept = root / "kept"
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for state, cache in (
         ("empty cache", "one"),
         ("filled cache", "one"),
@@ -220,13 +220,15 @@ def first_step(root: Path) -> list[dict[str, Any]]:
         if cache == "another":
             shutil.copytree(kept, config.run_dir / compiled_code.FOLDER)
         seconds = float(_last_line("--first-step", str(file), "--cache", str(root / cache)))
-        rows.append(make_row(f"first step of gpt2-124m, compiled, {state}", f"{seconds:.1f} s"))
+        rows.append(
+            row_without_bar(f"first step of gpt2-124m, compiled, {state}", f"{seconds:.1f} s")
+        )
         print(f"{state}: {seconds:.1f} s", flush=True)
         if not kept.exists():
             shutil.copytree(config.run_dir / compiled_code.FOLDER, kept)
     megabytes = sum(made.stat().st_size for made in kept.iterdir()) / 1e6
-    rows[-1]["what"] += f" ({megabytes:.1f} MB)"
-    return rows
+    last = dataclasses.replace(rows[-1], what=f"{rows[-1].what} ({megabytes:.1f} MB)")
+    return [*rows[:-1], last]
 
 
 def run_first_step(file: Path, cache: str) -> None:
@@ -245,7 +247,7 @@ def run_first_step(file: Path, cache: str) -> None:
     print(f"{ended[0] - begin:.2f}")
 
 
-def saves(root: Path) -> list[dict[str, Any]]:
+def saves(root: Path) -> list[Row]:
     """How long a save stops training, and how much slower the steps are meanwhile."""
     shape = ("--train.compile=on", "--log.interval=1")
     without = trained(root, "no-saves", *shape)
@@ -255,7 +257,7 @@ def saves(root: Path) -> list[dict[str, Any]]:
         statistics.mean(r["step_seconds"] for r in records) for records in (without, saving)
     )
     return [
-        make_row(
+        row_without_bar(
             "gpt2-124m, compiled, a save (1.5 GB) every 9 steps",
             f"training held up {1e3 * statistics.median(held):.0f} ms by a save (most "
             f"{1e3 * max(held):.0f}); a step takes {1e3 * plain:.1f} ms without saves, "
@@ -264,7 +266,7 @@ def saves(root: Path) -> list[dict[str, Any]]:
     ]
 
 
-def quality(root: Path) -> list[dict[str, Any]]:
+def quality(root: Path) -> list[Row]:
     """The whole preset shakespeare-char, started as in a pod: its best loss and its time.
 
     The text is the file $DISTTRAIN_DATASET, or else the file beside the checkout, or else the
@@ -284,17 +286,17 @@ def quality(root: Path) -> list[dict[str, Any]]:
     records = bench.records(config)
     best = min((r["val_loss"], r["step"]) for r in records if r["val_loss"] is not None)
     return [
-        make_row(
+        Row(
             f"shakespeare-char, tiny Shakespeare, {records[-1]['step']:,} steps: best exact "
             "validation loss, and the time from the start of the process to its end",
-            f"{best[0]:.4f} at step {best[1]:,}, {seconds:.0f} s",
             "<= 1.4697, <= 180 s",
+            f"{best[0]:.4f} at step {best[1]:,}, {seconds:.0f} s",
             best[0] <= 1.4697 and seconds <= 180,
         )
     ]
 
 
-def recovery(root: Path) -> list[dict[str, Any]]:
+def recovery(root: Path) -> list[Row]:
     """The time from a kill -9 to the next trained step, for the processes of one pod on one GPU."""
     settings = ["--train.compile=on", "--train.max_steps=1000000", "--train.max_restarts=1000"]
     settings += ["--checkpoint.interval=25", "--log.interval=1"]
@@ -302,7 +304,7 @@ def recovery(root: Path) -> list[dict[str, Any]]:
         "the rank": lambda pods: pods.kill_rank(0),
         "all processes of the pod": lambda pods: pods.kill_pod(0),
     }
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for number, (what, kill) in enumerate(kinds.items()):
         bench, draw = Bench(root / str(number)), random.Random(0)
         bench.root.mkdir()
@@ -312,7 +314,7 @@ def recovery(root: Path) -> list[dict[str, Any]]:
         finally:
             pods.close()
         rows.append(
-            make_row(
+            row_without_bar(
                 f"gpt2-124m, compiled: from kill -9 of {what} to the next trained step, "
                 f"{GPU_KILLS} kills",
                 f"{statistics.median(seconds):.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), "
@@ -322,19 +324,19 @@ def recovery(root: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def time_line(root: Path) -> list[dict[str, Any]]:
+def time_line(root: Path) -> list[Row]:
     """What the GPU does during a save, as torch's profiler sees it.
 
     It is measured with CUDA's default of 8 queues for all streams of a process, and with 32 queues,
     because two streams that share a queue wait for each other.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for queues in ("8", "32"):
         folder = root / queues
         folder.mkdir()
         line = _last_line("--time-line", str(folder), CUDA_DEVICE_MAX_CONNECTIONS=queues)
         what = f"time line of three saves, 200 M parameters, eager, {queues} queues"
-        rows.append(make_row(what, line))
+        rows.append(row_without_bar(what, line))
         print(f"{queues} queues: {line}", flush=True)
     return rows
 
@@ -347,7 +349,7 @@ def run_time_line(folder: Path) -> None:
     print(profile_saves(Place("cuda", folder)).describe())
 
 
-ROWS: dict[str, Callable[[Path], list[dict[str, Any]]]] = {
+ROWS: dict[str, Callable[[Path], list[Row]]] = {
     "throughput": throughput,
     "recompute": recompute,
     "tf32": tf32,

@@ -135,9 +135,16 @@ def shown(found: Sequence[float]) -> str:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure all rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.growth", description=__doc__)
-    parser.add_argument("--times", type=int, default=TIMES, help="how often each is measured")
     parser.add_argument(
-        "--without-cluster", action="store_true", help="the rows of the kinds alone, not as root"
+        "--times",
+        type=int,
+        default=TIMES,
+        help="how often each row is measured (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--without-cluster",
+        action="store_true",
+        help="measure only the rows of the kinds, which need neither root nor a cluster",
     )
     options = parser.parse_args(words)
     times = options.times

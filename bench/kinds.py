@@ -12,8 +12,6 @@ replace those for three ranks.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import os
 import random
 import sys
@@ -21,19 +19,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from bench.kinds_account import Recovery, phases_between
 from bench.kinds_faults import FAULTS, Fault, kill_rank
 from bench.kinds_rows import first_step_row, merged, recovery_row
-from bench.kinds_watch import PodTimes, PodWatch, StepWatch, first_step
+from bench.kinds_watch import PodWatch, StepWatch, first_step
 from bench.node import cluster_lab
+from bench.options import refuse_unknown
 from bench.row import Row
 from bench.runs import CHECKOUT
-from bench.table import DOCUMENT, put_into_section, table, when_and_load
+from bench.table import keep_results, read_results, when_and_load, with_where
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.controllers.outage import KUBERNETES, Outage
@@ -185,7 +183,7 @@ def recoveries(
 ) -> list[Recovery]:
     """The recoveries of the newest run of `first_steps`, to which one fault is done repeatedly."""
     run_dir = lab.run_dir(stack.output("runName"))
-    draw, done = random.Random(0), list[tuple[float, tuple[float, float], PodTimes, float]]()
+    draw, done = random.Random(0), list[Recovery]()
     back, pods = 0.0, often.ranks if len(kind.pods) > 1 else 1
     with StepWatch(run_dir) as steps:
         for _ in range(often.times(kind, fault)):
@@ -194,20 +192,20 @@ def recoveries(
             wait_for("a checkpoint", partial(steps.has_saved_after, back), LONGEST_SECONDS, 0.1)
             # The fault comes anywhere between two checkpoints, also during a save.
             done.append(_disturbed(lab, kind, fault, steps, draw.uniform(0, 1)))
-            at, (_, back), _, _ = done[-1]
-            print(f"{name}, {fault.what}: {back - at:.2f} s", flush=True)
+            back = done[-1].back
+            print(f"{name}, {fault.what}: {done[-1].seconds:.2f} s", flush=True)
     events, _ = parse_events(event_file(run_dir, 0).read_bytes())
-    phases = phases_between(events, [pause for _, pause, _, _ in done])
-    return [
-        Recovery(at, *pause, phases=parts, pods=seen, up=up)
-        for (at, pause, seen, up), parts in zip(done, phases, strict=True)
-    ]
+    phases = phases_between(events, [(each.stopped, each.back) for each in done])
+    return [replace(each, phases=parts) for each, parts in zip(done, phases, strict=True)]
 
 
 def _disturbed(
     lab: Lab, kind: Kind, fault: Fault, steps: StepWatch, delay_seconds: float
-) -> tuple[float, tuple[float, float], PodTimes, float]:
-    """The time of the fault, the pause of the steps, the pods' times, and the outage's end or 0."""
+) -> Recovery:
+    """Do a fault, and return the recovery from it, without its phases.
+
+    The run's own events, which have the phases, are read once after all faults.
+    """
     with PodWatch(lab, kind.pods[fault.node]) as pods:
         time.sleep(delay_seconds)
         with outage(lab, kind, fault) as away:
@@ -216,8 +214,8 @@ def _disturbed(
             else:
                 at = time.time()
                 evict(lab, pods.name)
-            pause = steps.outage(at)
-        return at, pause, pods.times(), away.ended if away else 0.0
+            stopped, back = steps.outage(at)
+        return Recovery(at, stopped, back, {}, pods.times(), away.ended if away else 0.0)
 
 
 @contextmanager
@@ -265,19 +263,21 @@ def measure(lab: Lab, stack: Stack, name: str, often: Often) -> list[Row]:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure the kinds, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.kinds", description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}")
-    parser.add_argument("--faults", type=int, default=20, help="how often a rank is killed")
-    parser.add_argument("--evictions", type=int, default=20, help="how often each pod is evicted")
-    parser.add_argument(
-        "--outages", type=int, default=20, help="how often both while the controller is down"
-    )
-    parser.add_argument("--ups", type=int, default=5, help="how often `pulumi up` is timed")
-    parser.add_argument("--ranks", type=int, default=RANKS, help="how many ranks a run has")
+    add = parser.add_argument
+    kinds = f"kinds to measure, of {', '.join(KINDS)} (default: all)"
+    add("kinds", nargs="*", metavar="KIND", help=kinds)
+    for option, default, help in (
+        ("--faults", 20, "how often a rank is killed"),
+        ("--evictions", 20, "how often each pod is evicted"),
+        ("--outages", 20, "how often each of these faults is done while the controller is down"),
+        ("--ups", 5, "how often `pulumi up` is timed"),
+        ("--ranks", RANKS, "number of ranks of a run"),
+    ):
+        add(option, type=int, default=default, help=f"{help} (default: {default})")
     options = parser.parse_args(words)
     if options.ranks < 2:
         parser.error(f"--ranks {options.ranks} cannot be used: the faults need at least two ranks")
-    if unknown := [name for name in options.kinds if name not in KINDS]:
-        parser.error(f"{', '.join(unknown)}: there is no such kind; name one of {', '.join(KINDS)}")
+    refuse_unknown(parser, "kind", options.kinds, KINDS)
     often = Often(options.ups, options.faults, options.evictions, options.outages, options.ranks)
     chosen, missed = options.kinds or list(KINDS), False
     with (
@@ -304,14 +304,10 @@ def row_name(name: str, ranks: int) -> str:
 
 def keep(name: str, rows: list[Row], load: float) -> None:
     """Write rows under this name into the results and the document, and keep the other rows."""
-    kept: dict[str, list[dict[str, Any]]]
-    kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    where = when_and_load(load)
-    measured = [{**dataclasses.asdict(row), "where": where} for row in rows]
-    kept[name] = merged(kept.get(name, []), measured)
-    RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-    others = [each for each in kept if each not in KINDS]
-    put_into_section(DOCUMENT, HEADING, table(kept, [*KINDS, *others]))
+    before = read_results(RESULTS)
+    rows_now = merged(before.get(name, []), with_where(rows, when_and_load(load)))
+    order = list(dict.fromkeys([*KINDS, *before, name]))
+    keep_results(RESULTS, HEADING, order, name, rows_now)
 
 
 if __name__ == "__main__":

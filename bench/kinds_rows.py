@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from bench.kinds_account import Recovery
 from bench.kinds_faults import FAULTS
 from bench.row import Row
+from bench.table import Json
 from trainer.events.span import Phase
 
-Json = dict[str, Any]
 FIRST_STEP = "from `pulumi up` of a new run to the first step of all ranks"
 MOST_DIFFERENCE = 0.02
 # Two programs write these times. The share of a recovery of half a second would be only 10 ms.

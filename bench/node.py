@@ -8,7 +8,6 @@ containerd are real, but k3s and its installer are stand-ins.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -19,11 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from bench.clock import seconds_of
+from bench.options import refuse_unknown
+from bench.row import Row
 from bench.run_stacks import nothing_to_do, switches
 from bench.runs import CHECKOUT
 from bench.several_machines import (
@@ -34,7 +34,7 @@ from bench.several_machines import (
     namings,
     three_nodes,
 )
-from bench.table import DOCUMENT, put_into_section, table, when_and_load
+from bench.table import keep_results, when_and_load, with_where
 from sandbox.cache import locked
 from sandbox.dataset import training_text
 from sandbox.stack import Stack
@@ -286,8 +286,14 @@ ROWS = {
 def main() -> int:
     """Measure the rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.node", description=__doc__)
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}")
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        help=f"rows to measure, of {', '.join(ROWS)} (default: all)",
+    )
     options = parser.parse_args()
+    refuse_unknown(parser, "row", options.rows, ROWS)
     missed = False
     for name in options.rows or ROWS:
         row = ROWS[name]
@@ -298,19 +304,8 @@ def main() -> int:
         met = row.value(runs) <= row.bar_seconds
         missed |= not met
         print(f"{row.said(runs)} ({', '.join(f'{run:.2f}' for run in runs)})", flush=True)
-        kept: dict[str, list[dict[str, Any]]]
-        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-        kept[name] = [
-            {
-                "what": row.what,
-                "bar": row.bar,
-                "measured": row.said(runs),
-                "met": met,
-                "where": when_and_load(load),
-            }
-        ]
-        RESULTS.write_text(json.dumps(kept, indent=2) + "\n")
-        put_into_section(DOCUMENT, "## The node", table(kept, list(ROWS)))
+        rows = with_where([Row(row.what, row.bar, row.said(runs), met)], when_and_load(load))
+        keep_results(RESULTS, "## The node", list(ROWS), name, rows)
     return int(missed)
 
 

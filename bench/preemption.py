@@ -21,6 +21,7 @@ from pathlib import Path
 
 from bench.kinds import KINDS
 from bench.node import cluster_lab
+from bench.options import refuse_unknown
 from bench.preemption_rows import Preemption, row
 from bench.row import Row
 from bench.table import publish
@@ -116,13 +117,24 @@ def main(words: Sequence[str] | None = None) -> int:
     It also returns 1 if the weights of the two runs differ.
     """
     parser = argparse.ArgumentParser(prog="python -m bench.preemption", description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(QUEUED)}; or all")
-    parser.add_argument("--times", type=int, default=10, help="how often a run is preempted")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments at which it is")
+    parser.add_argument(
+        "kinds",
+        nargs="*",
+        metavar="KIND",
+        help=f"kinds to measure, of {', '.join(QUEUED)} (default: all)",
+    )
+    parser.add_argument(
+        "--times", type=int, default=10, help="how often a run is preempted (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="seed for the moments of the preemptions (default: %(default)s)",
+    )
     options = parser.parse_args(words)
     kinds = options.kinds or list(QUEUED)
-    if unknown := sorted(set(kinds) - set(QUEUED)):
-        parser.error(f"{', '.join(unknown)} cannot be in a queue of Kueue: {', '.join(QUEUED)} can")
+    refuse_unknown(parser, "kind that can be in a queue of Kueue", kinds, QUEUED)
     draw, made = random.Random(options.seed), list[Row]()
     with (
         tempfile.TemporaryDirectory() as scratch,

@@ -137,7 +137,9 @@ def row(found: Sequence[Placed]) -> Row:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure, and return 1 if a gang was in more than one rack."""
     parser = argparse.ArgumentParser(prog="python -m bench.racks", description=__doc__)
-    parser.add_argument("--gangs", type=int, default=20, help="how many come")
+    parser.add_argument(
+        "--gangs", type=int, default=20, help="number of gangs (default: %(default)s)"
+    )
     options = parser.parse_args(words)
     load = os.getloadavg()[0]
     with (

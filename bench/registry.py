@@ -9,7 +9,6 @@ docs/benchmarks.md.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import shutil
 import sys
@@ -18,8 +17,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from bench.row import Row
 from bench.runs import CHECKOUT
-from bench.table import DOCUMENT, put_into_section, table
+from bench.table import Json, keep_results, with_where
 from infra.command_line import cache_folder
 from infra.image.dependencies import Sources, dependencies_are_built
 from infra.image.oci import code_layer
@@ -35,9 +35,9 @@ BASE = "localhost/disttrain/base:bookworm"
 MOST_BYTES_OF_CODE = 1_000_000
 
 
-def measure(scratch: Path) -> list[dict[str, object]]:
+def measure(scratch: Path) -> list[Json]:
     """The rows: a first push with and without compression, a second push, and one of new code."""
-    rows: list[dict[str, object]] = []
+    rows: list[Json] = []
     for compression in ("gzip", "none"):
         with running(scratch / compression) as server:
             access = Access(f"{server.name}/team/trainer", plain_http=True)
@@ -69,22 +69,19 @@ def timed(plan: ImagePlan, access: Access, compression: str) -> tuple[Pushed, fl
     return done, time.perf_counter() - begin
 
 
-def row(
-    what: str, bar: str, pushed: Pushed, seconds: float, *, met: bool | None
-) -> dict[str, object]:
-    """One line of the table."""
+def row(what: str, bar: str, pushed: Pushed, seconds: float, *, met: bool | None) -> Json:
+    """The row of a push that was just made."""
     measured = f"{pushed.pushed_bytes / 1e6:,.2f} MB in {seconds:.2f} s"
     load = f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
     when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {load}"
-    return {"what": what, "bar": bar, "measured": measured, "met": met, "where": when}
+    return with_where([Row(what, bar, measured, met)], when)[0]
 
 
 def main() -> int:
     """Measure all rows, and return 1 if a bar is not met."""
     with tempfile.TemporaryDirectory() as scratch:
         rows = measure(Path(scratch))
-    RESULTS.write_text(json.dumps({NAME: rows}, indent=2) + "\n")
-    put_into_section(DOCUMENT, HEADING, table({NAME: rows}, [NAME]))
+    keep_results(RESULTS, HEADING, [NAME], NAME, rows)
     for each in rows:
         print(f"{each['what']}: {each['measured']}")
     return int(any(each["met"] is False for each in rows))

@@ -111,7 +111,12 @@ def status_row(lab: Lab, stack: Stack, pods: int, nodes: int, bar: float, times:
 def main(words: Sequence[str] | None = None) -> int:
     """Measure all rows, and return 1 if a bar is not met."""
     parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
-    parser.add_argument("--times", type=int, default=7, help="how often each is asked")
+    parser.add_argument(
+        "--times",
+        type=int,
+        default=7,
+        help="how often `status` of each size is timed (default: %(default)s)",
+    )
     options = parser.parse_args(words)
     load, rows = os.getloadavg()[0], list[Row]()
     with tempfile.TemporaryDirectory() as scratch, cluster_lab(Path(scratch)) as lab:

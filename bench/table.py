@@ -1,18 +1,21 @@
-"""Writes measurements as a Markdown table into a section of a document."""
+"""Keeps measurements as JSON, and writes them as a Markdown table into a section of a document."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.row import Row
 from bench.runs import CHECKOUT
 from trainer.parallel.cores import available_cores
 
+Json: TypeAlias = dict[str, Any]
+"""A row as the files of results keep it: the fields of `Row`, and `where` for the last column."""
 DOCUMENT = CHECKOUT / "docs" / "benchmarks.md"
 _BEGIN, _END = "<!-- table: begin -->", "<!-- table: end -->"
 _MARKS = {True: "yes", False: "**no**", None: "-"}
@@ -40,6 +43,36 @@ def when_and_load(load_before: float) -> str:
     return f"{date}, {load} on {cores} cores" + (f", of which it had {own}" if own != cores else "")
 
 
+def with_where(rows: Sequence[Row], where: str) -> list[Json]:
+    """The rows as the files of results keep them. `where` is the text of the last column."""
+    return [{**dataclasses.asdict(row), "where": where} for row in rows]
+
+
+def read_results(file: Path) -> dict[str, list[Json]]:
+    """The rows in a file of results, by the text of their first column; empty without the file."""
+    return json.loads(file.read_text()) if file.exists() else {}
+
+
+def keep_results(
+    file: Path, heading: str, order: Sequence[str], name: str, rows: Sequence[Json]
+) -> None:
+    """Replace the rows `name` in a file of results, and write the table of its section again.
+
+    The table has all rows of the file, because one row may be measured alone. The file is read
+    again here, because another program may have measured other rows meanwhile.
+
+    Args:
+        file: the file of results.
+        heading: the heading of the section of docs/benchmarks.md.
+        order: the texts of the first column, in the order of the table.
+        name: the text in the first column of these rows.
+        rows: the rows that were just measured.
+    """
+    results = {**read_results(file), name: list(rows)}
+    file.write_text(json.dumps(results, indent=2) + "\n")
+    put_into_section(DOCUMENT, heading, table(results, order))
+
+
 def publish(
     heading: str, name: str, rows: Sequence[Row], load_before: float, keep_others: bool = False
 ) -> None:
@@ -53,7 +86,7 @@ def publish(
         keep_others: whether the section's rows that were not measured now stay, after the new ones.
     """
     where = when_and_load(load_before)
-    text = table({name: [{**dataclasses.asdict(row), "where": where} for row in rows]}, [name])
+    text = table({name: with_where(rows, where)}, [name])
     if keep_others:
         text = "\n".join([text, *other_rows(DOCUMENT, heading, name, {row.what for row in rows})])
     put_into_section(DOCUMENT, heading, text)

@@ -14,7 +14,6 @@ import os
 import random
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.other_venv import ensure_other_venv
 from bench.recovery import Pods, seconds_until_next_step
 from bench.row import Row
 from bench.runs import CHECKOUT, Bench
@@ -31,7 +31,6 @@ from bench.torchft_rank import REPLICAS
 
 HEADING = "## torchft beside it"
 PACKAGE = "torchft==0.2.0"
-VENV = CHECKOUT / "build" / "torchft"
 # Options of torchft's lighthouse: how long it waits for a rank that has taken part, and after which
 # silence it no longer waits for it. The first pair has the value of torchft's README and the
 # default, the second pair is for one machine with all ranks.
@@ -46,18 +45,6 @@ SETTINGS = [
     "--checkpoint.interval=25",
     "--log.interval=1",
 ]
-
-
-def ensure_torchft() -> Path:
-    """The Python of a virtualenv with torchft, which also has the packages of this virtualenv."""
-    python = VENV / "bin" / "python"
-    if not (VENV / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-        packages = next(VENV.glob("lib/python*/site-packages"))
-        (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
-        (VENV / "complete").touch()
-    return python
 
 
 class Replicas:
@@ -197,9 +184,14 @@ def spread(seconds: list[float]) -> str:
 def main() -> int:
     """Measure all rows, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.torchft_beside", description=__doc__)
-    parser.add_argument("--kills", type=int, default=10, help="of each (default: %(default)s)")
+    parser.add_argument(
+        "--kills",
+        type=int,
+        default=10,
+        help="number of kills for each row (default: %(default)s)",
+    )
     options = parser.parse_args()
-    python, load = ensure_torchft(), os.getloadavg()[0]
+    python, load = ensure_other_venv("torchft", PACKAGE) / "python", os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         ours = Path(folder) / "ours"
         ours.mkdir()

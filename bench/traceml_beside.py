@@ -15,13 +15,13 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.other_venv import ensure_other_venv
 from bench.row import Row
 from bench.runs import CHECKOUT, Bench, free_port
 from bench.table import publish
@@ -29,26 +29,12 @@ from bench.traceml_scenes import KINDS, RANKS, SECONDS, SLOW, Kind, Scene, scene
 
 HEADING = "## traceml beside it"
 PACKAGE = "traceml-ai==0.5.0"
-VENV = CHECKOUT / "build" / "traceml"
 STRAGGLERS = ("STRAGGLER", "INPUT_STRAGGLER", "COMPUTE_STRAGGLER", "H2D_STRAGGLER")
 LIMIT_SECONDS = 600.0  # the longest time that a run may take
 _SLOW = re.compile(
     r"slow rank: (?:rank (?P<rank>\d+) on node \d+ takes|no single rank:) .*: (?P<cause>[\w ]+) \("
 )
 _STEP = re.compile(r"step (\d+)/")
-
-
-def ensure_traceml() -> Path:
-    """The `bin` folder of a virtualenv with traceml, which also has this virtualenv's packages."""
-    programs = VENV / "bin"
-    if not (VENV / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], check=True)
-        packages = next(VENV.glob("lib/python*/site-packages"))
-        (packages / "beside.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        python = programs / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
-        (VENV / "complete").touch()
-    return programs
 
 
 def of_ours(bench: Bench, kind: str, steps: int, scene: Scene) -> tuple[str, bool]:
@@ -186,12 +172,20 @@ def verdict(summary: dict[str, Any], wanted: str | None) -> tuple[str, bool]:
 def main() -> int:
     """Measure all rows, and write the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.traceml_beside", description=__doc__)
-    parser.add_argument("--steps", type=int, default=60, help="of each run (default: %(default)s)")
     parser.add_argument(
-        "--kinds", nargs="+", choices=KINDS, default=[*KINDS], metavar="KIND", help="these alone"
+        "--steps", type=int, default=60, help="number of steps of each run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=[*KINDS],
+        metavar="KIND",
+        help=f"kinds of slow rank to measure, of {', '.join(KINDS)} (default: all)",
     )
     options = parser.parse_args()
-    programs, load, rows = ensure_traceml(), os.getloadavg()[0], list[Row]()
+    programs = ensure_other_venv("traceml", PACKAGE)
+    load, rows = os.getloadavg()[0], list[Row]()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), threads=1)
         for name in options.kinds:

@@ -9,8 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from cli.endings import BROKEN_PIPE, close_output
-from cli.report import COULD_NOT_CHECK
+from cli.endings import BROKEN_PIPE, REFUSED, close_output
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 
 
@@ -19,7 +18,8 @@ class Command:
     """A subcommand: its help text, the name of its module, and an example of its use.
 
     The example is what follows `./disttrain` on the command line. The module has `add_arguments`,
-    which takes the parser, and `run`, which takes the arguments and returns the exit status. Only
+    which takes the parser, and `run`, which takes the arguments and returns the exit status. A
+    parser may have the default `hint`, which follows the error about an unknown option. Only
     the module of the command that the user has typed is imported: to import all of them takes half
     a second, and `pulumi up` starts the doctor once for each machine.
     """
@@ -188,7 +188,7 @@ def _answer(words: Sequence[str]) -> int:
     parser = parser_of(words[:1])
     if not words:
         parser.print_help(sys.stderr)
-        return COULD_NOT_CHECK
+        return REFUSED
     arguments, unknown = parser.parse_known_args(words)
     if unknown:  # the subcommand's parser prints its own usage; argparse would print the program's
         hint: str = getattr(arguments, "hint", "")
@@ -197,7 +197,7 @@ def _answer(words: Sequence[str]) -> int:
         return COMMANDS[arguments.subcommand].run(arguments)
     except (ValueError, ApiError, TaskError, UnreachableError) as reason:
         print(f"error: {reason}", file=sys.stderr)
-        return COULD_NOT_CHECK
+        return REFUSED
     except KeyboardInterrupt:
         return 130
 

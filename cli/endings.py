@@ -5,6 +5,7 @@ import signal
 import sys
 from types import FrameType
 
+REFUSED = 2  # the exit status after an error that is printed; argparse uses the same one
 BROKEN_PIPE = 141  # the exit status that a shell reports for SIGPIPE: 128 + 13
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import PROJECT, run_length
 
 SETTING = "run.train.max_steps"
@@ -16,8 +17,13 @@ SETTING = "run.train.max_steps"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain extend`."""
     add = parser.add_argument
-    add("--steps", type=int, required=True, help="new number of steps of the whole run")
-    add("--stack", default="", help="whose run (default: the selected stack)")
+    add(
+        "--steps",
+        type=int,
+        required=True,
+        help="new number of steps, counted from the run's beginning",
+    )
+    add_stack_of_run(parser)
     add(
         "--config-file",
         default="",

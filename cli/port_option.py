@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cli.os_words import os_words
-from infra.kube.api_server.port_forward import HERE
+from infra.kube.api_server.port_forward import LOOPBACK
 
 
 def add_port(parser: argparse.ArgumentParser, default: int) -> None:
@@ -41,5 +41,5 @@ def check_port(port: int) -> None:
     """
     with port_to_have(port), socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the servers set it
-        probe.bind((HERE, port))
+        probe.bind((LOOPBACK, port))
         probe.listen(1)  # with that option two sockets may bind a port, but only one may listen

@@ -3,6 +3,7 @@
 import argparse
 
 from cli.endings import end_in_order
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api
 from infra.kube.runs.hand_over import WHEN_BUSY
@@ -14,7 +15,7 @@ WAIT_SECONDS = 24 * 3600
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain resume`."""
     add = parser.add_argument
-    add("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
     add(
         "--when-busy",
         choices=WHEN_BUSY,
@@ -36,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = run_place(arguments.stack)
     api = Api(place.access)
     record = find_record(api, place.namespace, place.owner)
-    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS)
+    own = dict(place.placement)
+    nothing_to_do = resume(api, record, arguments.when_busy, WAIT_SECONDS, own)
     print(nothing_to_do or f"{record.workload} goes on; ./disttrain status shows how it comes up")
     return 0

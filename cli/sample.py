@@ -9,8 +9,9 @@ from contextlib import ExitStack, redirect_stdout
 from cli.endings import end_in_order
 from cli.fetch.order import checked_name
 from cli.followed_log import followed_log
-from cli.place_pod import place_pod
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import RunPlace, VolumePlace, refuse_program, run_place, volume_place
+from cli.stack_pod import stack_pod, trainer_variables
 from infra.kube.api_server.api import Api
 from infra.kube.files.task_pod import running
 from infra.kube.objects import part, parts
@@ -20,18 +21,17 @@ TASK = "sample"
 LIMIT_SECONDS = 1800
 STATUS_SECONDS = 30
 OWN_END = "Error"  # Kubernetes' reason for a container that ended by itself with another status
-BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain sample`."""
     add = parser.add_argument
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add_stack_of_platform(parser)
     add(
         "words",
         nargs=argparse.REMAINDER,
-        metavar="[RUN] ...",
-        help="name of a run on the volume (default: the stack's); after --: options of the "
+        metavar="[RUN] [-- OPTION ...]",
+        help="name of a run on the volume (default: that of the stack), and options of the "
         "trainer's command `sample`, such as -- --max-new-tokens 200",
     )
     parser.set_defaults(hint=". Options of the trainer go after --, such as sample -- --seed 1")
@@ -85,15 +85,12 @@ def sample(api: Api, place: RunPlace | VolumePlace, run_path: str, options: Sequ
         run_path: the run's folder, as pods see it.
         options: the options of the trainer's command `sample`.
     """
-    # The file with GPT-2's BPE merge table comes from an air-gap bundle. Without it, tiktoken
-    # downloads the table.
-    bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
-    pod = place_pod(
+    pod = stack_pod(
         place,
         TASK,
         ("python", "-m", "trainer", "sample", "--run-dir", run_path, *options),
         deadline_seconds=LIMIT_SECONDS,
-        environment={"HOME": "/tmp", **bpe},
+        environment=trainer_variables(place),
     )
     with ExitStack() as stack:
         with redirect_stdout(sys.stderr):  # messages about the start are no part of the text

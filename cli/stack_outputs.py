@@ -14,6 +14,11 @@ from infra.names import EARLY_OUTPUTS
 
 PROJECT = Path(__file__).resolve().parents[1]
 PULUMI_SECONDS = 60
+NOT_UP, NO_RUN = "is not up", "has no run"
+WHAT_TO_DO = {
+    NOT_UP: "Run `pulumi up` first",
+    NO_RUN: "Set `topology` to that of a run and run `pulumi up`, or name another stack by --stack",
+}
 CLUSTER_NEEDED = ("kubeconfig", "namespace")
 VOLUME_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "claim")
 RUN_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "runPath", "workload", "claim")
@@ -41,10 +46,12 @@ class RunPlace:
 
 @dataclass(frozen=True)
 class ClusterPlace:
-    """How a stack's cluster is reached, and the namespace of its platform."""
+    """How a stack's cluster is reached, the namespace of its platform, and where its pods run."""
 
     access: Access
     namespace: str
+    placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """As in RunPlace; empty if the stack has no run."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
 
     Raises ValueError if an output is missing, so that the stack is not up.
     """
-    _require(given, VOLUME_NEEDED, stack, "is not up")
+    _require(given, VOLUME_NEEDED, stack, NOT_UP)
     run_path = str(given.get("runPath") or "")
     runs = str(PurePosixPath(run_path).parent) if run_path else f"{given.get('dataPath')}/runs"
     _, namespace, owner, image, claim = (str(given[name]) for name in VOLUME_NEEDED)
@@ -112,7 +119,7 @@ def run_place(stack: str) -> RunPlace:
     Raises:
         ValueError: there is no pulumi, no such stack, or the stack has no run.
     """
-    return parse_outputs(_outputs(stack, RUN_NEEDED, about_run=True), stack)
+    return parse_run(_outputs(stack, RUN_NEEDED, about_run=True), stack)
 
 
 def cluster_place(stack: str) -> ClusterPlace:
@@ -122,8 +129,8 @@ def cluster_place(stack: str) -> ClusterPlace:
         ValueError: there is no pulumi, no such stack, or the stack is not up.
     """
     given = _outputs(stack, CLUSTER_NEEDED)
-    _require(given, CLUSTER_NEEDED, stack, "is not up")
-    return ClusterPlace(_access(given), str(given["namespace"]))
+    _require(given, CLUSTER_NEEDED, stack, NOT_UP)
+    return ClusterPlace(_access(given), str(given["namespace"]), _placement(given))
 
 
 def refuse_program(program: str, command: str, what_it_does: str) -> None:
@@ -152,8 +159,10 @@ def run_length(stack: str) -> int:
             user's own program.
     """
     given = _outputs(stack, ("maxSteps",))
-    refuse_program(str(given.get("program") or ""), "extend", "sets how long our trainer trains")
-    _require(given, ("maxSteps",), stack, "has no run")
+    refuse_program(
+        str(given.get("program") or ""), "extend", "sets how long disttrain's own trainer trains"
+    )
+    _require(given, ("maxSteps",), stack, NO_RUN)
     return int(given["maxSteps"])
 
 
@@ -186,10 +195,10 @@ def _outputs(stack: str, wanted: Sequence[str], *, about_run: bool = False) -> d
         return given
     state = json.loads(ask_pulumi(["stack", "export", "--show-secrets", *chosen]))
     early = early_outputs(state)
-    return given if is_whole and not _has_taken_place(state, early) else {**given, **early}
+    return given if is_whole and not _has_handed_over(state, early) else {**given, **early}
 
 
-def _has_taken_place(state: Mapping[str, Any], early: Mapping[str, Any]) -> bool:
+def _has_handed_over(state: Mapping[str, Any], early: Mapping[str, Any]) -> bool:
     """Whether the last hand-over that succeeded was to the run of the early outputs.
 
     This function is pure.
@@ -250,9 +259,11 @@ def ask_pulumi(words: list[str]) -> str:
         )
     except FileNotFoundError:
         raise ValueError(
-            "there is no pulumi on PATH, which knows the stack's outputs and secrets. Install "
-            "Pulumi, or add the folder of its program to PATH. Without one: ./disttrain status "
-            "--kubeconfig FILE"
+            "there is no program `pulumi` on PATH, and this command asks it how the stack's "
+            "cluster is reached. Install Pulumi (https://www.pulumi.com/docs/install), or add the "
+            "folder of the program to PATH, for the demo of this project by: "
+            'eval "$(python3 -m sandbox env)". Without Pulumi you can use '
+            "./disttrain status --kubeconfig FILE"
         ) from None
     except subprocess.TimeoutExpired:
         raise ValueError(
@@ -280,12 +291,12 @@ def _why_pulumi_failed(command: list[str], said: str) -> str:
     return f"{' '.join(command)} failed: {said[-300:]}"
 
 
-def parse_outputs(given: dict[str, Any], stack: str) -> RunPlace:
+def parse_run(given: dict[str, Any], stack: str) -> RunPlace:
     """Read the place of the run from a stack's outputs. This function is pure.
 
     Raises ValueError if an output is missing, so that the stack has no run.
     """
-    _require(given, RUN_NEEDED, stack, "has no run")
+    _require(given, RUN_NEEDED, stack, NO_RUN)
     _, namespace, owner, image, run_path, workload, claim = (
         str(given[name]) for name in RUN_NEEDED
     )
@@ -309,11 +320,20 @@ def _placement(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require(given: dict[str, Any], wanted: tuple[str, ...], stack: str, problem: str) -> None:
+    """Raise ValueError with the problem if an output is missing.
+
+    Args:
+        given: the stack's outputs.
+        wanted: the names of the outputs that are needed.
+        stack: the name of the stack; an empty text means the selected stack.
+        problem: NOT_UP or NO_RUN. Without a kubeconfig it is NOT_UP in any case.
+    """
     missing = [name for name in wanted if not given.get(name)]
     if missing:
         which = f"stack {stack}" if stack else "the selected stack"
+        told = problem if given.get("kubeconfig") else NOT_UP
         raise ValueError(
-            f"{which} {problem}: its outputs lack {', '.join(missing)}. First: pulumi up"
+            f"{which} {told}: its outputs lack {', '.join(missing)}. {WHAT_TO_DO[told]}"
         )
 
 

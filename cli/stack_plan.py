@@ -10,7 +10,7 @@ from cli.stack_outputs import ask_pulumi
 from infra.kinds import KINDS
 from infra.node.doctor import make_plan
 from infra.node.doctor_plan import Plan
-from infra.platform.make import make_storage
+from infra.platform.collected_facts import make_storage
 from infra.settings import parse_settings
 from infra.settings.project import own_values, raw_settings, stack_file
 
@@ -21,22 +21,23 @@ def plan_of_stack(stack: str, *, asks_cluster: bool = True) -> Plan:
     If the file has encrypted settings, `pulumi config` is asked for their values.
 
     Args:
-        stack: the name of the stack.
+        stack: the name of the stack, alone or behind its organization and project.
         asks_cluster: False if the plan is used only for the hosts. Then the file of the setting
             `kubeconfig` need not exist.
 
     Raises:
         ValueError: there is no such stack, its settings are wrong, or its secrets cannot be read.
     """
+    name = stack.rpartition("/")[2]
     try:
-        raw, encrypted = raw_settings(stack_file(stack))
+        raw, encrypted = raw_settings(stack_file(name))
     except ValueError as error:
         raise ValueError(f"--stack: {error}") from None
     if encrypted:
         raw |= shown_settings(stack)
     try:
         unused = () if asks_cluster else ("kubeconfig",)
-        settings = parse_settings(raw, encrypted, stack, KINDS, unused_keys=unused)
+        settings = parse_settings(raw, encrypted, name, KINDS, unused_keys=unused)
         plan = make_plan(settings.own_platform, settings.run)
         claim = make_storage(settings.own_platform).claim
         return replace(plan, expect=replace(plan.expect, claim=claim))

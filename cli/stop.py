@@ -6,6 +6,7 @@ import time
 
 from cli.endings import end_in_order
 from cli.followed_log import AWAY_SECONDS
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
@@ -21,7 +22,7 @@ LOG_SECONDS = 5  # the longest wait for the log to begin, or for its rest once t
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain stop`."""
-    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -38,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     record = find_record(api, place.namespace, place.owner)
     last = LastLines(api, record)
     last.wait_until_followed()
-    nothing_to_do = stop(api, record)
+    nothing_to_do = stop(api, record, dict(place.placement))
     if nothing_to_do:
         print(nothing_to_do)
         return 0

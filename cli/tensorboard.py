@@ -7,14 +7,14 @@ import urllib.request
 from contextlib import ExitStack
 
 from cli.endings import end_in_order
-from cli.place_pod import place_pod
 from cli.port_option import add_port, check_port, port_to_have
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
+from cli.stack_pod import is_running, stack_pod
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.port_forward import HERE, check_right, forwarded
+from infra.kube.api_server.port_forward import LOOPBACK, check_right, forwarded
 from infra.kube.errors import TaskError
 from infra.kube.files.task_pod import TaskPod, running
-from infra.kube.objects import part
 
 PORT = 6006
 LIMIT_SECONDS = 12 * 3600  # the pod ends after this time, even if this program was killed
@@ -23,8 +23,7 @@ START_SECONDS = 120
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain tensorboard`."""
-    text = "a stack on the platform (default: the selected stack)"
-    parser.add_argument("--stack", default="", help=text)
+    add_stack_of_platform(parser)
     add_port(parser, PORT)
 
 
@@ -45,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 def board_pod(place: VolumePlace) -> TaskPod:
     """Describe the pod that serves TensorBoard; it can change nothing on the volume."""
     options = ("--logdir", place.runs_path, "--port", str(PORT), "--host", "0.0.0.0")
-    return place_pod(
+    return stack_pod(
         place,
         "tensorboard",
         ("tensorboard", *options),
@@ -64,7 +63,7 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
         check_right(api, path, PORT)
         with port_to_have(local_port):
             port = stack.enter_context(forwarded(place.access, path, PORT, local_port))
-        address = f"http://{HERE}:{port}/"
+        address = f"http://{LOOPBACK}:{port}/"
         wait_until_it_answers(api, path, address)
         print(f"TensorBoard is at {address}; Ctrl-C ends it", flush=True)
         while is_running(api, path):
@@ -91,9 +90,3 @@ def wait_until_it_answers(api: Api, path: str, address: str) -> None:
                     f"waited {START_SECONDS} s for TensorBoard to answer ({reason})"
                 ) from None
         time.sleep(0.5)
-
-
-def is_running(api: Api, path: str) -> bool:
-    """Whether the pod exists and its phase is Running."""
-    item = api.get(path)
-    return item is not None and part(item, "status").get("phase") == "Running"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any, cast
 
-from cli.place_pod import place_pod
 from cli.stack_outputs import VolumePlace
+from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import Sink, stream
 from infra.kube.errors import TaskError, UnreachableError
@@ -23,7 +23,9 @@ KILLED = (137, 143)  # exit statuses: the pod was ended, or its machine had no m
 
 
 class VolumePod:
-    """A pod in which a program can be run. Each thread needs its own object, which `again` makes.
+    """A pod in which a program can be run.
+
+    Each thread needs its own object, which `with_own_connections` makes.
 
     Args:
         api: the cluster.
@@ -36,7 +38,7 @@ class VolumePod:
         self.api, self.path, self.container = api, path, container
         self._program = program
 
-    def again(self, program: str = "") -> "VolumePod":
+    def with_own_connections(self, program: str = "") -> "VolumePod":
         """Return an object for the same pod with its own connections to the cluster.
 
         Without an argument it runs the same program.
@@ -122,7 +124,7 @@ def volume_pod(
     Raises:
         TaskError: the pod does not start.
     """
-    pod = place_pod(
+    pod = stack_pod(
         place,
         task,
         deadline_seconds=deadline_seconds,

@@ -7,13 +7,11 @@ from typing import Any
 
 import pulumi
 
-STACK_LABEL = "disttrain.dev/stack"
-OWNER_LABEL = "disttrain.dev/owner"
-REVISION_LABEL = "disttrain.dev/revision"
+from infra.names import COMPONENT_LABEL, OWNER_LABEL, REVISION_LABEL, STACK_LABEL
+
 CONTROLLER_LABEL = "disttrain.dev/controller"  # the controller whose published manifests it is from
 WORKLOAD_LABEL = "disttrain.dev/workload"
 VOLUME_LABEL = "disttrain.dev/volume"  # on a volume; its claim selects the volume by it
-COMPONENT_LABEL = "app.kubernetes.io/component"
 
 
 def labels(component: str) -> dict[str, str]:

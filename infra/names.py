@@ -12,6 +12,11 @@ INCOMING = "datasets/.incoming"  # in the volume: uploaded files that `prepare` 
 RUN_CONFIG_PATH = "/etc/disttrain/run.yaml"
 PROGRAM_MOUNT = "/program"  # where pods find the files of a user's own program
 READY_FILE = "/tmp/disttrain/ready"  # written by the entrypoint (trainer/launch/status_files.py)
+# Labels of disttrain's objects.
+COMPONENT_LABEL = "app.kubernetes.io/component"
+OWNER_LABEL = "disttrain.dev/owner"  # the identity of the stack's state
+REVISION_LABEL = "disttrain.dev/revision"  # a hash of what the object is made of
+STACK_LABEL = "disttrain.dev/stack"  # the name of the stack, for people
 TRAINING = "training"  # the component label of the objects of a training
 DATASET = "dataset"  # the component label of the objects that prepare a data set
 EARLY_OUTPUTS = "disttrain:infra:EarlyOutputs"  # the component's type in the stack's state

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pulumi
 
+from infra.kube_command import Connection
 from infra.names import DATA_MOUNT, EARLY_OUTPUTS
 from infra.one_line import one_line
 from infra.platform.facts import PlatformFacts
@@ -95,18 +96,15 @@ class RunOutputs:
 
 
 def cluster_outputs(
-    facts: PlatformFacts,
-    kubeconfig: pulumi.Output[str],
-    owner: pulumi.Output[str],
-    former_namespaces: list[str],
+    facts: PlatformFacts, connection: Connection, former_namespaces: list[str]
 ) -> ClusterOutputs:
     """The outputs of every stack."""
     return ClusterOutputs(
         namespace=facts.namespace,
         former_namespaces=" ".join(former_namespaces),
-        kubeconfig=kubeconfig,
+        kubeconfig=connection.kubeconfig,
         kube_context=facts.context,
-        owner=owner,
+        owner=connection.owner,
         image=facts.image.reference,
         claim=facts.volume.claim,
         data_path=DATA_MOUNT,

@@ -33,12 +33,14 @@ from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
 from infra.kube.workload import Workload
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
-from infra.platform.controllers import known
+from infra.platform.collected_facts import make_storage, platform_facts
+from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
-from infra.platform.make import make_storage, platform_facts
+from infra.platform.new_k3s import missing_controllers
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
+from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import trainer_image_args
 from infra.rights import (
     ADMINISTRATOR,
@@ -48,7 +50,7 @@ from infra.rights import (
     run_kinds,
     run_programs,
 )
-from infra.run.make import make_run_value, run_names
+from infra.run.run_value import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
 from infra.settings.pods_demands import PodDemands
@@ -91,10 +93,18 @@ class Installed:
 NOTHING_INSTALLED = Installed()
 
 
-async def check_platform(settings: PlatformSettings, run: RunSettings | None) -> None:
+async def check_platform(
+    settings: PlatformSettings, run: RunSettings | None, state: StackState
+) -> None:
     """Check the cluster of this stack's own platform.
 
-    A k3s that this stack installs is not checked.
+    A k3s that this stack installs is not checked. Before the first `up` of the stack it is known
+    what that k3s will not have.
+
+    Args:
+        settings: the settings of the platform.
+        run: the settings of the stack's run; None if it has none.
+        state: the state of this stack.
 
     Raises:
         pulumi.RunError: The stack cannot come up. The text names each reason and what to do.
@@ -104,6 +114,9 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         pulumi.log.info(note)
     if cluster.kind != "existing":
         _refuse_other_user(settings.demands)
+        if cluster.k3s.existing == "refuse" and not owner_in_state(await state.resources()):
+            for sentence in missing_controllers(settings, run):
+                pulumi.log.warn(sentence)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
@@ -144,10 +157,10 @@ async def check_platform(settings: PlatformSettings, run: RunSettings | None) ->
         has_data_folder=bool(storage.folder_on_host),
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
-    await _refuse(access, volume, needs, pods, await _installed(settings, pull))
+    await _check_cluster(access, volume, needs, pods, await _installed(settings, pull, state))
 
 
-async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
+async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) -> Installed:
     """What the platform puts on the cluster; `pull` is how nodes pull its image."""
     claim, numbers = settings.numbers_claim, None
     if claim is not None:
@@ -155,10 +168,10 @@ async def _installed(settings: PlatformSettings, pull: Pull) -> Installed:
         numbers = numbers_needs(prometheus.namespace, CLAIM, claim.class_name, claim.gib)
     return Installed(
         settings.stack,
-        await owner_in_state(),
+        owner_in_state(await state.resources()),
         not settings.namespace_settings.exists,
         fixed_names(settings, pull),
-        [known(CONTROLLERS[each.name]) for each in settings.controllers],
+        [controller_for_tasks(CONTROLLERS[each.name]) for each in settings.controllers],
         numbers,
     )
 
@@ -235,7 +248,7 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     )
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
-    await _refuse(access, volume, needs, _pods(settings, value, facts.cluster_grows))
+    await _check_cluster(access, volume, needs, _pods(settings, value, facts.cluster_grows))
 
 
 def _refuse_other_user(demands: PodDemands) -> None:
@@ -277,13 +290,14 @@ def _pods(
     )
 
 
-async def _refuse(
+async def _check_cluster(
     access: Access,
     volume: StorageNeeds,
     needs: Iterable[Need],
     pods: RunPods | None,
     installed: Installed = NOTHING_INSTALLED,
 ) -> None:
+    """Ask the cluster, show the notes, and raise RunError if there is a problem."""
     found = await asyncio.to_thread(ask, access, volume, needs, pods, installed)
     for note in found.notes:
         pulumi.log.info(note)

@@ -1,4 +1,4 @@
-"""The sandbox's command line, `python3 -m sandbox COMMAND`."""
+"""Runs a real Kubernetes on this machine, for the demo, the tests and your own experiments."""
 
 import argparse
 import sys
@@ -13,7 +13,9 @@ COMMANDS: Mapping[str, Command] = {**PROJECT_COMMANDS, **CLUSTER_COMMANDS}
 
 def main(words: Sequence[str]) -> int:
     """Run one command and return its exit status."""
-    parser = argparse.ArgumentParser(prog="python3 -m sandbox", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python3 -m sandbox", description=__doc__, epilog="Examples: docs/sandbox.md"
+    )
     choices = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         command.add_arguments(choices.add_parser(name, help=command.help, description=command.help))

@@ -13,11 +13,11 @@ from typing import Literal
 
 from sandbox import components, configuration
 from sandbox.checks import checks_of_cluster, checks_of_node, lacking, missing_api
-from sandbox.folder_lock import locked
+from sandbox.folder_lock import locked_folder
 from sandbox.further_nodes import join_cluster
 from sandbox.layout import MOST_NODES, STATE_ROOT, Layout
 from sandbox.node import Node
-from sandbox.peer_links import PeerLink, part
+from sandbox.peer_links import PeerLink, disconnect_node
 from sandbox.pki import make_pki
 from sandbox.preflight import problems, require_root_on_linux
 from sandbox.say import say
@@ -156,8 +156,8 @@ class Cluster:
                 raise RuntimeError("the sandbox cannot start here:\n- " + "\n- ".join(found))
             if not self._first_problems():
                 further = self._further()
-                self._take_away([node for node in further if node.layout.number not in numbers])
-                self._add([node for node in wanted if self._node_problems(node)])
+                self._remove_nodes([node for node in further if node.layout.number not in numbers])
+                self._add_nodes([node for node in wanted if self._node_problems(node)])
             else:
                 if status.state == "broken":
                     say(f"  removing what is left of cluster {self.name}: {status.problems[0]}")
@@ -240,13 +240,13 @@ class Cluster:
             raise ValueError(f"--nodes {count} is not possible: use 1 to {MOST_NODES}")
         return [Node(self.layout.node(n), self._bin_dir) for n in range(2, count + 1)]
 
-    def _take_away(self, further: list[Node]) -> None:
+    def _remove_nodes(self, further: list[Node]) -> None:
         first = self._first.holder
         assert first is not None, "the first node runs"
         for node in further:
             say(f"  taking {node.name} away")
             node.clean(keep_logs=False)
-            part(first, node.layout.number)
+            disconnect_node(first, node.layout.number)
             self.run_kubectl("delete", "--ignore-not-found", "node", node.name)
 
     def _start_all(self, further: list[Node]) -> None:
@@ -259,7 +259,7 @@ class Cluster:
             self._clean(keep_logs=True)  # the logs say why
             raise
 
-    def _add(self, further: list[Node]) -> None:
+    def _add_nodes(self, further: list[Node]) -> None:
         if not further:
             return
         for node in further:
@@ -300,15 +300,15 @@ class Cluster:
 
     def _first_problems(self) -> list[str]:
         first = self._first
-        if reason := first.broken_frame():
+        if reason := first.holder_or_link_problem():
             return [reason]
         link = first.link
-        assert link is not None, "its frame is whole"
+        assert link is not None, "holder_or_link_problem has found none"
         names = components.COMPONENTS + ((components.MIRROR,) if self._further() else ())
         return first.ended(names) + lacking(checks_of_cluster(first, link))
 
     def _node_problems(self, node: Node) -> list[str]:
-        if reason := node.broken_frame():
+        if reason := node.holder_or_link_problem():
             return [reason]
         ended = node.ended(components.NODE_COMPONENTS)
         return ended + lacking(checks_of_node(self._first, node))
@@ -340,7 +340,7 @@ class Cluster:
     def _exclusive(self) -> Generator[None]:
         """Hold a lock, so that only one `up` or `down` of this cluster runs at a time."""
         self.layout.root.mkdir(parents=True, exist_ok=True)
-        with locked(self.layout.root, f"another up or down of cluster {self.name}"):
+        with locked_folder(self.layout.root, f"another up or down of cluster {self.name}"):
             yield
 
 

@@ -10,15 +10,14 @@ from sandbox.components import COMPONENTS, MIRROR, SYSTEM_PATH
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import start_controller, stop_controller
 from sandbox.controllers.older import OLDER
-from sandbox.fake_nodes import MOST as MOST_FAKE_NODES
-from sandbox.fake_nodes import set_fake_nodes
-from sandbox.gpus import MOST, offer_gpus
+from sandbox.fake_nodes import MOST_FAKE_NODES, set_fake_nodes
+from sandbox.gpus import MOST_GPUS, offer_gpus
 from sandbox.layout import STATE_ROOT
 from sandbox.say import say
 from sandbox.toolchain import bin_dir
 
 NAME_VARIABLE = "DISTTRAIN_CLUSTER"
-CHOICES = {**CONTROLLERS, **OLDER}
+ALL_CONTROLLERS = {**CONTROLLERS, **OLDER}
 EXIT_BROKEN = 1
 EXIT_DOWN = 3  # `systemctl status` ends with 3 too
 
@@ -29,11 +28,14 @@ def programs() -> Path:
     return Path(given) if given else bin_dir()
 
 
-def _which(parser: argparse.ArgumentParser) -> None:
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     usual = os.environ.get(NAME_VARIABLE, "default")
     parser.add_argument("--name", default=usual, help=f"name of the cluster (default: {usual})")
     parser.add_argument(
-        "--state-root", type=Path, default=STATE_ROOT, help="folder of all clusters"
+        "--state-root",
+        type=Path,
+        default=STATE_ROOT,
+        help=f"folder with the state of all clusters (default: {STATE_ROOT})",
     )
 
 
@@ -42,13 +44,13 @@ def _cluster(arguments: argparse.Namespace, *, with_programs: bool = False) -> C
     return Cluster(arguments.name, folder, arguments.state_root)
 
 
-def _which_node(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
-    parser.add_argument("--node", type=int, default=1, help="which node, counted from 1")
+def _add_node_options(parser: argparse.ArgumentParser) -> None:
+    _add_cluster_options(parser)
+    parser.add_argument("--node", type=int, default=1, help="number of the node (default: 1)")
 
 
 def _up_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
+    _add_cluster_options(parser)
     parser.add_argument(
         "--nodes", type=int, help="number of nodes (default: as many as there are, or one)"
     )
@@ -56,9 +58,11 @@ def _up_arguments(parser: argparse.ArgumentParser) -> None:
         "--with",
         dest="controllers",
         action="append",
-        choices=list(CHOICES),
+        choices=list(ALL_CONTROLLERS),
         default=[],
-        help="also start this controller, which is built the first time",
+        metavar="CONTROLLER",
+        help="also start this controller, which is built the first time; may be given several "
+        f"times; one of {', '.join(ALL_CONTROLLERS)}",
     )
 
 
@@ -67,24 +71,29 @@ def _up(arguments: argparse.Namespace) -> None:
     cluster.up(arguments.nodes)
     say(f"kubeconfig {cluster.kubeconfig}")
     for name in arguments.controllers:
-        start_controller(cluster, CHOICES[name])
+        start_controller(cluster, ALL_CONTROLLERS[name])
 
 
 def _remove_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
-    parser.add_argument("controller", choices=list(CHOICES))
+    _add_cluster_options(parser)
+    parser.add_argument(
+        "controller",
+        choices=list(ALL_CONTROLLERS),
+        metavar="CONTROLLER",
+        help=f"one of {', '.join(ALL_CONTROLLERS)}",
+    )
 
 
 def _remove(arguments: argparse.Namespace) -> None:
     cluster = _cluster(arguments, with_programs=True)
     if cluster.node_ip is None:
         raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")
-    stop_controller(cluster, CHOICES[arguments.controller])
+    stop_controller(cluster, ALL_CONTROLLERS[arguments.controller])
 
 
 def _gpus_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
-    parser.add_argument("count", type=int, help=f"0 to {MOST}; 0 removes them")
+    _add_cluster_options(parser)
+    parser.add_argument("count", type=int, help=f"number of GPUs, 0 to {MOST_GPUS}; 0 removes them")
 
 
 def _gpus(arguments: argparse.Namespace) -> None:
@@ -93,8 +102,10 @@ def _gpus(arguments: argparse.Namespace) -> None:
 
 
 def _fake_nodes_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
-    parser.add_argument("count", type=int, help=f"0 to {MOST_FAKE_NODES}; 0 removes them")
+    _add_cluster_options(parser)
+    parser.add_argument(
+        "count", type=int, help=f"number of nodes, 0 to {MOST_FAKE_NODES}; 0 removes them"
+    )
 
 
 def _fake_nodes(arguments: argparse.Namespace) -> None:
@@ -103,7 +114,7 @@ def _fake_nodes(arguments: argparse.Namespace) -> None:
 
 
 def _down_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
+    _add_cluster_options(parser)
     parser.add_argument(
         "--purge", action="store_true", help="also remove the data and the imported images"
     )
@@ -129,9 +140,12 @@ def _status(arguments: argparse.Namespace) -> int:
 
 
 def _exec_arguments(parser: argparse.ArgumentParser) -> None:
-    _which_node(parser)
+    _add_node_options(parser)
     parser.add_argument(
-        "command", nargs=argparse.REMAINDER, help="command and arguments (default: sh)"
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="[--] COMMAND ...",
+        help="command and its arguments (default: sh)",
     )
 
 
@@ -148,8 +162,8 @@ def _exec(arguments: argparse.Namespace) -> None:
 
 
 def _link_arguments(parser: argparse.ArgumentParser) -> None:
-    _which(parser)
-    parser.add_argument("--node", type=int, required=True, help="which node, counted from 1")
+    _add_cluster_options(parser)
+    parser.add_argument("--node", type=int, required=True, help="number of the node, from 2 on")
     act = parser.add_mutually_exclusive_group(required=True)
     act.add_argument("--cut", action="store_true", help="drop all packets in both directions")
     act.add_argument("--rate", help="limit the rate in both directions, such as 10mbit")
@@ -168,9 +182,10 @@ def _link(arguments: argparse.Namespace) -> None:
 
 
 def _logs_arguments(parser: argparse.ArgumentParser) -> None:
-    _which_node(parser)
-    parser.add_argument("component", help=", ".join((*COMPONENTS, MIRROR, *CONTROLLERS)))
-    parser.add_argument("--lines", type=int, default=40, help="number of lines")
+    _add_node_options(parser)
+    names = ", ".join((*COMPONENTS, MIRROR, *CONTROLLERS))
+    parser.add_argument("component", metavar="COMPONENT", help=f"one of {names}")
+    parser.add_argument("--lines", type=int, default=40, help="number of lines (default: 40)")
     parser.add_argument("--follow", action="store_true", help="wait for new lines")
 
 
@@ -191,9 +206,11 @@ CLUSTER_COMMANDS = {
     ),
     "gpus": Command("let a device plugin offer GPUs that do not exist", _gpus, _gpus_arguments),
     "fake-nodes": Command(
-        "add nodes that do not exist, to test size", _fake_nodes, _fake_nodes_arguments
+        "add nodes that do not exist, to test a large cluster", _fake_nodes, _fake_nodes_arguments
     ),
-    "status": Command("show what runs (exit status 0 up, 1 broken, 3 down)", _status, _which),
+    "status": Command(
+        "show what runs (exit status 0 up, 1 broken, 3 down)", _status, _add_cluster_options
+    ),
     "exec": Command("run a command on a node, or a shell", _exec, _exec_arguments),
     "link": Command(
         "cut, slow down or restore the link between a node and the others", _link, _link_arguments

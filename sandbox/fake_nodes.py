@@ -15,7 +15,7 @@ from sandbox.tools.services import FAKE_NODES
 
 NAME = "kwok"
 MARK = "kwok.x-k8s.io/node"
-MOST = 1000
+MOST_FAKE_NODES = 1000
 TAINT = {"key": MARK, "value": "fake", "effect": "NoSchedule"}
 OFFERED = {"cpu": "96", "memory": "1Ti", "pods": "110", "ephemeral-storage": "1Ti"}
 STAGES = (
@@ -35,8 +35,8 @@ def set_fake_nodes(cluster: Cluster, count: int) -> None:
         RuntimeError: the cluster is down, or kwok has ended.
         TimeoutError: the nodes do not become ready.
     """
-    if not 0 <= count <= MOST:
-        raise ValueError(f"{count} nodes are not possible: use 0 to {MOST}")
+    if not 0 <= count <= MOST_FAKE_NODES:
+        raise ValueError(f"{count} nodes are not possible: use 0 to {MOST_FAKE_NODES}")
     node = cluster.node(1)
     if node.link is None:
         raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")

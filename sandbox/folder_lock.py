@@ -12,7 +12,7 @@ LOCK_SECONDS = 300
 
 
 @contextmanager
-def locked(folder: Path, other: str) -> Generator[None]:
+def locked_folder(folder: Path, other: str) -> Generator[None]:
     """Hold a lock on a folder, which is made again if the lock's last owner has removed it.
 
     Args:

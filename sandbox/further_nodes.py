@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from sandbox import components, configuration
 from sandbox.network import Link
 from sandbox.node import Node
-from sandbox.peer_links import join
+from sandbox.peer_links import connect_node
 from sandbox.pki import copy_authority, sign
 from sandbox.venvs import PROJECT
 
@@ -28,11 +28,11 @@ def join_cluster(first: Node, further: Sequence[Node], apply: Callable[[object],
     links: dict[Node, Link] = {}
     for node in further:
         holder, links[node] = node.make()
-        join(first_holder, first_link, holder, links[node], node.layout.number)
+        connect_node(first_holder, first_link, holder, links[node], node.layout.number)
         _configure(first, node, links[node], first_link)
         node.layout.address_file.write_text(str(links[node].node))
         node.start([_components(node, links[node])["containerd"]])
-    _tell_mirror(first, first_link)
+    _start_mirror(first, first_link)
     for node in further:
         apply(components.further_node(node.layout))
         node.prepare_containerd()
@@ -54,7 +54,7 @@ def _configure(first: Node, node: Node, link: Link, first_link: Link) -> None:
     configuration.write_node_configuration(layout, link, first_link, node.pause_image, cni_folder)
 
 
-def _tell_mirror(first: Node, first_link: Link) -> None:
+def _start_mirror(first: Node, first_link: Link) -> None:
     """Start the image mirror, unless it runs already."""
     if first.ended([components.MIRROR]):
         mirror = components.image_mirror(first.layout, first_link)

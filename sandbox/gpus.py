@@ -13,7 +13,7 @@ from sandbox.tools.services import GPU_STAND_IN
 
 NAME = "gpu-device-plugin"
 RESOURCE = "nvidia.com/gpu"
-MOST = 64
+MOST_GPUS = 64
 
 
 def offer_gpus(cluster: Cluster, count: int) -> None:
@@ -26,8 +26,8 @@ def offer_gpus(cluster: Cluster, count: int) -> None:
         RuntimeError: the cluster is down, or the device plugin has ended.
         TimeoutError: the kubelet does not take the GPUs.
     """
-    if not 0 <= count <= MOST:
-        raise ValueError(f"{count} GPUs are not possible: use 0 to {MOST}")
+    if not 0 <= count <= MOST_GPUS:
+        raise ValueError(f"{count} GPUs are not possible: use 0 to {MOST_GPUS}")
     node = cluster.node(1)
     if node.link is None:
         raise RuntimeError(f"cluster {cluster.name} is down: run `up` first")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sandbox import components, mountpoints, network
 from sandbox.cgroups import make_cgroup, remove_cgroup
-from sandbox.folder_lock import locked
+from sandbox.folder_lock import locked_folder
 from sandbox.image_archive import image_archive
 from sandbox.layout import Layout
 from sandbox.namespaces import Holder, find_holder, start_holder, wait_until_gone
@@ -68,7 +68,7 @@ class Node:
         """Whether the node runs, or something is left of a node that was killed."""
         return self.layout.run.exists() or self.holder is not None or self.link is not None
 
-    def broken_frame(self) -> str | None:
+    def holder_or_link_problem(self) -> str | None:
         """What is wrong with the node's namespaces or its link; None if nothing is."""
         if self.holder is None:
             return "its processes have been killed"
@@ -102,7 +102,7 @@ class Node:
         for folder in (layout.log, layout.kubelet, layout.cni):
             folder.mkdir(exist_ok=True)
         make_cgroup(layout.cgroup)
-        with locked(MACHINE, "the start or end of another cluster"):
+        with locked_folder(MACHINE, "the start or end of another cluster"):
             mountpoints.make_mount_points()
             holder = start_holder(layout, self.bin_dir / "pause")
             return holder, network.connect(layout.host_link, holder.pid)
@@ -110,7 +110,7 @@ class Node:
     def clean(self, *, keep_logs: bool) -> None:
         """Remove the node, whatever its state is, except its image store and `data`."""
         layout = self.layout
-        with locked(MACHINE, "the start or end of another cluster"):
+        with locked_folder(MACHINE, "the start or end of another cluster"):
             if holder := self.holder:
                 holder.end()
             wait_until_gone(layout)

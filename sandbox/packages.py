@@ -59,23 +59,27 @@ def missing_packages(wanted: Mapping[str, str]) -> list[str]:
 
 
 def ensure_packages(*wanted: Mapping[str, str]) -> None:
-    """Install the missing packages with apt-get.
+    """Install the packages whose program is missing; raise the errors of `install_packages`."""
+    missing = sorted({package for group in wanted for package in missing_packages(group)})
+    if missing:
+        install_packages(missing)
+
+
+def install_packages(packages: Sequence[str]) -> None:
+    """Install packages with apt-get.
 
     Raises:
         RuntimeError: there is no apt-get, this is not root, or apt-get failed; the text names
             the packages.
     """
-    missing = sorted({package for group in wanted for package in missing_packages(group)})
-    if not missing:
-        return
-    names = " ".join(missing)
+    names = " ".join(packages)
     if not shutil.which("apt-get"):
         raise RuntimeError(f"this machine has no apt-get; install these packages first: {names}")
     if os.geteuid() != 0:
         raise RuntimeError(f"run as root, or install these packages first: {names}")
     with phase(f"apt-get install {names}"):
         _apt_get(["update"])
-        _apt_get(["install", "-y", "--no-install-recommends", *missing])
+        _apt_get(["install", "-y", "--no-install-recommends", *packages])
 
 
 def unpack_packages(folder: Path, names: Iterable[str]) -> None:

@@ -20,10 +20,10 @@ def at_first(number: int) -> str:
     return f"node{number}"
 
 
-def join(first: Holder, first_link: Link, node: Holder, link: Link, number: int) -> None:
+def connect_node(first: Holder, first_link: Link, node: Holder, link: Link, number: int) -> None:
     """Make the link between the first node and node `number`, and the routes over it."""
     here = at_first(number)
-    part(first, number)
+    disconnect_node(first, number)
     PeerLink(first, node, number).mend()  # an earlier node of this number may have been cut off
     _in(first, "ip", "link", "add", here, *("type", "veth", "peer", "name", TO_FIRST))
     _in(first, "ip", "link", "set", TO_FIRST, "netns", str(node.pid))
@@ -40,7 +40,7 @@ def join(first: Holder, first_link: Link, node: Holder, link: Link, number: int)
     _in(node, "ip", "route", "add", "unreachable", str(pods_of(number)))
 
 
-def part(first: Holder, number: int) -> None:
+def disconnect_node(first: Holder, number: int) -> None:
     """Remove the link to a node that has ended, and with it its routes.
 
     The kernel also removes it, but only some time after the node's last process has ended.

@@ -14,7 +14,12 @@ LOST_AND_FOUND = "lost+found"
 
 
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--stack", choices=demo.STACKS, default=demo.STACKS[0], help="topology")
+    parser.add_argument(
+        "--stack",
+        choices=demo.STACKS,
+        default=demo.STACKS[0],
+        help="sandbox: train in one pod (default); sandbox-multipod: train in several pods",
+    )
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -27,15 +32,29 @@ def _demo_down(_: argparse.Namespace) -> None:
 
 def _demo_local_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--preset", default=demo_local.DEFAULT_PRESET, help="name of a file in trainer/presets")
+    add(
+        "--preset",
+        default=demo_local.DEFAULT_PRESET,
+        help="name of a file in trainer/presets (default: %(default)s)",
+    )
     add(
         "--processes",
         type=int,
         default=0,
         help="number of ranks (default: one for each GPU, or 2 on the CPU)",
     )
-    add("--device", choices=("auto", "cpu", "cuda"), default="", help="default: the preset's")
-    add("--steps", type=int, default=0, help="number of steps (default: the preset's, or 300)")
+    add(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="",
+        help="where the ranks train (default: where the preset says)",
+    )
+    add(
+        "--steps",
+        type=int,
+        default=0,
+        help="number of steps (default: 300 for the default preset, else the preset's number)",
+    )
 
 
 def _demo_local(arguments: argparse.Namespace) -> None:

@@ -91,4 +91,4 @@ def tools_of_tests() -> list[Tool]:
 def ensure_venv_module() -> None:
     """Install Python's module `venv`, which Debian and Ubuntu keep in a package of its own."""
     if importlib.util.find_spec("ensurepip") is None:
-        packages.ensure_packages({"/no/such/program": "python3-venv"})
+        packages.install_packages(["python3-venv"])

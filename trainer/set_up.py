@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from trainer.checkpoint.durable import write_text
-from trainer.checkpoint.resume import Found, find_checkpoint
+from trainer.checkpoint.resume import Found, Wanted, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.run_state import RunState
 from trainer.compiled_code import CompiledCode
@@ -121,7 +121,8 @@ def set_up(
     with torch.device("meta"):  # Memory comes later, and only for this rank's part.
         model = GPT(config.model, dataset.tokenizer.vocab_size)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    found = find_checkpoint(config, world, shapes, lock, console.say)
+    wanted = Wanted(shapes, dataset.fingerprint)
+    found = find_checkpoint(config, world, wanted, lock, console.say)
     compiled = CompiledCode(config, world, compute, console.say)
     compiled.take()
     parameters, flops_per_token = model.parameter_count(), model.flops_per_token()

@@ -9,8 +9,9 @@ from cli.dashboard.server import serving
 from cli.dashboard.source import Source
 from cli.endings import end_in_order
 from cli.port_option import add_port, check_port, port_to_have
-from cli.sample import BPE_VARIABLE
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
+from cli.stack_pod import trainer_variables
 from cli.volume_pod import VolumePod, volume_pod
 
 PORT = 8642
@@ -20,8 +21,7 @@ START_SECONDS = 60.0  # the nodes have the image; a pod that needs longer has fo
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain dashboard`."""
-    text = "a stack on the platform (default: the selected stack)"
-    parser.add_argument("--stack", default="", help=text)
+    add_stack_of_platform(parser)
     add_port(parser, PORT)
 
 
@@ -45,12 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def open_pod(place: VolumePlace) -> AbstractContextManager[VolumePod]:
     """Start a pod that can read the volume; each look runs its own program in it."""
-    bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
     return volume_pod(
         place,
         TASK,
         "",
         deadline_seconds=DEADLINE_SECONDS,
-        environment={"HOME": "/tmp", **bpe},
+        environment=trainer_variables(place),
         start_seconds=START_SECONDS,
     )

@@ -67,12 +67,11 @@ def rank_rows(
     return rows
 
 
-def goodput_of(content: bytes) -> dict[str, Any]:
+def goodput_of(events: Events) -> dict[str, Any]:
     """Return where the run's time went, and the transport between its ranks.
 
-    `content` is the event file of node 0.
+    `events` are those of node 0.
     """
-    events = Events.of(content)
     account = account_of_file(events)
     shown = as_mapping(account, None)
     del shown["starts"]  # only `./disttrain goodput` shows the single starts

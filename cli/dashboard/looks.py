@@ -16,15 +16,15 @@ from cli.dashboard import sample_program
 from cli.dashboard.details import goodput_of, log_of
 from cli.dashboard.pod_keeper import PodKeeper
 from cli.dashboard.run_rows import Row
-from cli.goodput.fetch import read_events
+from cli.goodput.run_events import read_events
 from cli.logs.command import chain_rest
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
 from cli.logs.selection import Selection
 from cli.logs.volume import VolumeReader, arguments_of
-from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, runs_of_owners
+from cli.runs.program import PROGRAM as RUNS_PROGRAM
 from cli.runs.table import Run, parse_runs
 from cli.stack_outputs import RunPlace, VolumePlace
 from cli.status.ended import with_ends
@@ -41,7 +41,6 @@ STRETCHES = 300  # the stretches of steps in a curve; each has at most two point
 NEW_TOKENS = 200
 SAMPLE_TRIES = 3
 MOST_SAMPLE_BYTES = 1 << 20
-RUNS_PROGRAM = Path(pod_program.__file__).read_text()
 SAMPLE_PROGRAM = Path(sample_program.__file__).read_text()
 
 
@@ -75,7 +74,7 @@ class Looks:
         """Look at the platform and at the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
-        seen = with_ends(api, look(api, namespace), namespace)
+        seen = with_ends(api, look(api, namespace), namespace, self._place.placement)
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())
@@ -83,13 +82,13 @@ class Looks:
     def volume(self) -> list[Run]:
         """Read what is known of all runs on the volume."""
         with self._keeper.using() as pod:
-            own = pod.again(RUNS_PROGRAM)
+            own = pod.with_own_connections(RUNS_PROGRAM)
             return parse_runs(own.ask("list", self._place.runs_path), Users())
 
     def curves(self, run_name: str) -> dict[str, Any]:
         """Read (step, value) pairs of the loss, the validation loss and the tokens per second."""
         with self._keeper.using() as pod:
-            own = pod.again(RUNS_PROGRAM)
+            own = pod.with_own_connections(RUNS_PROGRAM)
             return own.ask("curves", self._place.runs_path, run_name, str(STRETCHES))
 
     def goodput(self, run_name: str) -> dict[str, Any]:
@@ -151,13 +150,13 @@ class Looks:
 
     def _run_place(self, row: Row) -> RunPlace:
         return RunPlace(
-            self._place.access,
-            row.namespace or self._place.namespace,
-            row.owner,  # empty for a run that is only on the volume; no pod matches this label
-            self._place.image,
-            self._path(row.run_name),
-            row.workload,
-            self._place.claim,
+            access=self._place.access,
+            namespace=row.namespace or self._place.namespace,
+            owner=row.owner,  # empty for a run that is only on the volume: no pod has such a label
+            image=self._place.image,
+            run_path=self._path(row.run_name),
+            workload=row.workload,
+            claim=self._place.claim,
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn
 
-from cli.tensorboard import is_running
+from cli.stack_pod import is_running
 from cli.volume_pod import VolumePod
 from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cli.runs.table import Run
 from cli.status.judge import NEEDS_ATTENTION, RunStatus
-from cli.status.screen import OVER, transport_of
+from cli.status.screen import unasked_transport_of
 from infra.kube.record import Record
 
 ON_VOLUME = "kept"  # the state of an unfinished run that no stack has any more
@@ -79,30 +79,28 @@ def _of_record(
         "saved_age_seconds": saved,
     }
     shown |= {key: value for key, value in live.items() if value is not None}
-    moves = status.state == "training"
     shown |= {
         "state": status.state,
         "detail": status.detail,
         "needs_attention": status.state in NEEDS_ATTENTION,
         "since_seconds": max(0.0, (now - status.since).total_seconds()) if status.since else None,
-        "stack": status.stack.rpartition("/")[2],
+        "stack": status.short_stack,
         "gpus": status.gpus,
-        "transport_warning": transport_of(status),
-        "is_over": status.state in OVER,
-        "eta": progress.eta if moves else "",
-        "mfu": progress.mfu if moves else "",
+        "transport_warning": unasked_transport_of(status),
+        "is_over": status.is_over,
+        "eta": progress.eta if status.is_training else "",
+        "mfu": progress.mfu if status.is_training else "",
     }
-    if not moves:
+    if not status.is_training:
         shown["tokens_per_second"] = None  # the curve shows the former speed
-    stack = status.stack.rpartition("/")[2]
     return Row(
-        f"{status.namespace}.{stack}.{record.owner[:8]}",
-        name,
-        record.owner,
-        status.namespace,
-        status.workload,
-        {
-            "name": name or stack,
+        id=f"{status.namespace}.{status.short_stack}.{record.owner[:8]}",
+        run_name=name,
+        owner=record.owner,
+        namespace=status.namespace,
+        workload=status.workload,
+        shown={
+            "name": name or status.short_stack,
             "namespace": status.namespace,
             "workload": status.workload,
             **shown,

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from cli.dashboard.source import UnknownError
+from infra.kube.api_server.port_forward import LOOPBACK
 
-HERE = "127.0.0.1"
 FOLDER = Path(__file__).parent / "page"
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -66,11 +66,11 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, port: int, answers: Answers) -> None:
-        super().__init__((HERE, port), Handler)
+        super().__init__((LOOPBACK, port), Handler)
         self.answers = answers
         self.files = {f"/{path.name}": path for path in FOLDER.iterdir() if path.suffix in TYPES}
         self.files["/"] = FOLDER / "index.html"
-        self.hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
+        self.hosts = {f"{name}:{self.port}" for name in (LOOPBACK, "localhost")}
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print an error, except if the page was closed while its answer was being sent."""
@@ -85,7 +85,7 @@ class Server(ThreadingHTTPServer):
     @property
     def address(self) -> str:
         """The address for a browser of this machine."""
-        return f"http://{HERE}:{self.port}/"
+        return f"http://{LOOPBACK}:{self.port}/"
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -90,14 +90,14 @@ def nodes_of(facts: Facts, selector: Collection[str] = ()) -> list[Node]:
     return [
         Node(
             name,
-            tuple(conditions.split()),
-            bool(cordoned),
-            tuple(taints.split()),
-            _number(offered),
-            _number(count),
-            _number(replicas, default=1),
-            strategy,
-            not selector or name in selected,
+            conditions=tuple(conditions.split()),
+            cordoned=bool(cordoned),
+            taints=tuple(taints.split()),
+            gpus_offered=_number(offered),
+            gpu_count=_number(count),
+            gpu_replicas=_number(replicas, default=1),
+            mig_strategy=strategy,
+            is_selected=not selector or name in selected,
         )
         for name, conditions, cordoned, taints, offered, count, replicas, strategy in facts.rows(
             "node", 8

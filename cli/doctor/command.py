@@ -22,7 +22,7 @@ from cli.doctor.gpu_checks import GPU_CHECKS
 from cli.doctor.host_checks import HOST_CHECKS
 from cli.doctor.image_checks import IMAGE_CHECKS
 from cli.doctor.k3s_checks import K3S_CHECKS
-from cli.doctor.machines import CONNECTION, look_at_machines, look_at_pairs
+from cli.doctor.machines import CONNECTION, examine_machines, examine_pairs
 from cli.doctor.network_checks import NETWORK_CHECKS
 from cli.doctor.pair_checks import run_pair_checks
 from cli.doctor.proxy_checks import PROXY_CHECKS
@@ -46,14 +46,23 @@ CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain doctor`."""
     add = parser.add_argument
-    add("--stack", help="use the host, the cluster and the expectations of this stack's settings")
+    add(
+        "--stack",
+        help="examine the host and the cluster that this stack's settings name, instead of those "
+        "that the other options name",
+    )
     add("--host", default="local", help="local, or ssh://user@host:port (default: %(default)s)")
-    add("--identity", default="", metavar="FILE", help="private key for --host ssh://")
+    add(
+        "--identity",
+        default="",
+        metavar="FILE",
+        help="file with the private key for --host ssh://...",
+    )
     add("--host-key", default="", help="the host's public key (default: the one in known_hosts)")
     add(
         "--ask-sudo-password",
         action="store_true",
-        help="ask for the password, if sudo needs one",
+        help="ask for the password of sudo on the host",
     )
     add(
         "--gpus",
@@ -122,23 +131,23 @@ def examine(plan: Plan) -> Report:
 
 def _examine_machines(plan: Plan) -> Report:
     start = time.monotonic()
-    looked = look_at_machines(plan)
+    examined = examine_machines(plan)
     results: list[Result] = []
-    for each in looked:
+    for each in examined:
         if plan.only in ("", each.name):
             own = judge(each.plan, each.facts) if each.facts else []
             results += [replace(result, place=each.name) for result in own]
         # Without the first machine nothing can be said, so its fault is the reason.
-        is_asked = plan.only in ("", each.name) or each is looked[0]
+        is_asked = plan.only in ("", each.name) or each is examined[0]
         results += [each.fault] if each.fault and is_asked else []
-    pairs = look_at_pairs(looked, plan.expect.node_address)
+    pairs = examine_pairs(examined, plan.expect.node_address)
     # The sum of the GPUs is known only if all machines are examined and all have answered.
     # Otherwise 0 expected GPUs switch that check off.
-    counted = not plan.only and len(pairs) == len(looked)
+    counted = not plan.only and len(pairs) == len(examined)
     expect = plan.expect if counted else replace(plan.expect, gpus=0)
     results += run_pair_checks(pairs, expect)
-    names = ", ".join(each.name for each in looked)
-    return Report(names, results, time.monotonic() - start, reached=looked[0].facts is not None)
+    names = ", ".join(each.name for each in examined)
+    return Report(names, results, time.monotonic() - start, reached=examined[0].facts is not None)
 
 
 def judge(plan: Plan, facts: Facts) -> list[Result]:

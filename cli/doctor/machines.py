@@ -8,7 +8,7 @@ from cli.ask_host import SCRIPTS, UnreachableError, ask_host
 from cli.check import PROBE_SECONDS, Result
 from cli.doctor.gather import gather
 from cli.doctor.pair import Machine
-from cli.doctor.pair_ways import questions
+from cli.doctor.pair_ways import ports_to_reach
 from cli.facts import Facts
 from infra.node.doctor_plan import Plan
 from infra.node.expectations import FIRST_NODE
@@ -19,7 +19,7 @@ AGENT_SERVICE, SERVER_SERVICE = "k3s-agent", "k3s"
 
 
 @dataclass(frozen=True)
-class Looked:
+class ExaminedMachine:
     """A machine with its own plan, and with its facts or the reason why there are none."""
 
     name: str
@@ -29,7 +29,7 @@ class Looked:
     is_server: bool
 
 
-def look_at_machines(plan: Plan) -> list[Looked]:
+def examine_machines(plan: Plan) -> list[ExaminedMachine]:
     """Examine the host and the further machines side by side; the host comes first."""
     plans = {first_name(plan): replace(plan, machines=()), **_further(plan)}
     servers = {first_name(plan), *(each.name for each in plan.machines if each.is_server)}
@@ -37,15 +37,15 @@ def look_at_machines(plan: Plan) -> list[Looked]:
         return list(pool.map(_look, plans, plans.values(), (name in servers for name in plans)))
 
 
-def look_at_pairs(looked: list[Looked], expect_address: str) -> list[Machine]:
+def examine_pairs(examined: list[ExaminedMachine], expect_address: str) -> list[Machine]:
     """Gather what the machines that have answered see of each other.
 
     Args:
-        looked: the machines, the first one first.
+        examined: the machines, the first one first.
         expect_address: the address of the first machine in the settings; empty if it is not set.
     """
-    known = {each.name: each for each in looked if each.facts is not None}
-    first = looked[0].name
+    known = {each.name: each for each in examined if each.facts is not None}
+    first = examined[0].name
     addresses = {
         name: address
         for name, each in known.items()
@@ -94,42 +94,52 @@ def _further(plan: Plan) -> dict[str, Plan]:
     }
 
 
-def _look(name: str, plan: Plan, is_server: bool) -> Looked:
+def _look(name: str, plan: Plan, is_server: bool) -> ExaminedMachine:
     try:
-        return Looked(name, plan, gather(plan).facts, None, is_server)
+        return ExaminedMachine(name, plan, gather(plan).facts, None, is_server)
     except UnreachableError as reason:
         fault = Result(CONNECTION, "error", reason.evidence, reason.fix, PROBE_SECONDS, name)
-        return Looked(name, plan, None, fault, is_server)
+        return ExaminedMachine(name, plan, None, fault, is_server)
 
 
-def _address(looked: Looked, given: str) -> str:
+def _address(examined: ExaminedMachine, given: str) -> str:
     """Return where other machines reach this one: at the address that k3s takes for the node.
 
     It is the given address, or the one that the machine reports, or its address for SSH.
     """
-    facts = looked.facts or Facts()
-    ssh = looked.plan.ssh
+    facts = examined.facts or Facts()
+    ssh = examined.plan.ssh
     return given or facts.get("node_ip") or (ssh.host if ssh else "")
 
 
-def _sees(looked: Looked, others: list[tuple[Looked, str]], first: str) -> Mapping[str, Facts]:
-    facts = looked.facts or Facts()
+def _sees(
+    examined: ExaminedMachine, others: list[tuple[ExaminedMachine, str]], first: str
+) -> Mapping[str, Facts]:
+    """Return what a machine sees of others, by their names; nothing if it does not answer now.
+
+    Args:
+        examined: the machine that looks.
+        others: the other machines, each with the address at which it is looked for.
+        first: the name of the first machine, which may serve the data.
+    """
+    facts = examined.facts or Facts()
     lines: list[str] = []
     for number, (other, address) in enumerate(others):
-        asked = questions(
-            from_server=looked.is_server,
+        ports = ports_to_reach(
+            from_server=examined.is_server,
             to_server=other.is_server,
-            share_images=looked.plan.expect.embedded_registry,
-            to_data=other.name == first and looked.plan.expect.nfs == FIRST_NODE,
+            share_images=examined.plan.expect.embedded_registry,
+            to_data=other.name == first and examined.plan.expect.nfs == FIRST_NODE,
         )
-        words = ["way -"] + [what.replace(".", " ") for what in asked]
+        # facts-pairs.sh explains the words: the route, each port such as `tcp 6443`, and the MTU.
+        probes = ["way -", *(port.replace(".", " ") for port in ports)]
         if facts.get("mtu").isdigit():
-            words.append(f"mtu {facts.get('mtu')}")
-        lines += [f"m{number} {address} {what}" for what in words]
+            probes.append(f"mtu {facts.get('mtu')}")
+        lines += [f"m{number} {address} {probe}" for probe in probes]
     variables = {"PROBE_SECONDS": str(PROBE_SECONDS), "PEERS": "\n".join(lines)}
     text = (SCRIPTS / "facts-pairs.sh").read_text()
     try:
-        answer = ask_host(looked.plan, assemble_program(text, variables), "pairs_done")
+        answer = ask_host(examined.plan, assemble_program(text, variables), "pairs_done")
     except UnreachableError:
         return {}
     return {

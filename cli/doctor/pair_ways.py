@@ -18,7 +18,7 @@ ETCD_PORTS = (2379, 2380)  # for clients of etcd, and between the members of etc
 MOST_MILLISECONDS = 5.0
 
 
-def questions(
+def ports_to_reach(
     *, from_server: bool, to_server: bool, share_images: bool = False, to_data: bool = False
 ) -> list[str]:
     """Return the ports that one machine has to reach on another, as `protocol.port`.
@@ -181,7 +181,7 @@ def has_flannel(machine: Machine) -> bool:
 def _reaching(machines: list[Machine], expect: Expectations, port: int) -> Found:
     what = f"tcp.{port}"
     for source, target, seen in _seen(machines, expect, what):
-        if what not in questions(from_server=source.is_server, to_server=target.is_server):
+        if what not in ports_to_reach(from_server=source.is_server, to_server=target.is_server):
             continue
         yield way(source, target), _reached(source, target, port, seen)
 

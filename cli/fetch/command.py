@@ -11,6 +11,7 @@ from cli.fetch.order import Order, checked_name, say
 from cli.fetch.pod_source import AUTO, EXEC
 from cli.fetch.wanted import parse_choice
 from cli.os_words import os_words
+from cli.stack_option import add_stack_of_platform
 
 VOLUME, MIRROR = "volume", "mirror"
 ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s@]+")  # as trainer/config/checkpoint.py has it
@@ -20,8 +21,14 @@ MOST_STREAMS = 16
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain fetch`."""
     add = parser.add_argument
-    add("run", nargs="?", default="", metavar="RUN", help="name of the run (default: the stack's)")
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add(
+        "run",
+        nargs="?",
+        default="",
+        metavar="RUN",
+        help="name of the run (default: that of the stack)",
+    )
+    add_stack_of_platform(parser)
     add(
         "--checkpoint",
         default="latest",
@@ -34,15 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="origin",
         default=AUTO,
         metavar="WHERE",
-        help="volume, mirror (that of the stack's run.checkpoint.mirror), or a mirror's address "
-        "such as s3://bucket/prefix; by default the volume, and where it is lost the stack's "
-        "mirror",
+        help="volume; mirror, for the one in the stack's setting run.checkpoint.mirror; or the "
+        "address of a mirror, such as s3://bucket/prefix (default: the volume, or the stack's "
+        "mirror if the volume is lost)",
     )
     add(
         "--by",
         choices=(AUTO, EXEC),
         default=AUTO,
-        help="exec: do not use the API server's proxy to pods, which is faster if it works",
+        help="how bytes leave the volume: auto uses the API server's proxy to pods if it works, "
+        "which is faster; exec never uses it (default: auto)",
     )
     add(
         "--streams",
@@ -70,7 +78,12 @@ def run(arguments: argparse.Namespace) -> int:
             f"--streams: {arguments.streams} cannot be used: it must be 1 to {MOST_STREAMS}"
         )
     order = Order(
-        arguments.run, arguments.stack, choice, arguments.to, arguments.streams, arguments.by
+        run=arguments.run,
+        stack=arguments.stack,
+        choice=choice,
+        to=arguments.to,
+        streams=arguments.streams,
+        by=arguments.by,
     )
     try:
         said = bring(order, origin)

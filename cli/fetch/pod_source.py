@@ -83,7 +83,7 @@ class PodSource:
         paths = [str(PurePosixPath(run_path) / name) for name in names]
 
         def open_one() -> Send:
-            pod = self._pod.again()
+            pod = self._pod.with_own_connections()
             by_exec = _send_by_exec(pod, paths)
             return _send_by_proxy(proxy, pod.api, names, by_exec) if proxy else by_exec
 
@@ -93,7 +93,7 @@ class PodSource:
         """Start the server in the pod, and test the proxy; None if it cannot be used."""
         program = Path(pod_server.__file__).read_text()
         try:
-            answer = self._pod.again(program).ask(run_path)
+            answer = self._pod.with_own_connections(program).ask(run_path)
             proxy = Proxy(self._pod.path, int(answer["port"]), str(answer["token"]), self._get)
             proxy.request(self._pod.api, "", {}, PROBE_SECONDS).close()
         except (TaskError, UnreachableError, ApiError) as reason:

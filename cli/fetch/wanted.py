@@ -178,7 +178,7 @@ def _of_step(
 
 
 def _best(checkpoints: Sequence[Checkpoint], refused: Mapping[int, str], where: str) -> Checkpoint:
-    """Return the checkpoint with the lowest validation loss, as the trainer's store.best_step does.
+    """Return the checkpoint with the lowest validation loss (trainer: `retention.best_step`).
 
     Raises ValueError if none has a validation loss, or if the best one is damaged.
     """

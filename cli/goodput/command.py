@@ -5,16 +5,16 @@ import sys
 from contextlib import redirect_stdout
 
 from cli.endings import end_in_order
-from cli.goodput.fetch import fetch_events
+from cli.goodput.run_events import fetch_events
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api
 from trainer.events.command import add_goodput_options, goodput
-from trainer.events.event import Events
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain goodput`."""
-    parser.add_argument("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
     add_goodput_options(parser)
 
 
@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
     end_in_order()
     place = run_place(arguments.stack)
     with redirect_stdout(sys.stderr):  # messages about the pod's start are no part of the table
-        content = fetch_events(Api(place.access), place)
-    account = goodput(Events.of(content), arguments.price_per_gpu_hour, arguments.json)
+        events = fetch_events(Api(place.access), place)
+    account = goodput(events, arguments.price_per_gpu_hour, arguments.json)
     print(account, flush=True)
     return 0

@@ -20,6 +20,7 @@ from cli.logs.pod_logs import PodLogs
 from cli.logs.selection import Selection, no_such_ranks, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import RunPlace, run_place
 from infra.kube.api_server.api import Api
 
@@ -30,7 +31,7 @@ STATUS_SAYS = "./disttrain status says what the run waits for"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain logs`."""
     add = parser.add_argument
-    add("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
     add("--rank", default="", metavar="RANKS", help="only these global ranks, such as 0,2 or 0-3")
     add(
         "--since",

@@ -7,7 +7,8 @@ from cli.logs.line import Line
 from cli.logs.pod_logs import PodLogs, has_begun, started_at
 from cli.logs.pod_logs import node_of as node_of_pod
 from cli.logs.seam import Seam
-from cli.logs.volume import VolumeReader
+from cli.logs.volume import PROGRAM_ENDED, VolumeReader
+from cli.logs.volume_program import HISTORY_BEGINS, HISTORY_ENDS, RECENT, WANTED
 from infra.kube.objects import Json
 
 # How long a line of the API server waits for its record on the volume: a network file system may
@@ -45,8 +46,8 @@ class Merged:
             since: the time from which lines are wanted, in seconds since the epoch; 0.0 for all.
             tail: how many last lines of each pod are enough if there is no volume; -1 for all.
         """
-        for mark, line in self._until("B"):
-            if mark == "S" and line is not None:
+        for mark, line in self._until(HISTORY_BEGINS):
+            if mark == RECENT and line is not None:
                 self._seam.seen(line)
                 self._newest[line.node] = max(line.at, self._newest.get(line.node, 0.0))
         pods = self._pods.pods()
@@ -62,8 +63,8 @@ class Merged:
             self._seam.api(line, now)
         for problem in self._pods.problems:
             self._warn(f"not shown: {problem}")
-        for mark, line in self._until("H"):
-            if line is not None and mark == "R":
+        for mark, line in self._until(HISTORY_ENDS):
+            if line is not None and mark == WANTED:
                 yield from self._seam.record(line, all_nodes=True)
             elif line is not None:
                 self._seam.seen(line)
@@ -115,7 +116,7 @@ class Merged:
         found: list[Line] = []
         marked = self._volume.next(STEP_SECONDS)
         while marked is not None and len(found) < MOST_AT_ONCE:
-            if marked.mark == "!":
+            if marked.mark == PROGRAM_ENDED:
                 self._lose_volume(marked.reason)
                 break
             if marked.line is not None:
@@ -127,7 +128,7 @@ class Merged:
         """Yield what the program in the volume's pod sends before the mark `end`."""
         while self._volume is not None:
             marked = self._volume.next(STEP_SECONDS)
-            if marked is not None and marked.mark == "!":
+            if marked is not None and marked.mark == PROGRAM_ENDED:
                 self._lose_volume(marked.reason)
             elif marked is not None and marked.mark == end:
                 return

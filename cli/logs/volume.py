@@ -13,8 +13,9 @@ from pathlib import Path
 from cli.logs import volume_program
 from cli.logs.line import Line, parse_record, record_time
 from cli.logs.selection import Selection
-from cli.place_pod import place_pod
+from cli.logs.volume_program import RECENT, WANTED
 from cli.stack_outputs import RunPlace
+from cli.stack_pod import stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -23,6 +24,7 @@ from infra.kube.say import shorten
 from infra.kube.volumes.keep_claim import CLAIM
 
 TASK = "logs"
+PROGRAM_ENDED = "!"  # a mark of this module
 START_SECONDS = 45.0  # the nodes have the image; a pod that needs longer has found no free node
 DEADLINE_SECONDS = 12 * 3600
 MOST_BLOCKS = 256  # the most blocks that have arrived and are not read yet
@@ -36,8 +38,8 @@ class NoVolumeError(Exception):
 class Marked:
     """A line that the program in the pod has printed: its mark, and its record if it has one.
 
-    volume_program.py explains the marks. VolumeReader adds the mark `!`: the program has ended, for
-    the given reason.
+    volume_program.py explains the marks. VolumeReader adds the mark PROGRAM_ENDED, which says that
+    the program has ended, for the given reason.
     """
 
     mark: str
@@ -74,12 +76,13 @@ class VolumeReader:
 
     def _parse(self, block: bytes | str) -> None:
         if isinstance(block, str):
-            self._lines.append(Marked("!", None, block))
+            self._lines.append(Marked(PROGRAM_ENDED, None, block))
             return
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
-            record = parse_record(line[1:]) if line[:1] in (b"R", b"S") else None
-            self._lines.append(Marked(line[:1].decode(errors="replace"), record))
+            mark = line[:1].decode(errors="replace")
+            record = parse_record(line[1:]) if mark in (WANTED, RECENT) else None
+            self._lines.append(Marked(mark, record))
 
     def _put(self, block: memoryview) -> None:
         self._blocks.put(bytes(block))  # a copy, because the block is valid only during this call
@@ -127,7 +130,7 @@ def reading(
     Raises:
         NoVolumeError: no pod can be started, or the claim does not exist.
     """
-    pod = place_pod(place, TASK, deadline_seconds=DEADLINE_SECONDS)
+    pod = stack_pod(place, TASK, deadline_seconds=DEADLINE_SECONDS)
     arguments = arguments_of(place.run_path, selection, tail, follow)
     with ExitStack() as stack:
         try:

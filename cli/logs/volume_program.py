@@ -29,6 +29,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
+RECENT, HISTORY_BEGINS, WANTED, HISTORY_ENDS, ALIVE = "S", "B", "R", "H", "."  # the marks
 RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (\d+) (-|\d+) (.*)", re.DOTALL)
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 RECENT_SECONDS = 10
@@ -199,9 +200,9 @@ def recent(node: int, files: list[BinaryIO]) -> list[bytes]:
     return [record for at, record in found if at >= first]
 
 
-def put(mark: bytes, record: bytes = b"") -> None:
+def put(mark: str, record: bytes = b"") -> None:
     """Print one marked line."""
-    sys.stdout.buffer.write(mark + record + b"\n")
+    sys.stdout.buffer.write(mark.encode() + record + b"\n")
 
 
 def main(words: list[str]) -> None:
@@ -214,9 +215,9 @@ def main(words: list[str]) -> None:
             tails.setdefault(node, Tail(node, folder))
         new = sorted((each for tail in tails.values() for each in tail.new()), key=itemgetter(0))
         for _, record in new:
-            put(b"R", record)
+            put(WANTED, record)
         if new or time.monotonic() - said > ALIVE_SECONDS:
-            put(b".")
+            put(ALIVE)
             said = time.monotonic()
         sys.stdout.buffer.flush()
         time.sleep(POLL_SECONDS)
@@ -229,8 +230,8 @@ def show_history(folder: str, since: str, wanted: Wanted, tail: int) -> dict[int
     opened = open_all(folder)
     for node, files in opened.items():
         for record in recent(node, files):
-            put(b"S", record)
-    put(b"B")
+            put(RECENT, record)
+    put(HISTORY_BEGINS)
     begin = datetime.strptime(since, TIME_FORMAT).replace(tzinfo=UTC) if since else None
     since_seconds = begin.timestamp() if begin else 0.0
     tails = {node: Tail(node, folder) for node in opened}
@@ -240,18 +241,18 @@ def show_history(folder: str, since: str, wanted: Wanted, tail: int) -> dict[int
     for at, record in heapq.merge(*histories, key=itemgetter(0)):
         if not wanted(at, record):
             if at >= new:  # it may have been written after `recent` read the end of the file
-                put(b"S", record)
+                put(RECENT, record)
         elif tail >= 0:
             kept.append(record)
         else:
-            put(b"R", record)
+            put(WANTED, record)
         if time.monotonic() - said > ALIVE_SECONDS:
-            put(b".")
+            put(ALIVE)
             sys.stdout.buffer.flush()
             said = time.monotonic()
     for record in kept:
-        put(b"R", record)
-    put(b"H")
+        put(WANTED, record)
+    put(HISTORY_ENDS)
     sys.stdout.buffer.flush()
     return tails
 

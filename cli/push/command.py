@@ -10,6 +10,7 @@ from cli.fetch.partial import MARK
 from cli.os_words import os_words
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 from infra.kube.errors import TaskError
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="name of the run on the volume (default: the folder's name)",
     )
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
+    add_stack_of_platform(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,9 +9,10 @@ from pathlib import Path
 from cli.endings import end_in_order
 from cli.fetch.folder import write
 from cli.os_words import os_words
-from cli.runs import pod_program
 from cli.runs.in_use import CONFIGS, Users, refusal, users
+from cli.runs.program import PROGRAM
 from cli.runs.table import as_json, as_table, compared, parse_room, parse_runs, problems
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
 from cli.volume_pod import VolumePod, volume_pod
 from infra.kube.api_server.api import Api
@@ -34,7 +35,7 @@ MOST_PICTURE_BYTES = 64 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain runs` and of its own subcommands."""
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    _add_stack(parser, "")
+    add_stack_of_platform(parser)
     commands = parser.add_subparsers(
         dest="action", metavar="[COMMAND]", title="commands; without one, the runs are listed"
     )
@@ -49,12 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for command, least in ((delete, "one"), (compare, "two")):
         text = f"a run on the volume; {least} or more"
         command.add_argument("names", nargs="+", metavar="NAME", help=text)
-        _add_stack(command, argparse.SUPPRESS)
-
-
-def _add_stack(parser: argparse.ArgumentParser, default: str) -> None:
-    text = "a stack on the platform (default: the selected stack)"
-    parser.add_argument("--stack", default=default, help=text)
+        add_stack_of_platform(command, default=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -191,8 +187,7 @@ def _picture(pod: VolumePod, folders: Sequence[str]) -> str:
 
 
 def _pod(place: VolumePlace, *, read_only: bool = True):
-    program = Path(pod_program.__file__).read_text()
-    return volume_pod(place, TASK, program, read_only=read_only)
+    return volume_pod(place, TASK, PROGRAM, read_only=read_only)
 
 
 def _users(api: Api, place: VolumePlace) -> Users:

@@ -11,6 +11,7 @@ from pathlib import Path
 from cli.endings import end_in_order
 from cli.pod_answer import ask_in_pod
 from cli.shell import rank_program
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import RunPlace, run_place
 from cli.status.look import see_run
 from infra.kube.api_server.api import Api
@@ -42,13 +43,13 @@ class RankPlace:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain shell`."""
     add = parser.add_argument
-    add("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
     add("--rank", type=int, default=0, help="global rank (default: 0)")
     add(
         "command",
         nargs=argparse.REMAINDER,
-        metavar="...",
-        help="after --: a command instead of a shell; $RANK_PID is the rank's process id",
+        metavar="-- COMMAND ...",
+        help="run this command instead of a shell; $RANK_PID is the rank's process id",
     )
     parser.set_defaults(hint=". A command goes after --, such as shell --rank 0 -- ps -ef")
 

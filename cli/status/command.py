@@ -6,6 +6,7 @@ import time
 from datetime import datetime
 
 from cli.endings import end_in_order
+from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
 from cli.status.ended import with_ends
 from cli.status.judge import NEEDS_ATTENTION
@@ -33,9 +34,15 @@ ANOTHER_WAY = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain status`."""
     add = parser.add_argument
-    add("run", nargs="?", default="", metavar="RUN", help="only this run, or that of this stack")
-    add("--stack", default="", help="a stack on the platform (default: the selected stack)")
-    add("--kubeconfig", default="", help="for users without a stack: kubeconfig of the cluster")
+    add(
+        "run",
+        nargs="?",
+        default="",
+        metavar="RUN",
+        help="name of a run, or of the stack that has it; only that run is shown",
+    )
+    add_stack_of_platform(parser)
+    add("--kubeconfig", default="", help="kubeconfig of the cluster, for users without a stack")
     add("--context", default="", help="context in that kubeconfig (default: its current one)")
     add(
         "--namespace",
@@ -159,7 +166,7 @@ def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tup
     It raises the errors of `look`.
     """
     seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
-    return with_ends(api, seen, place.namespace), api.now()
+    return with_ends(api, seen, place.namespace, place.placement), api.now()
 
 
 def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:

@@ -3,9 +3,11 @@
 The volume has the answer.
 """
 
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
+from typing import Any
 
 from cli.status.judge import UNDER_WAY, RunStatus, Seen, judge_run
 from cli.status.look import Look
@@ -21,7 +23,7 @@ They are kept so that `status --watch` reads the volume only once for each of th
 """
 
 
-def with_ends(api: Api, seen: Look, namespace: str) -> Look:
+def with_ends(api: Api, seen: Look, namespace: str, own: Mapping[str, Any]) -> Look:
     """Add how each run ended whose workload was removed some time after its end.
 
     The first status after that starts a pod on the volume, for some seconds. It notes the answer in
@@ -31,13 +33,15 @@ def with_ends(api: Api, seen: Look, namespace: str) -> Look:
         api: the cluster.
         seen: what was seen of the cluster.
         namespace: the platform's namespace. No pod is started in other namespaces.
+        own: the placement of pods of the stack that asks, from its outputs. The pod has its user,
+            labels and annotations.
     """
     if not any(_may_have_gone(run) for run in seen.runs):
         return seen
     # Runs and records are matched by their order, and not by the stack's name, because two people
     # may each have a stack of the same name.
     runs = tuple(
-        _with_end(api, run, record) if run.namespace == namespace else run
+        _with_end(api, run, record, own) if run.namespace == namespace else run
         for run, (record, _) in zip(seen.runs, seen.found, strict=True)
     )
     return replace(seen, runs=runs)
@@ -52,7 +56,7 @@ def _may_have_gone(run: RunStatus) -> bool:
     return run.state == "gone" or run.detail == UNDER_WAY
 
 
-def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
+def _with_end(api: Api, run: RunStatus, record: Record, own: Mapping[str, Any]) -> RunStatus:
     if not _may_have_gone(run) or record.ttl is None:
         return run
     # Before its time is over, Kubernetes does not remove the workload, so somebody has deleted it.
@@ -63,7 +67,7 @@ def _with_end(api: Api, run: RunStatus, record: Record) -> RunStatus:
     if run.state != "gone" or version not in _words:
         try:
             with redirect_stdout(StringIO()):  # messages about the pod's start are dropped
-                found = replace(record, how_ended=how_ended(api, record))
+                found = replace(record, how_ended=how_ended(api, record, dict(own)))
         except (ApiError, TaskError, UnreachableError) as reason:
             _words[version] = gone_words(record, str(reason))
         else:

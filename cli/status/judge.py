@@ -29,6 +29,7 @@ QUIET_STEPS = 5  # a run without a step for this many times the usual time is qu
 QUIET_SECONDS = 5.0
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
+OVER = ("finished", "failed", "stopped", "suspended", "gone")  # no rank works any more
 UNDER_WAY = f"its workload is not there: {NOT_THERE}"  # the detail of a run with a young record
 GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
 NOT_READ = "./disttrain status of its stack reads it on the volume"
@@ -58,6 +59,21 @@ class RunStatus:
     detail: str = ""
     since: datetime | None = None
     progress: Progress = field(default_factory=Progress)
+
+    @property
+    def short_stack(self) -> str:
+        """The name of the stack without its organisation and its project."""
+        return self.stack.rpartition("/")[2]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no rank of the run works any more."""
+        return self.state in OVER
+
+    @property
+    def is_training(self) -> bool:
+        """Whether the run makes steps now, so that its speed and its ETA are those of now."""
+        return self.state == "training"
 
 
 @dataclass(frozen=True)
@@ -102,14 +118,14 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
     state, detail, since = _state(seen, now)
     record = seen.record
     return RunStatus(
-        record.stack,
-        record.namespace,
-        str(record.workload),
-        record.gpus,
-        state,
-        _joined(detail or seen.unseen, seen.places),
-        since,
-        leading(seen),
+        stack=record.stack,
+        namespace=record.namespace,
+        workload=str(record.workload),
+        gpus=record.gpus,
+        state=state,
+        detail=_joined(detail or seen.unseen, seen.places),
+        since=since,
+        progress=leading(seen),
     )
 
 

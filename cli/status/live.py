@@ -22,7 +22,7 @@ from cli.status.screen import (
     reason_of,
     row_of,
     slow_rank_of,
-    transport_of,
+    unasked_transport_of,
     verified_of,
 )
 from cli.status.storage import bound_lines
@@ -64,7 +64,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
         _table(runs, now) if runs else Text(seen.missing or NO_RUN),
         *_lines(runs, lambda run: reason_of(run, now)),
         *_warnings("slow rank", map(slow_rank_of, runs)),
-        *_warnings("transport not as asked", map(transport_of, runs)),
+        *_warnings("transport not as asked", map(unasked_transport_of, runs)),
         *_lines(runs, lambda run: verified_of(run, now)),
         *_lines(runs, lambda run: run.progress.goodput and f"goodput {run.progress.goodput}"),
         *_lines(runs, lambda run: cost_of_run(run, now, price_per_gpu_hour)),
@@ -102,7 +102,7 @@ def _table(runs: Iterable[RunStatus], now: datetime) -> Table:
 def _lines(runs: Iterable[RunStatus], text_of: Callable[[RunStatus], str]) -> list[Text]:
     """Return a line for each run with a text that is not empty, after the name of its stack."""
     return [
-        Text.assemble((f"{run.stack.rpartition('/')[2]}: ", "dim"), text)
+        Text.assemble((f"{run.short_stack}: ", "dim"), text)
         for run in runs
         if (text := text_of(run))
     ]

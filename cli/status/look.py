@@ -203,7 +203,16 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
         said = words_of_controller(api, record.namespace, item, pods, pods_wanted(pods))
     places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
     return Seen(
-        record, item, pods, progress, unseen, queued, said, places, no_kind, out_of_queue=out
+        record,
+        item,
+        pods,
+        progress,
+        unseen=unseen,
+        queued=queued,
+        no_pods=said,
+        places=places,
+        no_kind=no_kind,
+        out_of_queue=out,
     )
 
 

@@ -9,7 +9,6 @@ from infra.kube.objects import Json, name_of, part
 
 # https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-OVER = ("stopped", "suspended", "finished", "failed", "gone")
 # States in which a run makes no step. If it has a pod on a silent node, that is the likeliest
 # reason.
 STANDS_STILL = ("quiet", "recovering", "unknown")
@@ -27,7 +26,7 @@ def on_lost_node(run: RunStatus, pods: Sequence[Json], platform: PlatformStatus)
         pods: its training pods.
         platform: the nodes.
     """
-    if run.state in OVER:
+    if run.is_over:
         return run
     if where := _place_on(pods, platform.not_ready):
         told, node = where

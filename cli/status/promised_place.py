@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cli.status.judge import RunStatus
-from cli.status.lost_node import OVER
 from infra.kube.objects import Json, annotation, name_of, part
 from infra.names import REQUIRED_PLACE
 
@@ -23,7 +22,7 @@ def in_promised_place(run: RunStatus, pods: Sequence[Json], nodes: Sequence[Json
         pods: its training pods.
         nodes: the nodes, as far as they may be read.
     """
-    words = "" if run.state in OVER else _scattered(pods, nodes)
+    words = "" if run.is_over else _scattered(pods, nodes)
     return replace(run, detail="; ".join(filter(None, (run.detail, words)))) if words else run
 
 

@@ -127,14 +127,14 @@ def _parse(value: str, log_of: Callable[[str], Iterable[str]], now: float) -> Ru
     at = last.get("unix_time")
     run = RunFiles(
         name,
-        last.get("step"),
-        int(of) if of.isdecimal() else None,
-        last.get("loss"),
-        last.get("tokens_per_second"),
-        None if at is None else max(0.0, now - float(at)),
-        int(saved) if saved.isdecimal() else None,
-        float(saved_age) if saved_age.lstrip("-").isdecimal() else None,
-        is_done == "yes",
+        step=last.get("step"),
+        of=int(of) if of.isdecimal() else None,
+        loss=last.get("loss"),
+        tokens_per_second=last.get("tokens_per_second"),
+        stepped_seconds_ago=None if at is None else max(0.0, now - float(at)),
+        saved_step=int(saved) if saved.isdecimal() else None,
+        saved_seconds_ago=float(saved_age) if saved_age.lstrip("-").isdecimal() else None,
+        is_done=is_done == "yes",
     )
     told = read_progress("\n".join(log_of(name)))
     run = _with_verified(run, told, now)

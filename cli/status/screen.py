@@ -14,8 +14,6 @@ from cli.status.storage import bound_lines, claim_lines
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")
 NOT_KNOWN = "-"
 NO_RUN = "no run is on this platform"
-MOVING = ("training",)
-OVER = ("finished", "failed", "stopped", "suspended", "gone")
 
 
 def as_text(
@@ -50,7 +48,7 @@ def as_text(
             lines.append(f"  {reason}")
         if slow := slow_rank_of(run):
             lines.append(f"  slow rank: {slow}")
-        if transport := transport_of(run):
+        if transport := unasked_transport_of(run):
             lines.append(f"  transport not as asked: {transport}")
         if verified := verified_of(run, now):
             lines.append(f"  {verified}")
@@ -150,11 +148,10 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
     if progress.saved_step is not None:
         when = f", {span(progress.saved_at, now)} ago" if progress.saved_at else ""
         saved = f"step {progress.saved_step}{when}"
-    moves = run.state in MOVING
     speed, mfu, eta = progress.tokens_per_second, progress.mfu, progress.eta
-    shown = (speed, mfu, eta) if moves else ("", "", "")
+    shown = (speed, mfu, eta) if run.is_training else ("", "", "")
     return (
-        run.stack.rpartition("/")[2],
+        run.short_stack,
         run.state,
         step,
         progress.loss or NOT_KNOWN,
@@ -165,7 +162,7 @@ def row_of(run: RunStatus, now: datetime) -> tuple[str, ...]:
 
 def slow_rank_of(run: RunStatus) -> str:
     """Return the slow rank of a run that trains; empty otherwise, because it is out of date."""
-    return run.progress.slow_rank if run.state in MOVING else ""
+    return run.progress.slow_rank if run.is_training else ""
 
 
 def verified_of(run: RunStatus, now: datetime) -> str:
@@ -177,9 +174,9 @@ def verified_of(run: RunStatus, now: datetime) -> str:
     return f"verified: step {progress.verified_step}, {when}by {progress.verified_by}"
 
 
-def transport_of(run: RunStatus) -> str:
+def unasked_transport_of(run: RunStatus) -> str:
     """Return the transport that was not asked for; empty for a run that is over."""
-    return "" if run.state in OVER else run.progress.transport
+    return "" if run.is_over else run.progress.transport
 
 
 def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None) -> str:

@@ -6,6 +6,7 @@ import time
 from cli.check import Result
 from cli.endings import end_in_order
 from cli.report import Report
+from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import RunPlace, refuse_program, run_place, volume_place
 from cli.verify.evidence import result
 from cli.verify.judge import judge
@@ -19,7 +20,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `disttrain verify`."""
     add = parser.add_argument
-    add("--stack", default="", help="whose run (default: the selected stack)")
+    add_stack_of_run(parser)
     add(
         "--restart",
         action="store_true",

@@ -9,9 +9,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from cli.place_pod import place_pod
 from cli.pod_answer import ask_by_pod, ask_in_pod
 from cli.stack_outputs import RunPlace
+from cli.stack_pod import stack_pod
 from cli.status.judge import gpus_of
 from cli.status.look import see_run
 from cli.verify import pod_probe, run_probe
@@ -69,7 +69,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
 
 def _ask_volume(api: Api, place: RunPlace) -> tuple[dict[str, Any], str]:
     """Return the answer of run_probe.py about the run's folder; or an empty one, and why."""
-    pod = place_pod(
+    pod = stack_pod(
         place,
         "verify",
         ("python3", "-c", Path(run_probe.__file__).read_text(), place.run_path),

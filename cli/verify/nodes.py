@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.check import Result
-from cli.place_pod import place_pod
 from cli.pod_answer import ask_by_pod
 from cli.stack_outputs import VolumePlace
+from cli.stack_pod import stack_pod
 from cli.status.judge import gpus_held
 from cli.verify import pod_probe
 from cli.verify.evidence import result
@@ -131,7 +131,7 @@ def _remove(place: VolumePlace, names: Iterable[str]) -> None:
 
 def smoke_pod(place: VolumePlace, node: NodeToTest) -> TaskPod:
     """Describe a pod with all free GPUs of one node. This function is pure."""
-    pod = place_pod(
+    pod = stack_pod(
         place,
         "verify",
         ("python3", "-c", Path(pod_probe.__file__).read_text(), str(node.gpus), "compute"),

@@ -48,7 +48,7 @@ class _NoDowngrade(urllib.request.HTTPRedirectHandler):
 
 
 @dataclass(frozen=True)
-class Way:
+class DownloadAccess:
     """How this machine reaches an address, if the usual variables do not say everything.
 
     Args:
@@ -60,14 +60,16 @@ class Way:
     authorities: str = ""
 
 
-def download(url: str, target: Path, expected_sha256: str = "", way: Way | None = None) -> str:
+def download(
+    url: str, target: Path, expected_sha256: str = "", access: DownloadAccess | None = None
+) -> str:
     """Download `url` into the new file `target`.
 
     Args:
         url: an http or https address.
         target: the file, which is overwritten if it exists.
         expected_sha256: the checksum in hexadecimal; empty: any content is accepted.
-        way: the proxies and the authorities to trust; None: those of the usual variables.
+        access: the proxies and the authorities to trust; None: those of the usual variables.
 
     Returns:
         The sha256 of the file.
@@ -78,7 +80,7 @@ def download(url: str, target: Path, expected_sha256: str = "", way: Way | None 
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            got = _fetch(url, target, way)
+            got = _fetch(url, target, access)
             break
         except urllib.error.HTTPError as error:
             error.close()
@@ -142,26 +144,26 @@ def without_credentials(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def _opener(url: str, way: Way | None) -> urllib.request.OpenerDirector:
-    if way is None:
+def _opener(url: str, access: DownloadAccess | None) -> urllib.request.OpenerDirector:
+    if access is None:
         return urllib.request.build_opener(_NoDowngrade)
     rest = url.partition("://")[2]
-    proxies = {each: proxy_of(f"{each}://{rest}", way.environment) for each in ("http", "https")}
+    proxies = {each: proxy_of(f"{each}://{rest}", access.environment) for each in ("http", "https")}
     by_proxy = urllib.request.ProxyHandler(
         {each: found for each, found in proxies.items() if found}
     )
     trusted = ssl.create_default_context()
-    if way.authorities:
-        trust(trusted, way.authorities)
+    if access.authorities:
+        trust(trusted, access.authorities)
     by_tls = urllib.request.HTTPSHandler(context=trusted)
     return urllib.request.build_opener(_NoDowngrade, by_proxy, by_tls)
 
 
-def _fetch(url: str, target: Path, way: Way | None) -> str:
+def _fetch(url: str, target: Path, access: DownloadAccess | None) -> str:
     digest = hashlib.sha256()
     request = urllib.request.Request(url, headers={"User-Agent": "disttrain"})
     with (
-        _opener(url, way).open(request, timeout=TIMEOUT_SECONDS) as answer,
+        _opener(url, access).open(request, timeout=TIMEOUT_SECONDS) as answer,
         target.open("wb") as file,
     ):
         expected = answer.headers.get("Content-Length")

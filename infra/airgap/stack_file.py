@@ -6,7 +6,7 @@ from pathlib import Path
 import pulumi
 
 from infra.kinds import KINDS
-from infra.settings import PlatformSettings, Settings, parse_settings
+from infra.settings import PlatformForRuns, PlatformSettings, Settings, parse_settings
 from infra.settings.project import raw_settings
 from infra.settings.setting_error import problem_text
 
@@ -35,14 +35,13 @@ def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
             )
         )
     raw |= changes
-    stack = file.name.split(".")[1]
+    stack = file.name.removeprefix("Pulumi.").removesuffix(".yaml")
     try:
         settings = parse_settings(raw, (), stack, KINDS)
         if settings.platform is None:
             owner = _owner_of_platform(file, settings.platform_stack)
-            settings = parse_settings(
-                raw, (), stack, KINDS, owner.devices, delivery=owner.delivery_for_runs
-            )
+            platform = PlatformForRuns(owner.devices, delivery=owner.delivery_for_runs)
+            settings = parse_settings(raw, (), stack, KINDS, platform)
     except pulumi.RunError as problem:
         raise ValueError(str(problem)) from None
     return settings

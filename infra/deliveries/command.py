@@ -9,12 +9,28 @@ from typing import TYPE_CHECKING, cast
 from infra.deliveries.kind import Delivered, DeliveryRequest
 
 if TYPE_CHECKING:
+    import pulumi
     from pulumi_command import local
 
 PROJECT = Path(__file__).parents[2]
 # The path is relative to the project's folder, in which the engine starts commands. So the inputs
 # and the recorded delete command are the same in every checkout.
 PYTHON = ".venv/bin/python"
+LIMIT_SECONDS = 7200
+"""After this time the engine ends a command that builds the image or sends it to a node or to a
+registry. With a slow network, the dependencies alone may take an hour."""
+
+
+def limits(delete: str | None = None) -> pulumi.CustomTimeouts:
+    """Return the engine's time limits for a command that builds or sends the image.
+
+    Args:
+        delete: the limit of its delete command; None: Pulumi's default.
+    """
+    import pulumi
+
+    longest = f"{LIMIT_SECONDS}s"
+    return pulumi.CustomTimeouts(create=longest, update=longest, delete=delete)
 
 
 def plan_arguments(request: DeliveryRequest) -> list[str]:

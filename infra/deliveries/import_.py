@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.command_line import cache_folder
-from infra.deliveries.command import PYTHON, content_arguments, delivered, project_path
+from infra.deliveries.command import PYTHON, content_arguments, delivered, limits, project_path
 from infra.deliveries.kind import Delivered, DeliveryKind, DeliveryRequest, NodeTarget
 from infra.image import presence
 from infra.image.build_context import TORCH_INDEX_VARIABLE
@@ -117,7 +117,7 @@ def keep_on_node(
                 # For a lost node nothing is run. Its command is only removed from the state.
                 ignore_changes=["create", "delete", "environment", "stdin"] if lost else None,
                 retain_on_delete=lost or None,
-                custom_timeouts=pulumi.CustomTimeouts(create="1h", update="1h", delete="10m"),
+                custom_timeouts=limits(delete="10m"),
             ),
         ),
     )
@@ -137,8 +137,8 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
         presence.VARIABLE: pulumi.Output.from_input(ask),
         **request.proxies,
     }
-    if node.way:
-        values[NODE_VARIABLE] = pulumi.Output.secret(node.way)
+    if node.access:
+        values[NODE_VARIABLE] = pulumi.Output.secret(node.access)
     if request.torch_index_login:
         values[TORCH_INDEX_VARIABLE] = request.torch_index_login
     return values
@@ -146,7 +146,7 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
 
 def look(request: DeliveryRequest, target: NodeTarget) -> str:
     """Ask a node's containerd for the image, and return what `presence.import_request` returns."""
-    with open_node(target.way or None) as node:
+    with open_node(target.access or None) as node:
         containerd = Containerd(
             shlex.split(request.ctr),
             request.containerd_address or None,

@@ -22,14 +22,14 @@ class NodeTarget:
     Args:
         name: name of the node in the cluster; empty for the first machine, which has no name in
             the settings.
-        way: JSON text for `infra.image.reach`, with key and password; empty: ctr runs on this
+        access: JSON text for `infra.image.reach`, with key and password; empty: ctr runs on this
             machine as this user.
         shown: a text that differs for each node, for messages and the cache. It holds no secret.
         is_lost: whether the node is lost, so that nothing can be asked or removed there.
     """
 
     name: str = ""
-    way: str = field(default="", repr=False)
+    access: str = field(default="", repr=False)
     shown: str = "this machine"
     is_lost: bool = False
 

@@ -15,7 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from infra.deliveries.command import content_arguments, delivered, last_digest
+from infra.deliveries.command import (
+    LIMIT_SECONDS,
+    content_arguments,
+    delivered,
+    last_digest,
+)
 from infra.deliveries.import_ import (
     check_minutes,
     ensure_command,
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 # minor of Kubernetes 1.x -> its first patch of k3s whose embedded registry is GA
 FIRST_PATCHES = {29: 12, 30: 8, 31: 4}
 LEAST_SECONDS = 10
+MOST_SECONDS = LIMIT_SECONDS - 60  # so that the command can still say why it has failed
 OF_THE_CLUSTER = ("cluster", "k3sExisting")  # the settings that say to whom the nodes belong
 INVENTED = "images.disttrain.internal/trainer"  # No name server knows a name below `internal`.
 
@@ -59,6 +65,13 @@ class MirrorOptions:
                 "pullTimeoutSeconds",
                 "machines need a while to learn who has the image",
                 f"Set {LEAST_SECONDS} or more",
+            )
+        if self.pullTimeoutSeconds > MOST_SECONDS:
+            raise OptionError(
+                "pullTimeoutSeconds",
+                f"pulumi ends the command after {LIMIT_SECONDS} s, and the error would not say "
+                "what the machine lacks",
+                f"Set {MOST_SECONDS} or less",
             )
 
 

@@ -18,6 +18,7 @@ from infra.command_line import cache_folder
 from infra.deliveries.command import (
     PYTHON,
     delivered,
+    limits,
     plan_arguments,
     project_path,
 )
@@ -139,9 +140,7 @@ def deliver(name: str, request: DeliveryRequest, opts: pulumi.ResourceOptions) -
         add_previous_output_in_env=False,
         opts=pulumi.ResourceOptions.merge(
             opts,
-            pulumi.ResourceOptions(
-                custom_timeouts=pulumi.CustomTimeouts(create="2h", update="2h"),
-            ),
+            pulumi.ResourceOptions(custom_timeouts=limits()),
         ),
     )
     return delivered(request, command)

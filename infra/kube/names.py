@@ -1,12 +1,15 @@
 """Labels, annotations and names by which the tasks of infra.kube find objects in the cluster."""
 
+# The tasks use these as `names.OWNER_LABEL` and so on, like the names below.
+from infra.names import COMPONENT_LABEL as COMPONENT_LABEL
+from infra.names import OWNER_LABEL as OWNER_LABEL
+from infra.names import REVISION_LABEL as REVISION_LABEL
+from infra.names import STACK_LABEL as STACK_LABEL
+from infra.names import TRAINING as TRAINING
+
 PART_OF_LABEL = "app.kubernetes.io/part-of"
-COMPONENT_LABEL = "app.kubernetes.io/component"
-OWNER_LABEL = "disttrain.dev/owner"
-REVISION_LABEL = "disttrain.dev/revision"
 RECORD_LABEL = "disttrain.dev/record"
 TASK_LABEL = "disttrain.dev/task"
-STACK_LABEL = "disttrain.dev/stack"
 STACK_ANNOTATION = "disttrain.dev/stack"
 SUSPENDED_BY_ANNOTATION = "disttrain.dev/suspended-by"
 # On a workload that names a queue, while it is suspended by its own field and not by Kueue, because
@@ -20,7 +23,6 @@ PURGES_FOLDER, PURGES_CLAIM = "folder", "claim"
 
 PROJECT = "disttrain"
 RUN_RECORD = "run"
-TRAINING = "training"
 LOCK_NAME = "disttrain-hand-over"
 
 

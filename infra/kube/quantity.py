@@ -1,5 +1,7 @@
 """Converts Kubernetes' quantities, such as `500m`, into numbers. All functions are pure."""
 
+import re
+
 # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 _UNITS = {
     "": 1.0,
@@ -9,6 +11,9 @@ _UNITS = {
     **{unit: 1000.0**power for power, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)},
 }
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
+_QUANTITY = re.compile(rf"({_NUMBER}(?:[eE][+-]?[0-9]+)?)|({_NUMBER})([a-zA-Z]+)")
+_MOST = float(2**63 - 1)  # Kubernetes caps larger numbers at this one.
 
 
 def amount(quantity: str) -> float:
@@ -17,11 +22,11 @@ def amount(quantity: str) -> float:
     Raises:
         ValueError: the text is not a quantity.
     """
-    try:
-        return float(quantity)
-    except ValueError:
-        number = quantity.rstrip("munkKMGTPEi")
-        unit = quantity[len(number) :]
-        if unit not in _UNITS:
-            raise
-        return float(number) * _UNITS[unit]
+    found = _QUANTITY.fullmatch(quantity)
+    unit = (found[3] or "") if found else ""
+    if not found or unit not in _UNITS:
+        raise ValueError(
+            f"{quantity!r} is not a quantity of Kubernetes. Write it like 2, 500m, 0.5 or 4Gi"
+        )
+    number = float(found[1] or found[2]) * _UNITS[unit]
+    return max(-_MOST, min(_MOST, number))

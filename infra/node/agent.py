@@ -74,23 +74,25 @@ class Job:
         """Run a step on the machine, and return its output."""
         return self._run(self.machine, name, action, more)
 
-    def _run(self, way: Mapping[str, Any], name: Name, action: str, more: Mapping[str, str]) -> str:
+    def _run(
+        self, host: Mapping[str, Any], name: Name, action: str, more: Mapping[str, str]
+    ) -> str:
         given = {**self.variables[name], **more}
-        program = assemble_program(self.scripts[name], given, "root", way["sudo_password"])
-        done = run_on_host(way["ssh"], program, action)
+        program = assemble_program(self.scripts[name], given, "root", host["sudo_password"])
+        done = run_on_host(host["ssh"], program, action)
         if done.returncode == 0:
             return done.stdout
-        if way["ssh"] and done.returncode == CUT_OFF:
-            raise self._unreachable(way, action, done.stderr)
+        if host["ssh"] and done.returncode == CUT_OFF:
+            raise self._unreachable(host, action, done.stderr)
         # The output of `join` must not be shown, because it contains the token.
         raise StepError((done.stdout if action != "join" else "") + done.stderr)
 
-    def _unreachable(self, way: Mapping[str, Any], action: str, ssh_said: str) -> Exception:
+    def _unreachable(self, host: Mapping[str, Any], action: str, ssh_said: str) -> Exception:
         """The error if ssh does not reach a host."""
-        text = f"{ssh_said}{way['ssh']['host']} cannot be reached"
+        text = f"{ssh_said}{host['ssh']['host']} cannot be reached"
         if self._cluster_is_gone(action) and is_given_up():
             return ForgottenError(forgotten(text))
-        way_out = self._way_out(action) if way is self.machine else ""
+        way_out = self._way_out(action) if host is self.machine else ""
         return StepError(f"{text}. Try again when it can be{way_out}")
 
     def _cluster_is_gone(self, action: str) -> bool:

@@ -48,14 +48,14 @@ class K3sLook:
         problem: why the host could not be asked; empty if it could.
         owner: identifies the platform that has installed k3s; empty: no platform has, or the owner
             is not recorded.
-        place: the role of the host in a cluster of this program: k3s (the first machine),
+        role: the role of the host in a cluster of this program: k3s (the first machine),
             k3s-server or k3s-agent (further machines). It is empty if the host is in no such
             cluster, or if it was asked as a further machine.
         node: the node name of a further machine; empty if it is none, or if it is not recorded.
         machine: the machine-id and the address of a further machine, with a space between them;
             empty if one of the two is not known, or if the host was not asked as a further machine.
-        way: the value of the setting `host` with which k3s was installed, local or ssh; empty: it
-            is not recorded.
+        host_setting: the value of the setting `host` with which k3s was installed, local or ssh;
+            empty: it is not recorded.
         kubeconfig: checksum of the administrator's kubeconfig; empty: there is none. It differs in
             each cluster. It does not count when two looks are compared.
         authority: checksum of the certificate authority in that kubeconfig. It stays the same as
@@ -66,10 +66,10 @@ class K3sLook:
     generation_id: str
     problem: str = ""
     owner: str = ""
-    place: str = ""
+    role: str = ""
     node: str = ""
     machine: str = ""
-    way: str = ""
+    host_setting: str = ""
     kubeconfig: str = field(default="", compare=False)
     authority: str = field(default="", compare=False)
 
@@ -115,12 +115,12 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
             repair_id=facts["repair"] if healthy else new_id,
             generation_id=new_id if wiped else facts.get("generation", ""),
             owner=facts.get("owner", ""),
-            place=facts.get("place", ""),
+            role=facts.get("place", ""),
             kubeconfig=facts.get("kubeconfig", ""),
             authority=facts.get("authority", ""),
             node=facts.get("node", ""),
             machine=facts.get("machine", ""),
-            way=facts.get("way", ""),
+            host_setting=facts.get("way", ""),
         )
     if facts["state"] == "others":
         # This stack has recorded nothing about a k3s of others, and does not judge its data.

@@ -29,4 +29,4 @@ def node_text(settings: PlatformSettings) -> str | None:
 
 def host_text(host: HostSettings) -> str:
     """How a host is reached, and sudo's password there, as JSON."""
-    return json.dumps(host.way(), sort_keys=True)
+    return json.dumps(host.access_fields(), sort_keys=True)

@@ -73,18 +73,6 @@ class Runner(ABC):
     def run(self, name: str, script: Script, opts: pulumi.ResourceOptions) -> HostCommand:
         """Register a command with this name that runs the script."""
 
-    def script(
-        self,
-        name: str,
-        script: str,
-        variables: Mapping[str, Text],
-        opts: pulumi.ResourceOptions,
-        *,
-        as_root: bool = True,
-    ) -> HostCommand:
-        """Do what `run` does, for a script that needs no other options than `as_root`."""
-        return self.run(name, Script(script, variables, as_root=as_root), opts)
-
 
 class LocalRunner(Runner):
     """Runs scripts on this machine."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pulumi
 import yaml
 
-from infra.airgap.download import DownloadError, Way, download
+from infra.airgap.download import DownloadAccess, DownloadError, download
 from infra.command_line import cache_folder, without_passwords
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import ControllerKind, PinnedFile, PinnedManifests
@@ -33,16 +33,16 @@ async def controller_objects(settings: PlatformSettings) -> dict[str, list[Manif
     Raises:
         pulumi.RunError: a file cannot be read or downloaded, or its checksum is not the pinned one.
     """
-    way = way_out(settings.proxy, os.environ)
+    access = download_access(settings.proxy, os.environ)
     found = dict[str, list[Manifest]]()
     for each in settings.controllers:
         kind = CONTROLLERS[each.name]
         if kind.files:
-            found[each.name] = await asyncio.to_thread(read_objects, kind, each, way)
+            found[each.name] = await asyncio.to_thread(read_objects, kind, each, access)
     return found
 
 
-def way_out(proxy: ProxySettings, environment: Mapping[str, str]) -> Way:
+def download_access(proxy: ProxySettings, environment: Mapping[str, str]) -> DownloadAccess:
     """Choose the proxy with which this machine downloads, and the authorities that it trusts.
 
     The settings `httpProxy`, `httpsProxy` and `noProxy` come before the variables of the
@@ -51,13 +51,15 @@ def way_out(proxy: ProxySettings, environment: Mapping[str, str]) -> Way:
     named = {"http_proxy": proxy.http, "https_proxy": proxy.https}
     given = {name: value.text for name, value in named.items() if value}
     if not given:
-        return Way(environment, proxy.ca_bundle)
+        return DownloadAccess(environment, proxy.ca_bundle)
     others = {name: value for name, value in environment.items() if name.lower() not in given}
     others = {name: value for name, value in others.items() if name.lower() != "no_proxy"}
-    return Way({**others, **given, "no_proxy": proxy.no_proxy}, proxy.ca_bundle)
+    return DownloadAccess({**others, **given, "no_proxy": proxy.no_proxy}, proxy.ca_bundle)
 
 
-def read_objects(kind: ControllerKind, settings: ControllerSettings, way: Way) -> list[Manifest]:
+def read_objects(
+    kind: ControllerKind, settings: ControllerSettings, access: DownloadAccess
+) -> list[Manifest]:
     """Read the objects of one controller, from the user's folder or from its project's addresses.
 
     Raises:
@@ -71,7 +73,7 @@ def read_objects(kind: ControllerKind, settings: ControllerSettings, way: Way) -
             path = Path(settings.manifests) / file.name
             texts.append(_given(kind, file, path))
         else:
-            texts.append(_cached(kind, file, way))
+            texts.append(_cached(kind, file, access))
     try:
         return objects_of(kind, texts)
     except yaml.YAMLError as error:  # Happens only if a wrong file is pinned.
@@ -96,7 +98,7 @@ def _given(kind: ControllerKind, file: PinnedFile, path: Path) -> str:
     return content.decode()
 
 
-def _cached(kind: ControllerKind, file: PinnedFile, way: Way) -> str:
+def _cached(kind: ControllerKind, file: PinnedFile, access: DownloadAccess) -> str:
     """Read the file from the cache; download it first if it is missing there, or damaged."""
     path = cache_folder() / "manifests" / file.sha256
     try:
@@ -109,7 +111,7 @@ def _cached(kind: ControllerKind, file: PinnedFile, way: Way) -> str:
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         fresh = Path(scratch) / file.name
         try:
-            download(file.address, fresh, file.sha256, way)
+            download(file.address, fresh, file.sha256, access)
         except DownloadError as error:
             raise pulumi.RunError(_not_downloaded(kind, file, str(error))) from None
         fresh.replace(path)

@@ -12,7 +12,7 @@ from infra.controllers.kube_prometheus_stack import CLAIM, with_claim
 from infra.controllers.manifests import DEFINITION, STAGES, stage
 from infra.dependencies import dependencies
 from infra.kube.controllers.apply_definitions import packed
-from infra.kube.controllers.controller import Controller as KnownController
+from infra.kube.controllers.controller import Controller as ControllerForTasks
 from infra.kube_command import Connection, kube_command
 from infra.labels import CONTROLLER_LABEL, OWNER_LABEL, STACK_LABEL, content_hash, metadata
 from infra.objects import NO_AWAIT, Manifest, helm_release, kubernetes_object, uid_of
@@ -53,10 +53,10 @@ class ControllerArgs:
         return CONTROLLERS[self.settings.name]
 
 
-def known(kind: ControllerKind) -> KnownController:
+def controller_for_tasks(kind: ControllerKind) -> ControllerForTasks:
     """What the tasks of infra.kube have to know about a kind of controller."""
     needed = CONTROLLERS[kind.needs] if kind.needs else None
-    return KnownController(
+    return ControllerForTasks(
         kind.name,
         kind.title,
         kind.namespace,
@@ -69,9 +69,9 @@ def known(kind: ControllerKind) -> KnownController:
     )
 
 
-def as_job(kind: ControllerKind) -> dict[str, Any]:
+def controller_field(kind: ControllerKind) -> dict[str, Any]:
     """The controller as a field of a job; `awaited` are the Deployments that must be available."""
-    fields = asdict(known(kind))
+    fields = asdict(controller_for_tasks(kind))
     told = {key: value for key, value in fields.items() if value or key not in _RARE}
     return {**told, "awaited": list(kind.awaited)}
 
@@ -137,7 +137,7 @@ class Controller(pulumi.ComponentResource):
     ) -> None:
         kind, connection = args.kind, args.connection
         super().__init__("disttrain:infra:Controller", name, {"version": kind.version}, opts)
-        job, parts = {"controller": as_job(kind)}, parts_of(args.objects)
+        job, parts = {"controller": controller_field(kind)}, parts_of(args.objects)
         claim = kube_command(
             f"{name}-claim",
             "claim-controller",

@@ -11,7 +11,8 @@ from typing import Any, Literal, cast
 import yaml
 
 from infra.one_line import one_line
-from infra.settings import Devices, PlatformDelivery
+from infra.settings import Devices, PlatformForRuns
+from infra.settings.program_image import PlatformDelivery
 from infra.settings.queues_topology import PlatformQueue
 
 VERSION = 8
@@ -41,11 +42,6 @@ class ImageFacts:
     torch_index_url: str
     delivery: str
     delivery_options: Mapping[str, Any]
-
-    @property
-    def for_runs(self) -> PlatformDelivery:
-        """The delivery, in the form in which the settings of a run read it."""
-        return PlatformDelivery(self.delivery, self.repository, self.delivery_options)
 
 
 @dataclass(frozen=True)
@@ -117,10 +113,15 @@ class PlatformFacts:
     queue: PlatformQueue
 
     @property
-    def devices(self) -> Devices:
-        """The devices, in the form in which the settings of a run read them."""
+    def for_runs(self) -> PlatformForRuns:
+        """The facts that the settings of a run are read with."""
         accelerator: Literal["gpu", "cpu"] = "gpu" if self.accelerator == "gpu" else "cpu"
-        return Devices(accelerator, self.gpus, self.gpus_are_shared, self.machines)
+        image = self.image
+        return PlatformForRuns(
+            Devices(accelerator, self.gpus, self.gpus_are_shared, self.machines),
+            self.queue,
+            PlatformDelivery(image.delivery, image.repository, image.delivery_options),
+        )
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pulumi
 from infra.dependencies import dependencies
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.labels import content_hash, metadata
+from infra.node.runner import Script
 from infra.objects import KubernetesResource, Manifest, helm_release, kubernetes_object
 from infra.platform.gpu_operator_definitions import chart_definitions
 from infra.platform.gpu_operator_values import CA_CONFIG_MAP, NAMESPACE
@@ -223,7 +224,7 @@ class GpuOperator(pulumi.ComponentResource):
             "CLUSTER": args.generation,
             **variables,
         }
-        return kubectl.runner.script(name, script, given, opts, as_root=kubectl.as_root)
+        return kubectl.runner.run(name, Script(script, given, as_root=kubectl.as_root), opts)
 
 
 def _text(status: Mapping[str, Any] | None, key: str) -> str:

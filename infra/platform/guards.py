@@ -20,7 +20,8 @@ class GuardArgs:
         k3s_is_ours: whether `pulumi destroy` removes k3s, with everything in it.
         queue: names of the objects of the platform's queue; empty if it has none.
         controllers: the controllers that the platform has installed, each as a field of a job.
-        own_namespaces: further namespaces that `pulumi destroy` deletes with the platform.
+        own_namespaces: the namespaces that `pulumi destroy` deletes with the platform, without
+            those of the controllers.
     """
 
     connection: Connection

@@ -56,7 +56,9 @@ async def check_adoption(
         raise pulumi.RunError(OWN_K3S)
 
 
-async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]) -> None:
+async def check_host_setting(
+    host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]
+) -> None:
     """Refuse to change the setting `host` between `local` and `ssh` for the same machine.
 
     For the engine, this machine and a machine behind SSH are two machines. It would install k3s on
@@ -74,7 +76,7 @@ async def check_way(host: HostSettings, look: LookAtK3s | None, owner: pulumi.Ou
     """
     if look is None:
         return
-    noted = (await asyncio.wrap_future(look)).way
+    noted = (await asyncio.wrap_future(look)).host_setting
     if noted and noted != host.kind and await _is_ours(look, owner):
         raise pulumi.RunError(same_machine(host, noted))
 

@@ -44,7 +44,7 @@ def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None
     if cluster.kind != "k3s" or host.gone:
         return None
     executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-at-k3s")
-    future = executor.submit(look_at_k3s, HostAccess(**host.way()))
+    future = executor.submit(look_at_k3s, HostAccess(**host.access_fields()))
     executor.shutdown(wait=False)
     return future
 
@@ -205,8 +205,8 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
     if args.look is None:
         return K3sState(K3sLook("", ""), ALL_INPUTS)
     look = args.look.result()
-    if look.place in FURTHER:
-        raise pulumi.RunError(further_machine(args.host, FURTHER[look.place]))
+    if look.role in FURTHER:
+        raise pulumi.RunError(further_machine(args.host, FURTHER[look.role]))
     if args.cluster.k3s.existing == "adopt":
         # This stack never repairs or replaces an adopted k3s, even if another stack of this program
         # owns it. It only fetches the kubeconfig again when that has changed.

@@ -19,14 +19,16 @@ from infra.kube.our_cluster import whose_cluster
 from infra.platform.cluster import cluster_identifier
 from infra.platform.former_cluster import FormerCluster, former_cluster
 from infra.platform.k3s import LookAtK3s
-from infra.platform.stack_state import resources_in_state
+from infra.platform.stack_state import StackState
 from infra.settings import ClusterSettings, HostSettings, PlatformSettings
 
 SECONDS = 5.0
 """How long each answer of the cluster may take."""
 
 
-async def known_identifier(settings: PlatformSettings, look: LookAtK3s | None) -> str:
+async def known_identifier(
+    settings: PlatformSettings, look: LookAtK3s | None, state: StackState
+) -> str:
     """Find the identifier that names the cluster to the Kubernetes provider.
 
     A k3s that this stack has installed is not examined, because it may move to another host
@@ -35,6 +37,7 @@ async def known_identifier(settings: PlatformSettings, look: LookAtK3s | None) -
     Args:
         settings: the settings of the platform.
         look: what the host has said about its k3s; None: there is none, or it was not asked.
+        state: the state of this stack.
 
     Raises:
         pulumi.RunError: the settings lead to another cluster, or it cannot be found out whether
@@ -44,7 +47,7 @@ async def known_identifier(settings: PlatformSettings, look: LookAtK3s | None) -
     now = cluster_identifier(settings.stack, cluster, host)
     if cluster.kind == "k3s" and cluster.k3s.existing == "refuse":
         return now
-    former = former_cluster(await resources_in_state())
+    former = former_cluster(await state.resources())
     if former is None:
         return now
     if now == former.leads_to:

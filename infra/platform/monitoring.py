@@ -21,7 +21,7 @@ from infra.monitoring.objects import (
     queue_monitor,
 )
 from infra.objects import Manifest, kubernetes_object, secret_value
-from infra.platform.controllers import as_job
+from infra.platform.controllers import controller_field
 from infra.platform.gpu_operator_values import NAMESPACE as OPERATOR_NAMESPACE
 from infra.settings.controllers import PROMETHEUS
 from infra.settings.monitoring import AlertWebhook
@@ -82,7 +82,10 @@ class Monitoring(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:Monitoring", name, {}, opts)
         connection = args.connection
-        leaves = {"leaves": as_job(CONTROLLERS[PROMETHEUS]), "otherwise_leaves": OTHERWISE_OWN}
+        leaves = {
+            "leaves": controller_field(CONTROLLERS[PROMETHEUS]),
+            "otherwise_leaves": OTHERWISE_OWN,
+        }
         look = kube_command(
             f"{name}-look",
             "served",

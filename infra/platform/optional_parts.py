@@ -38,13 +38,16 @@ class Base:
         settings: the settings of the platform.
         connection: how this stack's programs reach the cluster.
         cluster: the component of the cluster, whose `options` every object in the cluster gets.
-        owner: identifies the state of this stack.
     """
 
     settings: PlatformSettings
     connection: Connection
     cluster: Cluster
-    owner: pulumi.Output[str]
+
+    @property
+    def owner(self) -> pulumi.Output[str]:
+        """Identifies the state of this stack."""
+        return self.connection.owner
 
     def inside(self, *after: pulumi.Resource) -> pulumi.ResourceOptions:
         """Options for a component whose objects are in the cluster, and that waits for `after`."""
@@ -170,12 +173,18 @@ def make_programs(
         ready: all other resources of the platform.
     """
     settings = base.settings
-    program = (settings.namespace, image.request.plan.reference, image.pull, settings.stack)
+    program = ProgramArgs(
+        namespace=settings.namespace,
+        image=image.request.plan.reference,
+        pull=image.pull,
+        stack=settings.stack,
+        owner=base.owner,
+        demands=settings.demands,
+    )
     made: list[pulumi.Resource] = []
     if settings.replaces_lost_nodes:
         # This comes after the image and its login, without which the pod would not start.
-        lost = ProgramArgs(*program, base.owner, settings.demands)
-        made.append(LostNodes("lost-nodes", lost, base.inside(*ready)))
+        made.append(LostNodes("lost-nodes", program, base.inside(*ready)))
     # TaskPods depends on LostNodes, so `pulumi destroy` deletes TaskPods first. It waits for all
     # pods to end, and LostNodes meanwhile gives up the pods of a lost machine. The pods of a k3s
     # that this stack owns disappear with k3s, whether it answers or not.
@@ -184,9 +193,7 @@ def make_programs(
     if settings.node_health != "off":
         operator = settings.gpu_operator
         health = NodeHealthArgs(
-            *program,
-            base.owner,
-            settings.demands,
+            **vars(program),
             cordons=settings.node_health == "cordon",
             # With `nri` there is no such class. Then these pods get no nvidia-smi, because the
             # toolkit's plugin of containerd only serves pods in the operator's namespace.

@@ -1,13 +1,13 @@
 """Gives each stack's state an identity of its own, because stacks may have equal names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pulumi
 from pulumi_command import local
 
 from infra.kube_command import PYTHON
 from infra.platform.stack_name import shown_stack_name
-from infra.platform.stack_state import resources_in_state
+from infra.platform.stack_state import StateResource
 
 COMPONENT = "disttrain:infra:Owner"
 
@@ -36,15 +36,16 @@ class Owner(pulumi.ComponentResource):
         self.register_outputs({"identity": self.identity})
 
 
-async def owner_in_state() -> str:
+def owner_in_state(resources: Iterable[StateResource]) -> str:
     """The identity that a former `up` of this stack has made; empty if there was none.
 
-    In contrast to `Owner.identity` it is known before any resource is registered.
+    In contrast to `Owner.identity` it is known before any resource is registered. This function is
+    pure.
 
-    Raises:
-        pulumi.RunError: the state cannot be read.
+    Args:
+        resources: the resources in the stack's state.
     """
-    for resource in await resources_in_state():
+    for resource in resources:
         if resource.type == COMPONENT:
             return str(resource.outputs.get("identity") or "")
     return ""

@@ -11,7 +11,7 @@ from infra.dependencies import dependencies
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.queues.kueue import GROUP, VERSIONS
-from infra.kube.queues.queues_look import QueuesSeen, QueuesWanted, look_at_queues
+from infra.kube.queues.platform_queues_look import QueuesSeen, QueuesWanted, look_at_queues
 from infra.kube_command import Connection, kube_command
 from infra.labels import content_hash, metadata
 from infra.names import GPU_RESOURCE

@@ -40,7 +40,7 @@ class SameMachine(pulumi.ComponentResource):
         self.register_outputs({"lookedFor": self.looked_for})
 
 
-def check_machine(
+def make_same_machine_check(
     settings: PlatformSettings, storage: Storage, owner: pulumi.Output[str]
 ) -> list[pulumi.Resource]:
     """Register the check, for which everything on this machine waits.

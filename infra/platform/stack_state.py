@@ -31,6 +31,23 @@ class StateResource:
     outputs: Mapping[str, Any]
 
 
+class StackState:
+    """The resources of this stack, which are read when they are first asked for, and only once.
+
+    One read is enough for all questions of a program, and its answers then fit each other: the
+    engine may write the state while the program runs.
+    """
+
+    def __init__(self) -> None:
+        self._resources: list[StateResource] | None = None
+
+    async def resources(self) -> list[StateResource]:
+        """Return what `resources_in_state` returns. It raises the same error."""
+        if self._resources is None:
+            self._resources = await resources_in_state()
+        return self._resources
+
+
 async def resources_in_state() -> list[StateResource]:
     """Read all resources of this stack; there are none before its first `up`.
 

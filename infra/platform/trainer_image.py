@@ -74,7 +74,7 @@ def trainer_image_args(settings: PlatformSettings) -> TrainerImageArgs:
         ctr=image.ctr,
         containerd_address=image.containerd_address,
         node=NodeTarget(
-            way=node_text(settings) or "",
+            access=node_text(settings) or "",
             shown=_shown(host.ssh) if host.ssh else "local",
             is_lost=settings.cluster.kind == "k3s" and host.gone,
         ),

@@ -1,128 +1,26 @@
 """Makes a run on a platform: the data set, the configuration and the training."""
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import pulumi
 
-from infra.kube.api_server.copies import remove_copies
-from infra.kube.job import parse_job
-from infra.kube.runs.look import look
-from infra.kube.runs.place_now import place_now
 from infra.kube_command import Connection
 from infra.names import DATASET, TRAINING
-from infra.networks import NETWORKS
 from infra.platform.facts import PlatformFacts
-from infra.run.config_maps import RunConfigMap, RunConfigMapArgs, config_map_name
+from infra.run.config_maps import RunConfigMap, RunConfigMapArgs
 from infra.run.dataset import DatasetArgs, DatasetJob, Upload
 from infra.run.dataset_job import DatasetJobArgs
-from infra.run.dataset_job_name import dataset_job_name
-from infra.run.pod_secrets import PodSecrets, PodSecretsArgs, pod_secrets_name
-from infra.run.program_files import (
-    ProgramFiles,
-    ProgramFilesArgs,
-    program_files_name,
-    program_volume,
-)
-from infra.run.run_key import RunKey, RunKeyArgs, run_key_name
+from infra.run.pod_secrets import PodSecrets, PodSecretsArgs
+from infra.run.present_run import ask_about_present_run
+from infra.run.program_files import ProgramFiles, ProgramFilesArgs, program_files_name
+from infra.run.run_key import RunKey, RunKeyArgs
+from infra.run.run_value import RunNames, make_run_value, pod_parts, run_names
 from infra.run.verification import Verification, VerificationArgs
 from infra.run.workload import Workload, WorkloadArgs
 from infra.settings import DatasetFile, RunSettings
 from infra.settings.run_settings import dataset_only
-from infra.workloads import WORKLOADS
-from infra.workloads.pod import PodParts, times
-from infra.workloads.queue import queue_labels
-from infra.workloads.run import Placement, Resources, Run
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names of objects that contain a hash of the object's content, or the data set's name.
-
-    The names of the data set's objects are empty if a user's own program runs.
-    """
-
-    run_config: str
-    dataset_config: str
-    dataset_job: str
-
-
-def run_names(settings: RunSettings, *, owns_platform: bool) -> Names:
-    """The names of one stack's objects, which differ from those of all other stacks."""
-    config = settings.config
-    run_config = config_map_name("run", settings.stack, config.to_mapping())
-    if config.has_program:
-        return Names(run_config, dataset_config="", dataset_job="")
-    place = (settings.stack, settings.instance)
-    return Names(
-        run_config=run_config,
-        dataset_config=config_map_name("dataset", settings.stack, dataset_only(config)),
-        dataset_job=dataset_job_name(config.dataset.name, *place, owns_platform=owns_platform),
-    )
-
-
-def make_run_value(
-    settings: RunSettings, facts: PlatformFacts, names: Names, owner: pulumi.Input[str]
-) -> Run:
-    """The run as a value, from the settings and the platform's facts."""
-    compute, pods = settings.compute, settings.pods
-    return Run(
-        name=settings.config.run_name,
-        namespace=facts.namespace,
-        instance=settings.instance,
-        kind=WORKLOADS[compute.topology.name],
-        kind_options=compute.topology.options,
-        world=compute.world,
-        parts=pod_parts(settings, facts, names.run_config),
-        resources=Resources(pods.cpu_per_rank, pods.memory_per_rank, compute.shm_size),
-        environment=pods.environment,
-        network=NETWORKS[settings.network.name].with_options(settings.network.options),
-        placement=Placement(
-            node_selector=pods.node_selector,
-            tolerations=pods.tolerations,
-            priority_class=pods.priority_class,
-            neighbours=pods.neighbours,
-            queue_levels=settings.queue_levels,
-            annotations=pods.demands.annotations,
-            labels=pods.demands.labels,
-            runtime_class=facts.runtime_class if compute.world.gpus_per_pod else "",
-        ),
-        key_secret=run_key_name(settings.stack),
-        pod_secrets=pod_secrets_name(settings.stack, pods.secrets),
-        grace_seconds=settings.limits.termination_grace_seconds,
-        metrics_port=settings.metrics_port,
-        platform_identity=facts.identity,
-        stack=settings.stack,
-        owner=owner,
-        queue=queue_labels(settings.queue.name, settings.queue.priority),
-        program_volume=program_volume(settings.stack, settings.program_files),
-        program_image=settings.config.program.image or "",
-        run_dir=str(settings.config.run_dir),
-        ttl_seconds=settings.ttl_seconds,
-    )
-
-
-def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> PodParts:
-    """What the training pods and the data set's pod have in common."""
-    pods = settings.pods
-    asked = {"cpu": pods.cpu_limit_per_rank, "memory": pods.memory_limit_per_rank}
-    of_rank = {resource: limit for resource, limit in asked.items() if limit}
-    ranks = settings.compute.world.ranks_per_pod
-    return PodParts(
-        image=facts.image.reference,
-        pull_policy=facts.image.pull_policy,
-        pull_secrets=facts.image.pull_secrets,
-        config_map=config_map,
-        claim=facts.volume.claim,
-        group_writes=facts.volume.group_writes,
-        ca_config_map=facts.ca_config_map,
-        bpe_file=settings.bpe_file.path_in_pods if settings.bpe_file else "",
-        limits={resource: times(limit, ranks) for resource, limit in of_rank.items()},
-        command_limits=of_rank,
-        user=pods.demands.user,
-    )
+from infra.workloads.run import Run
 
 
 @dataclass(frozen=True)
@@ -141,7 +39,7 @@ class _Parts:
     settings: RunSettings
     facts: PlatformFacts
     connection: Connection
-    names: Names
+    names: RunNames
     run: Run
     after: Sequence[pulumi.Resource]
     opts: pulumi.ResourceOptions
@@ -176,18 +74,18 @@ class _Parts:
     def configuration(self) -> list[pulumi.Resource]:
         """Register the run's configuration, its key, and the user's program files and secrets."""
         settings, run = self.settings, self.run
-        place = (self.facts.namespace, settings.stack, self.connection.owner)
+        whose = (self.facts.namespace, settings.stack, self.connection.owner)
         content = settings.config.to_mapping()
         made: list[pulumi.Resource] = [
             self._config_map("run", self.names.run_config, TRAINING, content),
-            RunKey("run-key", RunKeyArgs(run.key_secret, *place), self.inside()),
+            RunKey("run-key", RunKeyArgs(run.key_secret, *whose), self.inside()),
         ]
         if settings.program_files:
             name = program_files_name(settings.stack, settings.program_files)
-            files = ProgramFilesArgs(name, settings.program_files, *place)
+            files = ProgramFilesArgs(name, settings.program_files, *whose)
             made.append(ProgramFiles("program-files", files, self.inside()))
         if settings.pods.secrets:
-            secrets = PodSecretsArgs(run.pod_secrets, settings.pods.secrets, *place)
+            secrets = PodSecretsArgs(run.pod_secrets, settings.pods.secrets, *whose)
             made.append(PodSecrets("pod-secrets", secrets, self.inside()))
         return made
 
@@ -225,14 +123,13 @@ def make_run(
     run = make_run_value(settings, facts, names, connection.owner)
     parts = _Parts(settings, facts, connection, names, run, after, opts)
     needed = [*parts.dataset(), *parts.configuration()]
-    limits, asked = settings.limits, _asked(connection, run.revision)
+    limits = settings.limits
     args = WorkloadArgs(
         run=run,
         connection=connection,
         gpus_total=facts.gpus,
         when_busy=settings.when_busy,
-        request=asked.apply(lambda found: found[0]),
-        place=asked.apply(lambda found: found[1]),
+        present=ask_about_present_run(connection, run.revision),
         wait_seconds=limits.when_busy_timeout_seconds if settings.when_busy == "wait" else 0,
         training_timeout_seconds=limits.training_timeout_seconds,
         pods_min=settings.config.train.nodes_min or settings.compute.world.pods,
@@ -272,26 +169,3 @@ def uploads(*files: DatasetFile | None) -> tuple[Upload, ...]:
     return tuple(
         Upload(str(file.path), file.target, file.sha256, file.size) for file in files if file
     )
-
-
-def _asked(connection: Connection, revision: str) -> pulumi.Output[tuple[str, str]]:
-    """What the cluster says about the present run, before any task runs: two texts.
-
-    The first one changes when the hand-over has to run again (infra/kube/runs/look.py), for example
-    because another run has replaced this one. The second one is about the run's place in its queue
-    (infra/kube/runs/place_now.py).
-    """
-    if connection.is_gone:
-        return pulumi.Output.from_input(("", ""))
-    job = pulumi.Output.json_dumps(connection.job)
-    return pulumi.Output.unsecret(job).apply(lambda text: asyncio.to_thread(_ask, text, revision))
-
-
-def _ask(text: str, revision: str) -> tuple[str, str]:
-    job = parse_job(text)
-    with suppress(ValueError):  # no kubeconfig; the first program that needs one reports it
-        remove_copies(job.access)  # the copies of the kubeconfig that former commands have left
-    place = job.access, job.namespace, job.owner
-    request = look(*place)
-    # A cluster that has not answered is not asked again: that would take some seconds more.
-    return request, place_now(*place, revision) if request else ""

@@ -9,13 +9,17 @@ from pulumi_command import local
 
 from infra.dependencies import dependencies
 from infra.kube.queues.await_queue import WAITS, queue_place
+from infra.kube.runs.gone_pod import demanded
 from infra.kube.runs.volume_line import VOLUME
 from infra.kube_command import Connection, kube_command
 from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.objects import KubernetesResource, kubernetes_object, uid_of
-from infra.run.accepted import accepted_before_creation
-from infra.run.made_again import hand_over_before_creation
-from infra.run.replaced import replaced_is_gone_before_creation
+from infra.run.present_run import PresentRun
+from infra.run.workload_hooks import (
+    accepted_before_creation,
+    hand_over_before_creation,
+    replaced_is_gone_before_creation,
+)
 from infra.workloads.queue import in_its_queue
 from infra.workloads.run import Run
 
@@ -36,9 +40,7 @@ class WorkloadArgs:
         connection: how the tasks reach the cluster.
         gpus_total: the number of GPUs of the platform; 0 on CPU.
         when_busy: what to do when another run holds the platform.
-        request: a text that changes when the hand-over has to run again, for example because
-            another run has replaced this one (infra/kube/runs/look.py).
-        place: what the run's queue said when this command began (infra/kube/runs/place_now.py).
+        present: what the cluster said about the run when this command began.
         wait_seconds: the longest wait for another run to end, with `when_busy: wait`.
         training_timeout_seconds: the longest time until all ranks have stepped.
         pods_min: the smallest number of pods with which the training continues.
@@ -52,8 +54,7 @@ class WorkloadArgs:
     connection: Connection
     gpus_total: int
     when_busy: Literal["replace", "wait", "refuse"]
-    request: pulumi.Output[str]
-    place: pulumi.Output[str]
+    present: pulumi.Output[PresentRun]
     wait_seconds: int
     training_timeout_seconds: int
     pods_min: int
@@ -87,52 +88,18 @@ class Workload(pulumi.ComponentResource):
         run, kind = args.run, args.run.kind
         super().__init__("disttrain:infra:Workload", name, {"topology": kind.name}, opts)
         before = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
-        look = self._look(name, args, before)
-        if look:
-            before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=look))
+        if checks := self._checks(name, args, before):
+            before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=checks))
         hand_over = self._hand_over(name, args, before)
-        after: list[pulumi.Resource] = [hand_over]
-        made_again = hand_over_before_creation(f"{name}-made-again", hand_over)
-        of_workload = [replaced_is_gone_before_creation(f"{name}-replaced", hand_over)]
-        if words := kind.refused_at_first:
-            of_workload.append(accepted_before_creation(f"{name}-accepted", words, hand_over))
-        rendered = kind.render(run)
-        assert rendered, f"{kind.name} renders no object"
-        made: list[KubernetesResource] = []
-        kept = list(kind.kept_in_previews) if pulumi.runtime.is_dry_run() else []
-        replace_on = [] if kept else list(kind.replace_on)
-        if run.queue and kind.changed_by_kueue:
-            kept += kind.changed_by_kueue
-            replace_on.append("metadata.labels")  # one of the labels is the revision
-        for role, manifest in rendered:
-            is_workload = manifest is rendered[-1][1]
-            resource = kubernetes_object(
-                f"{name}-{role}",
-                in_its_queue(run, manifest) if is_workload else manifest,
-                pulumi.ResourceOptions(
-                    parent=self,
-                    depends_on=[*after],
-                    # Only the workload has pods, and they must be gone before the new ones start.
-                    # The objects that the workload names stay until it is gone: Trainer's webhook
-                    # refuses every change of a TrainJob without a runtime, and so also its end.
-                    delete_before_replace=is_workload or None,
-                    replace_on_changes=replace_on if is_workload else None,
-                    ignore_changes=kept if is_workload else None,
-                    hooks=pulumi.ResourceHookBinding(
-                        before_create=[made_again, *(of_workload if is_workload else [])]
-                    ),
-                ),
-            )
-            made.append(resource)
-            after.append(resource)
-        waited = self._await(name, args, made[-1])
+        workload = self._objects(name, run, hand_over)
+        waited = self._await(name, args, workload)
         pods = run.world.pods
         self.volume_proof = waited.stdout.apply(lambda text: volume_proof(text, pods))
         queue = args.run.queue.get(QUEUE_LABEL, "")
-        self.queue_place = pulumi.Output.all(waited.stdout, args.place.apply(_said)).apply(
+        self.queue_place = pulumi.Output.all(waited.stdout, args.present.apply(_place_said)).apply(
             lambda texts: queue_place(texts[0], queue, texts[1])
         )
-        self.uid = uid_of(made[-1])
+        self.uid = uid_of(workload)
         self.workload_name = pulumi.Output.from_input(run.workload_name)
         self.register_outputs(
             {
@@ -143,7 +110,7 @@ class Workload(pulumi.ComponentResource):
             }
         )
 
-    def _look(
+    def _checks(
         self, name: str, args: WorkloadArgs, opts: pulumi.ResourceOptions
     ) -> list[pulumi.Resource]:
         """Register the checks that the cluster knows the kind of workload and the queue.
@@ -190,7 +157,7 @@ class Workload(pulumi.ComponentResource):
                 "done": list(kind.done),
                 "failed": list(kind.failed),
                 "when_busy": args.when_busy,
-                "request": args.request,
+                "request": args.present.apply(lambda run: run.hand_over_request),
                 "grace_seconds": run.grace_seconds,
                 "wait_timeout_seconds": args.wait_seconds,
                 "platform_stack": args.platform_stack,
@@ -206,9 +173,48 @@ class Workload(pulumi.ComponentResource):
             limit_seconds=HAND_OVER_SECONDS + run.grace_seconds + args.wait_seconds,
         )
 
+    def _objects(self, name: str, run: Run, hand_over: local.Command) -> KubernetesResource:
+        """Register the objects that the kind renders, each after the one before.
+
+        Returns:
+            The workload, which is the last of them.
+        """
+        kind, rendered = run.kind, run.kind.render(run)
+        assert rendered, f"{kind.name} renders no object"
+        made_again = hand_over_before_creation(f"{name}-made-again", hand_over)
+        of_workload = [replaced_is_gone_before_creation(f"{name}-replaced", hand_over)]
+        if words := kind.refused_at_first:
+            of_workload.append(accepted_before_creation(f"{name}-accepted", words, hand_over))
+        *others, (role, manifest) = rendered
+        after: list[pulumi.Resource] = [hand_over]
+        for other_role, other in others:
+            opts = pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[*after],
+                hooks=pulumi.ResourceHookBinding(before_create=[made_again]),
+            )
+            after.append(kubernetes_object(f"{name}-{other_role}", other, opts))
+        ignored, replace_on = _ignored_and_replacing(run)
+        return kubernetes_object(
+            f"{name}-{role}",
+            in_its_queue(run, manifest),
+            pulumi.ResourceOptions(
+                parent=self,
+                depends_on=after,
+                # Only the workload has pods, and they must be gone before the new ones start. The
+                # objects that the workload names stay until it is gone: Trainer's webhook refuses
+                # every change of a TrainJob without a runtime, and so also its end.
+                delete_before_replace=True,
+                replace_on_changes=replace_on,
+                ignore_changes=ignored,
+                hooks=pulumi.ResourceHookBinding(before_create=[made_again, *of_workload]),
+            ),
+        )
+
     def _await(self, name: str, args: WorkloadArgs, workload: KubernetesResource) -> local.Command:
         run, kind = args.run, args.run.kind
         queue_seconds = args.wait_seconds if run.queue else 0
+        demands = demanded(run.task_placement)
         return kube_command(
             f"{name}-await",
             "await",
@@ -223,14 +229,27 @@ class Workload(pulumi.ComponentResource):
                 "failed": list(kind.failed),
                 # If another run had replaced this one, `up` has to wait for this run's pods again.
                 # If this run has failed, `up` has to report it. `request` changes in both cases.
-                "request": args.request,
+                "request": args.present.apply(lambda run: run.hand_over_request),
                 "timeout_seconds": args.training_timeout_seconds,
                 **({"queue_seconds": queue_seconds} if queue_seconds else {}),
                 **({"ready_means": args.ready_means} if args.ready_means else {}),
+                # The wait may have to read on the volume how the run ended.
+                **({"placement": demands} if run.ttl_seconds is not None and demands else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=[workload]),
             limit_seconds=args.training_timeout_seconds + queue_seconds,
         )
+
+
+def _ignored_and_replacing(run: Run) -> tuple[list[str], list[str]]:
+    """The fields of the workload whose changes the engine ignores, and those that replace it."""
+    kind = run.kind
+    ignored = list(kind.kept_in_previews) if pulumi.runtime.is_dry_run() else []
+    replace_on = [] if ignored else list(kind.replace_on)
+    if run.queue and kind.changed_by_kueue:
+        ignored += kind.changed_by_kueue
+        replace_on.append("metadata.labels")  # one of the labels is the revision
+    return ignored, replace_on
 
 
 def volume_proof(said: str, pods: int) -> str:
@@ -251,11 +270,11 @@ def volume_proof(said: str, pods: int) -> str:
     )
 
 
-def _said(place: str) -> str:
+def _place_said(present: PresentRun) -> str:
     """Print what the run waits for in its queue, because no task does so in an unchanged `up`."""
-    if WAITS in place:
-        pulumi.log.info(place)
-    return place
+    if WAITS in present.queue_place:
+        pulumi.log.info(present.queue_place)
+    return present.queue_place
 
 
 def _ttl(run: Run) -> dict[str, object]:

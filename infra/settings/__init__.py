@@ -19,25 +19,28 @@ from infra.settings.auto import AUTO, with_choices_made
 from infra.settings.cluster import ClusterSettings
 from infra.settings.cluster_k3s import K3sSettings
 from infra.settings.compute import ComputeSettings
+from infra.settings.dataset_file import DatasetFile
 from infra.settings.devices import Devices
 from infra.settings.gpu import GpuOperatorSettings
+from infra.settings.gpu_models import check_gpu_model
 from infra.settings.image import ImageSettings
 from infra.settings.kinds import Kinds, import_extensions
 from infra.settings.limits import LimitSettings, read_limits
 from infra.settings.load import read_configuration
 from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
-from infra.settings.platform import PlatformSettings, check_stack_name, read_platform
+from infra.settings.platform import PlatformSettings, read_platform
+from infra.settings.platform_for_runs import PlatformForRuns
 from infra.settings.pods_demands import read_demands
-from infra.settings.program_image import PlatformDelivery
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
-from infra.settings.queues_topology import PlatformQueue
 from infra.settings.reader import Reader
-from infra.settings.run import DatasetFile, RunSettings, read_run
+from infra.settings.run import RunSettings, read_run
 from infra.settings.secret import MAY_HOLD_SECRETS
+from infra.settings.stack_name import check_stack_name
 from infra.settings.storage import StorageSettings
+from infra.settings.times import check_times
 
 __all__ = [
     "PROJECT_ROOT",
@@ -53,7 +56,7 @@ __all__ = [
     "K3sSettings",
     "LimitSettings",
     "NodeSettings",
-    "PlatformDelivery",
+    "PlatformForRuns",
     "PlatformSettings",
     "ProxySettings",
     "RunSettings",
@@ -104,9 +107,7 @@ def parse_settings(
     secret_keys: Iterable[str],
     stack: str,
     kinds: Kinds,
-    devices: Devices | None = None,
-    queue: PlatformQueue | None = None,
-    delivery: PlatformDelivery | None = None,
+    other_platform: PlatformForRuns | None = None,
     unused_keys: Iterable[str] = (),
 ) -> Settings:
     """Check the raw values of a stack, and read the files that they name.
@@ -118,25 +119,24 @@ def parse_settings(
         secret_keys: the keys whose values are encrypted in the stack's file.
         stack: name of the stack.
         kinds: the registries of kinds.
-        devices: the devices of the platform, if another stack owns it. With None, the platform's
-            settings are read from this stack; if they are another stack's, the run is not read.
-        queue: the queue that the other stack's platform makes; None: it makes none.
-        delivery: how the other stack's platform delivers images; None: straight to its nodes.
+        other_platform: the platform, if another stack owns it. With None, the platform's settings
+            are read from this stack; if they are another stack's, the run is not read.
         unused_keys: keys whose values the caller does not use. Their problems are not reported.
 
     Raises:
         pulumi.RunError: there are problems. The text lists all of them, each with the key, its
             value, why it cannot be used, and what to do.
     """
-    machines = devices.machines if devices else 0
+    machines = other_platform.devices.machines if other_platform else 0
     reader = Reader(with_choices_made(raw, machines), secret_keys, unused_keys)
-    settings = read_settings(reader, stack, kinds, devices, queue, delivery)
-    if devices is not None:
+    settings = read_settings(reader, stack, kinds, other_platform)
+    check_times(reader, raw)
+    if other_platform is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
-    if devices is not None or settings.platform is not None:
+    if other_platform is not None or settings.platform is not None:
         reader.reject_unknown()
     if reader.problems:
-        lines = [f"  - {problem}" for problem in sorted(reader.problems)]
+        lines = [f"  - {problem}" for problem in sorted(reader.shown_problems())]
         raise pulumi.RunError("\n".join(["the settings of this stack are not valid:", *lines]))
     return settings
 
@@ -145,9 +145,7 @@ def read_settings(
     reader: Reader,
     stack: str,
     kinds: Kinds,
-    devices: Devices | None = None,
-    queue: PlatformQueue | None = None,
-    delivery: PlatformDelivery | None = None,
+    other_platform: PlatformForRuns | None = None,
 ) -> Settings:
     """Read every key. `reader` collects the problems; parts with a problem may be None."""
     check_stack_name(reader, stack)
@@ -161,15 +159,18 @@ def read_settings(
             f"Set topology to one of {', '.join(kinds.workloads)}, or remove platform",
         )
         return Settings(stack, platform_stack, None, None)
-    if platform_stack and devices is None:
+    if platform_stack and other_platform is None:
         return Settings(stack, platform_stack, None, None)
     bundle, limits = read_bundle(reader), read_limits(reader)
     demands = read_demands(reader)
-    platform = None
+    platform, platform_of_run = None, other_platform
     if not platform_stack:
         platform = read_platform(reader, stack, kinds, bundle, limits, demands)
-        devices = platform.devices if platform else Devices("cpu", 0)
-        queue = platform.queue if platform else None
+        platform_of_run = (
+            PlatformForRuns(platform.devices, platform.queue)
+            if platform
+            else PlatformForRuns(Devices("cpu", 0))
+        )
         if platform and bundle:
             check_bundle_for_platform(
                 reader, bundle, platform.cluster, platform.gpu_operator, platform.image
@@ -177,20 +178,12 @@ def read_settings(
     if topology == PLATFORM_ONLY:
         reader.keys += declared_defaults()  # The keys of a run are not used, and are no problem.
         return Settings(stack, "", platform, None)
-    assert devices is not None
-    run = read_run(
-        reader,
-        stack,
-        kinds,
-        devices,
-        bundle,
-        limits,
-        queue or PlatformQueue(),
-        delivery or PlatformDelivery(),
-        demands,
-    )
+    assert platform_of_run is not None
+    run = read_run(reader, stack, kinds, platform_of_run, bundle, limits, demands)
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world.gpus)
+    if platform and run:
+        check_gpu_model(reader, run, platform.image.plan.torch_index_url or "")
     if run and bundle:
         check_bundle_for_run(reader, bundle, run.config)
     return Settings(stack, platform_stack, platform, run)

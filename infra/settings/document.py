@@ -23,6 +23,9 @@ Set a setting with `pulumi config set KEY VALUE`, one inside an object with
 `pulumi config set --secret KEY`. They are stored in the stack's file, `Pulumi.<stack>.yaml`. A
 setting that is not in the file has its default. An empty default means "not set".
 
+If you write into that file yourself, put a text that looks like a date or a number in quotation
+marks: Pulumi makes 1.1 of 1.10, 7 of 007, and a time of the date 2026-11-28, which is refused.
+
 For a first training you need only a few: those in [quickstart.md](quickstart.md). Each section
 below names the file with its rules. "Node" and "machine" mean the same here.
 

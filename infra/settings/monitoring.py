@@ -83,7 +83,7 @@ def read_numbers_claim(reader: Reader, monitoring: Monitoring) -> NumbersClaim |
         form="the name of a storage class",
         example="local-path",
     )
-    if not gib and not class_name:
+    if (not gib and not class_name) or not reader.are_right(size_key, class_key):
         return None
     if monitoring != "install":
         key, value = (size_key, gib) if gib else (class_key, class_name)

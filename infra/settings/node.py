@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra.settings.address import ADDRESS, ADDRESS_FORM, check_address
+from infra.settings.private_key import refuse_private_key
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
@@ -69,7 +70,7 @@ class HostSettings:
         """The name or address by which the machine is reached; `localhost` for this machine."""
         return self.ssh.host if self.ssh else "localhost"
 
-    def way(self) -> dict[str, Any]:
+    def access_fields(self) -> dict[str, Any]:
         """Return how a command reaches the host, as JSON values.
 
         They hold the private key and sudo's password.
@@ -89,7 +90,7 @@ def read_host(reader: Reader) -> HostSettings:
         ),
         reader.integer("sshPort", at_least=1, at_most=65535),
         reader.text("sshUser", pattern=USER, form="the name of a user", example="root"),
-        reader.secret("sshPrivateKey"),
+        _read_private_key(reader),
         _read_host_key(reader, "sshHostKey"),
         _read_jump(reader),
     )
@@ -121,6 +122,15 @@ def read_host(reader: Reader) -> HostSettings:
         reader.boolean("hostGone"),
         ssh,
     )
+
+
+def _read_private_key(reader: Reader) -> Secret | None:
+    key = "sshPrivateKey"
+    reader.hide(key)
+    secret = reader.secret(key)
+    if secret and reader.is_encrypted(key) and (fault := refuse_private_key(secret.text, key)):
+        reader.problem(key, secret.text, fault.reason, fault.hint)
+    return secret
 
 
 def _read_host_key(reader: Reader, key: str) -> str:

@@ -9,8 +9,8 @@ from typing import Any, cast
 from infra.settings.address import spelled
 from infra.settings.cluster import ClusterSettings
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
+from infra.settings.nodes_host import HOST_KEYS, read_node_host
 from infra.settings.nodes_servers import Role, check_servers, read_role
-from infra.settings.nodes_way import WAY_KEYS, read_way
 from infra.settings.pod_marks import is_key, is_value, label_fault, read_texts
 from infra.settings.reader import Reader
 from infra.settings.setting_error import problem_text
@@ -21,7 +21,7 @@ _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _KEYS: Mapping[str, tuple[type, str]] = {
     "name": (str, "a text"),
     "role": (str, "a text"),
-    **WAY_KEYS,
+    **HOST_KEYS,
     "interface": (str, "a text"),
     "labels": (dict, "an object of texts"),
     "taints": (list, "a list of texts"),
@@ -184,7 +184,7 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
         return None
     _check_texts(reader, where, given)
     role = read_role(reader, where, given)
-    way = read_way(reader, where, given, host)
+    node_host = read_node_host(reader, where, given, host)
     labels = read_texts(reader, f"{where}.labels", given.get("labels", {}))
     taints = tuple(str(taint) for taint in given.get("taints", []))
     _check_marks(reader, where, labels, taints)
@@ -193,7 +193,7 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
     return NodeSettings(
         name=given["name"],
         role=role,
-        host=way,
+        host=node_host,
         interface=given.get("interface", ""),
         labels=labels,
         taints=taints,

@@ -30,7 +30,6 @@ from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
 from infra.settings.nodes_health import NodeHealthChoice, read_node_health
 from infra.settings.nodes_lost import read_replaces_lost_nodes
-from infra.settings.pod_marks import is_value
 from infra.settings.pods_demands import PodDemands
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.proxy import ProxySettings, read_proxy
@@ -186,17 +185,6 @@ def _delivery_for_runs(reader: Reader, delivery: Chosen, kinds: Kinds) -> Platfo
     names = kinds.deliveries[delivery.name].shared_options
     options = {name: getattr(delivery.options, name) for name in names if delivery.options}
     return PlatformDelivery(delivery.name, reader.text("imageRepository"), options)
-
-
-def check_stack_name(reader: Reader, stack: str) -> None:
-    """Refuse a stack's name that cannot be the value of a label, because it is one on objects."""
-    if not (stack and is_value(stack)):
-        reader.problem(
-            "name of the stack",
-            stack,
-            "it is a label of Kubernetes objects, which this text cannot be",
-            "Make a stack whose name has at most 63 letters, digits, '.', '_' and '-'",
-        )
 
 
 def _refuse_shown_password(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from infra.settings.reader import Reader
+from trainer.config.problem import shown_value
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"(?=.{1,253}/)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
@@ -85,7 +86,7 @@ def toleration_fault(item: object) -> str:
     key, value = given.get("key", ""), given.get("value", "")
     operator = given.get("operator", "Equal")
     if type(key) is not str:
-        return f"{key!r} cannot be the key of a taint; put it in quotation marks"
+        return f"{shown_value(key)} cannot be the key of a taint; put it in quotation marks"
     if key and not is_key(key):
         return f"{key!r} cannot be the key of a taint"
     if operator not in _OPERATORS:
@@ -95,7 +96,9 @@ def toleration_fault(item: object) -> str:
     if operator == "Exists" and value:
         return "the operator Exists takes no value"
     if type(value) is not str or not is_value(value):
-        return f"{value!r} cannot be the value of a taint; put numbers in quotation marks"
+        return (
+            f"{shown_value(value)} cannot be the value of a taint; put numbers in quotation marks"
+        )
     if "effect" in given and given["effect"] not in _EFFECTS:
         return f"the effect {given['effect']!r} is none of {', '.join(_EFFECTS)}"
     seconds = given.get("tolerationSeconds")

@@ -13,8 +13,8 @@ from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 
-_QUANTITY_CPU = r"[1-9]\d{0,5}m?"
-_QUANTITY_MEMORY = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+_QUANTITY_CPU = r"[1-9][0-9]{0,5}m?"
+_QUANTITY_MEMORY = r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)"
 # Requests of containers whose work is short. Without requests a pod would be in the class
 # BestEffort, which is evicted first, and a namespace with a quota of requests would refuse it.
 LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
@@ -139,7 +139,19 @@ def _secrets(reader: Reader) -> dict[str, Secret]:
             "its values are in plain text in the stack's file",
             "Set each by `pulumi config set --secret --path podSecrets.NAME`",
         )
+    for name in reader.mapping("podEnvironment"):
+        if name in variables:
+            _refuse_second(reader, name)
     return {name: Secret(value) for name, value in variables.items()}
+
+
+def _refuse_second(reader: Reader, name: str) -> None:
+    """Refuse a variable that podEnvironment sets, too: the pods would get that value."""
+    key = f"podEnvironment.{name}"
+    reader.hide("podEnvironment")  # The user may have forgotten to remove the secret from it.
+    reason = "podSecrets has a variable of the same name, and the pods would not get that one"
+    hint = f"Remove one of the two, such as by `pulumi config rm --path {key}`"
+    reader.problem(key, name, reason, hint)
 
 
 def _node_selector(reader: Reader) -> dict[str, str]:

@@ -37,6 +37,7 @@ def _annotations(reader: Reader) -> dict[str, str]:
     annotations = read_texts(reader, "podAnnotations", reader.mapping("podAnnotations"))
     check_marks(reader, "podAnnotations", annotations, values_too=False)
     refuse_marks_of_workloads(reader, "podAnnotations", annotations)
+    _refuse_secrets(reader, "podAnnotations", annotations)
     return annotations
 
 
@@ -44,8 +45,20 @@ def _labels(reader: Reader) -> dict[str, str]:
     labels = read_texts(reader, "podLabels", reader.mapping("podLabels"))
     check_marks(reader, "podLabels", labels)
     refuse_marks_of_workloads(reader, "podLabels", labels)
+    _refuse_secrets(reader, "podLabels", labels)
     for name, value in labels.items():
         if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
             reason = "the program finds its pods by the labels that begin so"
             reader.problem(f"podLabels.{name}", value, reason, "Use a label of another prefix")
     return labels
+
+
+def _refuse_secrets(reader: Reader, key: str, marks: Mapping[str, str]) -> None:
+    """Refuse annotations or labels with an encrypted value, which the pods show to everybody."""
+    if marks:
+        reader.refuse_encrypted(
+            key,
+            "everybody who may see the pods would see it there",
+            f"Nothing in {key} can be secret: remove all of it (`pulumi config rm {key}`), and set "
+            "it again without --secret",
+        )

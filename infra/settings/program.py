@@ -1,7 +1,7 @@
 """Reads `program`: a training program of the user, which runs in place of disttrain's trainer."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader, did_you_mean
 from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
+from trainer.config.problem import without_logins
 
 _KEYS = ("command", "per", "image", "build", "files", "progress", "progress_file")
 # Keys that users of other tools look for here, and what to use instead.
@@ -60,7 +61,7 @@ class ProgramSettings:
     image: ProgramImage | None = None
 
 
-def is_set(reader: Reader) -> bool:
+def has_program(reader: Reader) -> bool:
     """Whether the stack sets a program."""
     return bool(reader.mapping("program"))
 
@@ -125,18 +126,48 @@ def _check_command(reader: Reader, command: object) -> None:
         hint = "Set what runs in each rank, such as [python, train.py]"
         reader.problem(key, command, "it names no program", hint)
     elif isinstance(command, str):
-        try:
-            words = shlex.split(command)
-        except ValueError:  # A quotation mark is not closed.
-            words = ["sh", "-c", command]
         reason = "it is one text, and no shell would divide it into words"
-        # It is shown as a list in YAML, so that a word that is a number has quotation marks.
-        shown = yaml.safe_dump(words, default_flow_style=True, width=10_000).strip()
-        reader.problem(key, command, reason, f"Write it as a list: {shown}")
+        words = _words(str(without_logins(command)))
+        reader.problem(key, command, reason, f"Write it as a list: {_as_list(words)}")
     elif isinstance(command, list):
-        for place, word in enumerate(cast(list[object], command)):
-            if isinstance(word, bool):
-                _refuse_boolean(reader, f"{key}[{place}]", word)
+        _check_words(reader, key, cast(list[object], command))
+
+
+def _check_words(reader: Reader, key: str, words: list[object]) -> None:
+    """Refuse booleans, and a first word that is a whole command, such as `python train.py`.
+
+    A path with spaces in it can be the name of a program.
+    """
+    first = words[0]
+    if isinstance(first, str) and len(_words(first)) > 1 and first[0] not in "/.~":
+        shown = [*_words(str(without_logins(first))), *(without_logins(each) for each in words[1:])]
+        reason = "it would be the name of the program, with its spaces"
+        hint = f"Write each word as an item of its own: {_as_list(shown)}"
+        reader.problem(f"{key}[0]", first, reason, hint)
+    for place, word in enumerate(words):
+        if isinstance(word, bool):
+            _refuse_boolean(reader, f"{key}[{place}]", word)
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command that a user has written as one text: a list of YAML, or words
+    as a shell divides them.
+    """
+    try:
+        listed: object = yaml.safe_load(command) if command.lstrip().startswith("[") else None
+    except yaml.YAMLError:
+        listed = None
+    if isinstance(listed, list) and listed:
+        return [str(word) for word in cast(list[object], listed)]
+    try:
+        return shlex.split(command)
+    except ValueError:  # A quotation mark is not closed.
+        return ["sh", "-c", command]
+
+
+def _as_list(words: Sequence[object]) -> str:
+    """Return the words as a list in YAML, in which a text that looks like a number is quoted."""
+    return yaml.safe_dump([*words], default_flow_style=True, width=10_000).strip()
 
 
 def _is_blank(command: object) -> bool:

@@ -3,6 +3,7 @@
 In `pulumi up` the engine passes the same values to the program (load.py).
 """
 
+import difflib
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -11,20 +12,18 @@ from typing import Any, cast
 
 import yaml
 
+from infra.settings.engine_yaml import load_as_engine
+
 PROJECT_ROOT = Path(__file__).parents[2]
-# Pulumi.yaml is read at each preview. The loader in C, which PyYAML's wheels have, takes 4 ms, and
-# the one in Python 40 ms.
-_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
-def _load(text: str) -> Any:
-    return yaml.load(text, _LOADER)
+PROJECT = "disttrain"
+"""The name in Pulumi.yaml, with which the settings in a stack's file begin."""
+_LEAST_LIKENESS = 0.85  # disttrain and distrain have 0.94, disttrain and kubernetes 0.21
 
 
 @cache
 def declared_defaults() -> dict[str, str]:
     """Return the default of every setting in Pulumi.yaml as text; objects are JSON text."""
-    project = cast(dict[str, Any], _load((PROJECT_ROOT / "Pulumi.yaml").read_text()))
+    project = cast(dict[str, Any], load_as_engine((PROJECT_ROOT / "Pulumi.yaml").read_text()))
     return {key: as_text(entry["default"]) for key, entry in project["config"].items()}
 
 
@@ -37,7 +36,8 @@ def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
     """Return the values of a stack's file, and the defaults of Pulumi.yaml for all other settings.
 
     Keys of other projects and of Pulumi's providers, such as `kubernetes:namespace`, are left out.
-    `load.py` leaves them out, too.
+    `load.py` leaves them out, too. A key without a prefix is this project's, and a key without a
+    value has the empty text, as in Pulumi's engine.
 
     Args:
         file: a stack file, such as Pulumi.dev.yaml.
@@ -47,22 +47,79 @@ def raw_settings(file: Path) -> tuple[dict[str, str], set[str]]:
         keys whose values are encrypted in the file. For these keys the values hold the default.
 
     Raises:
-        ValueError: there is no such file.
+        ValueError: there is no such file, or it is not the file of a stack.
     """
     if not file.is_file():
         known = sorted(path.name for path in PROJECT_ROOT.glob("Pulumi.*.yaml"))
         raise ValueError(f"there is no {file}. The stacks of this project: {', '.join(known)}.")
-    content = cast(dict[str, Any], _load(file.read_text()) or {})
-    given = own_values(cast(dict[str, Any], content.get("config") or {}))
+    given = own_values({_with_prefix(key): value for key, value in _configuration(file).items()})
     encrypted = {key for key, value in given.items() if _holds_secret(value)}
-    plain = {key: as_text(value) for key, value in given.items() if key not in encrypted}
+    plain = {
+        key: "" if value is None else as_text(value)
+        for key, value in given.items()
+        if key not in encrypted
+    }
     return {**declared_defaults(), **plain}, encrypted
 
 
-def own_values(values: Mapping[str, Any], project: str = "disttrain") -> dict[str, Any]:
-    """Return the values of this project's keys, with the project's prefix removed from the keys."""
+def _configuration(file: Path) -> dict[str, Any]:
+    """Return what stands below `config` in a stack's file.
+
+    Raises:
+        ValueError: the file is not YAML, or has something else there than keys and their values.
+    """
+    try:
+        content: object = load_as_engine(file.read_text())
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f", line {mark.line + 1}" if mark else ""
+        raise ValueError(f"{file}{place}: this is not YAML. Correct it there.") from None
+    everything = _keys_of(content, f"{file}: it holds")
+    return _keys_of(everything.get("config"), f"{file}: below config stands")
+
+
+def _keys_of(content: object, where: str) -> dict[str, Any]:
+    """Return a mapping of keys; an empty one for nothing.
+
+    Raises:
+        ValueError: it is something else. `where` begins the message.
+    """
+    if content is None or isinstance(content, dict):
+        return cast(dict[str, Any], content or {})
+    form = "a list" if isinstance(content, list) else "a single value"
+    raise ValueError(
+        f"{where} {form} and not keys with their values. Write it like "
+        "config: {disttrain:gpus: 2}."
+    )
+
+
+def _with_prefix(key: str) -> str:
+    """Return the key of a stack's file with its namespace, which is the project's by default."""
+    return key if ":" in key else f"{PROJECT}:{key}"
+
+
+def own_values(values: Mapping[str, Any], project: str = PROJECT) -> dict[str, Any]:
+    """Return the values of this project's keys, with the project's prefix removed from the keys.
+
+    A key of this project whose prefix is misspelt stays as it is, so that it is refused. Keys of
+    Pulumi's providers, such as `kubernetes:namespace`, are left out.
+    """
     prefix = f"{project}:"
-    return {k.removeprefix(prefix): v for k, v in values.items() if k.startswith(prefix)}
+    return {
+        key.removeprefix(prefix): value
+        for key, value in values.items()
+        if key.startswith(prefix) or _is_misspelt(key, project)
+    }
+
+
+def _is_misspelt(key: str, project: str) -> bool:
+    """Whether a key is a setting of this project with a prefix that is nearly the project's name.
+
+    Providers may have settings of the same names, such as `namespace`, but none is called alike.
+    """
+    prefix, _, name = key.partition(":")
+    likeness = difflib.SequenceMatcher(None, prefix.lower(), project.lower()).ratio()
+    return prefix != project and name in declared_defaults() and likeness >= _LEAST_LIKENESS
 
 
 def as_text(value: object) -> str:

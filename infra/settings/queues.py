@@ -19,7 +19,7 @@ _NAME = r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?"  # The name becomes the value of 
 # The resources of Kubernetes itself. The name of a device's resource begins with a domain, such as
 # nvidia.com/gpu.
 _BUILT_IN = r"cpu|memory|ephemeral-storage|pods|hugepages-.+"
-_AMOUNT = r"\d{1,15}(\.\d{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
+_AMOUNT = r"[0-9]{1,15}(\.[0-9]{1,9})?(m|[kMGTPE]|[KMGTPE]i)?"
 _LONGEST_NAME = 63
 _LEAST_BYTES = 2**20  # A smaller amount of memory has no unit because the user forgot it.
 _LARGEST_PRIORITY = 2**31 - 1

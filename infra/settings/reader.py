@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
+from infra.settings.engine_yaml import TIME_OF_ENGINE
+from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import problem_text
-from trainer.config.problem import either
+from trainer.config.problem import either, logins, shown_value, without_logins
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 # The user and password of an address. Go, in which k3s is written, accepts no other characters.
@@ -42,6 +44,7 @@ class Reader:
         self.problems: list[str] = []
         self._wrong: set[str] = set()
         self._hidden = set(self._secret_keys)
+        self._logins = logins([*map(_from_json, raw.values()), *raw.values(), *raw])
 
     def problem(self, key: str, value: object, reason: str, hint: str) -> None:
         """Note that a value cannot be used.
@@ -55,6 +58,18 @@ class Reader:
         """
         self._note(key, value, reason, hint)
         self._wrong.add(key)
+
+    def shown_problems(self) -> list[str]:
+        """Return the problems as they may be shown, without the user and password of an address.
+
+        Not only the values are looked at but whole messages, because a reason or a hint may repeat
+        a part of a value.
+        """
+        shown = self.problems
+        for login in sorted(self._logins, key=len, reverse=True):
+            for written in {login, repr(login)[1:-1], json.dumps(login)[1:-1]}:
+                shown = [problem.replace(f"{written}@", "[secret]@") for problem in shown]
+        return shown
 
     def are_right(self, *keys: str) -> bool:
         """Whether no problem was noted for these keys, so that their values can be compared."""
@@ -178,7 +193,7 @@ class Reader:
 
     def size(self, key: str) -> str:
         """Read a number of bytes as Kubernetes writes it, in Ki, Mi, Gi or Ti."""
-        pattern = r"[1-9]\d{0,8}(Ki|Mi|Gi|Ti)"
+        pattern = r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)"
         return self.text(key, pattern=pattern, form="a size in Ki, Mi, Gi or Ti", example="50Gi")
 
     def boolean(self, key: str) -> bool:
@@ -248,8 +263,7 @@ class Reader:
         if not value:
             return None
         if re.fullmatch(pattern, value) is None or not is_url(value):
-            shown = re.sub(r"//.*@", "//[secret]@", value, flags=re.DOTALL)
-            self.problem(key, shown, f"it is not {form}", f"Write it like {example}")
+            self.problem(key, value, f"it is not {form}", f"Write it like {example}")
             return None
         return Secret(value)
 
@@ -265,12 +279,25 @@ class Reader:
     def reject_unknown(self) -> None:
         """Note a problem for each key that nothing has read. Call it after all reads."""
         for key in sorted(set(self._raw) - set(self.keys)):
+            if ":" in key:
+                self._refuse_prefix(key)
+                continue
             close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
             reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
             if close and close[0] in MAY_HOLD_SECRETS:
                 self.hide(key)
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
             self.problem(key, self._raw[key], reason, hint)
+
+    def _refuse_prefix(self, key: str) -> None:
+        """Note a key with a misspelt prefix, which `own_values` leaves in front of it."""
+        name = key.partition(":")[2]
+        if name in MAY_HOLD_SECRETS:
+            self.hide(key)
+        own = f"{PROJECT}:{name}"
+        reason = f"the settings of this project begin with {PROJECT}: (did you mean {own}?)"
+        hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
+        self.problem(key, self._raw[key], reason, hint)
 
     def _value(self, key: str) -> str:
         self.keys.append(key)
@@ -280,11 +307,10 @@ class Reader:
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = repr(value)
-        if is_hidden:
-            shown = "[secret]"
-        elif isinstance(value, bool):
-            shown = str(value).lower()  # as it is written in the stack's file
+        shown = "[secret]" if is_hidden else shown_value(without_logins(value))
+        if isinstance(value, str) and TIME_OF_ENGINE.fullmatch(value):
+            reason = "Pulumi made this of a date without quotation marks"
+            hint = "Put it in quotation marks in the stack's file"
         if key not in self._unused_keys:
             self.problems.append(problem_text(key, shown, reason, hint))
 

@@ -10,6 +10,7 @@ from infra.names import DATA_MOUNT
 from infra.settings.reader import Reader
 from infra.settings.setting_error import problem_text
 from trainer.config import ConfigError, RunConfig, load_mapping, preset_names
+from trainer.config.problem import without_logins
 
 SEEN_BY_ALL = "everybody who may read the run's ConfigMap or see its pods would see it there"
 RUN_SECTIONS = ("model", "train", "eval", "checkpoint", "log")
@@ -99,14 +100,15 @@ def build_run_config(
             error.problems[0] if preset in known else "there is no such file in trainer/presets"
         )
         hint = f"Set one of {', '.join(known)}"
-        return None, [problem_text("preset", repr(preset), reason, hint)]
+        return None, [problem_text("preset", repr(without_logins(preset)), reason, hint)]
     problems = _foreign_keys(overrides)
     device, backend = ("cuda", "nccl") if accelerator == "gpu" else ("cpu", "gloo")
     train = _section(overrides, "train")
     if train.get("device", device) not in (device, "auto"):
         reason = f"accelerator is {accelerator}"
         hint = f"Set {device}, or remove it: it follows from accelerator"
-        problems.append(problem_text("run.train.device", repr(train["device"]), reason, hint))
+        shown = repr(without_logins(train["device"]))
+        problems.append(problem_text("run.train.device", shown, reason, hint))
     if smoke_test and train.get("smoke_test") is False:
         reason = "verify is before, which needs it"
         hint = "Remove it, or set verify to never or after"
@@ -149,7 +151,10 @@ def _dataset(preset: dict[str, Any], choice: DatasetChoice) -> dict[str, Any]:
 def _foreign_keys(overrides: Mapping[str, Any]) -> list[str]:
     return [
         problem_text(
-            f"run.{key}", repr(overrides[key]), "it has a setting of its own", f"Use {own} instead"
+            f"run.{key}",
+            repr(without_logins(overrides[key])),
+            "it has a setting of its own",
+            f"Use {own} instead",
         )
         for key, own in _OWN_KEYS.items()
         if key in overrides

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from infra.objects import NO_AWAIT, Manifest
 from infra.registry import OptionError
 from infra.workloads.kind import WorkloadKind
-from infra.workloads.queue_place import as_one_group
 from infra.workloads.replica import indexed_template
 from infra.workloads.run import Run
+from infra.workloads.topology_request import as_one_group
 
 API_VERSION = "kubeflow.org/v2beta1"
 LAUNCHER_RETRIES = 6

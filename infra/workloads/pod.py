@@ -25,7 +25,7 @@ from infra.names import (
 from infra.settings.pods import LEAST_REQUESTS
 from infra.workloads.neighbours import neighbours
 from infra.workloads.own_image import USER_NAME, in_own_image
-from infra.workloads.queue_place import place_request
+from infra.workloads.topology_request import topology_request
 from infra.workloads.trust import trust
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def training_pod(run: Run) -> Manifest:
     pod |= placement.nodes
     asked = dict[str, str]()
     if placement.is_queues_choice:
-        asked = place_request(placement.neighbours, run.world.pods, placement.annotations)
+        asked = topology_request(placement.neighbours, run.world.pods, placement.annotations)
     else:
         pod |= neighbours(placement.neighbours, run.world.pods, run.selector)
     if placement.runtime_class:

@@ -1,7 +1,7 @@
 """A run as a value: everything that decides what the run's pods are.
 
-The settings and the platform's facts are combined once (infra/run/make.py). The kinds of workload
-then render their objects from this value.
+The settings and the platform's facts are combined once (infra/run/run_value.py). The kinds of
+workload then render their objects from this value.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The controller of LeaderWorkerSets (https://lws.sigs.k8s.io)."""
 
 from sandbox.controllers.configuration import manager_configuration
-from sandbox.controllers.controller import Controller
+from sandbox.controllers.kind import Controller
 from sandbox.tools.controllers import LWS_CONTROLLER
 
 WEBHOOK_PORT = 9451

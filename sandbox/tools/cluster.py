@@ -45,7 +45,7 @@ TOOLS = (
         "pulumi",
         PULUMI,
         ("pulumi", "pulumi-language-python", "pulumi-language-python-exec"),
-        (
+        releases=(
             Release(
                 f"{_PULUMI_BASE}/pulumi-v{PULUMI}-linux-x64.tar.gz",
                 f"{_PULUMI_BASE}/pulumi-{PULUMI}-checksums.txt",
@@ -59,21 +59,23 @@ TOOLS = (
                 },
             ),
         ),
-        GoBuild(
+        build=GoBuild(
             "pulumi",
             ("github.com/pulumi/pulumi/pkg/v3/cmd/pulumi",),
-            (("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version", f"v{PULUMI}"),),
+            variables=(
+                ("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version", f"v{PULUMI}"),
+            ),
         ),
     ),
     Tool(
         "kubernetes",
         KUBERNETES,
         _KUBERNETES_PROGRAMS,
-        tuple(_kubernetes_release(program) for program in _KUBERNETES_PROGRAMS),
-        GoBuild(
+        releases=tuple(_kubernetes_release(program) for program in _KUBERNETES_PROGRAMS),
+        build=GoBuild(
             "kubernetes",
             tuple(f"k8s.io/kubernetes/cmd/{program}" for program in _KUBERNETES_PROGRAMS),
-            tuple(
+            variables=tuple(
                 (f"{package}.{symbol}", value)
                 for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
                 for symbol, value in (
@@ -88,8 +90,8 @@ TOOLS = (
         "pulumi-resource-kubernetes",
         KUBERNETES_PROVIDER,
         ("pulumi-resource-kubernetes",),
-        (_provider_release("kubernetes", KUBERNETES_PROVIDER),),
-        GoBuild(
+        releases=(_provider_release("kubernetes", KUBERNETES_PROVIDER),),
+        build=GoBuild(
             "kubernetes-provider",
             variables=(
                 (
@@ -103,43 +105,43 @@ TOOLS = (
         "pulumi-resource-command",
         COMMAND_PROVIDER,
         ("pulumi-resource-command",),
-        (_provider_release("command", COMMAND_PROVIDER),),
-        GoBuild("command"),  # no Go module is published; its README describes our stand-in
+        releases=(_provider_release("command", COMMAND_PROVIDER),),
+        build=GoBuild("command"),  # no Go module is published; its README describes our stand-in
     ),
     Tool(
         "etcd",
         ETCD,
         ("etcd",),
-        (
+        releases=(
             Release(
                 f"{_ETCD_BASE}/etcd-v{ETCD}-linux-amd64.tar.gz",
                 f"{_ETCD_BASE}/SHA256SUMS",
                 {f"etcd-v{ETCD}-linux-amd64/etcd": "etcd"},
             ),
         ),
-        GoBuild("etcd"),
+        build=GoBuild("etcd"),
     ),
     Tool(
         "coredns",
         COREDNS,
         ("coredns",),
-        (
+        releases=(
             Release(
                 f"{_COREDNS_BASE}/coredns_{COREDNS}_linux_amd64.tgz",
                 f"{_COREDNS_BASE}/coredns_{COREDNS}_linux_amd64.tgz.sha256",
                 {"coredns": "coredns"},
             ),
         ),
-        GoBuild("coredns", ("github.com/coredns/coredns",)),
+        build=GoBuild("coredns", ("github.com/coredns/coredns",)),
     ),
-    Tool("pause", "1", ("pause",), (), GoBuild("pause")),
+    Tool("pause", "1", ("pause",), GoBuild("pause")),
 )
 
 LANGUAGE_HOST_BUILD = GoBuild(
     "language-python",
     ("github.com/pulumi/pulumi/sdk/v3/python/cmd/pulumi-language-python",),
-    (("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version", f"v{LANGUAGE_HOST}"),),
-    (
+    variables=(("github.com/pulumi/pulumi/sdk/v3/go/common/version.Version", f"v{LANGUAGE_HOST}"),),
+    module_files=(
         (
             "github.com/pulumi/pulumi/sdk/v3",
             "python/cmd/pulumi-language-python-exec",

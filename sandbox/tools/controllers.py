@@ -22,11 +22,10 @@ def jobset_controller(version: str, module: str = "jobset") -> Tool:
         "jobset",
         version,
         ("jobset", "config"),
-        (),
         GoBuild(
             module,
             ("sigs.k8s.io/jobset",),
-            (("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{version}"),),
+            variables=(("sigs.k8s.io/jobset/pkg/version.GitVersion", f"v{version}"),),
             module_files=(("sigs.k8s.io/jobset", "config"),),
         ),
     )
@@ -43,7 +42,6 @@ def trainer_controller(version: str, module: str = "trainer") -> Tool:
         "trainer",
         version,
         ("trainer-controller-manager", "manifests"),
-        (),
         GoBuild(
             module,
             ("github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",),
@@ -60,7 +58,6 @@ PYTORCHJOB_CONTROLLER = Tool(
     "training-operator",
     TRAINING_OPERATOR,
     ("training-operator.v1", "manifests"),
-    (),
     GoBuild(
         "training-operator",
         ("github.com/kubeflow/training-operator/cmd/training-operator.v1",),
@@ -73,7 +70,6 @@ MPIJOB_CONTROLLER = Tool(
     "mpi-operator",
     MPI_OPERATOR,
     ("mpi-operator", "manifests"),
-    (),
     GoBuild(
         "mpi-operator",
         ("github.com/kubeflow/mpi-operator/cmd/mpi-operator",),
@@ -87,11 +83,10 @@ VOLCANO_CONTROLLERS = Tool(
     "volcano",
     VOLCANO,
     ("controller-manager", "scheduler", "volcano-development.yaml"),
-    (),
     GoBuild(
         "volcano",
         tuple(f"volcano.sh/volcano/cmd/{name}" for name in ("controller-manager", "scheduler")),
-        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+        variables=(("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
         module_files=(("volcano.sh/volcano", "installer/volcano-development.yaml"),),
     ),
 )
@@ -101,11 +96,10 @@ LWS_CONTROLLER = Tool(
     "lws",
     LWS,
     ("lws", "config"),
-    (),
     GoBuild(
         "lws",
         ("sigs.k8s.io/lws/cmd",),
-        (("sigs.k8s.io/lws/pkg/version.GitVersion", f"v{LWS}"),),
+        variables=(("sigs.k8s.io/lws/pkg/version.GitVersion", f"v{LWS}"),),
         module_files=(("sigs.k8s.io/lws", "config"),),
     ),
 )
@@ -115,11 +109,10 @@ KUEUE_CONTROLLER = Tool(
     "kueue",
     KUEUE,
     ("kueue", "config"),
-    (),
     GoBuild(
         "kueue",
         ("sigs.k8s.io/kueue/cmd/kueue",),
-        (("sigs.k8s.io/kueue/pkg/version.GitVersion", f"v{KUEUE}"),),
+        variables=(("sigs.k8s.io/kueue/pkg/version.GitVersion", f"v{KUEUE}"),),
         module_files=(("sigs.k8s.io/kueue", "config"),),
     ),
 )
@@ -129,14 +122,12 @@ JOBSET_CHART = Tool(
     "jobset-chart",
     JOBSET,
     ("jobset",),
-    (),
     GoBuild("jobset", (), module_files=(("sigs.k8s.io/jobset", "charts/jobset"),)),
 )
 KUEUE_CHART = Tool(
     "kueue-chart",
     KUEUE,
     ("kueue",),
-    (),
     GoBuild("kueue", (), module_files=(("sigs.k8s.io/kueue", "charts/kueue"),)),
 )
 
@@ -145,7 +136,6 @@ MPI_OPERATOR_MANIFESTS = Tool(
     "mpi-operator-manifests",
     MPI_OPERATOR,
     ("mpi-operator.yaml",),
-    (),
     GoBuild(
         "mpi-operator",
         (),
@@ -157,18 +147,16 @@ VOLCANO_WEBHOOKS = Tool(
     "volcano-webhooks",
     VOLCANO,
     ("webhook-manager",),
-    (),
     GoBuild(
         "volcano",
         ("volcano.sh/volcano/cmd/webhook-manager",),
-        (("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
+        variables=(("volcano.sh/volcano/pkg/version.Version", f"v{VOLCANO}"),),
     ),
 )
 VOLCANO_MANIFESTS = Tool(
     "volcano-manifests",
     VOLCANO,
     ("volcano-development.yaml", "gen-admission-secret.sh"),
-    (),
     GoBuild(
         "volcano",
         (),
@@ -185,7 +173,6 @@ TRAINING_OPERATOR_MANIFESTS = Tool(
     "training-operator-manifests",
     TRAINING_OPERATOR,
     ("manifests",),
-    (),
     GoBuild(
         "training-operator",
         (),
@@ -196,13 +183,11 @@ TRAINER_MANIFESTS = Tool(
     "trainer-manifests",
     TRAINER,
     ("manifests",),
-    (),
     GoBuild("trainer", (), module_files=(("github.com/kubeflow/trainer/v2", "manifests"),)),
 )
 LWS_MANIFESTS = Tool(
     "lws-manifests",
     LWS,
     ("config",),
-    (),
     GoBuild("lws", (), module_files=(("sigs.k8s.io/lws", "config"),)),
 )

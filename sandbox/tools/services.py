@@ -14,7 +14,6 @@ S3_SERVER = Tool(
     "versitygw",
     VERSITYGW,
     ("versitygw",),
-    (),
     GoBuild("versitygw", ("github.com/versity/versitygw/cmd/versitygw",)),
 )
 
@@ -22,7 +21,6 @@ IMAGE_REGISTRY = Tool(
     "registry",
     REGISTRY,
     ("registry",),
-    (),
     GoBuild("registry", ("github.com/distribution/distribution/v3/cmd/registry",)),
 )
 
@@ -32,14 +30,13 @@ PROMETHEUS_SERVER = Tool(
     "prometheus",
     PROMETHEUS,
     ("prometheus", "promtool"),
-    (),
     GoBuild(
         "prometheus",
         tuple(
             f"github.com/prometheus/prometheus/cmd/{program}"
             for program in ("prometheus", "promtool")
         ),
-        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        variables=(("github.com/prometheus/common/version.Version", PROMETHEUS),),
         tags=("remove_all_sd",),
     ),
 )
@@ -48,11 +45,10 @@ ALERTMANAGER_SERVER = Tool(
     "alertmanager",
     ALERTMANAGER,
     ("alertmanager",),
-    (),
     GoBuild(
         "alertmanager",
         ("github.com/prometheus/alertmanager/cmd/alertmanager",),
-        (("github.com/prometheus/common/version.Version", ALERTMANAGER),),
+        variables=(("github.com/prometheus/common/version.Version", ALERTMANAGER),),
         additions=(
             (
                 "github.com/prometheus/alertmanager",
@@ -68,11 +64,10 @@ PROMETHEUS_IN_CLUSTER = Tool(
     "prometheus-in-cluster",
     PROMETHEUS,
     ("prometheus",),
-    (),
     GoBuild(
         "prometheus",
         ("github.com/prometheus/prometheus/cmd/prometheus",),
-        (("github.com/prometheus/common/version.Version", PROMETHEUS),),
+        variables=(("github.com/prometheus/common/version.Version", PROMETHEUS),),
         tags=("remove_all_sd", "enable_kubernetes_sd"),
     ),
 )
@@ -83,7 +78,6 @@ PROMETHEUS_OPERATOR = Tool(
     "prometheus-operator",
     PROMETHEUS_OPERATOR_VERSION,
     ("operator", "prometheus-config-reloader", "example"),
-    (),
     GoBuild(
         "prometheus-operator",
         tuple(
@@ -100,7 +94,6 @@ FAKE_NODES = Tool(
     "kwok",
     KWOK,
     ("kwok", "stage"),
-    (),
     GoBuild(
         "kwok",
         ("sigs.k8s.io/kwok/cmd/kwok",),
@@ -127,4 +120,4 @@ MULTUS = Tool(
 )
 
 # Stands in for NVIDIA's GPU Operator and its device plugin (tests/operator/README.md).
-GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), (), GoBuild("gpu-stand-in"))
+GPU_STAND_IN = Tool("gpu-stand-in", "1", ("gpu-operator",), GoBuild("gpu-stand-in"))

@@ -33,8 +33,8 @@ class Tool:
     name: str
     version: str
     programs: tuple[str, ...]
-    releases: tuple[Release, ...]
     build: GoBuild
+    releases: tuple[Release, ...] = ()
 
     @property
     def key(self) -> str:

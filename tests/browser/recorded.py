@@ -14,14 +14,14 @@ from cli.dashboard.details import goodput_of, log_of, rank_rows
 from cli.dashboard.run_rows import rows_of
 from cli.dashboard.source import UnknownError
 from cli.logs.line import Line
-from cli.runs.pod_program import thinned
+from cli.runs.pod_curves import thinned
 from cli.runs.table import Run
 from cli.status.judge import PlatformStatus, RunStatus
 from cli.status.progress import Progress
 from cli.status.screen import platform_line
 from tests.cli.records import RECORD
 from tests.trainer.events.stories import Story
-from trainer.events.event import Name
+from trainer.events.event import Events, Name
 from trainer.watch.slow import Cause, Finding
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -147,7 +147,7 @@ def goodput() -> dict[str, Any]:
     )
     for _ in range(6):
         told.trains(50, 90)
-    return goodput_of(told.content)
+    return goodput_of(Events.of(told.content))
 
 
 def lines(now: datetime = NOW) -> list[Line]:

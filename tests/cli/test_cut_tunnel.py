@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 from cli.logs.pod_logs import PodLogs
-from cli.place_pod import place_pod
 from cli.pod_answer import ask_by_pod
 from cli.sample import sample
 from cli.stack_outputs import RunPlace
+from cli.stack_pod import stack_pod
 from cli.stop import LastLines
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
@@ -253,7 +253,7 @@ def test_answer_of_pod_is_whole_after_cut(
     """
     pod = pod_of(monkeypatch, 'some words\n{"read', 'able": true}\n')
     pod.before_the_rest = tunnel.cut
-    made = place_pod(place_at(access), "look", deadline_seconds=60)
+    made = stack_pod(place_at(access), "look", deadline_seconds=60)
     assert ask_by_pod(Api(access), made, failed="no answer") == ({"readable": True}, "")
     assert (tunnel.opened, pod.requests) == (2, 2)
 
@@ -289,7 +289,7 @@ def test_logs_of_pods_go_on_after_cut(
     logs, seen = PodLogs(Api(access), place_at(access)), list[str]()
     end = time.monotonic() + LIMIT_SECONDS
     while not logs.follow(logs.pods()):
-        assert time.monotonic() < end, seen
+        assert time.monotonic() < end, f"the log has not come to its end: {seen}"
         seen += [line.text for line in logs.take()]
         time.sleep(0.05)
     seen += [line.text for line in logs.take()]

@@ -31,7 +31,7 @@ INTENDED = {
     r"\bCERT_NONE\b": {"infra/kube/api_server/client.py"},
     r"\bcheck_hostname\b": {"infra/kube/api_server/client.py"},
     # As Pulumi's own provider does without a host key. The settings refuse an SSH machine without
-    # one (infra/settings/node.py, nodes_way.py).
+    # one (infra/settings/node.py, nodes_host.py).
     r"\bInsecureIgnoreHostKey\b": {"sandbox/go/command/connection.go"},
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from cli import stack_outputs
 from cli.__main__ import main
-from cli.stack_outputs import parse_outputs
+from cli.stack_outputs import parse_run
 
 OUTPUTS = {
     "kubeconfig": "/no/kubeconfig",
@@ -42,4 +42,4 @@ def test_stack_from_before_programs_has_our_trainer() -> None:
     """The run of a stack whose outputs lack `program` is taken for a run of the project's
     trainer.
     """
-    assert parse_outputs({k: v for k, v in OUTPUTS.items() if k != "program"}, "dev").program == ""
+    assert parse_run({k: v for k, v in OUTPUTS.items() if k != "program"}, "dev").program == ""

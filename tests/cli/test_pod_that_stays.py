@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from cli.goodput import fetch
+from cli.goodput import run_events
 from cli.stack_outputs import RunPlace
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError
 from infra.kube.files import task_pod
 from tests.unit.kube.server import ApiServer, Json, api_of
+from trainer.events.event import Events
 
 PLACE = RunPlace(Access(kubeconfig="{}"), "n", "o", "image", "/data/runs/a", "Job a", "claim")
 
@@ -33,8 +34,9 @@ def test_pod_that_could_not_be_removed_is_named(
     """
     server = Cluster()
     monkeypatch.setattr(task_pod, "time", server)
-    monkeypatch.setattr(fetch, "read_events", lambda *_: b"events")
-    assert fetch.fetch_events(api_of(server), PLACE) == b"events"
+    events = Events.of(b"")
+    monkeypatch.setattr(run_events, "read_events", lambda *_: events)
+    assert run_events.fetch_events(api_of(server), PLACE) is events
     out, err = capsys.readouterr()
     assert out == ""
     assert "could not be removed (pods is forbidden: you may not delete)" in err

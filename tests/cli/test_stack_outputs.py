@@ -53,7 +53,7 @@ def test_first_up_that_failed_can_be_looked_at(
 
     monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
     place = run_place(stack)
-    assert place == stack_outputs.parse_outputs(outputs, stack)
+    assert place == stack_outputs.parse_run(outputs, stack)
     assert cluster_place(stack).access == place.access
     late = {"platform", "imageDigest", "hostDataPath", *KNOWN_LATE}
     assert early_outputs(state) == {k: v for k, v in outputs.items() if k not in late}
@@ -81,7 +81,7 @@ def test_run_that_a_later_up_has_begun_is_meant(
 
     monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
     wanted = outputs if has_taken_place else before
-    assert run_place("dev") == stack_outputs.parse_outputs(wanted, "dev")
+    assert run_place("dev") == stack_outputs.parse_run(wanted, "dev")
     assert volume_place("dev") == stack_outputs.parse_volume(wanted, "dev")
 
 
@@ -103,3 +103,26 @@ def test_stack_that_was_never_up_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
     with pytest.raises(ValueError, match="stack dev is not up: its outputs lack kubeconfig"):
         cluster_place("dev")
+    with pytest.raises(ValueError, match=r"stack dev is not up: .* Run `pulumi up` first"):
+        run_place("dev")
+
+
+def test_stack_that_is_up_without_a_run_is_told_how_to_get_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outputs = {"kubeconfig": "/k", "namespace": "here", "owner": "o", "image": "i", "claim": "c"}
+
+    def ask(words: list[str]) -> str:
+        return json.dumps(outputs if words[1] == "output" else {"version": 3, "deployment": {}})
+
+    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    told = "stack dev has no run: its outputs lack runPath, workload. Set `topology`"
+    with pytest.raises(ValueError, match=told):
+        run_place("dev")
+
+
+def test_missing_pulumi_is_told_with_what_works_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/no/such")
+    with pytest.raises(ValueError, match="no program `pulumi` on PATH") as told:
+        stack_outputs.ask_pulumi(["stack", "ls"])
+    assert "./disttrain status --kubeconfig FILE" in str(told.value)

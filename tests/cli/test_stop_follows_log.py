@@ -9,11 +9,16 @@ from typing import Any
 import pytest
 
 import cli.stop
+from cli.stack_outputs import RunPlace
 from cli.status.progress import Progress
+from infra.kube.api_server.access import Access
 from infra.kube.errors import UnreachableError
 from tests.cli.records import RECORD
 from tests.cli.status.trainer_lines import START, STEPS
 
+PLACE = RunPlace(
+    Access(kubeconfig="{}"), RECORD.namespace, RECORD.owner, "image", "/data/runs/dev", "w", "c"
+)
 POD = {
     "metadata": {"name": "train-singlepod-abc"},
     "spec": {"containers": [{"name": "trainer"}, {"name": "istio-proxy"}]},
@@ -57,9 +62,8 @@ def test_stop_follows_log_before_it_stops(
         api.is_gone = True
         return ""
 
-    place = SimpleNamespace(access=None, namespace=RECORD.namespace, owner=RECORD.owner)
     monkeypatch.setattr(cli.stop, "end_in_order", lambda: None)
-    monkeypatch.setattr(cli.stop, "run_place", lambda _: place)
+    monkeypatch.setattr(cli.stop, "run_place", lambda _: PLACE)
     monkeypatch.setattr(cli.stop, "Api", lambda _: api)
     monkeypatch.setattr(cli.stop, "find_record", lambda *_: RECORD)
     monkeypatch.setattr(cli.stop, "stop", stop)
@@ -79,9 +83,8 @@ def test_stop_is_told_though_its_note_fails(
     def refuse(*_: object) -> None:
         raise UnreachableError("nobody answers")
 
-    place = SimpleNamespace(access=None, namespace=RECORD.namespace, owner=RECORD.owner)
     monkeypatch.setattr(cli.stop, "end_in_order", lambda: None)
-    monkeypatch.setattr(cli.stop, "run_place", lambda _: place)
+    monkeypatch.setattr(cli.stop, "run_place", lambda _: PLACE)
     monkeypatch.setattr(cli.stop, "Api", lambda _: SlowLog())
     monkeypatch.setattr(cli.stop, "find_record", lambda *_: RECORD)
     monkeypatch.setattr(cli.stop, "stop", lambda *_: "")

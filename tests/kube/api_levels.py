@@ -35,26 +35,26 @@ Json = dict[str, Any]
 def _jobset(version: str) -> Tool:
     module_file = ("sigs.k8s.io/jobset", "config/components/crd/bases")
     build = GoBuild(f"jobset-{minor(version)}", (), module_files=(module_file,))
-    return Tool("jobset-definitions", version, ("bases",), (), build)
+    return Tool("jobset-definitions", version, ("bases",), build)
 
 
 def _trainer(version: str) -> Tool:
     module_file = ("github.com/kubeflow/trainer/v2", "manifests/base/crds")
     build = GoBuild(f"trainer-{minor(version)}", (), module_files=(module_file,))
-    return Tool("trainer-definitions", version, ("crds",), (), build)
+    return Tool("trainer-definitions", version, ("crds",), build)
 
 
 def _volcano(version: str) -> Tool:
     name = "batch.volcano.sh_jobs.yaml"
     module_file = ("volcano.sh/volcano", f"config/crd/volcano/bases/{name}")
     build = GoBuild(f"volcano-{minor(version)}", (), module_files=(module_file,))
-    return Tool("volcano-definitions", version, (name,), (), build)
+    return Tool("volcano-definitions", version, (name,), build)
 
 
 def _kueue(version: str) -> Tool:
     module_file = ("sigs.k8s.io/kueue", "config/components/crd/bases")
     build = GoBuild(f"kueue-{minor(version)}", (), module_files=(module_file,))
-    return Tool("kueue-definitions", version, ("bases",), (), build)
+    return Tool("kueue-definitions", version, ("bases",), build)
 
 
 # For each topology and version of its controller: the tool, and the folder in it.

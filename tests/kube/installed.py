@@ -18,7 +18,7 @@ from infra.kube.job import Job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json
 from infra.kube.paths import DEFINITIONS, WEBHOOKS
-from infra.platform.controllers import as_job
+from infra.platform.controllers import controller_field
 from sandbox.toolchain import tool_folder
 from sandbox.tools.controllers import JOBSET_CHART
 from tests.kube.lab import PROBE_IMAGE, Lab, wait_for
@@ -43,7 +43,11 @@ class Installed:
 
     def job(self, owner: str = "", **fields: Any) -> Job:
         """Return the job of a task about JobSet, by default for the stack that has installed it."""
-        given = {"controller": as_job(KIND), "controllers": [as_job(KIND)], **fields}
+        given = {
+            "controller": controller_field(KIND),
+            "controllers": [controller_field(KIND)],
+            **fields,
+        }
         return Job(self.lab.access(), self.namespace, owner or self.owner, "dev", given)
 
     def make(self, name: str, owner: str = "", **about: Any) -> str:

@@ -16,7 +16,7 @@ import yaml
 from infra.controllers import CONTROLLERS, lws, training_operator
 from infra.controllers.kind import PinnedManifests
 from infra.controllers.manifests import OF_THE_CLUSTER, objects_of, parsed
-from infra.platform.controllers import known
+from infra.platform.controllers import controller_for_tasks
 from sandbox.toolchain import bin_dir, tool_folder
 from tests.kube.published import (
     TOOLS,
@@ -76,7 +76,7 @@ def test_objects_lie_in_the_controllers_own_namespace(name: str) -> None:
     defined = {
         each["metadata"]["name"] for each in made if each["kind"] == "CustomResourceDefinition"
     }
-    assert defined == set(known(kind).definitions)
+    assert defined == set(controller_for_tasks(kind).definitions)
     assert published_images(name) == IMAGES[name]
     assert len({(each["kind"], each["metadata"]["name"]) for each in made}) == len(made)
 

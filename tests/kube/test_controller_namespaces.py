@@ -19,7 +19,7 @@ from infra.kube.namespaces.strangers import look
 from infra.kube.objects import Json, part
 from infra.kube.paths import API_SERVICES, DEFINITIONS
 from infra.kube.runs import destroy_guard
-from infra.platform.controllers import known
+from infra.platform.controllers import controller_for_tasks
 from tests.kube.accounts import user_of
 from tests.kube.installed import KIND, PATH, Installed, make_deployment
 from tests.kube.lab import Lab, wait_for
@@ -143,7 +143,7 @@ def test_kinds_that_may_not_be_listed_are_named(
     """
     somebody = user_of(lab, KIND.namespace, tmp_path, "view")
     make(installed.api, "ConfigMap", "theirs")
-    seen = look(somebody, known(KIND).own_namespace, installed.owner)
+    seen = look(somebody, controller_for_tasks(KIND).own_namespace, installed.owner)
     assert "ConfigMap theirs" in seen.strangers
     (secrets,) = [each for each in seen.unseen if each.startswith("Secret (")]
     assert "forbidden" in secrets
@@ -178,7 +178,7 @@ def test_api_that_does_not_answer_is_named_unless_it_is_of_the_stack(
         try:
             wait_for("its group", lambda: group in str(api.request("GET", "/apis")))
             quick = Api(api.access, patience_seconds=0)
-            found = look(quick, known(KIND).own_namespace, installed.owner)
+            found = look(quick, controller_for_tasks(KIND).own_namespace, installed.owner)
             assert len([each for each in found.unseen if group in each]) == unseen
         finally:
             api.delete(f"{API_SERVICES}/{name}", {})

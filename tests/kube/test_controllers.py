@@ -22,7 +22,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json, part
 from infra.kube.runs import destroy_guard
-from infra.platform.controllers import as_job, known
+from infra.platform.controllers import controller_field, controller_for_tasks
 from tests.kube.installed import DEFINITION, KIND, PATH, WEBHOOK, Installed, make_deployment
 from tests.kube.lab import wait_for
 
@@ -36,11 +36,13 @@ def test_controller_is_claimed_by_the_stack_that_made_its_namespace(installed: I
         TaskError, match=r"JobSet is in the cluster already .*stack dev has installed"
     ):
         claim_controller.create(installed.job("somebody"), installed.api)
-    wanted = [known(KIND)]
+    wanted = [controller_for_tasks(KIND)]
     assert controllers_findings(installed.api, wanted, "dev").problems == []
     (problem,) = controllers_findings(installed.api, wanted, "other").problems
     assert "stack dev has installed it, so it is left as it is" in problem
-    absent = replace(known(KIND), namespace="no-such-system", definitions=("no.example.org",))
+    absent = replace(
+        controller_for_tasks(KIND), namespace="no-such-system", definitions=("no.example.org",)
+    )
     assert controllers_findings(installed.api, [absent], "dev").problems == []
 
 
@@ -113,7 +115,7 @@ def test_controller_without_its_namespace_stays_ours(installed: Installed) -> No
     Its definitions carry the owner too. So this stack can install the controller again, and can
     remove what is left of it, and other stacks cannot.
     """
-    api, job, wanted = installed.api, installed.job(), [known(KIND)]
+    api, job, wanted = installed.api, installed.job(), [controller_for_tasks(KIND)]
     open_controller.mark_definitions(api, wanted[0], job)
     api.delete(wanted[0].path, {})
     wait_for("the end of the namespace", lambda: api.get(wanted[0].path) is None)
@@ -154,7 +156,7 @@ def test_parts_of_others_in_the_cluster_are_refused_by_name(installed: Installed
     api, roles = installed.api, "/apis/rbac.authorization.k8s.io/v1/clusterroles"
     name = f"controller-part-{uuid.uuid4().hex[:8]}"
     part_of_it = ("rbac.authorization.k8s.io/v1", "ClusterRole", name)
-    fields = {"controller": {**as_job(KIND), "parts": [part_of_it]}}
+    fields = {"controller": {**controller_field(KIND), "parts": [part_of_it]}}
     job = replace(installed.job(), fields=fields)
     claim_controller.create(job, api)
     body = {"apiVersion": part_of_it[0], "kind": "ClusterRole", "metadata": {"name": name}}
@@ -178,7 +180,7 @@ def test_what_a_controller_makes_by_itself_is_used_by_nobody(
     before.
     """
     path = installed.make("main")
-    made = {**as_job(KIND), "made_by_itself": ["JobSet main"]}
+    made = {**controller_field(KIND), "made_by_itself": ["JobSet main"]}
     job = replace(installed.job(), fields={"controller": made, "controllers": [made]})
     destroy_guard.delete(job, installed.api)
     with monkeypatch.context() as alive:
@@ -198,12 +200,15 @@ def test_controller_without_the_one_that_it_needs_is_refused(installed: Installe
 
     A needed controller that the same stack installs before does not count as missing.
     """
-    trainer = known(CONTROLLERS["trainer"])
+    trainer = controller_for_tasks(CONTROLLERS["trainer"])
     assert controllers_findings(installed.api, [trainer], "dev").problems == []
     lost = replace(trainer, needs=("jobset", "nothings.jobset.x-k8s.io"))
     (problem,) = controllers_findings(installed.api, [lost], "dev").problems
     assert "needs jobset, and there is no CustomResourceDefinition nothings.jobset" in problem
-    assert controllers_findings(installed.api, [known(KIND), lost], "dev").problems == []
+    assert (
+        controllers_findings(installed.api, [controller_for_tasks(KIND), lost], "dev").problems
+        == []
+    )
     job = replace(installed.job(), fields={"controller": asdict(lost)})
     with pytest.raises(TaskError, match="Add jobset to controllers"):
         claim_controller.create(job, installed.api)
@@ -236,7 +241,7 @@ def test_what_a_controller_has_to_run_is_waited_for(installed: Installed) -> Non
     The controller's own Deployment is available long before these pods.
     """
     api = installed.api
-    given = {**as_job(KIND), "awaited": ["JobSet"], "namespace": installed.namespace}
+    given = {**controller_field(KIND), "awaited": ["JobSet"], "namespace": installed.namespace}
     job = replace(
         installed.job(), fields={"controller": given, "limit_seconds": 1, "probe": config_map()}
     )

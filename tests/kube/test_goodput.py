@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from cli.goodput.fetch import TASK, fetch_events
+from cli.goodput.run_events import TASK, fetch_events
 from cli.stack_outputs import RunPlace
 from infra.kube import names
 from infra.kube.errors import TaskError
 from tests.kube.lab import Lab, Run, wait_for
 from tests.kube.python_image import PYTHON_IMAGE
 from tests.trainer.events.stories import Story
-from trainer.events.account import account_of
-from trainer.events.event import event_file, parse_events
+from trainer.events.account import account_of_file
+from trainer.events.event import Events, event_file
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_events_come_from_the_volume_by_a_pod_that_goes(
     file.parent.mkdir(parents=True)
     file.write_bytes(told.content)
     found = fetch_events(lab.api, place)
-    assert account_of(*parse_events(found)) == account_of(*parse_events(told.content))
+    assert account_of_file(found) == account_of_file(Events.of(told.content))
     selector = f"{names.TASK_LABEL}={TASK}"
     pods = f"/api/v1/namespaces/{place.namespace}/pods"
     wait_for("the pods to be gone", lambda: lab.api.list(pods, selector) == [])

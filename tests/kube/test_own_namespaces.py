@@ -25,7 +25,7 @@ from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube.objects import Json, part
 from infra.kube.paths import DEFINITIONS
 from infra.kube.runs import destroy_guard
-from infra.platform.controllers import as_job
+from infra.platform.controllers import controller_field
 from infra.platform.gpu_operator import OWN_NAMESPACE, RELEASE
 from tests.kube.accounts import user_of
 from tests.kube.installed import make_deployment
@@ -196,7 +196,13 @@ def test_what_pods_of_a_controller_leave_keeps_nothing(lab: Lab) -> None:
     lab.api.create("/api/v1/namespaces", body)
     try:
         make(lab.api, kind.namespace, "Secret", "volcano-admission-secret")
-        job = job_of(lab, "default", owner, controller=as_job(kind), controllers=[as_job(kind)])
+        job = job_of(
+            lab,
+            "default",
+            owner,
+            controller=controller_field(kind),
+            controllers=[controller_field(kind)],
+        )
         for task in (destroy_guard, open_controller):
             task.delete(job, lab.api)
         make(lab.api, kind.namespace, "Secret", "logins")

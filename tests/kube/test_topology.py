@@ -13,8 +13,8 @@ from infra.kube.errors import TaskError
 from infra.kube.names import OWNER_LABEL
 from infra.kube.objects import Json
 from infra.kube.queues import claim_queues, open_queue
+from infra.kube.queues.platform_queues_look import QueuesWanted, look_at_queues
 from infra.kube.queues.queue_look import queue_findings
-from infra.kube.queues.queues_look import QueuesWanted, look_at_queues
 from tests.kube.accounts import viewer_of
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run

@@ -9,7 +9,7 @@ import pytest
 
 from infra.kube import names
 from infra.kube.record import record_path
-from infra.kube.runs.look import look
+from infra.kube.runs.hand_over_request import hand_over_request
 from tests.gate import Gate
 from tests.kube.gate import through
 from tests.kube.lab import Json, Lab, Run, wait_for
@@ -98,7 +98,7 @@ def test_look_asks_for_a_hand_over_when_the_run_does_not_stand(lab: Lab, tmp_pat
     run, other = Run(lab, namespace, "dev"), Run(lab, namespace, "other")
 
     def ask() -> str:
-        return look(lab.access(), namespace, run.owner)
+        return hand_over_request(lab.access(), namespace, run.owner)
 
     absent = ask()
     assert absent
@@ -116,7 +116,7 @@ def test_look_asks_for_a_hand_over_when_the_run_does_not_stand(lab: Lab, tmp_pat
     wait_for("the look to see it", lambda: ask() not in ("", suspended))
     assert lab.api.get(record_path(namespace, run.owner))
     missing = tmp_path / "kubeconfig"
-    assert look(lab.access(missing), namespace, run.owner) == ""
+    assert hand_over_request(lab.access(missing), namespace, run.owner) == ""
 
 
 def test_sample_shows_the_text_and_its_pod_goes(lab: Lab, claim: Run, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.in_depth import in_depth
 from tests.node.lab import OLD, UP, VERSION, Lab, rewritten
 
 IDS = {"REPAIR_ID": "repair-1", "GENERATION_ID": "generation-1"}
-NOTED = K3sLook("repair-1", "generation-1", place="k3s")
+NOTED = K3sLook("repair-1", "generation-1", role="k3s")
 DATA = "/var/lib/rancher/k3s/server/db"
 SECRET = "/etc/rancher/k3s/disttrain-agent-secret"
 

@@ -77,6 +77,28 @@ def test_changed_triggers_replace_and_the_delete_is_that_of_the_state(
     assert stack.actions() == order
 
 
+def test_guard_with_another_input_is_deleted_by_destroy_alone(stack: Stack) -> None:
+    """An `up` that replaces what a guard depends on, and changes the guard's own input, runs its
+    `create` again and not its `delete`. So a guard, whose `delete` may refuse, refuses a `destroy`
+    and no `up`. A `destroy` deletes it first.
+    """
+    program = """
+        made = local.Command("made", create=f"echo made-{N} >> $LOG",
+                             delete=f"echo unmade-{N} >> $LOG", triggers=[N],
+                             opts=pulumi.ResourceOptions(delete_before_replace=True))
+        local.Command("guard", create="echo guard-$(cat) >> $LOG",
+                      delete="echo unguard-$(cat) >> $LOG", stdin=pulumi.Output.secret(str(N)),
+                      add_previous_output_in_env=False,
+                      opts=pulumi.ResourceOptions(depends_on=[made], delete_before_replace=True))
+    """
+    stack.up(program, N=1)
+    assert stack.actions() == ["made-1", "guard-1"]
+    stack.up(program, N=2)
+    assert stack.actions() == ["unmade-1", "made-2", "guard-2"]
+    stack.destroy()
+    assert stack.actions() == ["unguard-2", "unmade-2"]
+
+
 def test_the_previous_outputs_are_in_the_environment_unless_turned_off(stack: Stack) -> None:
     """A command finds its previous outputs in its environment, unless this is turned off."""
     program = """

@@ -1,4 +1,4 @@
-"""The hook that runs before the objects of a workload are made again (infra/run/made_again.py).
+"""The hook that runs before the objects of a workload are made again (infra/run/workload_hooks.py).
 
 The engine is real; commands stand in for the objects and for the task `hand-over`.
 """
@@ -11,11 +11,11 @@ PROGRAM = """
 import sys
 sys.path.insert(0, PROJECT)
 from infra import task_in_hook
-from infra.run import made_again
+from infra.run import workload_hooks
 
 task_in_hook.PROGRAM = ("-c", TASK)
 hand_over = local.Command("hand-over", create=f"echo {SAID!r}", stdin="{}")
-hook = made_again.hand_over_before_creation("made-again", hand_over)
+hook = workload_hooks.hand_over_before_creation("made-again", hand_over)
 hooks = pulumi.ResourceHookBinding(before_create=[hook])
 after = [hand_over]
 for name in ("service", "stateful-set"):

@@ -95,7 +95,7 @@ def test_every_error_is_reported_at_once() -> None:
             "abc",
             ["train.max_steps", "'abc'", "a whole number that is at least 1"],
         ),
-        ("train", "max_steps", True, ["True"]),
+        ("train", "max_steps", True, ["true"]),
         ("train", "max_steps", 1.5, ["1.5", "whole number"]),
         ("train", "learning_rate", float("nan"), ["nan", "a number that is above 0"]),
         ("train", "dtype", "int8", ["'int8'", "Set auto, float32, bfloat16 or float16"]),
@@ -318,6 +318,18 @@ def test_login_in_address_is_refused(dataset: dict[str, Any], key: str) -> None:
     assert "hidden" not in text
 
 
+@pytest.mark.parametrize(
+    "address", ["user:hidden@store/a", "s3://user:hid/hidden@store/a", "s3://a 'b:hidden@store"]
+)
+def test_login_in_a_wrong_mirror_is_not_shown(address: str) -> None:
+    """The message about a mirror that cannot be used hides the login, also in what is no address,
+    and shows the host.
+    """
+    text = "\n".join(problems({"checkpoint": {"mirror": address}}))
+    assert re.search(r"checkpoint\.mirror: .*\[secret\]@store.* cannot be used", text)
+    assert "hidden" not in text
+
+
 def test_presets_have_the_hyper_parameters_of_nanogpt() -> None:
     gpu, cpu, gpt2 = (
         load_config(name)
@@ -356,7 +368,7 @@ def test_bad_overrides_and_values_are_reported_together(tmp_path: Path) -> None:
     assert "run_name.x: '1' cannot be used: run_name is no section" in text
     assert "seed: -1" in text
     assert "train.betas: 1 cannot be used: there is no such key" in text
-    assert "train.max_steps: False" in text
+    assert "train.max_steps: false" in text
 
 
 @pytest.mark.parametrize(

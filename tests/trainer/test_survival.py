@@ -36,7 +36,7 @@ from tests.trainer.lab import (
     records,
     wait_for,
 )
-from trainer.checkpoint import save, store
+from trainer.checkpoint import retention, save, store
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode, FatalError
@@ -95,7 +95,9 @@ def is_saving(run: RunConfig) -> bool:
 
 def freeze_in_save(lab: Lab, run: RunConfig, writer: int, draw: random.Random) -> None:
     """Stop the process that writes, at a random instant of a save."""
+    deadline = time.monotonic() + LIMIT_SECONDS
     while True:
+        assert time.monotonic() < deadline, "no save was met half done"
         soon("a save", lambda: is_saving(run), lab)
         time.sleep(draw.uniform(0, 2 * SLOW_DISK_SECONDS))
         os.kill(writer, signal.SIGSTOP)
@@ -237,7 +239,7 @@ def test_an_evaluation_that_was_cut_off_is_repeated_before_the_run_goes_on_or_co
     assert_bitwise_equal(whole, run)
     ends = [json.loads((of.run_dir / "done.json").read_text()) for of in (run, whole)]
     assert ends[0] == ends[1]
-    assert ends[0]["val_loss"] == store.val_loss(checkpoints(run), 12)
+    assert ends[0]["val_loss"] == retention.val_loss(checkpoints(run), 12)
     curves = EventAccumulator(str(run.run_dir / "tensorboard")).Reload()
     assert [event.step for event in curves.Scalars("val_loss")] == [5, 10, 12]
 

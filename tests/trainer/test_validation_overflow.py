@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.trainer.lab import Lab, NoSignals, change_state, checkpoints, records
-from trainer.checkpoint import store
+from trainer.checkpoint import retention, store
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.parallel.device import Compute
@@ -46,7 +46,7 @@ def test_float16_overflow_ends_no_evaluated_run(
     assert [record["val_loss"] for record in records(run)] == [None] * 3
     assert "warning: step 3: validation loss nan: float16 has overflowed" in capsys.readouterr().out
     assert json.loads((run.run_dir / "done.json").read_text())["val_loss"] is None
-    assert store.best_step(checkpoints(run)) is None
+    assert retention.best_step(checkpoints(run)) is None
 
 
 def test_repeated_evaluation_may_overflow_too(lab: Lab) -> None:

@@ -93,7 +93,8 @@ print('torch' in sys.modules, 'numpy' in sys.modules)
 # The layers of infra/, the lowest first. A "room" is a folder or module directly in infra/. A file
 # imports from its own room and from rooms of lower layers, but not from others of its own layer.
 FLOORS = (
-    {"names", "labels", "world", "registry", "command_line", "dependencies", "objects"}
+    {"names"},
+    {"labels", "world", "registry", "command_line", "dependencies", "objects"}
     | {"one_line", "no_proxy", "in_cluster", "end_with_parent", "marks"},
     {"kube_command", "kube", "monitoring"},
     {"settings", "node", "image", "airgap"},

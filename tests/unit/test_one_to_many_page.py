@@ -27,7 +27,9 @@ def deployed(scratch: Path, settings: dict[str, Any]) -> Deployment:
     """Return what the stack `dev` registers with these settings. Nobody answers at the addresses of
     the page, so a stand-in says that the further machines have no k3s yet.
     """
-    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
+    with patch(
+        "infra.platform.further_machines.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")
+    ):
         return deploy("dev", scratch, settings)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainer.checkpoint import store
+from trainer.checkpoint import retention, store
 from trainer.checkpoint.layout import Layout
 from trainer.checkpoint.run_identity import identity, with_defaults
 from trainer.checkpoint.run_lock import RunLock
@@ -43,6 +43,19 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Wanted:
+    """What a checkpoint has to fit.
+
+    Args:
+        shapes: The shapes of the model's parameters, by name.
+        data_sha256: The fingerprint of the training tokens.
+    """
+
+    shapes: Mapping[str, Sequence[int]]
+    data_sha256: str
+
+
+@dataclass(frozen=True)
 class _Problem:
     """Why a checkpoint cannot be used. All ranks have the same value.
 
@@ -56,7 +69,7 @@ class _Problem:
 def find_checkpoint(
     config: RunConfig,
     world: World,
-    shapes: Mapping[str, Sequence[int]],
+    wanted: Wanted,
     lock: RunLock,
     say: Callable[[str], None],
 ) -> Found:
@@ -70,7 +83,7 @@ def find_checkpoint(
     Args:
         config: The settings of the run.
         world: The ranks of the run.
-        shapes: The shapes of the model's parameters, by name.
+        wanted: What the checkpoint has to fit.
         lock: The right to write below the run's directory. Only rank 0 takes it.
         say: Prints a line. Only rank 0 prints it.
 
@@ -91,19 +104,19 @@ def find_checkpoint(
         return [] if fetched is None else [fetched]
 
     skipped: list[_Problem] = []
-    chosen = _first_usable(config, world, root, shapes, open_root, skipped, say)
+    chosen = _first_usable(config, world, root, wanted, open_root, skipped, say)
     # The mirror has copies: if a checkpoint here does not fit, its copy there does not fit either.
     asks_mirror = config.checkpoint.mirror is not None and not any(p.is_misfit for p in skipped)
     if chosen is None and asks_mirror:
-        chosen = _first_usable(config, world, root, shapes, fetch, skipped, say)
+        chosen = _first_usable(config, world, root, wanted, fetch, skipped, say)
 
     def settle() -> float | None:
         _refuse_to_start_over(config, root, chosen, skipped)
         store.set_damaged_aside(root, chosen)
         if chosen is None and store.set_aside_names(root):
             _keep_metrics(config.run_dir)
-        best = store.best_step(root)
-        return None if best is None else store.val_loss(root, best)
+        best = retention.best_step(root)
+        return None if best is None else retention.val_loss(root, best)
 
     lowest = world.on_main_while_others_ask(settle)
     lowest = world.broadcast(math.inf if lowest is None else lowest)
@@ -116,7 +129,7 @@ def _first_usable(
     config: RunConfig,
     world: World,
     root: Path,
-    shapes: Mapping[str, Sequence[int]],
+    wanted: Wanted,
     look: Callable[[], list[int]],
     skipped: list[_Problem],
     say: Callable[[str], None],
@@ -128,7 +141,7 @@ def _first_usable(
     steps = world.on_main_while_others_ask(look) or []
     steps = [*steps, *[0] * (int(world.broadcast(len(steps))) - len(steps))]
     for step in [int(world.broadcast(step)) for step in steps]:
-        problem = _agreed_problem(config, world, root, step, shapes)
+        problem = _agreed_problem(config, world, root, step, wanted)
         if problem is None:
             return step
         line = f"checkpoint {store.directory_of(root, step).name} skipped: {problem.text}"
@@ -162,7 +175,7 @@ def _keep_metrics(run_dir: Path) -> None:
 
 
 def _agreed_problem(
-    config: RunConfig, world: World, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
+    config: RunConfig, world: World, root: Path, step: int, wanted: Wanted
 ) -> _Problem | None:
     """Return the problem of the first rank that has found one in a checkpoint, or None.
 
@@ -178,7 +191,7 @@ def _agreed_problem(
                 damage = store.problem(store.directory_of(root, step), mine.__contains__)
                 misfit = None
                 if damage is None and world.is_main:
-                    misfit = _misfit(config, root, step, shapes)
+                    misfit = _misfit(config, root, step, wanted)
         except FatalError as error:
             return json.dumps({"fatal": str(error)[:900]})
         except RetryableError as error:
@@ -195,9 +208,7 @@ def _agreed_problem(
     return None
 
 
-def _misfit(
-    config: RunConfig, root: Path, step: int, shapes: Mapping[str, Sequence[int]]
-) -> str | None:
+def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | None:
     """Say why a checkpoint with the right checksums cannot be loaded into this model, or None.
 
     Raises OSError if a file cannot be read.
@@ -219,7 +230,13 @@ def _misfit(
         layout = store.load_layout(root, step)
     except ValueError as error:
         return f"{store.LAYOUT_FILE}: {error}"
-    return _other_tensors(root, step, layout, shapes)
+    reason = _other_tensors(root, step, layout, wanted.shapes)
+    if reason is not None and state["data_sha256"] != wanted.data_sha256:
+        return (
+            f"{reason}; dataset {config.dataset.name} has changed since then (other training "
+            "tokens), and the size of its vocabulary is one of the model's: put it back"
+        )
+    return reason
 
 
 def _other_tensors(

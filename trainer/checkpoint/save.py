@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from trainer.checkpoint import layout, store, words
+from trainer.checkpoint import layout, retention, store, words
 from trainer.checkpoint.arena import Arena
 from trainer.checkpoint.background_save import BackgroundSave
 from trainer.checkpoint.part_files import write_file
@@ -248,10 +248,21 @@ class Save:
         seconds = time.perf_counter() - job.began
         name = store.directory_of(self._root, job.step).name
         self._say(f"{words.saved(name, seconds)}{job.note}")
-        keep = self._keep
-        held = step_being_copied(self._root.parent) if keep.mirror else None
-        store.prune(self._root, keep.keep_last, keep.keep_best, self._say, held)
+        self._prune()
         return {}
+
+    def _prune(self) -> None:
+        """Remove the checkpoints that are no longer needed. An error of the storage is only said.
+
+        The new checkpoint is in place, so its save must not count as failed.
+        """
+        keep = self._keep
+        try:
+            held = step_being_copied(self._root.parent) if keep.mirror else None
+        except OSError as error:
+            self._say(f"old checkpoints were not looked at: {error}")
+            return
+        retention.prune(self._root, keep.keep_last, keep.keep_best, self._say, held)
 
     def _mark(self, is_worth_waiting_for: bool) -> SavingMark | nullcontext[None]:
         """Mark this rank as saving, if the save is worth waiting for after other ranks have died.

@@ -1,4 +1,4 @@
-"""Manages the directories of a run's checkpoints: puts them in place, verifies and removes them.
+"""Manages the directories of a run's checkpoints: puts them in place and verifies them.
 
     checkpoints/step-00000100/    the checkpoint after 100 updates
         model-00003.bin           the part of the weights that rank 3 wrote, as raw bytes
@@ -96,56 +96,6 @@ def commit(
         shutil.rmtree(building, ignore_errors=True)
 
 
-def prune(
-    root: Path,
-    keep_last: int,
-    keep_best: bool,
-    say: Callable[[str], None],
-    held_step: int | None = None,
-) -> None:
-    """Remove the complete checkpoints that are no longer needed.
-
-    Args:
-        root: The directory of all checkpoints of the run.
-        keep_last: How many of the newest checkpoints stay.
-        keep_best: Whether the checkpoint with the lowest validation loss stays, however old it is.
-        say: Prints a line about a checkpoint that could not be removed. Its removal is repeated
-            after the next save or at the next start.
-        held_step: The step of a checkpoint that stays because it is being copied to the mirror.
-    """
-    try:
-        best = best_step(root) if keep_best else None
-        stay = (best, held_step)
-        doomed = [step for step in complete_steps(root)[keep_last:] if step not in stay]
-    except OSError as error:
-        say(f"old checkpoints were not looked at: {error}")
-        return
-    for step in doomed:
-        try:
-            _discard(directory_of(root, step))
-        except OSError as error:
-            say(f"checkpoint {directory_of(root, step).name} could not be removed: {error}")
-
-
-def best_step(root: Path) -> int | None:
-    """Return the step of the complete checkpoint with the lowest validation loss, or None."""
-    losses = [(val_loss(root, step), step) for step in complete_steps(root)]
-    measured = [(loss, step) for loss, step in losses if loss is not None]
-    return min(measured)[1] if measured else None
-
-
-def val_loss(root: Path, step: int) -> float | None:
-    """Return the validation loss of a checkpoint, or None if none was measured at its step.
-
-    Raises OSError if it cannot be read, so that this is not taken for a checkpoint without a loss.
-    """
-    try:
-        value = load_state(root, step).get("val_loss")
-    except (FileNotFoundError, ValueError):
-        return None
-    return float(value) if isinstance(value, float | int) else None
-
-
 def complete_steps(root: Path) -> list[int]:
     """List the steps of checkpoints whose files have the right sizes, newest first.
 
@@ -167,14 +117,14 @@ def remove_leftovers(root: Path, say: Callable[[str], None]) -> None:
         # It may be incomplete only if its successor is in place. Only then it is removed.
         final = root / path.name.removeprefix(_REPLACED_PREFIX)
         if final.exists():
-            _remove(path, say)
+            remove_or_say(path, say)
         else:
             path.rename(final)
     for path in root.glob(f"{TEMPORARY_PREFIX}*"):
-        _remove(path, say)
+        remove_or_say(path, say)
 
 
-def _remove(directory: Path, say: Callable[[str], None]) -> None:
+def remove_or_say(directory: Path, say: Callable[[str], None]) -> None:
     """Remove a directory. A network storage may refuse this while a file in it is open."""
     try:
         shutil.rmtree(directory)
@@ -185,7 +135,7 @@ def _remove(directory: Path, say: Callable[[str], None]) -> None:
 def set_damaged_aside(root: Path, newest_good: int | None) -> None:
     """Rename the checkpoints after `newest_good` to damaged-step-<number>; they keep their files.
 
-    Otherwise `prune` could keep them in place of good ones.
+    Otherwise `retention.prune` could keep them in place of good ones.
     """
     for step in all_steps(root):
         if newest_good is None or step > newest_good:
@@ -312,11 +262,3 @@ def _set_replaced_aside(directory: Path) -> Path:
         shutil.rmtree(aside, ignore_errors=True)  # Its successor `directory` is in place.
         directory.rename(aside)
     return aside
-
-
-def _discard(directory: Path) -> None:
-    """Remove a checkpoint, so that it never looks like a damaged one in the meantime."""
-    if directory.exists():
-        doomed = directory.with_name(f"{TEMPORARY_PREFIX}old-{directory.name}-{os.getpid()}")
-        directory.rename(doomed)
-        shutil.rmtree(doomed)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 LOGIN = re.compile(r"(?<=://)[^\s/?#'\"<>]*@")
 """The user and the password in an address."""
+_HIDDEN = "[secret]"
+_DIGEST = "sha256:"  # After it and an @ stands the digest of an image, and no host.
+_BEFORE_LOGIN = " \t\r\n/@'\"[{(,"  # With these characters begins no user in front of a colon.
 
 
 class ConfigError(ValueError):
@@ -26,8 +30,65 @@ def problem_text(key: str, value: object, reason: str, remedy: str) -> str:
         reason: Why the value cannot be used. It follows a colon, and has no full stop.
         remedy: What the user should do, as a sentence without its full stop.
     """
-    shown = LOGIN.sub("[secret]@", repr(value))
-    return f"{key}: {shown} cannot be used: {reason}. {remedy}."
+    return f"{key}: {shown_value(without_logins(value))} cannot be used: {reason}. {remedy}."
+
+
+def without_logins(value: object) -> object:
+    """Return a value as messages may show it, without the user and password in its addresses.
+
+    Rather too much is hidden than too little: all between `://` and the last @ of a text, and
+    without `://` all from a user with a colon on. So it does not matter which characters a password
+    has, and whether the address is right.
+
+    Args:
+        value: A text, or a list or mapping with texts in it.
+    """
+    if isinstance(value, str):
+        start, end = _login_at(value)
+        return f"{value[:start]}{_HIDDEN}{value[end:]}" if end else value
+    if isinstance(value, Mapping):
+        items = cast(Mapping[object, object], value).items()
+        return {without_logins(key): without_logins(each) for key, each in items}
+    if isinstance(value, (list, tuple)):
+        return [without_logins(each) for each in cast(Sequence[object], value)]
+    return value
+
+
+def logins(value: object) -> set[str]:
+    """Return the users and passwords in a value: what `without_logins` hides.
+
+    The words of a text count alone, too, because a message may show only one of them.
+    """
+    if isinstance(value, str):
+        texts = (value, *value.split())
+        found = [text[slice(*_login_at(text))] for text in texts]
+        return {word for login in found for word in (login, *login.split()[-1:]) if word}
+    if isinstance(value, Mapping):
+        items = cast(Mapping[object, object], value).items()
+        return {login for item in items for each in item for login in logins(each)}
+    if isinstance(value, (list, tuple)):
+        return {login for each in cast(Sequence[object], value) for login in logins(each)}
+    return set()
+
+
+def _login_at(text: str) -> tuple[int, int]:
+    """Return where the user and password begin and end; twice 0 if a text has none."""
+    end = text.rfind("@")
+    while end >= 0 and text.startswith(_DIGEST, end + 1):
+        end = text.rfind("@", 0, end)
+    colon = text.find(":", 0, max(end, 0))
+    if colon < 0:
+        return 0, 0
+    if text.startswith("://", colon):
+        return colon + len("://"), end
+    return 1 + max(text.rfind(character, 0, colon) for character in _BEFORE_LOGIN), end
+
+
+def shown_value(value: object) -> str:
+    """Return a value for messages: nothing, true and false as YAML writes them, and not Python."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return repr(value)
 
 
 def either(choices: Sequence[str]) -> str:

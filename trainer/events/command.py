@@ -47,7 +47,7 @@ def goodput_of_folder(run_dir: Path, price_per_gpu_hour: float | None, for_progr
 
 def add_goodput_options(command: argparse.ArgumentParser) -> None:
     """Add the options that the commands of the trainer and of `./disttrain` have in common."""
-    command.add_argument("--json", action="store_true", help="for programs")
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
     add_price_option(command)
 
 

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from io import BytesIO
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, NamedTuple
@@ -157,7 +157,7 @@ class Events:
     to the file after this object was made is left out, so that each iteration gives the same.
     """
 
-    def __init__(self, open_lines: Callable[[], IO[bytes]]) -> None:
+    def __init__(self, open_lines: Callable[[], IO[bytes] | BufferedIOBase]) -> None:
         """Note the size of the file. `open_lines` opens it, and may raise OSError."""
         self._open_lines = open_lines
         with open_lines() as lines:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
+from trainer.launch.killing import kill
 from trainer.launch.messages import RUN_KEY_VARIABLE
 from trainer.program.carry import own_command
 
@@ -78,8 +79,7 @@ class GoodputLine:
     def close(self) -> None:
         """End the process, if one runs."""
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            kill(self._process)
             self._process = None
         if self._output is not None:
             self._output.close()

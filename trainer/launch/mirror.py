@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
+from trainer.launch.killing import kill
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.line_pipe import LinePipe
 from trainer.launch.local_ranks import killed_by
@@ -100,8 +101,7 @@ class MirrorProcess:
         try:
             self._process.wait(self._config.checkpoint.mirror_wait_seconds)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            kill(self._process)
             problem = ""
             with suppress(OSError):  # the volume may be why it has not finished
                 problem = read_status(self._config.run_dir).problem

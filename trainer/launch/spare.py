@@ -23,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trainer.launch.imports import without_garbage_collection
+from trainer.launch.killing import kill
 from trainer.launch.lifeline import started_by_entrypoint
 from trainer.launch.local_ranks import Start, process_of
 from trainer.launch.status_files import StatusFiles
@@ -127,8 +128,7 @@ class _Spare:
 
     def end(self) -> None:
         self._channel.close()
-        self.process.kill()  # it imports or waits, so killing it breaks nothing
-        self.process.wait()
+        kill(self.process)  # it imports or waits, so killing it breaks nothing
 
 
 def become_rank_when_needed() -> None:

@@ -14,7 +14,9 @@ from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, fsync_file, write_lines
 from trainer.metrics.console import duration
+from trainer.metrics.curves import Curves
 from trainer.metrics.finite import finite_or_none
+from trainer.metrics.records_file import RecordsFile
 from trainer.metrics.speed import Speed
 from trainer.run_folder import METRICS_FILE
 
@@ -115,13 +117,16 @@ class StepMetrics:
 class MetricsLog:
     """Appends records to metrics.jsonl and TensorBoard.
 
-    When a run resumes, the records of steps after its checkpoint are dropped.
+    When a run resumes, the records of steps after its checkpoint are dropped. If the volume fails
+    for a while, there is a warning, and training goes on.
     """
 
     def __init__(self, run_dir: Path, resumed_step: int, say: Callable[[str], None]):
-        """Open the files. Damaged lines are dropped, and `say` prints a warning about them."""
-        from torch.utils.tensorboard import SummaryWriter
+        """Open the files. Damaged lines are dropped, and `say` prints a warning about them.
 
+        Raises:
+            OSError: A file cannot be read or written.
+        """
         self._path = run_dir / METRICS_FILE
         damaged = 0
 
@@ -135,19 +140,16 @@ class MetricsLog:
         write_lines(self._path, kept())
         if damaged:
             say(f"warning: {self._path} has {damaged} damaged line(s), which are left out")
-        self._file = self._path.open("a")
-        self._tensorboard = SummaryWriter(
-            str(run_dir / TENSORBOARD_DIR), purge_step=resumed_step + 1
-        )
+        self._file = RecordsFile(self._path, say)
+        self._curves = Curves(run_dir / TENSORBOARD_DIR, resumed_step + 1, say)
 
     def record(self, metrics: StepMetrics) -> None:
         """Append one record."""
         values = asdict(metrics)
-        self._file.write(json.dumps(values, allow_nan=False) + "\n")
-        self._file.flush()
+        self._file.append(json.dumps(values, allow_nan=False).encode() + b"\n")
         for name, value in values.items():
             if name not in NO_CURVES and value is not None:
-                self._tensorboard.add_scalar(name, value, metrics.step)
+                self._curves.add(name, value, metrics.step)
 
     def add_validation(
         self, step: int, val_loss: float | None, val_bits_per_byte: float | None
@@ -155,6 +157,9 @@ class MetricsLog:
         """Add the losses to the record of `step`, whose evaluation was cut off by a stop.
 
         None stands for a loss that overflowed.
+
+        Raises:
+            OSError: The file of the records cannot be read or written.
         """
         values = {"val_loss": val_loss, "val_bits_per_byte": val_bits_per_byte}
 
@@ -167,20 +172,19 @@ class MetricsLog:
 
         self._file.close()
         write_lines(self._path, completed())
-        self._file = self._path.open("a")
         for name, value in values.items():
             if value is not None:
-                self._tensorboard.add_scalar(name, value, step)
+                self._curves.add(name, value, step)
 
     def flush(self) -> None:
         """Write everything to the files. `sync_metrics` then brings it to the disk."""
         self._file.flush()
-        self._tensorboard.flush()
+        self._curves.flush()
 
     def close(self) -> None:
         """Write everything to the files, and close them."""
         self._file.close()
-        self._tensorboard.close()
+        self._curves.close()
 
 
 def sync_metrics(run_dir: Path) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from trainer.checkpoint import store, verified_words
+from trainer.checkpoint import retention, store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
 from trainer.mirror.contents import RESULTS, remote_manifests, run_url
 from trainer.mirror.place import DamagedError, Place
@@ -76,7 +76,7 @@ class Pusher:
         if self._results_are_due:
             self._copy_results()
         local = self._local_manifests()
-        best = store.best_step(self._root) if self._config.keep_best else None
+        best = retention.best_step(self._root) if self._config.keep_best else None
         step = next_to_copy(local, self._remote, best)
         if step is None:
             self._note(newest_step=max(self._remote, default=None))

@@ -16,7 +16,7 @@ from infra.kube.errors import ApiError, UnreachableError
 DATA, ERROR = 0, 1  # channels of v4.channel.k8s.io for the first (here the only) port
 BLOCK_BYTES = 64 << 10
 FRAME_SECONDS = 60.0  # the longest time for the rest of a message that has begun
-HERE = "127.0.0.1"  # Other machines on the network cannot connect.
+LOOPBACK = "127.0.0.1"  # other machines on the network cannot connect to this address
 REFUSALS = (ApiError, OSError, ValueError, UnreachableError, websocket.WebSocketException)
 
 
@@ -47,7 +47,7 @@ def forwarded(access: Access, pod_path: str, pod_port: int, local_port: int) -> 
             with suppress(*REFUSALS):
                 _copy(self.request, access, f"{pod_path}/portforward", pod_port)
 
-    with _Server((HERE, local_port), Connection) as server:
+    with _Server((LOOPBACK, local_port), Connection) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1})
         thread.start()
         try:

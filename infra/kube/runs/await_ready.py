@@ -283,7 +283,8 @@ def _after_its_time(api: Api, job: Job) -> str:
     if record is None:
         raise GoneError(f"the run's record is gone: somebody has deleted it. {AGAIN}")
     try:
-        found = replace(record, how_ended=how_ended(api, record))
+        ended = how_ended(api, record, job.mapping("placement"))
+        found = replace(record, how_ended=ended)
     except (ApiError, TaskError) as reason:
         raise GoneError(f"{gone_words(record, str(reason))}. {AGAIN}") from None
     words = gone_words(found)

@@ -18,6 +18,7 @@ from infra.kube.objects import Json, part
 from infra.kube.paths import log_path
 from infra.kube.record import FAILED, FINISHED, GOES_LATER, Record, record_path
 from infra.kube.runs import gone_program
+from infra.kube.runs.gone_pod import pod_fields
 from infra.kube.say import shorten
 from infra.kube.waiting import wait_for
 
@@ -26,18 +27,17 @@ READ_SECONDS = 60
 START_SECONDS = 60
 APART_SECONDS = 30.0  # by so much the clocks of a node and of the API server may differ
 MOST_CHARACTERS = 300
-PLACEMENT_KEYS = ("nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets")
-GROUP_KEYS = ("fsGroup", "fsGroupChangePolicy")
-LIMIT_KEYS = ("cpu", "memory")
 AGAIN = "`pulumi refresh` and then `pulumi up` make it again"
 
 
-def how_ended(api: Api, record: Record) -> str:
+def how_ended(api: Api, record: Record, own: Json) -> str:
     """How the run ended, from its record or else from the volume.
 
     Args:
         api: the cluster.
         record: the record of a run whose workload is not there.
+        own: the placement of pods of the stack that asks. The pod on the volume gets its user,
+            labels and annotations from there; empty: it has those that are usual.
 
     Returns:
         `finished: ...` or `failed: ...`; empty: nothing on the volume says that the run has ended.
@@ -49,7 +49,7 @@ def how_ended(api: Api, record: Record) -> str:
     """
     if record.how_ended or record.ttl is None:
         return record.how_ended
-    found = answer_of(_on_volume(api, record), record.since)
+    found = answer_of(_on_volume(api, record, own), record.since)
     if found:
         annotations = {names.HOW_ENDED_ANNOTATION: found}
         path = record_path(record.namespace, record.owner)
@@ -67,14 +67,14 @@ def forget_end(api: Api, record: Record) -> None:
     api.patch(path, {"metadata": {"annotations": {names.HOW_ENDED_ANNOTATION: None}}})
 
 
-def how_ended_or_empty(api: Api, record: Record) -> str:
+def how_ended_or_empty(api: Api, record: Record, own: Json) -> str:
     """The answer of `how_ended`, but an empty text if the volume cannot be read.
 
     Raises:
         UnreachableError: the API server does not answer.
     """
     try:
-        return how_ended(api, record)
+        return how_ended(api, record, own)
     except (ApiError, TaskError):
         return ""
 
@@ -125,25 +125,7 @@ def answer_of(found: dict[str, Any], since: datetime) -> str:
     return {"finished": f"{FINISHED}{words}", "failed": f"{FAILED}{words}"}.get(state, "")
 
 
-def harmless(placement: Json) -> Json:
-    """The fields of a pod's spec that may be taken from a record. This function is pure.
-
-    A record is a ConfigMap. Whoever may change a ConfigMap must not be able to choose the rights of
-    a pod that other people start.
-    """
-    found = {key: placement[key] for key in PLACEMENT_KEYS if key in placement}
-    given = part(placement, "securityContext")
-    groups = {key: given[key] for key in GROUP_KEYS if key in given}
-    asked = part(placement, "resources", "limits")
-    limits = {key: asked[key] for key in LIMIT_KEYS if key in asked}
-    return {
-        **found,
-        **({"securityContext": groups} if groups else {}),
-        **({"resources": {"limits": limits}} if limits else {}),
-    }
-
-
-def _on_volume(api: Api, record: Record) -> dict[str, Any]:
+def _on_volume(api: Api, record: Record, own: Json) -> dict[str, Any]:
     assert record.ttl is not None
     program = Path(gone_program.__file__).read_text()
     pod = TaskPod(
@@ -155,7 +137,7 @@ def _on_volume(api: Api, record: Record) -> dict[str, Any]:
         claim=record.ttl.claim,
         deadline_seconds=READ_SECONDS,
         read_only=True,
-        placement=harmless(record.ttl.placement),
+        placement=pod_fields(record.ttl.placement, own),
     )
     with running(api, pod, quiet=True, start_seconds=START_SECONDS) as path:
 

@@ -7,7 +7,7 @@ If the workload of an unchanged run is gone or has failed, the engine's state ma
 and then the engine does not make it again. In this case the task leaves other runs alone, and the
 wait for the training says what to do. If the engine does make the workload again, for example after
 `pulumi refresh`, a hook runs this task once more before that, with `made_again`
-(infra/run/made_again.py).
+(infra/run/workload_hooks.py).
 """
 
 import time
@@ -211,10 +211,15 @@ def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
     record = parse_record(item) if item else None
     if record is None or (record.workload, record.revision) != (plan.workload, plan.revision):
         return ""
-    if not own and replace(record, how_ended=how_ended_or_empty(api, record)).had_finished:
+    placement = plan.ttl.placement if plan.ttl else {}
+    if not own and _had_finished(api, record, placement):
         return f"no other run has to make place: {plan.workload} had finished before it was removed"
     state = "has failed" if own else "is not there"
     return "" if plan.made_again else f"{plan.workload} {state}, {LEFT_ALONE}"
+
+
+def _had_finished(api: Api, record: Record, placement: Json) -> bool:
+    return replace(record, how_ended=how_ended_or_empty(api, record, placement)).had_finished
 
 
 def _own_workload(job: Job, api: Api, plan: Plan) -> Json | None:

@@ -17,6 +17,7 @@ from infra.kube.record import Record, parse_record, record_path
 from infra.kube.runs import hand_over
 from infra.kube.runs.busy import NOT_THERE, other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
+from infra.kube.runs.gone_pod import harmless
 from infra.kube.runs.lock import held, holder_text
 from infra.kube.runs.making_place import live_pods_of, lock_limit_seconds, suspend_run
 from infra.kube.runs.workload_now import workload_now
@@ -43,8 +44,15 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     return parse_record(item)
 
 
-def find_workload(api: Api, record: Record) -> Json:
+def find_workload(api: Api, record: Record, own: Json | None = None) -> Json:
     """The workload of a run.
+
+    Args:
+        api: the cluster.
+        record: the record of the run.
+        own: the placement of pods of the run's stack, from its outputs. If the workload was removed
+            after its end, the pod that reads how the run ended has its user, labels and
+            annotations.
 
     Raises:
         TaskError: the workload is not there: it was removed after its end, somebody has deleted
@@ -53,15 +61,20 @@ def find_workload(api: Api, record: Record) -> Json:
     workload = record.workload
     item = workload_now(api, record.namespace, workload)
     if item is None:
-        found = replace(record, how_ended=how_ended_or_empty(api, record))
+        found = replace(record, how_ended=how_ended_or_empty(api, record, own or {}))
         if not found.how_ended and other_run(record, None, api.now()):
             raise TaskError(f"{workload} is not there: {NOT_THERE}. Type this again in a moment")
         raise TaskError(gone_words(found))
     return item
 
 
-def stop(api: Api, record: Record) -> str:
+def stop(api: Api, record: Record, own: Json | None = None) -> str:
     """Stop the run: let its pods save and end, and wait until they have ended.
+
+    Args:
+        api: the cluster.
+        record: the record of the run.
+        own: as in `find_workload`.
 
     Returns:
         Why there is nothing to stop; empty: the run was stopped by this call.
@@ -74,7 +87,7 @@ def stop(api: Api, record: Record) -> str:
     lock_limit = lock_limit_seconds(api, record.namespace, record.grace_seconds)
     with held(api, record.namespace, holder, lock_limit) as lock:
         _refuse_newer_run(api, record)
-        item = find_workload(api, record)
+        item = find_workload(api, record, own)
         if over := true_condition(item, list(record.over)):
             return f"{record.workload} has ended already ({over})"
         already = is_stopped(api, record.namespace, item, record.suspend)
@@ -99,7 +112,9 @@ def note_saved_step(api: Api, record: Record, step: int) -> None:
     api.patch(path, {"metadata": {"annotations": annotations}})
 
 
-def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
+def resume(
+    api: Api, record: Record, when_busy: str, wait_seconds: int, own: Json | None = None
+) -> str:
     """Resume a stopped run by the same hand-over as `pulumi up`.
 
     Args:
@@ -107,6 +122,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         record: the record of the run.
         when_busy: what to do if another run has the GPUs: replace, wait or refuse.
         wait_seconds: the longest wait for other runs with `wait`.
+        own: as in `find_workload`.
 
     Returns:
         Why there is nothing to resume; empty: the run was resumed by this call.
@@ -115,12 +131,12 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         TaskError: the workload is gone, the run has been changed since its record was read, another
             run has the GPUs, or a limit is reached.
     """
-    item = find_workload(api, record)
+    item = find_workload(api, record, own)
     if over := true_condition(item, list(record.over)):
         return f"{record.workload} has ended already ({over})"
     if not is_stopped(api, record.namespace, item, record.suspend):
         return f"{record.workload} is not stopped"
-    name = record.stack.rpartition("/")[2]
+    name, ttl = record.stack.rpartition("/")[2], record.ttl
     fields = {
         "workload": record.workload.to_json(),
         "revision": record.revision,
@@ -131,7 +147,8 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
         "done": list(record.over),
         "when_busy": when_busy,
         "request": record.request,
-        "ttl": asdict(record.ttl) if record.ttl else {},
+        # The hand-over gives a pod what the stack's settings demand, but this is from a record.
+        "ttl": {**asdict(ttl), "placement": harmless(ttl.placement)} if ttl else {},
         "grace_seconds": record.grace_seconds,
         "wait_timeout_seconds": wait_seconds,
         "platform_stack": record.stack,
@@ -143,7 +160,7 @@ def resume(api: Api, record: Record, when_busy: str, wait_seconds: int) -> str:
 
     def look_again() -> None:
         _refuse_newer_run(api, record)
-        find_workload(api, record)
+        find_workload(api, record, own)
 
     hand_over.create(job, api, look_again)
     return ""

@@ -9,7 +9,7 @@ import pytest
 from cli import tensorboard
 from cli.__main__ import main
 from cli.dashboard import command
-from cli.dashboard.server import HERE
+from cli.dashboard.server import LOOPBACK
 from cli.stack_outputs import VolumePlace
 from infra.kube.api_server.access import Access
 
@@ -29,7 +29,7 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def test_port_that_is_taken_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server((HERE, 0)) as other:
+    with socket.create_server((LOOPBACK, 0)) as other:
         port = other.getsockname()[1]
         assert main([name, "--port", str(port)]) == 2
     assert f"--port: {port} cannot be used: Address already" in capsys.readouterr().err

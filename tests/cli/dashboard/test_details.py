@@ -8,6 +8,7 @@ from cli.dashboard.details import goodput_of, log_of, rank_rows
 from cli.logs.line import Line
 from tests.browser.recorded import NOW, lines, pods
 from tests.trainer.events.stories import Story
+from trainer.events.event import Events
 from trainer.events.span import Kind
 from trainer.watch.slow import Cause, Finding
 
@@ -65,7 +66,7 @@ def test_kinds_of_time_add_up_to_the_wall_clock() -> None:
     told.trains(100, 50)
     told.saves(200)
     told.finishes()
-    found = goodput_of(told.content)
+    found = goodput_of(Events.of(told.content))
     assert sum(each["seconds"] for each in found["kinds"]) == pytest.approx(found["wall_seconds"])
     by_name = {each["kind"]: each["seconds"] for each in found["kinds"]}
     assert by_name["productive"] == told.spent[Kind.PRODUCTIVE] / 1000
@@ -73,7 +74,7 @@ def test_kinds_of_time_add_up_to_the_wall_clock() -> None:
 
 
 def test_run_without_events_has_no_time() -> None:
-    assert goodput_of(b"")["wall_seconds"] == 0
+    assert goodput_of(Events.of(b""))["wall_seconds"] == 0
 
 
 def test_lines_have_their_rank_and_are_explained_once() -> None:

@@ -173,7 +173,9 @@ def test_pod_that_is_being_removed_is_given_to_no_look(monkeypatch: pytest.Monke
         assert pods.gone.wait(LIMIT_SECONDS)
         pods.may_run = True
         found = beside.submit(look, keeper)
+        deadline = time.monotonic() + LIMIT_SECONDS
         while not (keeper._waiting or found.done()):  # pyright: ignore[reportPrivateUsage]
+            assert time.monotonic() < deadline, "the second look has not asked for a pod"
             time.sleep(0.01)
         pods.removal_may_end.set()
         assert found.result(LIMIT_SECONDS) == "pod 2"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.dashboard.server import FOLDER, HERE, PAGE_HEADER, Server, serving
+from cli.dashboard.server import FOLDER, LOOPBACK, PAGE_HEADER, Server, serving
 from cli.dashboard.source import UnknownError
 
 OURS = {PAGE_HEADER: "1"}
@@ -36,7 +36,7 @@ def ask(
     server: Server, path: str, headers: Mapping[str, str] | None = None, method: str = "GET"
 ) -> tuple[int, dict[str, str], str]:
     """Return the status, the headers and the text of the server's answer."""
-    connection = http.client.HTTPConnection(HERE, server.port, timeout=30)
+    connection = http.client.HTTPConnection(LOOPBACK, server.port, timeout=30)
     try:
         connection.request(method, path, headers=dict(headers or {}))
         answer = connection.getresponse()
@@ -154,9 +154,9 @@ def test_reader_that_goes_away_leaves_no_traceback(capfd: pytest.CaptureFixture[
             return {"text": "x" * (8 << 20)}
 
     with serving(0, Slow()) as server:
-        with socket.create_connection((HERE, server.port)) as reader:
+        with socket.create_connection((LOOPBACK, server.port)) as reader:
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            host = f"Host: {HERE}:{server.port}\r\n{PAGE_HEADER}: 1\r\n"
+            host = f"Host: {LOOPBACK}:{server.port}\r\n{PAGE_HEADER}: 1\r\n"
             reader.sendall(f"GET /api/overview HTTP/1.1\r\n{host}\r\n".encode())
             assert asked.wait(60)
         gone.set()

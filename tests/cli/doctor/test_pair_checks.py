@@ -9,7 +9,7 @@ import pytest
 from cli.check import Result
 from cli.doctor.pair import Machine
 from cli.doctor.pair_checks import PAIR_CHECKS, run_pair_checks
-from cli.doctor.pair_ways import questions
+from cli.doctor.pair_ways import ports_to_reach
 from cli.facts import Facts
 from infra.node.expectations import FIRST_NODE, Expectations
 from tests.cli.doctor.fact_sets import Changes, facts_with
@@ -273,9 +273,9 @@ def test_nodes_that_share_images_reach_every_nodes_port_6443() -> None:
     to_server = machines({}, (TWO, SERVER), {"tcp.6443": "silent"})
     found = findings(run_pair_checks(to_server, EXPECT))
     assert found == [("pair-api-port", f"{TWO} -> {SERVER}", "error")]
-    asked = questions(from_server=False, to_server=False, share_images=True)
+    asked = ports_to_reach(from_server=False, to_server=False, share_images=True)
     assert {"tcp.5001", "tcp.6443"} <= set(asked)
-    assert questions(from_server=False, to_server=False) == ["udp.8472"]
+    assert ports_to_reach(from_server=False, to_server=False) == ["udp.8472"]
 
 
 def test_ports_that_pods_do_not_need_are_not_asked_for() -> None:
@@ -301,11 +301,11 @@ def test_every_server_is_asked_what_the_first_one_is_asked() -> None:
     """The doctor looks at the same ports of every server, not only of the first. Each server has an
     API server, which agents come to and which asks all kubelets.
     """
-    assert questions(from_server=False, to_server=False) == ["udp.8472"]
-    assert questions(from_server=False, to_server=True) == ["udp.8472", "tcp.6443"]
-    assert questions(from_server=True, to_server=False) == ["udp.8472", "tcp.10250"]
+    assert ports_to_reach(from_server=False, to_server=False) == ["udp.8472"]
+    assert ports_to_reach(from_server=False, to_server=True) == ["udp.8472", "tcp.6443"]
+    assert ports_to_reach(from_server=True, to_server=False) == ["udp.8472", "tcp.10250"]
     of_servers = {"udp.8472", "tcp.6443", "tcp.10250", "tcp.2379", "tcp.2380"}
-    assert set(questions(from_server=True, to_server=True)) == of_servers
+    assert set(ports_to_reach(from_server=True, to_server=True)) == of_servers
     seen = machines({}, (THREE, TWO), {"tcp.6443": "silent"})
     assert findings(run_pair_checks(seen, EXPECT)) == [
         ("pair-api-port", f"{THREE} -> {TWO}", "error")

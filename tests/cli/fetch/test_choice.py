@@ -7,7 +7,7 @@ import pytest
 
 from cli.fetch import pod_program
 from tests.cli.fetch.local_pod import LocalPod, add_checkpoint, contents, fetch, make_run
-from trainer.checkpoint import store
+from trainer.checkpoint import retention, store
 
 
 def damage(directory: Path, name: str = "model-00000.bin") -> None:
@@ -34,7 +34,7 @@ def test_choice_is_taken_from_all_checkpoints(
     run = make_run(tmp_path / "demo", steps=())
     for step, val_loss in ((100, 2.0), (200, 1.5), (300, None)):
         add_checkpoint(run, step, val_loss=val_loss)
-    assert store.best_step(run / "checkpoints") == 200
+    assert retention.best_step(run / "checkpoints") == 200
     brought = fetch(monkeypatch, LocalPod(), run, tmp_path / "here", choice)
     assert (brought.checkpoint and brought.checkpoint.step) == expected
     here = contents(tmp_path / "here")

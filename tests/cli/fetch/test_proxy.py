@@ -88,7 +88,9 @@ def test_server_waits_for_a_slow_reader(server: dict[str, Any]) -> None:
     with socket.create_connection(("127.0.0.1", server["port"]), timeout=60) as reader:
         reader.sendall(head.encode())
         before, waiting = -1, 0
+        deadline = time.monotonic() + 60
         while waiting > before or waiting == 0:  # until the connection's buffers are full
+            assert time.monotonic() < deadline, f"after {waiting:,} bytes more still arrive"
             time.sleep(0.1)
             before, waiting = waiting, readable_bytes(reader)
         assert waiting < BIG_BYTES

@@ -5,13 +5,14 @@ import json
 import pytest
 
 from cli.__main__ import main
-from cli.goodput import command, fetch
+from cli.goodput import command, run_events
 from cli.stack_outputs import RunPlace
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.exec_stream import Ended
 from infra.kube.errors import TaskError
 from tests.trainer.events.stories import Story
 from trainer.events.command import PRICE_VARIABLE
+from trainer.events.event import Events
 from trainer.events.show import WHAT
 from trainer.events.span import Kind
 
@@ -42,7 +43,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the command read the events of the killed run, without a stack and a cluster."""
     monkeypatch.setattr(command, "run_place", lambda stack: PLACE)  # pyright: ignore
     monkeypatch.setattr(command, "Api", lambda access: None)  # pyright: ignore
-    monkeypatch.setattr(command, "fetch_events", lambda api, place: killed_run())  # pyright: ignore
+    monkeypatch.setattr(command, "fetch_events", lambda api, place: Events.of(killed_run()))  # pyright: ignore
 
 
 def test_table_has_every_kind_and_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,10 +135,10 @@ def test_events_that_cannot_be_had_are_an_error(
     """If the events cannot be read, or did not arrive whole, the command fails with the reason."""
     from contextlib import nullcontext
 
-    monkeypatch.setattr(fetch, "running", lambda *a, **k: nullcontext("/pod"))  # pyright: ignore
-    monkeypatch.setattr(fetch, "execute", lambda *given: ended)  # pyright: ignore
+    monkeypatch.setattr(run_events, "running", lambda *a, **k: nullcontext("/pod"))  # pyright: ignore
+    monkeypatch.setattr(run_events, "execute", lambda *given: ended)  # pyright: ignore
     with pytest.raises(TaskError, match=r".+") as refusal:
-        fetch.fetch_events(None, PLACE)  # pyright: ignore
+        run_events.fetch_events(None, PLACE)  # pyright: ignore
     assert message in str(refusal.value)
 
 

@@ -5,12 +5,11 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,23 @@ import pytest
 
 from cli.fetch import pod_program as fetch_program
 from cli.push.local_run import read_run
-from cli.runs import pod_program
-from infra.kube.api_server.exec_stream import SILENCE_SECONDS
+from cli.runs import pod_deletion, pod_metrics, pod_program
+from cli.runs.program import PROGRAM
 from tests.cli.fetch.local_pod import add_checkpoint, make_run
 from trainer.checkpoint.store import directory_of, step_of
+
+
+def test_program_needs_the_standard_library_alone(tmp_path: Path) -> None:
+    """The program works as in the pod: as one text, without this project and its packages."""
+    make_run(tmp_path / "demo")
+
+    def asked(*words: str) -> dict[str, Any]:
+        command = [sys.executable, "-I", "-S", "-c", PROGRAM, *words]
+        return json.loads(subprocess.run(command, cwd="/", capture_output=True, check=True).stdout)
+
+    assert [run["name"] for run in asked("list", str(tmp_path))["runs"]] == ["demo"]
+    assert asked("curves", str(tmp_path), "demo", "10")["loss"]
+    assert asked("delete", str(tmp_path), "demo") == {"state": "deleted"}
 
 
 def test_last_values_and_the_lowest_validation_loss_are_found(tmp_path: Path) -> None:
@@ -36,11 +48,11 @@ def test_last_values_and_the_lowest_validation_loss_are_found(tmp_path: Path) ->
         {"step": 4, "loss": None, "val_loss": None, "tokens": 400},
     ]
     path.write_text("".join(json.dumps(each) + "\n" for each in records) + '{"step": 5, "lo')
-    found = pod_program.metrics(path)
+    found = pod_metrics.metrics(path)
     assert (found["step"], found["tokens"]) == (4, 400)
     assert (found["loss"], found["val_loss"]) == (2.0, 2.75)
     assert (found["lowest_val_loss"], found["lowest_val_loss_step"]) == (2.5, 2)
-    assert pod_program.metrics(tmp_path / "none")["step"] is None
+    assert pod_metrics.metrics(tmp_path / "none")["step"] is None
 
 
 def test_newest_checkpoint_is_one_that_is_whole(tmp_path: Path) -> None:
@@ -89,16 +101,16 @@ def test_deleted_run_is_gone_and_others_stay(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_run(tmp_path / name)
     (tmp_path / ".deleted-0123456789ab-one").mkdir()  # a removal that was cut off
-    assert pod_program.delete(tmp_path, "one") == {"state": "deleted"}
+    assert pod_deletion.delete(tmp_path, "one") == {"state": "deleted"}
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
-    assert pod_program.delete(tmp_path, "one") == {"state": "missing"}
+    assert pod_deletion.delete(tmp_path, "one") == {"state": "missing"}
 
 
 def test_rest_of_a_removal_can_be_removed_by_its_name(tmp_path: Path) -> None:
     """The rest of a removal that was cut off is listed, and can be deleted by its own name."""
     rest = make_run(tmp_path / ".deleted-0123456789ab-one")
     assert [each["name"] for each in pod_program.runs(tmp_path, [])["runs"]] == [rest.name]  # pyright: ignore
-    assert pod_program.delete(tmp_path, rest.name) == {"state": "deleted"}
+    assert pod_deletion.delete(tmp_path, rest.name) == {"state": "deleted"}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -107,16 +119,16 @@ def test_run_whose_lock_is_held_is_not_deleted(tmp_path: Path) -> None:
     run = make_run(tmp_path / "demo")
     with (run / "run.lock").open("r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert pod_program.delete(tmp_path, "demo") == {"state": "locked"}
+        assert pod_deletion.delete(tmp_path, "demo") == {"state": "locked"}
         assert (run / "metrics.jsonl").exists()
-    assert pod_program.delete(tmp_path, "demo") == {"state": "deleted"}
+    assert pod_deletion.delete(tmp_path, "demo") == {"state": "deleted"}
 
 
 def test_link_is_no_run_that_could_be_deleted(tmp_path: Path) -> None:
     """A link is not deleted, and neither is the folder it leads to."""
     run = make_run(tmp_path / "elsewhere" / "demo")
     (tmp_path / "demo").symlink_to(run)
-    assert pod_program.delete(tmp_path, "demo") == {"state": "link"}
+    assert pod_deletion.delete(tmp_path, "demo") == {"state": "link"}
     assert (run / "metrics.jsonl").exists()
 
 
@@ -212,68 +224,6 @@ def test_run_that_goes_while_it_is_read_is_left_out(
     assert names == ["staying"]
 
 
-@pytest.mark.parametrize("odd", ['"high"', "NaN", "Infinity", "[1]", "true"])
-def test_value_that_is_no_number_is_none(tmp_path: Path, odd: str) -> None:
-    """Values in the metrics that are no finite numbers are left out. A user's own program may write
-    anything there.
-    """
-    path = tmp_path / "metrics.jsonl"
-    lines = [f'{{"step": 1, "val_loss": {odd}, "loss": {odd}}}', '{"step": 2, "val_loss": 2.5}']
-    path.write_text("\n".join([*lines, f'{{"step": {odd}}}', ""]))
-    found = pod_program.metrics(path)
-    assert (found["loss"], found["lowest_val_loss"], found["lowest_val_loss_step"]) == (
-        None,
-        2.5,
-        2,
-    )
-    assert found["step"] in (1, 2)
-    assert pod_program.curves(path, 50)["val_loss"] == [(2, 2.5)]
-
-
-def test_curves_keep_every_spike_and_both_ends(tmp_path: Path) -> None:
-    """A long curve is thinned for the page and keeps its spikes, its first and its last step."""
-    path = tmp_path / "metrics.jsonl"
-    records = [{"step": n, "loss": 4.0 - n / 10_000, "val_loss": None} for n in range(1, 10_001)]
-    records[7_123]["loss"], records[20]["loss"] = 99.0, None
-    records[499]["val_loss"] = 3.5
-    path.write_text("".join(json.dumps(each) + "\n" for each in records) + '{"step": 10001, "lo')
-    found = pod_program.curves(path, 50)
-    steps = [step for step, _ in found["loss"]]
-    assert (7_124, 99.0) in found["loss"]
-    assert (steps[0], steps[-1]) == (1, 10_000)
-    assert steps == sorted(set(steps))
-    assert len(steps) <= 2 * 50 + 2
-    assert found["val_loss"] == [(500, 3.5)]
-    assert found["tokens_per_second"] == []
-    assert set(pod_program.curves(tmp_path / "none", 50)) == set(pod_program.CURVES)
-
-
-def test_short_curves_are_not_thinned() -> None:
-    pairs = [(step, float(step % 7)) for step in range(100)]
-    assert pod_program.thinned(pairs, 50) == pairs
-
-
-def test_curve_of_any_length_needs_little_memory(tmp_path: Path) -> None:
-    """The pod has little memory, and a run that logs each step has millions of records.
-
-    A restart goes back, so the steps are not in order.
-    """
-    path = tmp_path / "metrics.jsonl"
-    steps = [*range(1, 30_001), *range(20_001, 60_001)]
-    lines = (json.dumps({"step": step, "loss": 1.0 + step % 10}) for step in steps)
-    path.write_text("".join(f"{line}\n" for line in lines) + '{"step": 41234, "loss": 77.5}\n')
-    pod_program.curves(path, 10)  # what Python keeps from the first call does not count
-    tracemalloc.start()
-    found = pod_program.curves(path, 50)["loss"]
-    most_bytes = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert most_bytes < 1 << 20
-    assert (41_234, 77.5) in found
-    assert (found[0][0], found[-1][0]) == (1, 60_000)
-    gaps = [after[0] - before[0] for before, after in pairwise(found)]
-    assert 0 <= min(gaps) <= max(gaps) < 60_000 / 50 * 2
-
-
 @pytest.mark.parametrize("pattern", [pod_program.STEP, fetch_program.STEP])
 def test_folders_of_checkpoints_are_those_of_the_trainer(pattern: str) -> None:
     """The programs in pods import nothing of the trainer, so each has the pattern once more."""
@@ -282,16 +232,3 @@ def test_folders_of_checkpoints_are_those_of_the_trainer(pattern: str) -> None:
     others += ["damaged-step-00000007", "step-", "step-00000007\n", "Step-00000007"]
     for name in (*made, *others):
         assert bool(re.fullmatch(pattern, name)) == (step_of(name) is not None) == (name in made)
-
-
-def test_long_curve_gives_signs_of_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The program writes signs of life while it reads a long curve. The command takes a connection
-    that brings no byte for a minute for dead.
-    """
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n' * 10_000)
-    seconds = count(step=0.1)
-    monkeypatch.setattr(pod_program.time, "monotonic", lambda: next(seconds))
-    pod_program.curves(tmp_path / "metrics.jsonl", 10)
-    assert len(capsys.readouterr().err) > 10_000 * 0.1 / SILENCE_SECONDS

@@ -1,16 +1,21 @@
 """What `status` says of a run whose workload was removed after its end: it asks the volume once."""
 
+from argparse import Namespace
 from dataclasses import replace
 from datetime import timedelta
 from typing import NoReturn
+from unittest.mock import Mock
 
 import pytest
 
+import cli.resume
+import cli.stop
+from cli import stack_outputs
 from cli.dashboard import looks
 from cli.dashboard.looks import Looks
 from cli.dashboard.pod_keeper import PodKeeper
-from cli.stack_outputs import VolumePlace
-from cli.status import ended
+from cli.stack_outputs import ClusterPlace, VolumePlace
+from cli.status import command, ended
 from cli.status.judge import PlatformStatus, RunStatus, Seen, judge_run
 from cli.status.look import Look
 from infra.kube.api_server.access import Access
@@ -20,6 +25,7 @@ from infra.kube.record import Record, Ttl
 from tests.cli.records import NOW, RECORD
 
 NAMESPACE = RECORD.namespace
+OWN = {"securityContext": {"runAsUser": 5000}}
 GOES = replace(RECORD, ttl=Ttl(1800, "image", "claim", "/data/runs/dev", {}))
 
 
@@ -42,10 +48,11 @@ class Volume:
     """A stand-in for the volume, which is asked how a run ended and counts the questions."""
 
     def __init__(self, answer: str | Exception) -> None:
-        self.answer, self.asked = answer, 0
+        self.answer, self.asked, self.own = answer, 0, list[object]()
 
-    def __call__(self, _: Api, record: Record) -> str:
+    def __call__(self, _: Api, record: Record, own: object) -> str:
         self.asked += 1
+        self.own.append(own)
         print("waiting for a pod")  # `status` must not print this line
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -55,7 +62,7 @@ class Volume:
 def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Record) -> RunStatus:
     """Return what `status` shows of the record's run."""
     monkeypatch.setattr(ended, "how_ended", volume)
-    (run,) = ended.with_ends(api, looked(record), NAMESPACE).runs
+    (run,) = ended.with_ends(api, looked(record), NAMESPACE, OWN).runs
     return run
 
 
@@ -69,7 +76,7 @@ def test_runs_of_stacks_of_one_name_are_told_apart(
     found = tuple((record, []) for record in (of_others, GOES))
     runs = tuple(judge_run(Seen(record, None, (), {}), NOW) for record, _ in found)
     monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
-    seen = ended.with_ends(api, Look(PlatformStatus(1), runs, "", found), NAMESPACE)
+    seen = ended.with_ends(api, Look(PlatformStatus(1), runs, "", found), NAMESPACE, OWN)
     assert [run.state for run in seen.runs] == ["gone", "finished"]
 
 
@@ -113,8 +120,10 @@ def test_run_that_has_gone_is_called_what_its_volume_says(
     """A run whose workload was removed is shown as finished or failed, as its log on the volume
     says. Nothing is printed about the pod that reads it.
     """
-    run = shown(api, Volume(f"{state}: as the log says"), monkeypatch, GOES)
+    volume = Volume(f"{state}: as the log says")
+    run = shown(api, volume, monkeypatch, GOES)
     assert run.state == state
+    assert volume.own == [OWN]
     assert run.detail.startswith("as the log says; Job train-singlepod was removed 1800 s after")
     assert capsys.readouterr().out == ""
 
@@ -148,13 +157,62 @@ def no_pod() -> NoReturn:
 
 
 def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dashboard shows such a run as finished too."""
-    place = VolumePlace(api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs")
+    """The dashboard shows such a run as finished too. Its pod is one of the stack, too."""
+    place = VolumePlace(
+        api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs", placement=OWN
+    )
+    volume = Volume("finished: all done")
     monkeypatch.setattr(looks, "look", lambda *_: looked(GOES))
     monkeypatch.setattr(Api, "list", lambda *_: [])
-    monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
+    monkeypatch.setattr(ended, "how_ended", volume)
     (run,) = Looks(place, PodKeeper(no_pod)).cluster().look.runs
     assert run.state == "finished"
+    assert volume.own == [OWN]
+
+
+def test_commands_ask_with_the_placement_of_their_stack(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status`, `stop` and `resume` take the user, the labels and the annotations of the pod from
+    the outputs of their stack.
+    """
+    outputs = {
+        **{"kubeconfig": "/kubeconfig", "namespace": NAMESPACE, "owner": "me", "claim": "c"},
+        **{"image": "i", "runPath": "/data/runs/dev", "workload": "w"},
+        "podPlacement": "{securityContext: {runAsUser: 5000}}",
+    }
+    monkeypatch.setattr(stack_outputs, "_outputs", lambda *_, **__: outputs)
+    given = list[object]()
+
+    def answer(*words: object) -> str:
+        given.append(words[-1])
+        return "there is nothing to do"
+
+    for module in (cli.stop, cli.resume):
+        monkeypatch.setattr(module, "end_in_order", lambda: None)
+        monkeypatch.setattr(module, "Api", lambda _: None)
+        monkeypatch.setattr(module, "find_record", lambda *_: RECORD)
+    monkeypatch.setattr(cli.stop, "LastLines", Mock())
+    monkeypatch.setattr(cli.stop, "stop", answer)
+    monkeypatch.setattr(cli.resume, "resume", answer)
+    assert cli.stop.run(Namespace(stack="dev")) == 0
+    assert cli.resume.run(Namespace(stack="dev", when_busy="refuse")) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert given == [OWN, OWN]
+    assert stack_outputs.cluster_place("dev").placement == OWN
+
+
+def test_status_asks_with_the_placement_of_its_stack(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`status` hands the placement of its stack on to the pod."""
+    volume = Volume("finished: all done")
+    monkeypatch.setattr(ended, "how_ended", volume)
+    monkeypatch.setattr(command, "look", lambda *_, **__: looked(GOES))
+    place = ClusterPlace(api.access, NAMESPACE, OWN)
+    seen, _ = command._looked(api, place, Namespace(json=False, run=""))  # pyright: ignore[reportPrivateUsage]
+    assert [run.state for run in seen.runs] == ["finished"]
+    assert volume.own == [OWN]
 
 
 def test_workload_that_somebody_deleted_asks_no_volume(

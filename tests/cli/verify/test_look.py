@@ -24,7 +24,7 @@ def test_verify_without_the_right_to_exec_shows_the_rest(monkeypatch: pytest.Mon
     monkeypatch.setattr(look, "see_run", lambda *_: (SimpleNamespace(state="training"), [POD]))
     monkeypatch.setattr(look, "ask_in_pod", refuse)
     monkeypatch.setattr(look, "ask_by_pod", refuse)
-    monkeypatch.setattr(look, "place_pod", lambda *_, **__: None)
+    monkeypatch.setattr(look, "stack_pod", lambda *_, **__: None)
     monkeypatch.setattr(look, "_first_lines", lambda *_: "")
     place: Any = SimpleNamespace(namespace="n", owner="o", run_path="/data/runs/a", world_size=1)
     seen = look.gather(SimpleNamespace(), place)  # pyright: ignore[reportArgumentType]

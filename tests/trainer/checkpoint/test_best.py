@@ -17,7 +17,7 @@ import torch
 
 import trainer.train
 from tests.trainer.lab import Lab, NoSignals, change_state, checkpoints, records
-from trainer.checkpoint import layout, save, store
+from trainer.checkpoint import layout, retention, save, store
 from trainer.checkpoint.tensors import model_tensors
 from trainer.config import RunConfig
 from trainer.data.dataset import open_dataset
@@ -96,7 +96,7 @@ def test_best_is_measured_by_equal_tokens(lab: Lab) -> None:
     train_here(run)
     kept = store.all_steps(checkpoints(run))
     losses = {step: measured(run, step, 16).loss for step in kept}
-    assert store.best_step(checkpoints(run)) == min(kept, key=lambda step: losses[step])
+    assert retention.best_step(checkpoints(run)) == min(kept, key=lambda step: losses[step])
     assert state_of(run, 40)["val_loss"] == pytest.approx(losses[40], rel=1e-5)
     whole = measured(run, 40, None).loss
     assert whole > losses[40]
@@ -183,4 +183,4 @@ def test_checkpoint_that_was_lost_is_not_best(lab: Lab, monkeypatch: pytest.Monk
     monkeypatch.setattr(save, "write_file", fail_at_step_20)
     train_here(run)
     assert store.all_steps(checkpoints(run)) == [40, 30]
-    assert store.best_step(checkpoints(run)) == 30
+    assert retention.best_step(checkpoints(run)) == 30

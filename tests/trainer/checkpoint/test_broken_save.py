@@ -12,6 +12,7 @@ from trainer.checkpoint import save, store
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.save import Save
 from trainer.config import RunConfig
+from trainer.mirror.status import STATUS_FILE
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
 
@@ -57,3 +58,33 @@ def test_broken_save_leaves_earlier_one_alone(
     lock.release()
     assert store.latest_verified(root, pytest.fail) == STEP
     assert not [line for line in said if "saved" in line]
+
+
+def test_unreadable_status_of_mirror_fails_no_save(tmp_path: Path) -> None:
+    """A checkpoint that is in place counts as saved although the mirror's status cannot be read,
+    which says what must not be removed. So nothing is removed. Otherwise the third such save would
+    end the run, whose checkpoints are all complete.
+    """
+    settings = {
+        "data_root": str(tmp_path),
+        "dataset": {"file": "text"},
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror", "keep_last": 1},
+    }
+    run, said = RunConfig.from_mapping(settings), list[str]()
+    root, status = run.run_dir / CHECKPOINTS_DIR, run.run_dir / STATUS_FILE
+    lock = RunLock(run.run_dir)
+    lock.acquire()
+    saver = Save(run, World(), torch.device("cpu"), "tag", lock, said.append)
+    status.mkdir()  # not even root can read a folder as a file
+    tensors = {"model.weight": torch.full((50,), math.pi)}
+    for step in (1, 2):
+        saver.begin(step, tensors, {"step": step}, "", is_last=False)
+        saver.wait()
+    assert saver.safe_step == 2
+    assert store.complete_steps(root) == [2, 1]
+    assert len([line for line in said if "old checkpoints were not looked at" in line]) == 2
+    status.rmdir()
+    saver.begin(3, tensors, {"step": 3}, "", is_last=False)
+    saver.wait()
+    assert store.complete_steps(root) == [3]
+    lock.release()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer.checkpoint import durable, layout, part_files, store
+from trainer.checkpoint import durable, layout, part_files, retention, store
 from trainer.launch.exit_codes import FatalError
 
 
@@ -47,7 +47,7 @@ def save(root: Path, step: int, keep_last: int = 3, val_loss: float | None = Non
         store.commit(building, step, entries)
     finally:
         shutil.rmtree(building, ignore_errors=True)  # as trainer.checkpoint.save does
-    store.prune(root, keep_last, keep_best=True, say=pytest.fail)
+    retention.prune(root, keep_last, keep_best=True, say=pytest.fail)
 
 
 def latest(root: Path) -> tuple[int | None, list[str]]:
@@ -92,7 +92,7 @@ def test_the_best_one_stays_however_old_it_is(tmp_path: Path) -> None:
     """
     for step, loss in ((1, 3.0), (2, 1.5), (3, None), (4, 2.0), (5, 1.5)):
         save(tmp_path, step, keep_last=2, val_loss=loss)
-    assert store.best_step(tmp_path) == 2  # the earlier of two equals
+    assert retention.best_step(tmp_path) == 2  # the earlier of two equals
     assert store.all_steps(tmp_path) == [5, 4, 2]
     save(tmp_path, 6, keep_last=2, val_loss=1.0)
     assert store.all_steps(tmp_path) == [6, 5]
@@ -107,7 +107,7 @@ def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> 
     flip_a_bit(tmp_path / "step-00000003" / "model-00000.bin")  # its size stays the same
     newest, _ = latest(tmp_path)
     store.set_damaged_aside(tmp_path, newest)
-    assert store.best_step(tmp_path) == 2
+    assert retention.best_step(tmp_path) == 2
     save(tmp_path, 4, keep_last=2)
     assert store.all_steps(tmp_path) == [4, 2]
     assert (tmp_path / "damaged-step-00000003" / "model-00000.bin").exists()
@@ -117,7 +117,7 @@ def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> Non
     """A save of a step that has a checkpoint replaces it."""
     save(tmp_path, 1)
     save(tmp_path, 1, val_loss=2.0)
-    assert store.val_loss(tmp_path, 1) == 2.0
+    assert retention.val_loss(tmp_path, 1) == 2.0
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -140,7 +140,7 @@ def test_one_that_was_replaced_half_is_replaced_again(
         with pytest.raises(OSError, match="Input/output error"):
             save(tmp_path, 1, val_loss=3.0)
     save(tmp_path, 1, val_loss=2.0)
-    assert store.val_loss(tmp_path, 1) == 2.0
+    assert retention.val_loss(tmp_path, 1) == 2.0
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -290,13 +290,34 @@ def test_a_failed_removal_of_old_ones_is_only_said(
 
     with monkeypatch.context() as failing:
         failing.setattr(store.shutil, "rmtree", refuse)
-        store.prune(tmp_path, 1, keep_best=False, say=said.append)
+        retention.prune(tmp_path, 1, keep_best=False, say=said.append)
         assert ["could not be removed" in line for line in said] == [True, True]
         assert latest(tmp_path) == (3, [])
         store.remove_leftovers(tmp_path, said.append)
         assert len(said) == 4
     store.remove_leftovers(tmp_path, pytest.fail)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
+
+
+def test_removal_that_failed_is_repeated_after_the_next_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be removed of an old checkpoint is removed after the next save. A run of weeks
+    would otherwise fill the volume with such remains, which only its next start removes.
+    """
+    for step in (1, 2):
+        save(tmp_path, step)
+    said: list[str] = []
+
+    def refuse(path: Path, ignore_errors: bool = False) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store.shutil, "rmtree", refuse)
+        retention.prune(tmp_path, 1, keep_best=False, say=said.append)
+    assert len(said) == 1
+    save(tmp_path, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
 
 
 def test_a_system_without_advice_about_pages_will_do(

@@ -15,6 +15,7 @@ from tests.trainer.lab import Lab, wait_for
 from tests.trainer.process_tree import is_running
 from trainer.events.event import event_file
 from trainer.launch import goodput_line as module
+from trainer.launch import killing
 from trainer.launch.goodput_line import GoodputLine, goodput_line
 
 
@@ -79,6 +80,32 @@ def test_process_that_stands_still_holds_up_nothing(
     assert line.pids() == []
     assert not is_running(pid)
     assert not is_over.exists()  # it would be, if anything had waited for a process
+
+
+def test_process_that_cannot_be_killed_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of the run waits only briefly for a process that does not end when it is killed. A
+    process that waits for a dead NFS server may never end.
+    """
+    goes_on, is_over = tmp_path / "goes-on", tmp_path / "is-over"
+    command = [sys.executable, "-c", STANDS_STILL, str(goes_on), str(is_over)]
+    monkeypatch.setattr(module, "own_command", lambda *_: command)
+    monkeypatch.setattr(module, "LAST_LINE_SECONDS", 0.01)
+    monkeypatch.setattr(killing, "KILLED_SECONDS", 0.01)
+    line = GoodputLine([], 0, pytest.fail, least_seconds=0)
+    line.poll()
+    killed: list[subprocess.Popen[bytes]] = []
+    with monkeypatch.context() as stuck:
+        stuck.setattr(subprocess.Popen, "kill", lambda process: killed.append(process))
+        line.close()
+        line.say_last()
+    assert line.pids() == []
+    assert len(killed) == 2
+    assert not is_over.exists()  # it would be, if anything had waited for a process
+    for process in killed:
+        process.kill()
+        process.wait(60)
 
 
 def test_last_line_is_said_at_the_end(arguments: list[str]) -> None:

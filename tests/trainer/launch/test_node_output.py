@@ -10,12 +10,14 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 from trainer.launch.local_ranks import killed_by
 
 CHECKOUT = Path(__file__).resolve().parents[3]
+LIMIT_SECONDS = 60.0  # the longest wait, on a busy machine too
 # The part of an entrypoint that runs its ranks: argv has the run's directory, then a program each.
 NODE = """
 import os, sys, threading
@@ -215,13 +217,18 @@ def test_ranks_end_by_their_lifeline_when_the_node_is_killed(tmp_path: Path) -> 
     with start(tmp_path, follow) as node:
         assert node.stdout
         line = b""
-        while not line.startswith(b"pid"):
-            line = node.stdout.readline()
-            assert line
+        # A kill by this timer ends the node's output, and so the wait for the next line.
+        timer = threading.Timer(LIMIT_SECONDS, node.kill)
+        timer.start()
+        try:
+            while not line.startswith(b"pid"):
+                line = node.stdout.readline()
+                assert line, f"the rank has not begun within {LIMIT_SECONDS} s"
+        finally:
+            timer.cancel()
         node.kill()
     pid = int(line.split()[1])
-    for _ in range(600):
-        if not Path(f"/proc/{pid}").exists():
-            break
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "the rank goes on without its entrypoint"
         time.sleep(0.1)
-    assert not Path(f"/proc/{pid}").exists()

@@ -18,6 +18,7 @@ from tests.trainer.forked import CHECKOUT, Forked
 from tests.trainer.lab import Lab, assert_bitwise_equal, free_port, last_step, wait_for
 from tests.trainer.process_tree import is_running, name_of, processes_below, ranks_below
 from trainer.config import RunConfig
+from trainer.launch import killing
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.spare import WAITS_NAME, Spares
@@ -178,6 +179,26 @@ def test_dead_spare_is_replaced_and_all_end(environment: Callable[..., dict[str,
         assert len(second) == 2
         assert second[0] == first[1]
     assert not any(map(is_running, second))
+
+
+def test_spare_that_cannot_be_killed_holds_up_nothing(
+    environment: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`close` waits only briefly for a spare process that does not end when it is killed. A process
+    that waits for a dead NFS server may never end.
+    """
+    monkeypatch.setattr(killing, "KILLED_SECONDS", 0.01)
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]  # it does not read the socket
+    spares = Spares(command, 1)
+    spares.prepare(environment())
+    killed: list[subprocess.Popen[bytes]] = []
+    with monkeypatch.context() as stuck:
+        stuck.setattr(subprocess.Popen, "kill", lambda process: killed.append(process))
+        spares.close()
+    assert [process.poll() for process in killed] == [None]
+    for process in killed:
+        process.kill()
+        process.wait(60)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from tests.trainer.mirror.checkpoints import write_checkpoint
 from tests.trainer.mirror.volume import Volume
 from trainer.checkpoint.durable import write_json
 from trainer.config import RunConfig
+from trainer.launch import killing
 from trainer.launch import mirror as launch
 from trainer.launch.exit_codes import ExitCode, FatalError
 from trainer.launch.node_output import NodeOutput
@@ -68,6 +70,48 @@ def test_end_does_not_depend_on_a_readable_status(
     mirror.finish()
     assert mirror.pids() == []
     assert ["is not in the mirror yet (it takes longer)" in line for line in said] == [True]
+
+
+STANDS_STILL = """
+import os, pathlib, sys, time
+goes_on, is_over = map(pathlib.Path, sys.argv[1:])
+deadline = time.monotonic() + 60
+while not goes_on.exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+is_over.touch()
+"""
+
+
+def test_process_that_cannot_be_killed_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod ends although the process of the mirror does not end when it is killed. A process that
+    waits for a dead NFS server may never end.
+    """
+    goes_on, is_over = tmp_path / "goes-on", tmp_path / "is-over"
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror", "mirror_wait_seconds": 0},
+        "dataset": {"file": "text"},
+    }
+    command = [sys.executable, "-c", STANDS_STILL, str(goes_on), str(is_over)]
+    monkeypatch.setattr(launch, "own_command", lambda *_: command)
+    monkeypatch.setattr(killing, "KILLED_SECONDS", 0.01)
+    said = list[str]()
+    output = cast(NodeOutput, SimpleNamespace(pipe=lambda _: None, say=said.append))
+    mirror = launch.MirrorProcess(RunConfig.from_mapping(settings), [], 0, output)
+    mirror.ensure_running()
+    killed: list[subprocess.Popen[bytes]] = []
+    with monkeypatch.context() as stuck:
+        stuck.setattr(subprocess.Popen, "kill", lambda each: killed.append(each))
+        mirror.finish()
+    assert mirror.pids() == []
+    assert ["is not in the mirror yet" in line for line in said] == [True]
+    assert not is_over.exists()  # it would be, if anything had waited for the process
+    for each in killed:
+        each.kill()
+        each.wait(60)
 
 
 def test_volume_that_refuses_the_status_does_not_end_the_mirror(

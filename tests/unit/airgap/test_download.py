@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.airgap import download as downloading
-from infra.airgap.download import DownloadError, Way, download, listed_sha256
+from infra.airgap.download import DownloadAccess, DownloadError, download, listed_sha256
 from sandbox.pki import Certificate, make_pki
 from tests.cli.servers import Page, web_server
 from tests.unit.airgap.web import Web, serving
@@ -90,8 +90,8 @@ def test_callers_proxy_leads_to_the_address(web: Web, tmp_path: Path) -> None:
     """
     address = "http://publisher.example/file"
     web.files[address] = CONTENT
-    way = Way({"http_proxy": web.url, "no_proxy": "other.example"})
-    download(address, tmp_path / "file", SHA256, way)
+    access = DownloadAccess({"http_proxy": web.url, "no_proxy": "other.example"})
+    download(address, tmp_path / "file", SHA256, access)
     assert web.requests == [address]
 
 
@@ -107,7 +107,7 @@ def test_callers_authority_is_trusted_beside_the_usual_ones(
     both.write_text((pki / "server.crt").read_text() + (pki / "server.key").read_text())
     with web_server(both) as port:
         address = f"https://127.0.0.1:{port}/file"
-        download(address, tmp_path / "file", "", Way({}, (pki / "ca.crt").read_text()))
+        download(address, tmp_path / "file", "", DownloadAccess({}, (pki / "ca.crt").read_text()))
         assert (tmp_path / "file").read_bytes() == Page.text
         with pytest.raises(DownloadError, match="CERTIFICATE_VERIFY_FAILED"):
-            download(address, tmp_path / "file", "", Way({}))
+            download(address, tmp_path / "file", "", DownloadAccess({}))

@@ -20,7 +20,7 @@ from infra.airgap.writer import UNFINISHED
 from infra.image.dependencies import layout_folder
 from infra.image.platforms import this_machine
 from infra.kinds import KINDS
-from infra.settings import Devices, Settings, parse_settings
+from infra.settings import Devices, PlatformForRuns, Settings, parse_settings
 from tests.unit.airgap.charts import VALUES, write_chart
 from tests.unit.airgap.web import Web, serving
 from tests.unit.image.layouts import tiny_image, write_layout
@@ -275,8 +275,8 @@ def test_run_on_another_platform_gets_its_text_and_nothing_of_the_platform(
     assert {entry.purpose for entry in manifest.files} == {"dataset", "tokenizer"}
     assert web.requests == ["/text", "/ranks"]
     bundle = {"platform": "owner", "bundle": str(tmp_path / "bundle"), **text}
-    devices = Devices("gpu", 3)
-    run = parse_settings(raw_settings("multipod", bundle), (), "multipod", KINDS, devices).run
+    platform = PlatformForRuns(Devices("gpu", 3))
+    run = parse_settings(raw_settings("multipod", bundle), (), "multipod", KINDS, platform).run
     assert run
     assert run.bpe_file
     assert run.config.dataset.url is None

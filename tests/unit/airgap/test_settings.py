@@ -9,7 +9,7 @@ import pytest
 from infra.airgap.__main__ import main
 from infra.airgap.manifest import read_manifest
 from infra.kinds import KINDS
-from infra.settings import Devices, RunSettings, Settings, parse_settings
+from infra.settings import Devices, PlatformForRuns, RunSettings, Settings, parse_settings
 from tests.unit.airgap.stocked import K3S, OPERATOR_IMAGES, stock
 from tests.unit.stacks import raw_settings
 
@@ -105,15 +105,15 @@ def test_run_on_another_platform_refuses_a_bundle_without_its_text(tmp_path: Pat
     """
     folder = stock(tmp_path, without=frozenset({"tokenizer"}))
     changes = {"bundle": str(folder), "datasetTokenizer": "gpt2", "datasetSha256": "4" * 64}
-    devices = Devices("gpu", 3)
+    platform = PlatformForRuns(Devices("gpu", 3))
     with pytest.raises(pulumi.RunError) as failure:
-        parse_settings(raw_settings("multipod", changes), (), "multipod", KINDS, devices)
+        parse_settings(raw_settings("multipod", changes), (), "multipod", KINDS, platform)
     said = str(failure.value)
     assert f"dataset {'4' * 64} (datasetSha256): it holds" in said
     assert "tokenizer gpt2 (datasetTokenizer): it holds none" in said
     assert "k3s" not in said
     raw = raw_settings("multipod", {"bundle": str(folder)})
-    run = run_of(parse_settings(raw, (), "multipod", KINDS, devices))
+    run = run_of(parse_settings(raw, (), "multipod", KINDS, platform))
     assert run.dataset_file is not None
     assert run.dataset_file.path.parent == folder / "dataset"
 

@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from bench.row import Row
-from bench.table import publish, put_into_section, table
+from bench.table import (
+    keep_results,
+    publish,
+    put_into_section,
+    read_results,
+    table,
+    with_where,
+)
 
 ROW = {"what": "speed", "bar": ">= 1.10x", "measured": "1.50x", "met": True, "where": "here"}
 
@@ -49,3 +56,18 @@ def test_rows_not_measured_now_can_stay(tmp_path: Path, monkeypatch: pytest.Monk
     assert "1 s" not in text
     publish("## Size", "size", [Row("small", "-", "3 s", None)], 0.0)
     assert "large" not in document.read_text()
+
+
+def test_the_file_of_results_keeps_the_rows_that_were_not_measured_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, document = tmp_path / "results.json", tmp_path / "benchmarks.md"
+    monkeypatch.setattr("bench.table.DOCUMENT", document)
+    assert read_results(file) == {}
+    for name, seconds in (("b", 1), ("a", 2), ("b", 3)):
+        rows = with_where([Row("speed", "-", f"{seconds} s", None)], "here")
+        keep_results(file, "## Trainer", ["a", "b"], name, rows)
+    found = {name: rows[0]["measured"] for name, rows in read_results(file).items()}
+    assert found == {"b": "3 s", "a": "2 s"}
+    lines = [line for line in document.read_text().splitlines() if "speed" in line]
+    assert lines == ["| a | speed | - | 2 s | - | here |", "| b | speed | - | 3 s | - | here |"]

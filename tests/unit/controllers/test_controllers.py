@@ -15,7 +15,7 @@ from infra.kube.controllers.claim_controller import refusal
 from infra.kube.controllers.controller import parse_controller
 from infra.kube.objects import Json
 from infra.kube.runs.pods_look import RunPods
-from infra.platform.controllers import as_job, known
+from infra.platform.controllers import controller_field, controller_for_tasks
 from infra.preflight import Installed
 from tests.unit.airgap.stocked import stock
 from tests.unit.settings.reading import platform
@@ -231,7 +231,7 @@ def test_controller_that_is_there_is_refused_unless_it_is_ours() -> None:
     """A controller that is in the cluster already is refused unless this stack has installed it,
     and the error says who has.
     """
-    controller = known(JOBSET)
+    controller = controller_for_tasks(JOBSET)
     definition: Json = {"metadata": {"name": JOBSET.definitions[0]}}
     assert refusal(controller, None, [], "me") == ""
     assert refusal(controller, _namespace("me"), [definition], "me") == ""
@@ -247,12 +247,17 @@ def test_controller_of_an_older_checkout_can_be_destroyed() -> None:
     """`destroy` reads jobs that an `up` of an older checkout has recorded, which have fewer
     fields.
     """
-    job = {name: as_job(JOBSET)[name] for name in ("name", "title", "namespace", "definitions")}
+    job = {
+        name: controller_field(JOBSET)[name]
+        for name in ("name", "title", "namespace", "definitions")
+    }
     found = parse_controller(job)
     assert (found.name, found.definitions) == ("jobset", JOBSET.definitions)
     assert found.setting == "controllers: 'jobset'"
     for kind in CONTROLLERS.values():
-        assert parse_controller(json.loads(json.dumps(as_job(kind)))) == known(kind)
+        assert parse_controller(
+            json.loads(json.dumps(controller_field(kind)))
+        ) == controller_for_tasks(kind)
 
 
 def test_controllers_by_chart_have_the_jobs_that_they_had() -> None:
@@ -260,7 +265,7 @@ def test_controllers_by_chart_have_the_jobs_that_they_had() -> None:
     Another job would run all tasks of a platform that an older checkout has made.
     """
     fields = {"name", "title", "namespace", "definitions", "setting", "way_out", "awaited"}
-    more = {name: as_job(CONTROLLERS[name]).keys() - fields for name in CHARTS}
+    more = {name: controller_field(CONTROLLERS[name]).keys() - fields for name in CHARTS}
     assert {name for name in CHARTS if more[name]} == {"kube-prometheus-stack"}
     assert more["kube-prometheus-stack"] == {"leaves"}
 
@@ -270,7 +275,9 @@ def test_prometheus_of_others_is_left_and_can_be_used() -> None:
     error says how to use it.
     """
     kind = CONTROLLERS["kube-prometheus-stack"]
-    said = refusal(known(kind), None, [{"metadata": {"name": kind.definitions[0]}}], "me")
+    said = refusal(
+        controller_for_tasks(kind), None, [{"metadata": {"name": kind.definitions[0]}}], "me"
+    )
     assert said.startswith(
         "monitoring: 'install' cannot be used: the Prometheus operator is in the"
     )

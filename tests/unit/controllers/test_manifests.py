@@ -15,8 +15,8 @@ from infra.controllers.kind import PinnedManifests
 from infra.controllers.manifests import objects_of
 from infra.kube.controllers.apply_definitions import packed, unpacked
 from infra.kube.controllers.claim_controller import refusal_of_parts, refusal_without
-from infra.platform.controller_files import read_objects, way_out
-from infra.platform.controllers import known, parts_of
+from infra.platform.controller_files import download_access, read_objects
+from infra.platform.controllers import controller_for_tasks, parts_of
 from infra.settings.controllers import ControllerSettings
 from tests.unit.airgap.stocked import stock
 from tests.unit.certificates import AUTHORITY
@@ -25,7 +25,7 @@ from tests.unit.settings.reading import PROXY, platform
 from tests.unit.settings.reading import refusal as refused_settings
 from tests.unit.stacks import deploy
 
-DIRECT = way_out(platform().proxy, {"no_proxy": "127.0.0.1"})
+DIRECT = download_access(platform().proxy, {"no_proxy": "127.0.0.1"})
 BY_MANIFESTS = [name for name, kind in CONTROLLERS.items() if kind.files]
 
 
@@ -212,13 +212,13 @@ def test_download_goes_by_the_proxy_and_authorities_of_the_settings(tmp_path: Pa
     authority.write_text(AUTHORITY)
     given = {"HTTPS_PROXY": "http://theirs:1", "NO_PROXY": "all.example", "PATH": "/bin"}
     proxy = {**PROXY, "httpsProxy": "http://proxy.corp.example:3129", "caBundle": str(authority)}
-    way = way_out(platform(proxy).proxy, given)
-    assert way.environment["https_proxy"] == "http://proxy.corp.example:3129"
-    assert "HTTPS_PROXY" not in way.environment
-    assert "10.1.2.3" in way.environment["no_proxy"]
-    assert "NO_PROXY" not in way.environment
-    assert way.authorities == AUTHORITY
-    assert way_out(platform().proxy, given).environment == given
+    access = download_access(platform(proxy).proxy, given)
+    assert access.environment["https_proxy"] == "http://proxy.corp.example:3129"
+    assert "HTTPS_PROXY" not in access.environment
+    assert "10.1.2.3" in access.environment["no_proxy"]
+    assert "NO_PROXY" not in access.environment
+    assert access.authorities == AUTHORITY
+    assert download_access(platform().proxy, given).environment == given
 
 
 @pytest.mark.parametrize(
@@ -266,10 +266,10 @@ def test_parts_of_others_and_missing_needs_are_told_with_ways_out() -> None:
     """Objects of others with the names of a controller's, and a missing controller that it needs,
     are refused with what to do.
     """
-    said = refusal_of_parts(known(CONTROLLERS[NAME]), ["ClusterRole mpi-operator"])
+    said = refusal_of_parts(controller_for_tasks(CONTROLLERS[NAME]), ["ClusterRole mpi-operator"])
     assert "has parts of the names ClusterRole mpi-operator, which are in the cluster" in said
     assert "Take mpi-operator out of controllers" in said
-    said = refusal_without(known(CONTROLLERS["trainer"]))
+    said = refusal_without(controller_for_tasks(CONTROLLERS["trainer"]))
     assert (
         "Kubeflow Trainer needs jobset, and there is no CustomResourceDefinition jobsets." in said
     )

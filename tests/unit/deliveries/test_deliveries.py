@@ -33,7 +33,7 @@ def request(minutes: int = 60, layout: Path | None = None, own: str = "") -> Del
         plan=plan,
         bundled_layout=layout,
         ctr="no-such-ctr",
-        node=NodeTarget(way='{"sudo_password": "sekret"}'),
+        node=NodeTarget(access='{"sudo_password": "sekret"}'),
         authorities=own,
         namespace="trains",
         options=ImportOptions(minutes),

@@ -145,7 +145,9 @@ def test_passwords_of_other_registries_stay_secret(tmp_path: Path) -> None:
     """Passwords of other registries reach k3s and are a secret for the engine."""
     own = {"configs": {"r.example": {"auth": {"password": "sekret"}}}}
     changes = {**FITTING, **MIRRORED, "nodes": [TWO], "k3sRegistries": own}
-    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
+    with patch(
+        "infra.platform.further_machines.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")
+    ):
         result = deploy("dev", tmp_path, changes, ["k3sRegistries"])
     for name in ("cluster-k3s", "node-gpu2-k3s"):
         command = result.one(name)

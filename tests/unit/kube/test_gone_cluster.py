@@ -29,6 +29,7 @@ FIELDS: dict[str, Any] = {
     "own_namespaces": [{"name": "n", "subject": "the platform"}],
     "controller": {"name": "kueue", "title": "Kueue", "namespace": "kueue", "definitions": []},
     "cluster_queue": "n-q",
+    "platform_stack": "p",
 }
 ASKS = [
     "claim-namespace",
@@ -40,6 +41,7 @@ ASKS = [
     "namespace-guard",
     "open-controller",
     "open-queue",
+    "run-guard",
 ]
 Delete = Callable[..., tuple[int, str]]
 
@@ -62,6 +64,7 @@ def delete(
     monkeypatch.setattr("infra.kube.__main__.signal.signal", lambda *_: None)  # keep the tests' own
     monkeypatch.setattr("infra.kube.gone_cluster.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr("infra.kube.runs.destroy_guard.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("infra.kube.runs.run_guard.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(Api.__init__, "__defaults__", (0.0,))
 
     def run(task: str, kubeconfig: str = "") -> tuple[int, str]:

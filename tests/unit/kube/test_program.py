@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from cli.stack_outputs import parse_outputs
+from cli.stack_outputs import parse_run
 from infra.kube.__main__ import main
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
@@ -21,7 +21,7 @@ from infra.kube.files.upload import sent_file
 from infra.kube.job import Job, parse_job
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.runs.destroy_guard import refuse_namespaces_of_others
-from infra.kube.runs.look import look
+from infra.kube.runs.hand_over_request import hand_over_request
 from infra.kube.say import ERROR
 
 PROJECT = Path(__file__).parents[3]
@@ -197,7 +197,7 @@ def test_kubeconfig_is_found_from_any_folder(output: str, path: str) -> None:
     """A relative path of a kubeconfig in the outputs of a stack starts at the project's folder, as
     for `pulumi`. So the commands work in any folder.
     """
-    place = parse_outputs({**OUTPUTS, "kubeconfig": output}, "dev")
+    place = parse_run({**OUTPUTS, "kubeconfig": output}, "dev")
     assert place.access.kubeconfig_path == path
 
 
@@ -255,12 +255,12 @@ def test_outputs_of_a_stack_lead_to_its_run() -> None:
     """The outputs of a stack say how its run is reached, by a path or the text of a kubeconfig. A
     stack without a run is named as such.
     """
-    place = parse_outputs(OUTPUTS, "dev")
+    place = parse_run(OUTPUTS, "dev")
     assert place.access == Access("", "/home/me/config", "prod")
     text = "apiVersion: v1\nclusters: []\n"
-    assert parse_outputs({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
+    assert parse_run({**OUTPUTS, "kubeconfig": text}, "dev").access.kubeconfig == text
     with pytest.raises(ValueError, match="stack dev has no run: its outputs lack claim"):
-        parse_outputs({**OUTPUTS, "claim": ""}, "dev")
+        parse_run({**OUTPUTS, "claim": ""}, "dev")
 
 
 CONFIG = """\
@@ -292,15 +292,16 @@ def test_look_never_raises(text: str) -> None:
     """`look`, which asks the cluster at each preview, returns an empty text if the kubeconfig
     cannot be used or the cluster does not answer.
     """
-    assert look(Access(text), "ns", "owner") == ""
-    assert look(Access(kubeconfig_path="/none"), "ns", "owner") == ""
+    assert hand_over_request(Access(text), "ns", "owner") == ""
+    assert hand_over_request(Access(kubeconfig_path="/none"), "ns", "owner") == ""
 
 
 def test_look_imports_no_client() -> None:
-    """`look` does not import the official client. It runs at each preview, and the import takes
-    longer than the look itself.
+    """`hand_over_request` does not import the official client. It runs at each preview, and the
+    import takes longer than the question itself.
     """
-    code = "import sys, infra.kube.runs.look; print({'kubernetes', 'requests'} & set(sys.modules))"
+    module = "infra.kube.runs.hand_over_request"
+    code = f"import sys, {module}; print({{'kubernetes', 'requests'}} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True
     )

@@ -49,7 +49,9 @@ def deployed(_: Path, *nodes: object, **changes: object) -> Deployment:
 
 @functools.cache
 def _deployed(settings: str) -> Deployment:
-    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")):
+    with patch(
+        "infra.platform.further_machines.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")
+    ):
         return deploy("dev", Path("none of this machine's files"), json.loads(settings))
 
 

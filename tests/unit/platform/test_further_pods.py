@@ -75,7 +75,10 @@ def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -
     def notes(**changes: object) -> list[str]:
         said: list[str] = []
         with (
-            patch("infra.platform.agents.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")),
+            patch(
+                "infra.platform.further_machines.look_at_k3s",
+                lambda *_, **__: K3sLook("repair-1", ""),
+            ),
             patch("infra.preflight.pulumi.log.info", said.append),
         ):
             deploy("dev", tmp_path, {**FITTING, **changes})

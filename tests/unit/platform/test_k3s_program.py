@@ -231,7 +231,7 @@ def test_same_machine_is_not_reached_in_the_other_way(
     machine.
     """
     owner = deploy("dev", tmp_path, changes).outputs["owner"]
-    look = K3sLook("repair-1", "generation-1", owner=owner, place="k3s", way=noted)
+    look = K3sLook("repair-1", "generation-1", owner=owner, role="k3s", host_setting=noted)
 
     def deployed(look: K3sLook) -> Deployment:
         with patch("tests.unit.stacks.LOOK", look):
@@ -244,7 +244,11 @@ def test_same_machine_is_not_reached_in_the_other_way(
     assert f"pulumi config set host {noted}" in said
     assert "pulumi destroy" in said
     is_here = "local" if noted == "ssh" else "ssh"
-    for fine in (replace(look, way=is_here), replace(look, way=""), replace(look, owner="other")):
+    for fine in (
+        replace(look, host_setting=is_here),
+        replace(look, host_setting=""),
+        replace(look, owner="other"),
+    ):
         assert f"export WAY={is_here}\n" in deployed(fine).one("cluster-k3s").program
 
 

@@ -25,7 +25,7 @@ def lost(*nodes: object, **changes: object) -> Deployment:
         return K3sLook("repair-1", "", problem=problem)
 
     settings = {**FITTING, "nodes": [*nodes], "hostGone": True, **changes}
-    with patch("infra.platform.agents.look_at_k3s", look):
+    with patch("infra.platform.further_machines.look_at_k3s", look):
         return deploy("dev", Path("none of this machine's files"), settings)
 
 

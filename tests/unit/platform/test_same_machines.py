@@ -22,7 +22,7 @@ def renamed_from(scratch: Path, node: str, *nodes: object) -> list[str]:
     parts.
     """
     look = K3sLook("repair-1", "", node=node)
-    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+    with patch("infra.platform.further_machines.look_at_k3s", lambda *_, **__: look):
         result = deploy("dev", scratch, {**FITTING, "nodes": [*nodes]})
     return [alias.spec.name for alias in result.one("node-gpu2").request.aliases]
 
@@ -47,7 +47,7 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
     (tmp_path / "bundle").mkdir()
     bundle = str(stock(tmp_path / "bundle"))
     look = K3sLook("repair-1", "", node="gpu-old")
-    with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+    with patch("infra.platform.further_machines.look_at_k3s", lambda *_, **__: look):
         changes = {**FITTING, "nodes": [TWO], "caBundle": str(authority), "bundle": bundle}
         result = deploy("dev", tmp_path, changes)
     for what, command in (("trust", "trust-bundle"), ("bundle", "bundle-stage")):
@@ -72,7 +72,7 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     names = [f"node-gpu2-{end}" for end in ("trust-bundle", "bundle-stage", "nfs-client-10.1.2.4")]
 
     def seen(look: K3sLook, **more: object) -> Deployment:
-        with patch("infra.platform.agents.look_at_k3s", lambda *_, **__: look):
+        with patch("infra.platform.further_machines.look_at_k3s", lambda *_, **__: look):
             return deploy("dev", tmp_path, {**changes, **more})
 
     well, anew = seen(K3sLook("repair-1", "")), seen(K3sLook("repair-2", ""))
@@ -84,7 +84,7 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     first = ("trust-bundle", "bundle-on-host-stage", "nfs-server")
     for name in first:
         assert well.one(name).program == anew.one(name).program
-    with patch("infra.platform.agents.pulumi.log.warn") as warned:
+    with patch("infra.platform.further_machine.pulumi.log.warn") as warned:
         away = seen(K3sLook("new-id", "new-id", problem="no answer in 10 s"))
     ((said,),) = (call.args for call in warned.call_args_list)
     assert said.startswith("10.1.2.4 could not be asked about its k3s (no answer in 10 s), so its")
@@ -119,7 +119,9 @@ def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
     """
     nodes = {**FITTING, "nodes": [TWO, THREE]}
     with (
-        patch("infra.platform.agents.look_at_k3s", looked("id-1 10.0.0.4", "id-1 10.0.0.4")),
+        patch(
+            "infra.platform.further_machines.look_at_k3s", looked("id-1 10.0.0.4", "id-1 10.0.0.4")
+        ),
         pytest.raises(pulumi.RunError) as refused,
     ):
         deploy("dev", tmp_path, nodes)
@@ -133,5 +135,5 @@ def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
         ("id-1 10.0.0.4", "id-2 10.0.0.4"),
         ("", ""),
     ):
-        with patch("infra.platform.agents.look_at_k3s", looked(*others)):
+        with patch("infra.platform.further_machines.look_at_k3s", looked(*others)):
             assert deploy("dev", tmp_path, nodes).one("node-gpu3-k3s")

@@ -6,7 +6,7 @@ COMPONENTS = {
     "disttrain:infra:HostGuard": ("infra.platform.host_guard", "HostGuard"),
     "disttrain:infra:HostTrust": ("infra.platform.host", "HostTrust"),
     "disttrain:infra:Doctor": ("infra.node.doctor", "Doctor"),
-    "disttrain:infra:Agent": ("infra.platform.agents", "Agent"),
+    "disttrain:infra:Agent": ("infra.platform.further_machine", "FurtherMachine"),
     "disttrain:infra:Cluster": ("infra.platform.cluster", "Cluster"),
     "disttrain:infra:GpuOperator": ("infra.platform.gpu_operator", "GpuOperator"),
     "disttrain:infra:TrainerImage": ("infra.platform.trainer_image", "TrainerImage"),
@@ -27,6 +27,7 @@ COMPONENTS = {
     "disttrain:infra:RunKey": ("infra.run.run_key", "RunKey"),
     "disttrain:infra:Workload": ("infra.run.workload", "Workload"),
     "disttrain:infra:EarlyOutputs": ("infra.outputs", "EarlyOutputs"),
+    "disttrain:infra:RunGuard": ("infra.run.run_guard", "RunGuard"),
     "disttrain:infra:Verification": ("infra.run.verification", "Verification"),
 }
 COMMON = {
@@ -57,7 +58,11 @@ RUN = {
     "command:local:Command training-hand-over",
     "command:local:Command training-await",
 }
-ON_ANOTHER = COMMON | RUN | {"command:local:Command cluster-generation"}
+ON_ANOTHER = (
+    COMMON
+    | RUN
+    | {"command:local:Command cluster-generation", "command:local:Command run-guard-look"}
+)
 ON_K3S = {
     "command:local:Command cluster-begun-localhost",
     "command:local:Command cluster-copies",

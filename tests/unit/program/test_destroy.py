@@ -1,5 +1,6 @@
 """What `destroy` deletes itself, what goes with the cluster, and what comes first."""
 
+import json
 from pathlib import Path
 
 from tests.unit.program.parts import everything_before
@@ -41,6 +42,19 @@ def test_guard_of_destroy_is_never_skipped_and_comes_first(tmp_path: Path) -> No
     others = {r.name for r in result.resources if r.type not in COMPONENTS} - {guard.name}
     assert others - {"training-await"} <= waited_for | {"training-await"}
     assert "training-await" in waited_for
+
+
+def test_guard_of_a_run_comes_first(tmp_path: Path) -> None:
+    """`destroy` of a run on another stack's platform begins with its guard, too, which depends on
+    everything else. It knows the stack of the platform, for its message.
+    """
+    result = deploy("multipod", tmp_path)
+    guard = result.one("run-guard-look")
+    others = {r.name for r in result.resources if r.type not in COMPONENTS} - {guard.name}
+    assert others <= everything_before(result, guard)
+    assert "training-await" in others
+    assert json.loads(guard.inputs["stdin"])["platform_stack"] == "dev"
+    assert guard.inputs["delete"].endswith("infra.kube run-guard delete")
 
 
 def test_commands_on_a_lost_cluster_stay_as_they_are(tmp_path: Path) -> None:

@@ -45,8 +45,8 @@ def test_wrong_settings_register_nothing(tmp_path: Path) -> None:
         ("tolerations", [{"key": "a", "operator": "In"}], "neither Equal nor Exists"),
         ("tolerations", [{"key": "a", "operator": "Exists", "value": "b"}], "takes no value"),
         ("tolerations", [{"key": 5, "operator": "Exists"}], "5 cannot be the key of a taint; put"),
-        ("tolerations", [{"key": True, "operator": "Exists"}], "True cannot be the key of a taint"),
-        ("tolerations", [{"key": None, "operator": "Exists"}], "None cannot be the key of a taint"),
+        ("tolerations", [{"key": True, "operator": "Exists"}], "true cannot be the key of a taint"),
+        ("tolerations", [{"key": None, "operator": "Exists"}], "null cannot be the key of a taint"),
         ("tolerations", [{"key": "a", "value": 1}], "put numbers in quotation marks"),
         ("tolerations", [{"key": "a", "value": "b", "effect": "Never"}], "is none of NoSchedule"),
         (

@@ -13,7 +13,8 @@ import pytest
 from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.kinds import KINDS
 from infra.platform.pod_rules import broken_rules
-from infra.settings import Devices, PlatformDelivery, parse_settings
+from infra.settings import Devices, PlatformForRuns, parse_settings
+from infra.settings.program_image import PlatformDelivery
 from infra.workloads.pod import environment
 from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import before
@@ -267,8 +268,7 @@ def test_delivery_that_a_run_does_not_know_is_named(tmp_path: Path) -> None:
     (folder / "Dockerfile").write_text("FROM mine:1")
     program = {"command": COMMAND, "build": str(folder)}
     raw = raw_settings("multipod", {"program": program})
+    platform = PlatformForRuns(Devices("cpu", 0), delivery=PlatformDelivery("own-way"))
     with pytest.raises(pulumi.RunError, match="by 'own-way', which this stack does not know") as no:
-        parse_settings(
-            raw, (), "multipod", KINDS, Devices("cpu", 0), delivery=PlatformDelivery("own-way")
-        )
+        parse_settings(raw, (), "multipod", KINDS, platform)
     assert "Name the module that registers it in extensions" in str(no.value)

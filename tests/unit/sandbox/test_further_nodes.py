@@ -37,10 +37,10 @@ class Changed(Cluster):
     def _node_problems(self, node: Node) -> list[str]:
         return [] if node.layout.number in self.there else ["it is not there"]
 
-    def _take_away(self, further: list[Node]) -> None:
+    def _remove_nodes(self, further: list[Node]) -> None:
         self.taken += [node.layout.number for node in further]
 
-    def _add(self, further: list[Node]) -> None:
+    def _add_nodes(self, further: list[Node]) -> None:
         self.added += [node.layout.number for node in further]
 
 

@@ -2,5 +2,6 @@
 
 import re
 
+_VALUE = r"('.*'|true|false|null|\[secret\]|[\d{\[-].*)"
 # The form is: `key: value cannot be used: why. What to do.`
-FORM = re.compile(r"^  - [^:]+: ('.*'|true|false|\[secret\]|[\d{\[-].*) cannot be used: .+\. .+\.$")
+FORM = re.compile(rf"^  - [^:]+: {_VALUE} cannot be used: .+\. .+\.$")

@@ -62,7 +62,7 @@ def _by_commands(text: str) -> tuple[dict[str, Any], set[str]]:
     """Return the settings that the commands in the text set, and the keys that they encrypt."""
     settings, secret_keys = dict[str, Any](), set[str]()
     for command in re.findall(r"^pulumi config set (.*)$", re.sub(r" && ", "\n", text), re.M):
-        words = [word for word in shlex.split(command, comments=True) if word[0] != "<"]
+        words = _without_files(shlex.split(command, comments=True))
         key, *values = [word for word in words if not word.startswith("--")]
         value = values[0] if values else ASKED_FOR
         if "--path" in words:
@@ -72,6 +72,16 @@ def _by_commands(text: str) -> tuple[dict[str, Any], set[str]]:
         if "--secret" in words:
             secret_keys.add(re.split(r"[.\[]", key)[0])
     return settings, secret_keys
+
+
+def _without_files(words: list[str]) -> list[str]:
+    """Return the words without `<file` and `< file`: the value is what is in that file."""
+    before = ["", *words]
+    return [
+        word
+        for word, previous in zip(words, before, strict=False)
+        if word[0] != "<" and previous != "<"
+    ]
 
 
 def _set_path(settings: dict[str, Any], path: str, text: str) -> None:

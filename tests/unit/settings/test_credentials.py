@@ -120,3 +120,15 @@ def test_encrypted_value_that_pods_show_is_refused(changes: dict[str, Any], read
     assert ("--path podSecrets.NAME" in text) == (key != "datasetOptions")
     assert "hunter2" not in text
     assert len(text.splitlines()) == 2
+
+
+@pytest.mark.parametrize("key", ["podAnnotations", "podLabels"])
+def test_marks_of_pods_cannot_be_secret(key: str) -> None:
+    """An encrypted value in annotations or labels is refused: the pods and the stack's state would
+    have it in plain text.
+    """
+    said = refusal({key: {"team": "hunter2"}}, [key])
+    assert said.count("  - ") == 1
+    assert f"  - {key}: [secret] cannot be used: a value in it is encrypted, and everybody" in said
+    assert f"`pulumi config rm {key}`" in said
+    assert "hunter2" not in said

@@ -6,7 +6,7 @@ import pulumi
 import pytest
 
 from infra.kinds import KINDS
-from infra.settings import Settings, parse_settings
+from infra.settings import PlatformForRuns, Settings, parse_settings
 from infra.settings.devices import Devices
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.queues_topology import PlatformQueue
@@ -27,9 +27,11 @@ def read_elsewhere(changes: dict[str, Any]) -> Settings:
         (),
         "multipod",
         KINDS,
-        Devices("gpu", 3, False, 2),
-        PlatformQueue("gpus", ()),
-        PlatformDelivery("registry", NAMED["imageRepository"], {}),
+        PlatformForRuns(
+            Devices("gpu", 3, False, 2),
+            PlatformQueue("gpus", ()),
+            PlatformDelivery("registry", NAMED["imageRepository"], {}),
+        ),
     )
 
 

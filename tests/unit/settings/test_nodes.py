@@ -160,7 +160,7 @@ def test_machines_may_join_this_one() -> None:
         ([{**NODE, "labels": {"a b": "c"}}], "Kubernetes takes no key 'a b'"),
         ([{**NODE, "labels": {"a": "c d"}}], "Kubernetes takes no such value of a label"),
         ([{**NODE, "labels": {"disttrain.dev/agent": ""}}], "Use a label of another prefix"),
-        ([{**NODE, "labels": {"a": None}}], "nodes[0].labels.a: None cannot be used: it is not a"),
+        ([{**NODE, "labels": {"a": None}}], "nodes[0].labels.a: null cannot be used: it is not a"),
         ([{**NODE, "taints": ["a=b"]}], "nodes[0].taints: 'a=b' cannot be used: it is not a taint"),
         (
             [{**NODE, "taints": ["a=b:NoSchedule", "a:NoExecute", "a=c:NoSchedule"]}],

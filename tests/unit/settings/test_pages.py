@@ -16,6 +16,7 @@ from infra.controllers import CONTROLLERS
 from infra.kinds import KINDS
 from infra.settings import PROJECT_ROOT, parse_settings
 from infra.settings.devices import Devices
+from infra.settings.platform_for_runs import PlatformForRuns
 from infra.settings.project import as_text, declared_defaults
 from tests.unit.certificates import AUTHORITY
 from tests.unit.settings.page_blocks import Block, blocks_of
@@ -81,8 +82,8 @@ def test_settings_that_pages_show_are_accepted(block: Block, tmp_path: Path) -> 
     """
     settings = on_this_machine(block, tmp_path)
     raw = {**declared_defaults(), **{key: as_text(value) for key, value in settings.items()}}
-    devices = Devices("gpu", 24) if raw["platform"] else None
-    parse_settings(raw, block.secret_keys, "docs", KINDS, devices)
+    platform = PlatformForRuns(Devices("gpu", 24)) if raw["platform"] else None
+    parse_settings(raw, block.secret_keys, "docs", KINDS, platform)
 
 
 def test_blocks_with_settings_are_found() -> None:

@@ -3,14 +3,15 @@
 import re
 from pathlib import Path
 
+import pulumi
 import pytest
 import yaml
 
 from cli.stack_plan import plan_of_stack
 from infra.airgap.stack_file import settings_of
 from infra.kinds import KINDS
-from infra.settings import Devices, parse_settings
-from infra.settings.project import declared_defaults, raw_settings
+from infra.settings import Devices, PlatformForRuns, parse_settings
+from infra.settings.project import declared_defaults, own_values, raw_settings
 from tests.unit import stacks
 from tests.unit.stacks import PROJECT, STACKS, files_of_this_machine
 
@@ -29,7 +30,8 @@ def test_every_stack_of_the_project_is_accepted(stack: str, tmp_path: Path) -> N
     raw = stacks.raw_settings(stack, files_of_this_machine(stack, tmp_path))
     on_gpu = "sandbox" not in stack
     devices = Devices("gpu", 3) if on_gpu else Devices("cpu", 0)
-    settings = parse_settings(raw, (), stack, KINDS, devices if raw["platform"] else None)
+    platform = PlatformForRuns(devices) if raw["platform"] else None
+    settings = parse_settings(raw, (), stack, KINDS, platform)
     assert settings.run
     config = settings.run.config
     assert settings.stack == config.run_name == stack
@@ -88,3 +90,60 @@ def test_a_missing_stack_file_names_the_others(tmp_path: Path) -> None:
         raw_settings(tmp_path / "Pulumi.nothing.yaml")
     with pytest.raises(ValueError, match=r"--stack: there is no .*Pulumi\.nothing\.yaml"):
         plan_of_stack("nothing")
+
+
+@pytest.mark.parametrize(
+    "written", ["distrain:gpus", "disttrian:gpus", "DistTrain:gpus", "dist-train:gpus"]
+)
+def test_a_misspelt_prefix_is_refused(written: str, tmp_path: Path) -> None:
+    """A key whose prefix is nearly the project's is refused. Otherwise the setting would have its
+    default, and nobody would be told.
+    """
+    for raw in (own_values({written: "4"}), raw_settings(stack_file(tmp_path, {written: 4}))[0]):
+        with pytest.raises(pulumi.RunError) as failure:
+            parse_settings({**declared_defaults(), **raw}, (), "mine", KINDS)
+        (line,) = [line for line in str(failure.value).splitlines() if line.startswith("  - ")]
+        assert line == (
+            f"  - {written}: '4' cannot be used: the settings of this project begin with "
+            f"disttrain: (did you mean disttrain:gpus?). Set it by that name, and remove this one: "
+            f"`pulumi config rm {written}`."
+        )
+
+
+def test_a_secret_with_a_misspelt_prefix_is_not_shown() -> None:
+    """The value of a setting that may hold a secret is not shown under a misspelt prefix either."""
+    raw = {**declared_defaults(), **own_values({"distrain:sudoPassword": "hidden"})}
+    with pytest.raises(pulumi.RunError, match=r"distrain:sudoPassword: \[secret\] cannot be used"):
+        parse_settings(raw, (), "mine", KINDS)
+
+
+@pytest.mark.parametrize("name", ["my.stack", "Mine", "a.b.c"])
+def test_a_stack_with_dots_keeps_its_name(name: str, tmp_path: Path) -> None:
+    """The name of a stack may have dots. Without Pulumi it is read from the name of the file."""
+    file = stack_file(tmp_path, {"disttrain:gpusPerPod": 3}).rename(
+        tmp_path / f"Pulumi.{name}.yaml"
+    )
+    settings = settings_of(file, {})
+    assert settings.run
+    assert settings.stack == settings.run.config.run_name == name
+
+
+@pytest.mark.parametrize("stack", ["mine", "organization/disttrain/mine", "me/disttrain/mine"])
+def test_doctor_takes_the_whole_name_of_a_stack(
+    stack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`./disttrain doctor --stack` takes a stack's whole name, as `pulumi --stack` does. Its file
+    has the last part of it, and its secrets are asked for by the whole one.
+    """
+    config = {"disttrain:gpusPerPod": 3, "disttrain:sudoPassword": ENCRYPTED}
+    stack_file(tmp_path, config)
+    asked: list[str] = []
+
+    def shown(name: str) -> dict[str, str]:
+        asked.append(name)
+        return {"sudoPassword": "hidden"}
+
+    monkeypatch.setattr("cli.stack_plan.stack_file", lambda name: tmp_path / f"Pulumi.{name}.yaml")
+    monkeypatch.setattr("cli.stack_plan.shown_settings", shown)
+    assert plan_of_stack(stack).expect.ranks == 3
+    assert asked == [stack]

@@ -180,7 +180,7 @@ def test_first_machine_installed_anew_serves_all_again(
     def seen(look: K3sLook) -> Deployment:
         monkeypatch.setattr(stacks, "LOOK", look)
         further = K3sLook("repair-1", "")
-        monkeypatch.setattr("infra.platform.agents.look_at_k3s", lambda *_, **__: further)
+        monkeypatch.setattr("infra.platform.further_machines.look_at_k3s", lambda *_, **__: further)
         return deploy("dev", tmp_path, {**FITTING, **STORAGE, "nodes": [TWO, THREE]})
 
     well, stopped, anew, away = (

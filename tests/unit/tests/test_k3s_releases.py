@@ -80,6 +80,11 @@ def test_file_that_is_not_what_the_publisher_says_is_refused(
 def test_host_that_does_not_answer_leaves_the_stand_ins(tmp_path: Path) -> None:
     source = choose(Publisher("http://127.0.0.1:9/download", "http://127.0.0.1:9/raw"))
     assert source == Source(None, "127.0.0.1 does not answer")
+    assert_stand_ins(source, tmp_path)
+
+
+def assert_stand_ins(source: Source, tmp_path: Path) -> None:
+    """Fail unless this source fills a folder with the stand-ins and their checksums."""
     (tmp_path / "mirror").mkdir()
     source.fill(VERSION, tmp_path / "mirror")
     content = (tmp_path / "mirror" / "k3s").read_bytes()
@@ -91,6 +96,14 @@ def test_host_that_does_not_answer_leaves_the_stand_ins(tmp_path: Path) -> None:
 def test_release_host_without_the_version_leaves_the_stand_ins(
     publisher: Publisher, tmp_path: Path
 ) -> None:
-    for release in publisher.files(VERSION):
-        in_folder(tmp_path, release.checksums_url).unlink(missing_ok=True)
-    assert "404" in choose(publisher).why
+    """A release host that has the binary and not its checksums (404) counts as one without the
+    version: its files could not be verified, so the stand-ins are taken.
+    """
+    binary, *_ = publisher.files(VERSION)
+    in_folder(tmp_path, binary.checksums_url).unlink()
+    assert in_folder(tmp_path, binary.url).is_file()
+    source = choose(publisher)
+    assert source.publisher is None
+    assert source.why == f"{binary.checksums_url}: HTTP Error 404: File not found"
+    assert str(source) == f"stand-ins of k3s ({source.why})"
+    assert_stand_ins(source, tmp_path)

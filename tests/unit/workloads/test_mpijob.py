@@ -8,7 +8,7 @@ import pytest
 
 from infra.labels import REVISION_LABEL
 from infra.names import REQUIRED_PLACE
-from infra.workloads.queue_place import GROUP, GROUP_NAME
+from infra.workloads.topology_request import GROUP, GROUP_NAME
 from tests.unit.stacks import deploy
 
 

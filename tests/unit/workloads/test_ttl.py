@@ -86,6 +86,30 @@ def test_record_knows_how_its_end_is_found_on_the_volume(topology: str, tmp_path
     assert "ttl" not in json.loads(without.one("training-hand-over").inputs["stdin"])
 
 
+def test_wait_knows_what_the_cluster_demands_of_the_pod_that_reads_the_volume(
+    tmp_path: Path,
+) -> None:
+    """The wait for the training is told `podUser`, `podLabels` and `podAnnotations` for the pod
+    that reads how the run ended. It is told nothing more of a run whose pods are usual or whose
+    workload stays, since another input of the wait makes `up` wait once more.
+    """
+    settings: dict[str, object] = {
+        "podUser": 5000,
+        "podLabels": {"team": "ml"},
+        "podAnnotations": {"cost-center": "7"},
+    }
+
+    def told(changes: dict[str, object]) -> object:
+        made = deploy("sandbox", tmp_path, changes)
+        return json.loads(made.one("training-await").inputs["stdin"]).get("placement")
+
+    assert told({**settings, KEY: 3600}) == {
+        "metadata": {"labels": {"team": "ml"}, "annotations": {"cost-center": "7"}},
+        "securityContext": {"runAsUser": 5000, "runAsGroup": 5000},
+    }
+    assert told({KEY: 3600}) is told(settings) is None
+
+
 @pytest.mark.parametrize("topology", STAY)
 def test_kind_whose_object_stays_refuses_it_and_says_why(topology: str) -> None:
     said = " ".join(refusal({"topology": topology, KEY: 3600}).split())

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainer.checkpoint import store
+from trainer.checkpoint import retention, store
 from trainer.checkpoint.durable import write_text
 from trainer.checkpoint.part_files import write_file
 from trainer.checkpoint.run_lock import LOCK_FILE, RunLock
@@ -97,7 +97,7 @@ def save(step: int, lock: RunLock, tag: str, say: Callable[[str], None] | None =
         store.commit(building, step, entries, lock.check)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    store.prune(ROOT, KEPT, keep_best=False, say=say or _fail)
+    retention.prune(ROOT, KEPT, keep_best=False, say=say or _fail)
 
 
 def look(tell: Tell, should_stop: ShouldStop) -> None:

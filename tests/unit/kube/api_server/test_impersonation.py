@@ -10,8 +10,9 @@ import pytest
 
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
-from infra.kube.errors import KubeconfigError
+from infra.kube.errors import ApiError, KubeconfigError
 
+REFUSAL = "deployer may not exec"
 AS: dict[str, Any] = {
     "as": "deployer",
     "as-uid": "7",
@@ -41,7 +42,7 @@ class Handler(BaseHTTPRequestHandler):
             )
         )
         upgrades = "Upgrade" in self.headers
-        body = json.dumps({"items": [], "message": "no"}).encode()
+        body = json.dumps({"items": [], "message": REFUSAL}).encode()
         self.send_response(403 if upgrades else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -84,8 +85,9 @@ def test_every_request_asks_as_that_user(server: Server) -> None:
     asks = api(server.server_port, AS)
     assert asks.list("/pods") == []
     asks.stream("/pods", {}).read()
-    with pytest.raises(Exception, match="no"):
+    with pytest.raises(ApiError, match=f"^{REFUSAL}$") as refused:
         asks.websocket("/pods/a/exec", [])
+    assert refused.value.status == 403
     expected = [
         ("authorization", "Bearer t"),
         ("impersonate-extra-example.org%2fscope", "edit"),

@@ -12,9 +12,9 @@ from infra.kube.names import MAY_GO_ANNOTATION, OWNER_LABEL
 from infra.kube.namespaces.namespaced_kinds import listable_kinds, versions_of
 from infra.kube.namespaces.strangers import MOST_NAMED, Seen, is_expected, refusal, strangers
 from infra.kube.objects import Json
-from infra.platform.controllers import as_job, known
+from infra.platform.controllers import controller_field, controller_for_tasks
 
-KUEUE = known(CONTROLLERS["kueue"]).own_namespace
+KUEUE = controller_for_tasks(CONTROLLERS["kueue"]).own_namespace
 OWNER = "us"
 RELEASE = {"meta.helm.sh/release-name": "kueue", "meta.helm.sh/release-namespace": "kueue-system"}
 
@@ -79,7 +79,9 @@ def test_what_its_own_pods_leave_is_known_from_the_job(name: str, left: Json) ->
     """Objects that a controller's own pods leave behind, such as the claim of Prometheus, do not
     count as those of others. The job of the controller names them.
     """
-    assert is_expected(left, parse_controller(as_job(CONTROLLERS[name])).own_namespace, OWNER)
+    assert is_expected(
+        left, parse_controller(controller_field(CONTROLLERS[name])).own_namespace, OWNER
+    )
 
 
 def test_refusal_names_the_objects_and_both_ways_out() -> None:

@@ -19,7 +19,7 @@ from infra.kube import waiting
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import parse_job
 from infra.kube.runs import accepted
-from infra.run.accepted import wait_until_accepted
+from infra.run.workload_hooks import wait_until_accepted
 from infra.workloads import WORKLOADS, trainjob
 from tests.unit.kube.server import ApiServer, Json, api_of
 from tests.unit.stacks import deploy

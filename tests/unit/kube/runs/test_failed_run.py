@@ -8,7 +8,7 @@ import pytest
 from infra.kube.errors import TaskError
 from infra.kube.names import OWNER_LABEL, REVISION_LABEL
 from infra.kube.runs import await_ready
-from infra.kube.runs import look as quick
+from infra.kube.runs import hand_over_request as asking
 from infra.kube.runs.hand_over import LEFT_ALONE
 from tests.unit.kube.runs.gone_run import AWAIT, GONE, OTHER, Server, hand_over_of, job
 from tests.unit.kube.server import api_of
@@ -35,7 +35,7 @@ def server_with(*conditions: str, other: bool = False) -> Server:
 
 def request_of(server: Server) -> str:
     """Return the request that the program passes to the task `hand-over`."""
-    request: Any = quick._request  # pyright: ignore[reportPrivateUsage]
+    request: Any = asking._request  # pyright: ignore[reportPrivateUsage]
     return request(api_of(server), GONE.namespace, GONE.owner)
 
 

@@ -16,7 +16,7 @@ import pytest
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.record import parse_record
 from infra.kube.runs import await_ready, gone_program
-from infra.kube.runs import look as quick
+from infra.kube.runs import hand_over_request as asking
 from infra.kube.runs.gone import gone_words, how_ended
 from infra.kube.runs.steer import find_workload
 from infra.kube.workload import Workload
@@ -108,13 +108,13 @@ def test_first_look_reads_the_volume_and_notes_the_answer() -> None:
     """
     server = Server(GONE, "finished", "all 40 steps are done")
     api = api_of(server)
-    assert how_ended(api, server.now()) == "finished: all 40 steps are done"
+    assert how_ended(api, server.now(), {}) == "finished: all 40 steps are done"
     (pod,) = server.pods
     assert pod["spec"]["nodeSelector"] == {"disk": "big"}
     (container,) = pod["spec"]["containers"]
     assert (container["image"], container["command"][-1]) == ("image", "/data/runs/dev")
     assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data", "readOnly": True}]
-    assert how_ended(api, server.now()) == "finished: all 40 steps are done"
+    assert how_ended(api, server.now(), {}) == "finished: all 40 steps are done"
     assert len(server.pods) == 1
 
 
@@ -127,7 +127,7 @@ def test_record_chooses_no_rights_for_the_pod() -> None:
     more["resources"] = {"limits": {"memory": "4Gi", "nvidia.com/gpu": "8"}, "requests": {"a": "1"}}
     placement = {**TTL.placement, **more, "securityContext": wanted}
     server = Server(replace(GONE, ttl=replace(TTL, placement=placement)), "finished")
-    how_ended(api_of(server), server.now())
+    how_ended(api_of(server), server.now(), {})
     spec = server.pods[0]["spec"]
     assert not {"hostNetwork", "serviceAccountName"} & spec.keys()
     assert len(spec["volumes"]) == 1
@@ -139,7 +139,7 @@ def test_record_chooses_no_rights_for_the_pod() -> None:
 
 def test_end_that_nobody_has_written_is_not_noted() -> None:
     server = Server(GONE, "")
-    assert how_ended(api_of(server), server.now()) == ""
+    assert how_ended(api_of(server), server.now(), {}) == ""
     assert server.now().how_ended == ""
 
 
@@ -149,23 +149,23 @@ def test_end_before_the_runs_own_up_is_that_of_another_workload() -> None:
     differ.
     """
     server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(minutes=1))
-    assert how_ended(api_of(server), server.now()) == ""
+    assert how_ended(api_of(server), server.now(), {}) == ""
     server = Server(GONE, "finished", "all 40 steps", at=GONE.since - timedelta(seconds=5))
-    assert how_ended(api_of(server), server.now())  # within the difference of clocks
+    assert how_ended(api_of(server), server.now(), {})  # within the difference of clocks
 
 
 def test_pod_without_a_line_is_an_error_and_no_end() -> None:
     server = Server(GONE, "finished")
     server.said = ""
     with pytest.raises(TaskError, match="has printed no line"):
-        how_ended(api_of(server), server.now())
+        how_ended(api_of(server), server.now(), {})
 
 
 def test_pod_that_fails_on_the_volume_is_an_error_with_its_words() -> None:
     server = Server(GONE, "finished")
     server.phase, server.said = "Failed", "OSError: Stale file handle"
     with pytest.raises(TaskError, match="how the run ended: OSError: Stale file handle"):
-        how_ended(api_of(server), server.now())
+        how_ended(api_of(server), server.now(), {})
 
 
 def test_answer_counts_where_the_record_may_not_be_changed() -> None:
@@ -175,11 +175,11 @@ def test_answer_counts_where_the_record_may_not_be_changed() -> None:
     server = Server(GONE, "finished", "all done")
     server.note_status = 403
     api = api_of(server)
-    assert [how_ended(api, server.now()) for _ in range(2)] == ["finished: all done"] * 2
+    assert [how_ended(api, server.now(), {}) for _ in range(2)] == ["finished: all done"] * 2
     assert len(server.pods) == 2
     server.note_status = 422
     with pytest.raises(ApiError):
-        how_ended(api, server.now())
+        how_ended(api, server.now(), {})
 
 
 def test_workload_without_such_a_time_starts_no_pod() -> None:
@@ -187,7 +187,7 @@ def test_workload_without_such_a_time_starts_no_pod() -> None:
     itself.
     """
     server = Server(replace(GONE, ttl=None), "finished")
-    assert how_ended(api_of(server), server.now()) == ""
+    assert how_ended(api_of(server), server.now(), {}) == ""
     assert server.pods == []
 
 
@@ -257,7 +257,7 @@ def test_second_up_hands_nothing_over_once_the_end_is_noted() -> None:
     end is not noted, the hand-over runs again.
     """
     finished = Server(replace(GONE, how_ended="finished: all done"), "finished")
-    request = quick._request  # pyright: ignore[reportPrivateUsage]
+    request = asking._request  # pyright: ignore[reportPrivateUsage]
     assert request(api_of(finished), GONE.namespace, GONE.owner) == GONE.request
     for before in ("", "failed: nan"):
         server = Server(replace(GONE, how_ended=before), "")
@@ -291,7 +291,7 @@ def test_stop_and_resume_say_that_it_has_finished() -> None:
     """
     server = Server(GONE, "finished", "all 40 steps are done")
     with pytest.raises(TaskError) as failure:
-        find_workload(api_of(server), server.now())
+        find_workload(api_of(server), server.now(), {})
     assert "all 40 steps are done; Job train-indexed was removed 3600 s after that" in str(
         failure.value
     )
@@ -304,7 +304,7 @@ def test_stop_advises_where_the_kind_has_gone() -> None:
     of_jobset = Workload("jobset.x-k8s.io/v1alpha2", "JobSet", "train-jobset")
     server = Server(replace(GONE, workload=of_jobset, ttl=None), "")
     with pytest.raises(TaskError, match="JobSet train-jobset is not there: somebody has deleted"):
-        find_workload(api_of(server), server.now())
+        find_workload(api_of(server), server.now(), {})
 
 
 def test_time_survives_the_way_to_the_record_and_back() -> None:

@@ -18,7 +18,7 @@ from infra.kube.errors import TaskError
 from infra.kube.names import SUSPENDED_BY_ANNOTATION
 from infra.kube.runs import await_ready
 from infra.kube.runs.hand_over import LEFT_ALONE
-from infra.run import made_again
+from infra.run import workload_hooks
 from infra.workloads import WORKLOADS
 from tests.unit.kube.runs.gone_run import (
     AWAIT,
@@ -129,7 +129,7 @@ def hooked(monkeypatch: pytest.MonkeyPatch, said: str, ending: str = "") -> list
     program = f"import os, sys; print(sys.stdin.read(), flush=True); {ending}"
     monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))
     monkeypatch.setattr(pulumi.log, "info", lines.append)
-    repeated = made_again.hand_over_if_left_alone(said, json.dumps({"owner": "o"}))
+    repeated = workload_hooks.hand_over_if_left_alone(said, json.dumps({"owner": "o"}))
     with ThreadPoolExecutor(1) as thread:  # keeps the main thread's event loop
         thread.submit(asyncio.run, repeated).result()
     return lines
@@ -159,9 +159,9 @@ def test_hook_repeats_it_once_for_all_objects(monkeypatch: pytest.MonkeyPatch) -
         if len(calls) == 1:
             raise RuntimeError("refused")
 
-    monkeypatch.setattr(made_again, "hand_over_if_left_alone", repeat)
+    monkeypatch.setattr(workload_hooks, "hand_over_if_left_alone", repeat)
     output = SimpleNamespace(future=text)
-    before = made_again.once(SimpleNamespace(stdout=output, stdin=output))  # pyright: ignore
+    before = workload_hooks.once(SimpleNamespace(stdout=output, stdin=output))  # pyright: ignore
 
     async def make_three() -> None:
         with pytest.raises(RuntimeError, match="refused"):

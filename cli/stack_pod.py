@@ -1,15 +1,19 @@
-"""Describes the pod that a command starts: with the image and the volume of a stack.
+"""Describes the pods that commands start with the image and the volume of a stack.
 
-The pod runs where the training pods of the stack may run.
+They run where the training pods of the stack may run.
 """
 
 from collections.abc import Mapping, Sequence
 
 from cli.stack_outputs import RunPlace, VolumePlace
+from infra.kube.api_server.api import Api
 from infra.kube.files.task_pod import TaskPod
+from infra.kube.objects import part
+
+BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
 
-def place_pod(
+def stack_pod(
     place: RunPlace | VolumePlace,
     task: str,
     command: Sequence[str] = (),
@@ -43,3 +47,19 @@ def place_pod(
         environment=dict(environment or {}),
         placement=dict(place.placement),
     )
+
+
+def trainer_variables(place: RunPlace | VolumePlace) -> dict[str, str]:
+    """Return the environment variables of a pod that runs a command of the trainer.
+
+    The file with GPT-2's BPE merge table comes from an air-gap bundle. Without it, tiktoken
+    downloads the table. This function is pure.
+    """
+    bpe = {BPE_VARIABLE: place.bpe_file} if place.bpe_file else dict[str, str]()
+    return {"HOME": "/tmp", **bpe}
+
+
+def is_running(api: Api, path: str) -> bool:
+    """Whether the pod at this path of the API exists, and its phase is Running."""
+    item = api.get(path)
+    return item is not None and part(item, "status").get("phase") == "Running"

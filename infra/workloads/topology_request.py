@@ -15,7 +15,7 @@ GROUP = "kueue.x-k8s.io/podset-group-name"
 GROUP_NAME = "run"
 
 
-def place_request(
+def topology_request(
     settings: NeighbourSettings, pods: int, given: Mapping[str, str]
 ) -> dict[str, str]:
     """The annotations of the pods by which a run asks for its machines.

@@ -13,12 +13,13 @@ from infra.settings.node import (
     SshSettings,
     host_key_fault,
 )
+from infra.settings.private_key import refuse_private_key
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
 # key of an item -> the type of its value, and the words for it in messages
-WAY_KEYS: Mapping[str, tuple[type, str]] = {
+HOST_KEYS: Mapping[str, tuple[type, str]] = {
     "address": (str, "a text"),
     "port": (int, "a whole number"),
     "user": (str, "a text"),
@@ -35,7 +36,7 @@ _OF_JUMP = ("jump_port", "jump_user", "jump_host_key")
 SSH_PORT = 22
 
 
-def read_way(
+def read_node_host(
     reader: Reader, where: str, given: Mapping[str, Any], host: HostSettings
 ) -> HostSettings:
     """Return how the machine is reached.
@@ -43,7 +44,7 @@ def read_way(
     Args:
         reader: collects the problems that are found.
         where: key of the item, such as `nodes[0]`.
-        given: the item. The values of the keys in WAY_KEYS have the types that WAY_KEYS says.
+        given: the item. The values of the keys in HOST_KEYS have the types that HOST_KEYS says.
         host: settings of the first machine.
     """
     shared = host.defaults
@@ -56,6 +57,7 @@ def read_way(
         private_key=_secret(given, "private_key") or shared.private_key,
     )
     _check_hop(reader, where, "", ssh)
+    _check_private_key(reader, f"{where}.private_key", given.get("private_key", ""))
     ssh = replace(ssh, jump=_read_jump(reader, where, given, ssh))
     password = _secret(given, "sudo_password") or host.sudo_password
     return HostSettings(ssh, password, given.get("gone", False), ssh)
@@ -103,6 +105,15 @@ def _check_hop(reader: Reader, where: str, prefix: str, hop: SshSettings | JumpS
         host_key_fault(hop.host_key, "the jump host's" if prefix else "the node's")
     except SettingError as refused:
         reader.problem(f"{where}.{prefix}host_key", hop.host_key[:20], refused.reason, refused.hint)
+
+
+def _check_private_key(reader: Reader, key: str, text: str) -> None:
+    """Refuse a machine's own key that no connection could use.
+
+    A key in plain text is refused for that alone.
+    """
+    if reader.is_encrypted("nodes") and (fault := refuse_private_key(text, f"--path '{key}'")):
+        reader.problem(key, text, fault.reason, fault.hint)
 
 
 def _secret(given: Mapping[str, Any], name: str) -> Secret | None:

@@ -14,8 +14,8 @@ import pytest
 from infra.kube.api_server.access import Access
 from infra.kube.names import OWNER_LABEL
 from infra.kube.queues.await_queue import queue_place
-from infra.kube.runs import place_now as asking
-from infra.kube.runs.place_now import place_now
+from infra.kube.runs import queue_place_now as asking
+from infra.kube.runs.queue_place_now import queue_place_now
 from infra.names import QUEUE_LABEL
 from tests.unit.kube.runs.gone_run import GONE, Server
 from tests.unit.kube.server import api_of
@@ -88,18 +88,20 @@ class Queue(Server):
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, server: Server, revision: str = GONE.revision) -> str:
-    """Return what `place_now` says of this cluster if the present settings have this revision."""
+    """Return what `queue_place_now` says of this cluster, if the present settings have this
+    revision.
+    """
 
     @contextmanager
     def look(access: Access, seconds: float) -> Any:
         del access, seconds
         try:
             yield api_of(server)
-        except Exception as error:  # `place_now` itself would say nothing then
+        except Exception as error:  # `queue_place_now` itself would say nothing then
             pytest.fail(f"the look ended with {error!r}")
 
     monkeypatch.setattr(asking, "quick_look", look)
-    return place_now(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, revision)
+    return queue_place_now(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, revision)
 
 
 def test_unchanged_up_says_what_the_run_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,15 +146,15 @@ def test_unchanged_up_says_that_the_run_waits_no_longer(monkeypatch: pytest.Monk
 def test_nothing_is_said_of_a_run_in_no_queue(
     monkeypatch: pytest.MonkeyPatch, server: Server
 ) -> None:
-    """`place_now` says nothing of a run that is stopped, is in no queue, or has no workload. This
-    `up` resumes a stopped run, and its task then says what the run waits for.
+    """`queue_place_now` says nothing of a run that is stopped, is in no queue, or has no workload.
+    This `up` resumes a stopped run, and its task then says what the run waits for.
     """
     assert asked(monkeypatch, server) == ""
 
 
 def test_nothing_is_said_of_the_run_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`place_now` says nothing of a run with other settings than the present ones, because this
-    `up` replaces it. The task of this `up` then says what the new run waits for.
+    """`queue_place_now` says nothing of a run with other settings than the present ones, because
+    this `up` replaces it. The task of this `up` then says what the new run waits for.
     """
     assert asked(monkeypatch, Queue(suspended=True), "another-revision") == ""
 
@@ -162,4 +164,4 @@ def test_useless_kubeconfig_does_not_end_a_preview() -> None:
     on.
     """
     access = Access(kubeconfig="{}")
-    assert place_now(access, GONE.namespace, GONE.owner, GONE.revision) == ""
+    assert queue_place_now(access, GONE.namespace, GONE.owner, GONE.revision) == ""

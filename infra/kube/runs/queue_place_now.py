@@ -18,7 +18,7 @@ from infra.names import QUEUE_LABEL
 SECONDS = 3.0
 
 
-def place_now(access: Access, namespace: str, owner: str, revision: str) -> str:
+def queue_place_now(access: Access, namespace: str, owner: str, revision: str) -> str:
     """One sentence about the place of a run in its queue.
 
     The text is empty if the run is in no queue, is stopped or over, or is not the one of these

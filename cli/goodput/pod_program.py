@@ -14,6 +14,7 @@ from pathlib import Path
 NO_FILE = 3
 ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 ALIVE = b'{"event":"alive"'  # trainer/events/event.py begins the line of such an event with it
+_GZIP = 31  # zlib then writes the header and the checksum of a gzip file
 
 
 def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -31,25 +32,17 @@ def thinned(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def packed(lines: Iterable[bytes]) -> str:
-    """Compress the events, and return them as one word of text (base64).
+    """Compress the events by gzip, and return them as one word of text (base64).
 
     The lines are read one by one, because the file may be larger than the memory.
     """
-    found, packer, told = bytearray(), zlib.compressobj(), time.monotonic()
+    found, packer, told = bytearray(), zlib.compressobj(wbits=_GZIP), time.monotonic()
     for line in thinned(line.rstrip(b"\n") for line in lines):
         found += packer.compress(line + b"\n")
         if time.monotonic() - told >= ALIVE_SECONDS:
             print(".", end="", file=sys.stderr, flush=True)
             told = time.monotonic()
     return base64.b64encode(found + packer.flush()).decode()
-
-
-def unpacked(text: str) -> bytes:
-    """Return the events in a word that `packed` has made. Raises ValueError if it is incomplete."""
-    try:
-        return zlib.decompress(base64.b64decode(text, validate=True))
-    except zlib.error as error:
-        raise ValueError(str(error)) from None
 
 
 def main(words: list[str]) -> None:

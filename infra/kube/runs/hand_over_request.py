@@ -26,7 +26,7 @@ from infra.kube.workload import failed_condition
 SECONDS = 3.0
 
 
-def look(access: Access, namespace: str, owner: str) -> str:
+def hand_over_request(access: Access, namespace: str, owner: str) -> str:
     """The `request` for the task `hand-over`; empty if the cluster could not be asked.
 
     This function raises no error.

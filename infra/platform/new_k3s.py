@@ -1,0 +1,37 @@
+"""Says what a k3s that `pulumi up` is about to install will lack for the stack's run."""
+
+from infra.controllers import CONTROLLERS
+from infra.kinds import WORKLOADS
+from infra.settings import PlatformSettings, RunSettings
+from infra.settings.controllers import KUEUE
+
+
+def missing_controllers(platform: PlatformSettings, run: RunSettings | None) -> list[str]:
+    """Return a sentence for each setting that needs a controller which no setting installs.
+
+    A new k3s has none of them. `pulumi up` would find out only when it makes the run's objects,
+    after it has installed k3s, the GPU Operator and the image.
+
+    Args:
+        platform: the settings of the platform, whose k3s is not there yet.
+        run: the settings of the run; None if this stack makes a platform alone.
+    """
+    installed = {each.name for each in platform.controllers}
+    needed = dict[str, str]()
+    if run:
+        topology = run.compute.topology.name
+        version = WORKLOADS[topology].api_version
+        for name, controller in CONTROLLERS.items():
+            if {version, version.partition("/")[0]} & set(controller.groups):
+                needed[name] = f"topology: {topology!r}"
+        if run.queue.name:
+            needed[KUEUE] = f"queue: {run.queue.name!r}"
+    if platform.queues:
+        needed[KUEUE] = f"queues.name: {platform.queues.name!r}"
+    missing = {name: setting for name, setting in needed.items() if name not in installed}
+    return [
+        f"{setting} needs {CONTROLLERS[name].title}, which a new k3s does not have, so `pulumi up` "
+        f"would fail after it has installed k3s. Add {name} to controllers: "
+        f"`pulumi config set --path 'controllers[{place}]' {name}`"
+        for place, (name, setting) in enumerate(missing.items(), len(installed))
+    ]

@@ -1,0 +1,98 @@
+"""A mistake gets one message, which shows what the user has written, and says how to write it."""
+
+from typing import Any
+
+import pytest
+
+from infra.kinds import KINDS
+from infra.settings import parse_settings
+from tests.unit.settings.form import FORM
+from tests.unit.settings.reading import refusal
+from tests.unit.stacks import raw_settings
+
+PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
+PROGRAM = "program.command"
+SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
+ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
+    (
+        {"preset": "/etc/preset"},
+        "preset: '/etc/preset' cannot be used: it is not a name of at most 63 letters, digits, "
+        "'.', '_' and '-' that begins with a letter or a digit",
+    ),
+    ({"runName": "_mine"}, "runName: '_mine' cannot be used: it is not a name of at most 63 let"),
+    (
+        {**PROMETHEUS, "monitoringStorageGib": "10Gi"},
+        "monitoringStorageGib: '10Gi' cannot be used: it is not a whole number",
+    ),
+    ({"podEnvironment": {"A": None}}, "podEnvironment.A: null cannot be used: it is not a single"),
+    ({"program": {"command": None}}, "program.command: null cannot be used: it names no program"),
+    ({"run": {"train": {"max_steps": None}}}, "run.train.max_steps: null cannot be used: it is n"),
+    ({"run": {"train": {"max_steps": True}}}, "run.train.max_steps: true cannot be used: it is n"),
+    ({"tolerations": [{"key": None, "operator": "Exists"}]}, "null cannot be the key of a taint"),
+    (
+        {"program": {"command": '["python", "train.py"]'}},
+        "it is one text, and no shell would divide it into words. Write it as a list: [python, "
+        "train.py].",
+    ),
+    (
+        {"program": {"command": "[python, train.py]"}},
+        "divide it into words. Write it as a list: [python, train.py].",
+    ),
+    (
+        {"program": {"command": ["python train.py", "--steps", "5"]}},
+        f"{PROGRAM}[0]: 'python train.py' cannot be used: it would be the name of the program, "
+        "with its spaces. Write each word as an item of its own: [python, train.py, --steps, '5'].",
+    ),
+    ({"runName": "2026-11-28 00:00:00 +0000 UTC"}, SET_IT),
+    ({"podEnvironment": {"DAY": "2026-11-28 00:00:00 +0000 UTC"}}, "podEnvironment.DAY: '2026-11"),
+    (
+        {"program": {"command": ["train", "2026-11-28 10:00:00.5 +0200 +0200"]}},
+        f"{PROGRAM}[1]: '2026-11-28 10:00:00.5 +0200 +0200' cannot be used: {SET_IT}",
+    ),
+]
+
+
+def lines_of(said: str) -> list[str]:
+    """Return the messages of a refusal, one an item."""
+    return [line for line in said.splitlines() if line.startswith("  - ")]
+
+
+@pytest.mark.parametrize(("changes", "words"), ONE_MESSAGE)
+def test_a_mistake_gets_one_message(changes: dict[str, Any], words: str) -> None:
+    """A second message about the same mistake would show a value that nobody has written, such as
+    `preset: ''`. `None` and `True` are no words of a stack's file.
+    """
+    (line,) = lines_of(refusal(changes))
+    assert words in line
+    assert FORM.match(line.replace('"', "'"))
+
+
+@pytest.mark.parametrize("stack", ["stack-", "-stack", "_stack", "a" * 64])
+def test_the_name_of_a_stack_is_explained_once(stack: str) -> None:
+    """The message about a stack's name says all rules. The run's name, which is the same one unless
+    `runName` is set, gets no message of its own.
+    """
+    with pytest.raises(Exception, match="settings of this stack are not valid") as failure:
+        parse_settings(raw_settings("dev"), (), stack, KINDS)
+    (line,) = lines_of(str(failure.value))
+    assert line.startswith(f"  - name of the stack: '{stack}' cannot be used: ")
+    assert line.endswith("'.', '_' and '-' that begins and ends with a letter or a digit.")
+
+
+def test_a_path_with_a_space_is_a_program() -> None:
+    """The first word of a command may be a path with a space in it."""
+    raw = raw_settings("dev", {"program": {"command": ["/opt/my tools/train", "a b"]}})
+    run = parse_settings(raw, (), "dev", KINDS).run
+    assert run
+    assert run.config.program
+    assert run.config.program.command == ("/opt/my tools/train", "a b")
+
+
+def test_a_variable_cannot_be_set_twice() -> None:
+    """A variable in podEnvironment and in podSecrets is refused. The pods would get the one of
+    podEnvironment, and the secret would count for nothing.
+    """
+    given = {"podEnvironment": {"TOKEN": "a", "B": "b"}, "podSecrets": {"TOKEN": "hidden"}}
+    (line,) = lines_of(refusal(given, ["podSecrets"]))
+    assert line.startswith("  - podEnvironment.TOKEN: [secret] cannot be used: podSecrets has a ")
+    assert "pulumi config rm --path podEnvironment.TOKEN" in line

@@ -1,0 +1,61 @@
+"""A launcher that starts the ranks itself is refused where the program is started once per rank."""
+
+from typing import Any
+
+import pytest
+
+from infra.settings.program_launcher import launcher_of
+from tests.unit.settings.reading import refusal, run
+
+COMMANDS = [
+    (["torchrun", "train.py"], "torchrun"),
+    (["/opt/conda/bin/torchrun", "--nproc-per-node=4", "train.py"], "torchrun"),
+    (["python3", "-m", "torch.distributed.run", "train.py"], "torch.distributed.run"),
+    (["python", "-u", "-m", "torch.distributed.launch", "train.py"], "torch.distributed.launch"),
+    (["accelerate", "launch", "train.py"], "accelerate launch"),
+    (["deepspeed", "train.py"], "deepspeed"),
+    (["sh", "-c", "exec torchrun train.py"], "torchrun"),
+    (["bash", "-lc", "torchrun train.py --lr 0.1"], "torchrun"),
+    (["python", "train.py", "torchrun"], ""),
+    (["python", "-m", "train"], ""),
+    (["python", "-m"], ""),
+    (["accelerate", "test"], ""),
+    (["sh", "-c", "python train.py"], ""),
+    (["sh", "-c", "echo 'torchrun"], ""),
+    (["sh", "torchrun.sh"], ""),
+]
+
+
+@pytest.mark.parametrize(("command", "launcher"), COMMANDS)
+def test_launchers_are_known(command: list[str], launcher: str) -> None:
+    assert launcher_of(command) == launcher
+
+
+def given(per: dict[str, str], command: list[str], **more: Any) -> dict[str, Any]:
+    """Return the settings of a run of this program."""
+    return {"program": {"command": command, **per}, **more}
+
+
+@pytest.mark.parametrize("per", [{}, {"per": "rank"}])
+def test_a_launcher_for_each_rank_is_refused(per: dict[str, str]) -> None:
+    """With `per: rank`, the default, each of the three ranks would start three ranks."""
+    said = refusal(given(per, ["torchrun", "train.py"]))
+    assert said.count("  - ") == 1
+    assert (
+        "  - program.per: 'rank' cannot be used: torchrun starts the ranks itself, and would be "
+        "started 3 times, once for each rank. Set node, so that it is started once in each pod, or "
+        "take it out of program.command."
+    ) in said
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        given({"per": "node"}, ["torchrun", "train.py"]),
+        given({}, ["torchrun", "train.py"], gpusPerPod=1),
+        given({}, ["python", "train.py"]),
+    ],
+)
+def test_launchers_that_work_are_taken(changes: dict[str, Any]) -> None:
+    """A launcher is accepted once in each pod, and where there is one rank."""
+    assert run(changes).config.has_program
