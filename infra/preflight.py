@@ -114,8 +114,9 @@ async def check_platform(
         pulumi.log.info(note)
     if cluster.kind != "existing":
         _refuse_other_user(settings.demands)
-        if cluster.k3s.existing == "refuse" and not owner_in_state(await state.resources()):
-            for sentence in missing_controllers(settings, run):
+        sentences = missing_controllers(settings, run) if cluster.k3s.existing == "refuse" else []
+        if sentences and not owner_in_state(await state.resources()):
+            for sentence in sentences:
                 pulumi.log.warn(sentence)
         return
     storage = make_storage(settings)

@@ -294,8 +294,9 @@ class Reader:
         name = key.partition(":")[2]
         if name in MAY_HOLD_SECRETS:
             self.hide(key)
-        own = f"{PROJECT}:{name}"
-        reason = f"the settings of this project begin with {PROJECT}: (did you mean {own}?)"
+        close = difflib.get_close_matches(name, self.keys, n=1, cutoff=0.7)
+        meant = f" (did you mean {PROJECT}:{close[0]}?)" if close else ""
+        reason = f"the settings of this project begin with {PROJECT}:{meant}"
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
         self.problem(key, self._raw[key], reason, hint)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import infra.run.make
+import infra.run.run_value
 from infra.names import GPU_RESOURCE, HOST_NETWORK_ANNOTATION
 from infra.networks.profile import NetworkProfile
 from infra.platform.pod_rules import broken_rules
@@ -24,7 +24,7 @@ OWN = NetworkProfile(
 @pytest.fixture
 def pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Json:
     """Return the template of the pods of a run with that profile."""
-    monkeypatch.setattr(infra.run.make, "NETWORKS", {"pod-tcp": OWN})
+    monkeypatch.setattr(infra.run.run_value, "NETWORKS", {"pod-tcp": OWN})
     (found,) = training_pods(deploy("dev", tmp_path))
     return found
 
