@@ -106,7 +106,6 @@ MULTUS = Tool(
     "multus",
     MULTUS_VERSION,
     ("multus", "networks-crd.yaml"),
-    (),
     GoBuild(
         "multus",
         ("gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus",),

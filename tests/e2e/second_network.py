@@ -44,14 +44,17 @@ def multus(lab: Lab) -> Iterator[None]:
 def _settings(layout: Layout) -> dict[str, object]:
     """The file of Multus: every pod has the cluster's own network first.
 
+    Of the cluster's own plugins only the first is named, which makes the interface. Multus 4.3.0
+    does not keep the settings of a whole list until the pod ends ("no IP ranges specified").
     https://github.com/k8snetworkplumbingwg/multus-cni/blob/master/docs/configuration.md
     """
+    pods = json.loads((layout.cni_settings / PODS_NETWORK).read_text())
+    first = {"cniVersion": pods["cniVersion"], "name": pods["name"], **pods["plugins"][0]}
     return {
-        "cniVersion": "1.0.0",
+        "cniVersion": pods["cniVersion"],
         "name": "multus",
         "type": "multus",
-        "capabilities": {"portMappings": True},
-        "clusterNetwork": str(layout.cni_settings / PODS_NETWORK),
+        "delegates": [first],
         "kubeconfig": str(layout.kubeconfig),
     }
 
