@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from trainer.launch.exit_codes import ExitCode
+from trainer.launch.killed_ranks import KilledRanks
 from trainer.launch.node_output import NodeOutput, Tap
 from trainer.launch.status_files import StatusFiles
 
@@ -87,6 +88,7 @@ class LocalRanks:
         self._pipes = [output.pipe(rank, tap) for rank in self._ranks]
         self._ending_since: float | None = None
         self._is_waiting_for_write = False
+        self._killed = KilledRanks(output.say)
         self.gone: list[int] = []
         """The local ranks that ended first and gave no reason; see `say_who_was_killed`."""
         self._processes = list[subprocess.Popen[bytes]]()
@@ -156,6 +158,7 @@ class LocalRanks:
             is_saving = self._status.is_saving(local_rank)
             if process.poll() is None and (not is_saving or elapsed > LONGEST_WRITE_SECONDS):
                 process.kill()
+                self._killed.still_runs(process.pid, self._ranks[local_rank])
             elif process.poll() is None and not self._is_waiting_for_write:
                 self._is_waiting_for_write = True
                 self._say("a checkpoint is being written: waiting for its end")

@@ -113,8 +113,10 @@ class ProgramRanks(LocalRanks):
         now = time.monotonic()
         self._ending_since_seconds = min(self._ending_since_seconds, now)
         if not self._stop.requested and now - self._ending_since_seconds > GRACE_SECONDS:
-            for process in self._processes:
+            for process, rank in zip(self._processes, self._ranks, strict=True):
                 _signal_group(process.pid, signal.SIGKILL)
+                if process.poll() is None:
+                    self._killed.still_runs(process.pid, rank)
 
     def _ask_orphans(self) -> None:
         """Send SIGTERM once to each process that has become an orphan since the last call."""
