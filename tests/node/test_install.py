@@ -10,6 +10,8 @@ from tests.in_depth import in_depth
 from tests.node.lab import UP, VERSION, Lab, counts, kubeconfig, rewritten
 from tests.node.rootfs import PASSWORD
 
+DROP_IN = "/etc/systemd/system/k3s.service.d/disttrain.conf"
+
 
 @pytest.mark.parametrize(
     ("user", "password"), [in_depth("root", None), in_depth("deploy", None), ("admin", PASSWORD)]
@@ -61,6 +63,27 @@ def test_script_that_runs_again_writes_nothing(lab: Lab) -> None:
     assert "downloading" not in lab.install_by_hand()
     assert rewritten(before, lab.host.files()) == []
     assert len(lab.mirror.requests) == requests
+
+
+def test_containers_of_k3s_may_pin_memory(lab: Lab) -> None:
+    """k3s, whose limits all containers inherit, may pin as much memory as an RDMA device needs. By
+    default systemd allows only a few MiB.
+
+    A drop-in file that somebody has removed comes back. k3s of a version that did not set the limit
+    is not restarted because of that alone.
+    """
+    lab.install_by_hand()
+    asked = "systemctl show --property=LimitMEMLOCK --value k3s"
+    assert lab.host.shell(asked).strip() == "infinity"
+    lab.host.shell(f"rm {DROP_IN}; systemctl daemon-reload")
+    assert lab.host.shell(asked).strip() != "infinity"
+    assert lab.install_by_hand(DRY_RUN="1").strip() == "would change: service"
+    lab.install_by_hand()
+    assert lab.host.shell(asked).strip() == "infinity"
+    lab.host.shell(f"rm {DROP_IN}; sed -i '/^limits /d' /etc/rancher/disttrain")
+    assert lab.install_by_hand(DRY_RUN="1").strip() == "would change: nothing"
+    lab.install_by_hand("delete")
+    assert lab.differences() == []
 
 
 @pytest.mark.stand_in("its recorded environment")

@@ -78,9 +78,11 @@ place_images() {
   done
 }
 
-# Runs k3s' own installer, which writes the systemd unit and the uninstaller. It gets no proxy, because
-# it would write the proxy into a file of its own, and lose it at the next run.
+# Runs k3s' own installer, which writes the systemd unit and the uninstaller, and lets systemd read them
+# with the limits. It gets no proxy, because it would write the proxy into a file of its own, and lose it
+# at the next run.
 run_installer() {
+  put "$LIMITS" "$(limits)"
   skip=true
   if policy_missing; then
     skip=binary # from the distribution's package manager
@@ -93,4 +95,5 @@ run_installer() {
     fail "k3s' installer failed"
   }
   note unit "$(sha256_of "$UNIT")"
+  note limits set
 }

@@ -24,9 +24,16 @@ wrong_binary() {
   return 0
 }
 
+# Containers inherit the limits of k3s. An RDMA device needs pinned memory, of which systemd allows 8 MiB.
+limits() { printf '[Service]\nLimitMEMLOCK=infinity'; }
+
+# Older versions have not set the limits. They are set when something else about the service changes, so
+# that k3s is not restarted because of them alone.
+wrong_limits() { [ -n "$(noted limits)" ] && wrong_text "$LIMITS" "$(limits)"; }
+
 wrong_service() { # the last note of an install that went through
   [ "$(noted installed)" = "$K3S_VERSION" ] && [ -x "$UNINSTALLER" ] && [ -e "$UNIT" ] &&
-    [ "$(noted unit)" = "$(sha256_of "$UNIT")" ] && return 1
+    [ "$(noted unit)" = "$(sha256_of "$UNIT")" ] && ! wrong_limits && return 1
   return 0
 }
 

@@ -7,6 +7,7 @@
 readonly BINARY=/usr/local/bin/k3s
 readonly UNINSTALLER="/usr/local/bin/$SERVICE-uninstall.sh" # k3s' installer makes it
 readonly UNIT="/etc/systemd/system/$SERVICE.service"        # k3s' installer makes this too
+readonly LIMITS="$UNIT.d/disttrain.conf" # what systemd adds to the unit
 readonly CONFIG=/etc/rancher/k3s/config.yaml
 readonly REGISTRIES=/etc/rancher/k3s/registries.yaml
 readonly KUBECONFIG_FILE=/etc/rancher/k3s/k3s.yaml
@@ -111,7 +112,7 @@ is_ours() { [ -e "$OWNERSHIP_FILE" ] && ! other_owner; }
 installed_files() {
   {
     stat -c '%n %s %Y' "$BINARY" "$UNINSTALLER" 2>/dev/null || true
-    sha256sum "$UNIT" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" "$TOKEN_FILE" \
+    sha256sum "$UNIT" "$LIMITS" "$CONFIG" "$REGISTRIES" "$ENVIRONMENT" "$TOKEN_FILE" \
       "$AGENT_SECRET_FILE" 2>/dev/null || true
   } | sha256sum | cut -d ' ' -f 1
 }
