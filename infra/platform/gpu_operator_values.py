@@ -1,6 +1,7 @@
 """Computes the values of the GPU Operator's chart that differ from the chart's defaults."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -26,7 +27,22 @@ CONTROL_PLANE_TOLERATION = {
 
 
 def chart_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> dict[str, Any]:
-    """The values that differ from the chart's defaults.
+    """The values that differ from the chart's defaults: the computed ones and the user's own.
+
+    The settings are only valid if no value is in both (infra/settings/gpu_values.py).
+    """
+    return _joined(computed_values(operator, settings), operator.values)
+
+
+def _joined(values: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    joined = {**values, **more}
+    for key in values.keys() & more.keys():
+        joined[key] = _joined(values[key], more[key])
+    return joined
+
+
+def computed_values(operator: GpuOperatorSettings, settings: PlatformSettings) -> dict[str, Any]:
+    """The values that follow from the other settings.
 
     They depend on the regime, which says how containers get the GPUs:
 

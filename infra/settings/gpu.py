@@ -1,6 +1,8 @@
 """Reads the settings of NVIDIA's GPU Operator: its version, its parts, and how GPUs are shared."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
@@ -17,13 +19,17 @@ from infra.settings.gpu_regime import (
     shown,
 )
 from infra.settings.gpu_sharing import MOST_SLICES, Sharing, sharing_problems, without_operator
+from infra.settings.gpu_values import read_gpu_values
 from infra.settings.reader import Reader
 from infra.settings.setting_error import SettingError
 
 
 @dataclass(frozen=True)
 class GpuOperatorSettings:
-    """NVIDIA's GPU Operator: its chart, which parts it installs, and how GPUs are shared."""
+    """NVIDIA's GPU Operator: its chart, which parts it installs, and how GPUs are shared.
+
+    `values` are the user's own values for the chart, in addition to those of the other settings.
+    """
 
     version: str
     chart: ChartSource
@@ -33,6 +39,7 @@ class GpuOperatorSettings:
     sharing: Sharing
     dcgm_exporter: bool
     timeout_seconds: int
+    values: Mapping[str, Any]
 
 
 def read_gpu_operator(
@@ -79,6 +86,7 @@ def read_gpu_operator(
         sharing,
         reader.boolean("gpuOperatorDcgmExporter"),
         reader.integer("gpuOperatorTimeoutSeconds", at_least=60),
+        read_gpu_values(reader, is_wanted=wanted),
     )
     return settings if wanted else None
 

@@ -15,6 +15,7 @@ from infra.settings import PlatformSettings
 from infra.settings.gpu_regime import (
     chart_version,
 )
+from infra.settings.gpu_values import COMPUTED
 from tests.unit.certificates import AUTHORITY
 from tests.unit.settings.reading import platform
 from tests.unit.stacks import deploy
@@ -318,3 +319,63 @@ def test_operator_is_waited_for_and_cleaned_up_after_its_release(tmp_path: Path)
     # No hook of the chart cleans up, for which the cluster would have to pull an image.
     assert "operator" not in release.inputs["values"]
     assert release.inputs["values"]["node-feature-discovery"] == {"postDeleteCleanup": False}
+
+
+def paths(values: Mapping[str, Any], before: str = "") -> set[str]:
+    """Return the path of each value that is no object."""
+    found = set[str]()
+    for key, value in values.items():
+        inner = isinstance(value, Mapping)
+        found |= paths(value, f"{before}{key}.") if inner else {before + key}
+    return found
+
+
+def test_values_of_ones_own_join_the_computed_ones() -> None:
+    """A user's own values reach the chart beside those that the settings decide about."""
+    own = {"driver": {"rdma": {"enabled": True}}, "gds": {"enabled": True}}
+    without = values_with({"gpuOperatorDriver": True})
+    joined = values_with({"gpuOperatorDriver": True, "gpuOperatorValues": own})
+    assert joined == {
+        **without,
+        "driver": {**without["driver"], "rdma": {"enabled": True}},
+        "gds": {"enabled": True},
+    }
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (
+            {"toolkit": {"enabled": False}},
+            "gpuOperatorValues.toolkit.enabled: false cannot be used: the setting "
+            "gpuOperatorToolkit decides about toolkit.enabled. Remove it",
+        ),
+        ({"toolkit": None}, "gpuOperatorValues.toolkit: null cannot be used: the setting"),
+        ({"mig": {"strategy": "mixed"}}, "the setting migProfile decides about mig. Remove"),
+        ({"cdi": {"nriPluginEnabled": True}}, "gpuOperatorRegime decides about cdi"),
+        ({"driver": {"env": []}}, "the settings of the proxy decides about driver.env"),
+    ],
+)
+def test_values_that_settings_decide_about_are_refused(own: dict[str, Any], said: str) -> None:
+    """A value that would undo what a setting asks for names that setting."""
+    with pytest.raises(RunError) as refused:
+        values_with({"gpuOperatorValues": own})
+    assert said in str(refused.value)
+
+
+def test_values_without_an_operator_are_refused() -> None:
+    """Values for an operator that this stack does not install would have no effect."""
+    with pytest.raises(RunError) as refused:
+        settings_with({"gpuOperator": "false", "gpuOperatorValues": {"gds": {"enabled": True}}})
+    assert "gpuOperatorValues: {'gds': {'enabled': True}} cannot be used: this stack does not" in (
+        str(refused.value)
+    )
+
+
+@pytest.mark.parametrize("chart", SCHEMAS)
+def test_each_computed_value_is_known_to_the_check(chart: str) -> None:
+    """The check of the user's values knows all places in which the program computes a value, which
+    are those of the chart's keys above. Otherwise one value would silently replace the other.
+    """
+    for path in paths(SCHEMAS[chart]):
+        assert [place for place in COMPUTED if f"{path}.".startswith(f"{place}.")], path

@@ -1,0 +1,75 @@
+"""Reads further values for the chart of the GPU Operator: the setting `gpuOperatorValues`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from infra.settings.reader import Reader
+
+KEY = "gpuOperatorValues"
+# The values that this program computes, and what decides about each of them.
+# infra/platform/gpu_operator_values.py sets these and no others.
+COMPUTED = {
+    "driver.enabled": "the setting gpuOperatorDriver",
+    "driver.env": "the settings of the proxy",
+    "driver.secretEnv": "the settings of the proxy",
+    "driver.certConfig": "the setting caBundle",
+    "toolkit.enabled": "the setting gpuOperatorToolkit",
+    "toolkit.env": "the setting gpuOperatorRegime",
+    "cdi": "the setting gpuOperatorRegime",
+    "dcgmExporter.enabled": "the setting gpuOperatorDcgmExporter",
+    "devicePlugin.config": "the setting gpuTimeSlices",
+    "mig": "the setting migProfile",
+    "daemonsets.tolerations": "the taints of nodes",
+    "node-feature-discovery.worker.tolerations": "the taints of nodes",
+    "node-feature-discovery.postDeleteCleanup": "this program, which cleans up itself",
+}
+
+
+def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
+    """Read the further values. They are in none of the places of `COMPUTED`.
+
+    Args:
+        reader: gives the value and collects the problems with it.
+        is_wanted: whether this stack installs the operator.
+    """
+    values = reader.mapping(KEY)
+    if not values:
+        return {}
+    remove = f"remove all of it (`pulumi config rm {KEY}`)"
+    if reader.refuse_encrypted(
+        KEY,
+        "it would be in the operator's objects",
+        f"Make a Secret in the namespace gpu-operator and name it in {KEY}; {remove} before that",
+    ):
+        return {}
+    if not is_wanted:
+        reader.problem(
+            KEY,
+            values,
+            "this stack does not install the GPU Operator",
+            f"Set gpuOperator: true, or {remove}",
+        )
+    for path, value in _leaves(values):
+        for computed, decided_by in COMPUTED.items():
+            if _overlap(path, computed):
+                reader.problem(
+                    f"{KEY}.{path}",
+                    value,
+                    f"{decided_by} decides about {computed}",
+                    f"Remove it: `pulumi config rm --path {KEY}.{path}`",
+                )
+    return values
+
+
+def _leaves(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the path and the content of each value that is no mapping with something in it."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(cast(Mapping[str, Any], value), f"{before}{key}.")
+        else:
+            yield f"{before}{key}", cast(object, value)
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether one path is the other one, or leads to it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.")
