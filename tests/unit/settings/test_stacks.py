@@ -147,3 +147,27 @@ def test_doctor_takes_the_whole_name_of_a_stack(
     monkeypatch.setattr("cli.stack_plan.shown_settings", shown)
     assert plan_of_stack(stack).expect.ranks == 3
     assert asked == [stack]
+
+
+def test_run_on_another_platform_is_read_with_its_queue(tmp_path: Path) -> None:
+    """`make bundle` refuses a placement that does not fit the queue of the run's platform, as `up`
+    would on the machines without a network, where it costs most.
+    """
+    levels = ["example.com/rack", "kubernetes.io/hostname"]
+    platform = {"disttrain:queues": {"name": "gpus", "topology": levels}}
+    stack_file(tmp_path, platform).rename(tmp_path / "Pulumi.base.yaml")
+    run: dict[str, object] = {
+        "disttrain:platform": "base",
+        "disttrain:topology": "indexed-job",
+        "disttrain:queue": "gpus",
+        "disttrain:placement": "packed",
+        "disttrain:placementLabel": "example.com/row",
+    }
+    with pytest.raises(
+        ValueError, match=r"placementLabel: 'example.com/row' cannot be used: it is "
+    ):
+        settings_of(stack_file(tmp_path, run), {})
+    file = stack_file(tmp_path, {**run, "disttrain:placementLabel": "example.com/rack"})
+    settings = settings_of(file, {})
+    assert settings.run
+    assert settings.run.queue_levels == tuple(levels)
