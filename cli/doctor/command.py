@@ -41,6 +41,11 @@ ON_HOST: tuple[Check, ...] = (
     *K3S_CHECKS,
 )
 CHECKS: tuple[Check, ...] = (*ON_HOST, *CLUSTER_CHECKS)
+# The options whose values the settings of a stack have.
+OF_SETTINGS = (
+    *("host", "identity", "host_key", "ask_sudo_password", "gpus", "pods", "data_root"),
+    *("namespace", "kubeconfig", "kubectl", "no_internet"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--stack",
-        help="examine the host and the cluster that this stack's settings name, instead of those "
-        "that the other options name",
+        help="examine the host and the cluster that this stack's settings name; then the options "
+        "from --host to --no-internet are not needed",
     )
     add("--host", default="local", help="local, or ssh://user@host:port (default: %(default)s)")
     add(
@@ -186,6 +191,7 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         return Plan.from_json(sys.stdin.read())
     scope: Literal["all", "host"] = "host" if arguments.host_only else "all"
     if arguments.stack:
+        _refuse_options_of_settings(arguments)
         from cli.stack_plan import plan_of_stack  # needs Pulumi's SDK
 
         return replace(plan_of_stack(arguments.stack), scope=scope)
@@ -203,6 +209,20 @@ def make_plan(arguments: argparse.Namespace) -> Plan:
         scope=scope,
         expect=_expectations(arguments, os.environ),
     )
+
+
+def _refuse_options_of_settings(arguments: argparse.Namespace) -> None:
+    """Refuse options beside --stack that would have no effect; raise ValueError as `make_plan`."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for name in OF_SETTINGS:
+        value = getattr(arguments, name)
+        if value != parser.get_default(name):
+            shown = "" if value is True else f": {value!r}"
+            raise ValueError(
+                f"--{name.replace('_', '-')}{shown} cannot be used: with --stack, the settings of "
+                f"stack {arguments.stack} say this. Leave out one of the two options."
+            )
 
 
 def _check_options(arguments: argparse.Namespace) -> None:

@@ -69,6 +69,12 @@ def test_any_path_of_a_kubeconfig_reaches_kubectl(tmp_path: Path) -> None:
         (("--data-root", "data"), "--data-root: 'data' cannot be used: it is no absolute path"),
         (("--host", "ssh://a b@c"), "--host: 'ssh://a b@c' cannot be used: it is no address"),
         (("--host", "ssh://-oX=1@c"), "--host: 'ssh://-oX=1@c' cannot be used: it is no address"),
+        (
+            ("--stack", "dev", "--host", "ssh://a@b"),
+            "--host: 'ssh://a@b' cannot be used: with --st",
+        ),
+        (("--stack", "dev", "--gpus", "4"), "--gpus: 4 cannot be used: with --stack, the settings"),
+        (("--stack", "dev", "--no-internet"), "--no-internet cannot be used: with --stack"),
     ],
 )
 def test_option_that_cannot_be_is_named_with_its_value(words: list[str], message: str) -> None:
