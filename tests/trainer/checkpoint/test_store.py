@@ -274,6 +274,11 @@ def test_the_manifest_lists_sizes_and_checksums_of_all_other_files(tmp_path: Pat
         assert entry["sha256"] == durable.sha256_of(directory / name)
 
 
+def refuse_removal(path: Path, ignore_errors: bool = False) -> None:
+    """Stands in for `shutil.rmtree` on network storage, where a file is still open somewhere."""
+    raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
+
+
 def test_a_failed_removal_of_old_ones_is_only_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,11 +290,8 @@ def test_a_failed_removal_of_old_ones_is_only_said(
         save(tmp_path, step)
     said: list[str] = []
 
-    def refuse(path: Path, ignore_errors: bool = False) -> None:
-        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
-
     with monkeypatch.context() as failing:
-        failing.setattr(store.shutil, "rmtree", refuse)
+        failing.setattr(store.shutil, "rmtree", refuse_removal)
         retention.prune(tmp_path, 1, keep_best=False, say=said.append)
         assert ["could not be removed" in line for line in said] == [True, True]
         assert latest(tmp_path) == (3, [])
@@ -309,11 +311,8 @@ def test_removal_that_failed_is_repeated_after_the_next_save(
         save(tmp_path, step)
     said: list[str] = []
 
-    def refuse(path: Path, ignore_errors: bool = False) -> None:
-        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(path))
-
     with monkeypatch.context() as failing:
-        failing.setattr(store.shutil, "rmtree", refuse)
+        failing.setattr(store.shutil, "rmtree", refuse_removal)
         retention.prune(tmp_path, 1, keep_best=False, say=said.append)
     assert len(said) == 1
     save(tmp_path, 3)

@@ -154,7 +154,7 @@ def test_run_on_another_platform_is_read_with_its_queue(tmp_path: Path) -> None:
     would on the machines without a network, where it costs most.
     """
     levels = ["example.com/rack", "kubernetes.io/hostname"]
-    platform = {"disttrain:queues": {"name": "gpus", "topology": levels}}
+    platform: dict[str, object] = {"disttrain:queues": {"name": "gpus", "topology": levels}}
     stack_file(tmp_path, platform).rename(tmp_path / "Pulumi.base.yaml")
     run: dict[str, object] = {
         "disttrain:platform": "base",
