@@ -96,7 +96,13 @@ def test_rank_that_ends_is_not_named(tmp_path: Path) -> None:
 def test_program_that_does_not_end_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same holds for a user's own program, which may start its ranks itself."""
+    """The same holds for a user's own program, which may start its ranks itself.
+
+    An entrypoint adopts and ends what a program leaves behind. This process must not: it would end
+    what other tests have started.
+    """
+    monkeypatch.setattr(program_ranks, "take_orphans", lambda: None)
+    monkeypatch.setattr(program_ranks, "end_leftovers", lambda helpers: ())
     said = Said()
     ranks = ProgramRanks(
         SLEEPS,
