@@ -50,14 +50,14 @@ def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
             f"Set gpuOperator: true, or {remove}",
         )
     for path, value in _leaves(values):
-        for computed, decided_by in COMPUTED.items():
-            if _overlap(path, computed):
-                reader.problem(
-                    f"{KEY}.{path}",
-                    value,
-                    f"{decided_by} decides about {computed}",
-                    f"Remove it: `pulumi config rm --path {KEY}.{path}`",
-                )
+        # A value that leads to several computed ones, such as `driver: null`, has one problem.
+        if computed := next((place for place in COMPUTED if _overlap(path, place)), None):
+            reader.problem(
+                f"{KEY}.{path}",
+                value,
+                f"{COMPUTED[computed]} decides about {computed}",
+                f"Remove it: `pulumi config rm --path {KEY}.{path}`",
+            )
     return values
 
 

@@ -357,10 +357,11 @@ def test_values_of_ones_own_join_the_computed_ones() -> None:
     ],
 )
 def test_values_that_settings_decide_about_are_refused(own: dict[str, Any], said: str) -> None:
-    """A value that would undo what a setting asks for names that setting."""
+    """A value that would undo what a setting asks for names that setting, in one message."""
     with pytest.raises(RunError) as refused:
         values_with({"gpuOperatorValues": own})
     assert said in str(refused.value)
+    assert str(refused.value).count("cannot be used") == 1
 
 
 def test_values_without_an_operator_are_refused() -> None:
