@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.settings.airgap import BundleSettings
-from infra.settings.gpu_chart import CHART_ERRORS, chart_description, without_login
+from infra.settings.gpu_chart import CHART_ERRORS, chart_description
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
@@ -117,16 +117,15 @@ def _charts(
     found = dict[str, str]()
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
-        shown = without_login(text)
-        if not _is_wanted(reader, kinds, names, where, name, shown):
+        if not _is_wanted(reader, kinds, names, where, name, text):
             continue
         if kinds[name].files:
             hint = f"Set {MANIFESTS}.{name} to a folder with its files"
-            reader.problem(where, shown, f"{name} is installed by manifests, not by a chart", hint)
+            reader.problem(where, text, f"{name} is installed by manifests, not by a chart", hint)
         elif "://" in text:
             if re.fullmatch(_PINNED, text) is None:
                 reason = "it is not the address of a chart in a registry with its digest"
-                reader.problem(where, shown, reason, _HINT)
+                reader.problem(where, text, reason, _HINT)
             found[name] = text
         else:
             path = local_path(text)

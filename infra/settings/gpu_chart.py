@@ -70,7 +70,7 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
     if "@" in address:
         reason = "its user and password would be in plain text in Pulumi's state"
         hint = "Set an address without them, or the path of a chart"
-        reader.problem(_KEY, without_login(text), reason, hint)
+        reader.problem(_KEY, text, reason, hint)
     elif digest and re.fullmatch(r"@sha256:[0-9a-f]{64}", digest) is None:
         reason = "its digest is not sha256: and 64 hexadecimal digits"
         reader.problem(_KEY, text, reason, "Write it as the registry names it")
@@ -83,15 +83,6 @@ def read_chart_source(reader: Reader, version: str) -> ChartSource:
     else:
         reader.problem(_KEY, text, f"Helm takes no chart from {scheme[1]}://", _HINT)
     return ChartSource()
-
-
-def without_login(text: str) -> str:
-    """Return the address of a chart as messages show it, in which a user and password are hidden.
-
-    The digest of a chart in a registry is shown.
-    """
-    address, digest = _without_digest(text)
-    return re.sub(r"//.*@", "//[secret]@", address, flags=re.DOTALL) + digest
 
 
 def _without_digest(text: str) -> tuple[str, str]:

@@ -44,7 +44,6 @@ class Reader:
         self.problems: list[str] = []
         self._wrong: set[str] = set()
         self._hidden = set(self._secret_keys)
-        self._logins = logins([*map(_from_json, raw.values()), *raw.values(), *raw])
 
     def problem(self, key: str, value: object, reason: str, hint: str) -> None:
         """Note that a value cannot be used.
@@ -65,8 +64,10 @@ class Reader:
         Not only the values are looked at but whole messages, because a reason or a hint may repeat
         a part of a value.
         """
+        values = self._raw.values()
+        found = logins([*map(_from_json, values), *values, *self._raw])
         shown = self.problems
-        for login in sorted(self._logins, key=len, reverse=True):
+        for login in sorted(found, key=len, reverse=True):
             for written in {login, repr(login)[1:-1], json.dumps(login)[1:-1]}:
                 shown = [problem.replace(f"{written}@", "[secret]@") for problem in shown]
         return shown

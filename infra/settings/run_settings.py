@@ -8,9 +8,8 @@ from typing import Any, cast
 
 from infra.names import DATA_MOUNT
 from infra.settings.reader import Reader
-from infra.settings.setting_error import problem_text
 from trainer.config import ConfigError, RunConfig, load_mapping, preset_names
-from trainer.config.problem import without_logins
+from trainer.config.problem import problem_text
 
 SEEN_BY_ALL = "everybody who may read the run's ConfigMap or see its pods would see it there"
 RUN_SECTIONS = ("model", "train", "eval", "checkpoint", "log")
@@ -100,19 +99,18 @@ def build_run_config(
             error.problems[0] if preset in known else "there is no such file in trainer/presets"
         )
         hint = f"Set one of {', '.join(known)}"
-        return None, [problem_text("preset", repr(without_logins(preset)), reason, hint)]
+        return None, [problem_text("preset", preset, reason, hint)]
     problems = _foreign_keys(overrides)
     device, backend = ("cuda", "nccl") if accelerator == "gpu" else ("cpu", "gloo")
     train = _section(overrides, "train")
     if train.get("device", device) not in (device, "auto"):
         reason = f"accelerator is {accelerator}"
         hint = f"Set {device}, or remove it: it follows from accelerator"
-        shown = repr(without_logins(train["device"]))
-        problems.append(problem_text("run.train.device", shown, reason, hint))
+        problems.append(problem_text("run.train.device", train["device"], reason, hint))
     if smoke_test and train.get("smoke_test") is False:
         reason = "verify is before, which needs it"
         hint = "Remove it, or set verify to never or after"
-        problems.append(problem_text("run.train.smoke_test", "false", reason, hint))
+        problems.append(problem_text("run.train.smoke_test", False, reason, hint))
     mapping["run_name"], mapping["data_root"] = run_name, DATA_MOUNT
     mapping["dataset"] = _dataset(_section(mapping, "dataset"), dataset)
     mapping["train"] = {**_section(mapping, "train"), "device": device, "backend": backend}
@@ -151,10 +149,7 @@ def _dataset(preset: dict[str, Any], choice: DatasetChoice) -> dict[str, Any]:
 def _foreign_keys(overrides: Mapping[str, Any]) -> list[str]:
     return [
         problem_text(
-            f"run.{key}",
-            repr(without_logins(overrides[key])),
-            "it has a setting of its own",
-            f"Use {own} instead",
+            f"run.{key}", overrides[key], "it has a setting of its own", f"Use {own} instead"
         )
         for key, own in _OWN_KEYS.items()
         if key in overrides
