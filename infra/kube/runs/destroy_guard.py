@@ -13,7 +13,7 @@ from infra.kube.controllers.controller import (
 from infra.kube.controllers.open_controller import refuse_use
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.foreign import belongs, is_foreign
-from infra.kube.gone_cluster import WAY_OUT, is_given_up
+from infra.kube.gone_cluster import PATIENCE_SECONDS, WAY_OUT, is_given_up
 from infra.kube.job import Job
 from infra.kube.namespaces import namespace_guard
 from infra.kube.namespaces.own_namespace import parse_own_namespace
@@ -22,8 +22,6 @@ from infra.kube.queues.open_queue import in_the_way
 from infra.kube.queues.queue_members import named, of_others, standing_in
 from infra.kube.record import ALL, COLLECTION, SELECTOR, destroy_commands, stacks_of_others
 from infra.kube.say import say
-
-PATIENCE_SECONDS = 15.0
 
 
 def create(job: Job, api: Api) -> None:

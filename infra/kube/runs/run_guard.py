@@ -2,11 +2,9 @@
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
-from infra.kube.gone_cluster import WAY_OUT, is_given_up
+from infra.kube.gone_cluster import PATIENCE_SECONDS, WAY_OUT, is_given_up
 from infra.kube.job import Job
 from infra.kube.record import record_path
-
-PATIENCE_SECONDS = 15.0
 
 
 def create(job: Job, api: Api) -> None:
@@ -29,18 +27,19 @@ def delete(job: Job, api: Api) -> None:
         api.get(record_path(job.namespace, job.owner))
     except ApiError:
         return  # The cluster answers. What these credentials may not do is said by what needs it.
-    except KubeconfigError as reason:
+    except (KubeconfigError, UnreachableError) as reason:
         if is_given_up():
             raise
-        platform = job.text("platform_stack")
-        raise TaskError(
-            f"{reason}. Nothing was deleted. A new name or place is noted by `pulumi up --stack "
-            f"{platform}`, whose platform this is, and then by `pulumi up` of this stack. {WAY_OUT}"
-        ) from None
-    except UnreachableError as reason:
-        if is_given_up():
-            raise
-        raise TaskError(
+        raise TaskError(f"{_refusal(reason, job.text('platform_stack'))}. {WAY_OUT}") from None
+
+
+def _refusal(reason: KubeconfigError | UnreachableError, platform_stack: str) -> str:
+    if isinstance(reason, UnreachableError):
+        return (
             f"the cluster does not answer ({reason}). Nothing was deleted; run pulumi destroy when "
-            f"it answers. {WAY_OUT}"
-        ) from None
+            "it answers"
+        )
+    return (
+        f"{reason}. Nothing was deleted. A new name or place is noted by `pulumi up --stack "
+        f"{platform_stack}`, whose platform this is, and then by `pulumi up` of this stack"
+    )
