@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from infra.settings.address import ADDRESS, ADDRESS_FORM, check_address
-from infra.settings.private_key import refuse_private_key
+from infra.settings.private_key import private_key_problem
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
@@ -128,7 +128,7 @@ def _read_private_key(reader: Reader) -> Secret | None:
     key = "sshPrivateKey"
     reader.hide(key)
     secret = reader.secret(key)
-    if secret and reader.is_encrypted(key) and (fault := refuse_private_key(secret.text, key)):
+    if secret and reader.is_encrypted(key) and (fault := private_key_problem(secret.text, key)):
         reader.problem(key, secret.text, fault.reason, fault.hint)
     return secret
 

@@ -13,7 +13,7 @@ from infra.settings.node import (
     SshSettings,
     host_key_fault,
 )
-from infra.settings.private_key import refuse_private_key
+from infra.settings.private_key import private_key_problem
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
@@ -112,7 +112,7 @@ def _check_private_key(reader: Reader, key: str, text: str) -> None:
 
     A key in plain text is refused for that alone.
     """
-    if reader.is_encrypted("nodes") and (fault := refuse_private_key(text, f"--path '{key}'")):
+    if reader.is_encrypted("nodes") and (fault := private_key_problem(text, f"--path '{key}'")):
         reader.problem(key, text, fault.reason, fault.hint)
 
 

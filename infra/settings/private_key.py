@@ -16,7 +16,7 @@ _NO_PASSPHRASE = (
 )
 
 
-def refuse_private_key(text: str, key: str) -> SettingError | None:
+def private_key_problem(text: str, key: str) -> SettingError | None:
     """Why a text is not a private key that can be used; None if it may be one.
 
     Args:

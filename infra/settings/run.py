@@ -104,7 +104,7 @@ def read_run(
     stack_name = stack if reader.are_right(NAME_OF_STACK) else "unknown"
     run_name = _name(reader, "runName", f"({NAME_PATTERN})?") or stack_name
     work = _read_work(reader, run_name, kinds, platform, bundle, smoke_test=verify == "before")
-    if work and has_program(reader):
+    if work:
         check_launcher(reader, work.config.program, compute.world)
     instance = _read_instance(reader, workload)
     network = read_network(reader, kinds.networks)

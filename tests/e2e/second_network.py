@@ -97,7 +97,7 @@ def _a_pod_gets_it(lab: Lab, network: str) -> bool:
         lab.kubectl(
             "wait", f"pod/{name}", "--for=condition=Ready", "--timeout=60s", namespace="default"
         )
-        (pod,) = [lab.get("pod", name, namespace="default")]
+        pod = lab.get("pod", name, namespace="default")
     finally:
         lab.kubectl("delete", "pod", name, "--grace-period=1", namespace="default")
     given = json.loads(pod["metadata"].get("annotations", {}).get(GIVEN, "[]"))
