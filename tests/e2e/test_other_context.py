@@ -185,17 +185,15 @@ def test_up_notes_the_new_name_of_a_context(
     before = lab.uids(KINDS)
     for former, name in ((OURS, "renamed"), ("renamed", OURS)):
         kubeconfig.rename(name)
-        # The words are those of Pulumi's provider for Kubernetes, and ours.
-        refusals = (run, f'context "{former}" does not exist'), (platform, f"no context '{former}'")
-        for stack, why in refusals:
+        for stack in (run, platform):
             with pytest.raises(PulumiFailedError) as failed:
                 stack.destroy()
-            assert why in said(failed)
+            assert f"no context '{former}'" in said(failed)
+            assert "Nothing was deleted" in said(failed) or stack is platform
         assert lab.uids(KINDS) == before
         for stack in (platform, run):
             stack.preview()
-            # The failed destroy may have ended a resource that waits; then `up` makes it again.
-            assert not {"deleted", "replaced"} & changes(stack.up()).keys()
+            assert not {"created", "deleted", "replaced"} & changes(stack.up()).keys()
         assert lab.uids(KINDS) == before
 
 
