@@ -56,6 +56,7 @@ UP = f"k3s {VERSION} is up, the node is Ready"
 # control groups of version 2, but without controllers if the machine uses them in version 1.
 OF_THE_MACHINE = ("kernel", "memory", "swap", "cgroup", "apparmor", "clock")
 OF_THE_MACHINE += ("module-br_netfilter", "module-overlay")
+LIMITS = "/etc/systemd/system/k3s.service.d/disttrain.conf"  # what systemd adds to k3s' unit
 KUBECTL = "env KUBECACHEDIR=/run/k3s/disttrain-kubectl k3s kubectl"
 SECRETS = ("sshPrivateKey", "sudoPassword", "httpProxy", "httpsProxy")
 
@@ -323,6 +324,10 @@ class Lab:
     def calls(self) -> list[str]:
         """Return the command lines of all calls of the stand-ins of k3s and of its installer."""
         return self.host.shell("cat /lab/calls 2>/dev/null || true").splitlines()
+
+    def pinned_memory_limit(self) -> str:
+        """Return how many bytes of memory systemd lets k3s and its containers pin."""
+        return self.host.shell("systemctl show --property=LimitMEMLOCK --value k3s").strip()
 
     def differences(self) -> list[str]:
         """Return the paths of the host that differ from its first state, except for the data."""

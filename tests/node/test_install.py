@@ -7,10 +7,8 @@ import json
 import pytest
 
 from tests.in_depth import in_depth
-from tests.node.lab import UP, VERSION, Lab, counts, kubeconfig, rewritten
+from tests.node.lab import LIMITS, OLD, UP, VERSION, Lab, counts, kubeconfig, rewritten
 from tests.node.rootfs import PASSWORD
-
-DROP_IN = "/etc/systemd/system/k3s.service.d/disttrain.conf"
 
 
 @pytest.mark.parametrize(
@@ -70,18 +68,20 @@ def test_containers_of_k3s_may_pin_memory(lab: Lab) -> None:
     default systemd allows only a few MiB.
 
     A drop-in file that somebody has removed comes back. k3s of a version that did not set the limit
-    is not restarted because of that alone.
+    is not restarted because of that alone, and gets the limit with its next version.
     """
-    lab.install_by_hand()
-    asked = "systemctl show --property=LimitMEMLOCK --value k3s"
-    assert lab.host.shell(asked).strip() == "infinity"
-    lab.host.shell(f"rm {DROP_IN}; systemctl daemon-reload")
-    assert lab.host.shell(asked).strip() != "infinity"
-    assert lab.install_by_hand(DRY_RUN="1").strip() == "would change: service"
-    lab.install_by_hand()
-    assert lab.host.shell(asked).strip() == "infinity"
-    lab.host.shell(f"rm {DROP_IN}; sed -i '/^limits /d' /etc/rancher/disttrain")
-    assert lab.install_by_hand(DRY_RUN="1").strip() == "would change: nothing"
+    lab.install_by_hand(K3S_VERSION=OLD)
+    assert lab.pinned_memory_limit() == "infinity"
+    lab.host.shell(f"rm {LIMITS}; systemctl daemon-reload")
+    assert lab.pinned_memory_limit() != "infinity"
+    assert lab.install_by_hand(DRY_RUN="1", K3S_VERSION=OLD).strip() == "would change: service"
+    lab.install_by_hand(K3S_VERSION=OLD)
+    assert lab.pinned_memory_limit() == "infinity"
+    note = "/etc/rancher/disttrain"  # as an older version has left it
+    lab.host.shell(f"rm {LIMITS}; sed -i '/^limits /d' {note}; systemctl daemon-reload")
+    assert lab.install_by_hand(DRY_RUN="1", K3S_VERSION=OLD).strip() == "would change: nothing"
+    lab.install_by_hand("update")
+    assert lab.pinned_memory_limit() == "infinity"
     lab.install_by_hand("delete")
     assert lab.differences() == []
 
