@@ -64,7 +64,10 @@ def run(arguments: argparse.Namespace) -> None:
         ensure_venv(".venv-dev")
     if not arguments.only_dev:
         prepare_sandbox(for_tests=for_tests)
+    if for_tests:
+        ensure_venv("policy/.venv")
     if arguments.for_tests_in_depth:
+        ensure_venv(".venv-kubeflow")
         for tool in FOR_TESTS_IN_DEPTH:
             tool_folder(tool)
 
