@@ -117,7 +117,7 @@ def _charts(
     found = dict[str, str]()
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
-        if not _is_wanted(reader, kinds, names, where, name, text):
+        if not _is_wanted(reader, kinds, names, where, name, value):
             continue
         if kinds[name].files:
             hint = f"Set {MANIFESTS}.{name} to a folder with its files"
@@ -145,7 +145,7 @@ def _manifests(
     found = dict[str, str]()
     for name, value in reader.mapping(MANIFESTS).items():
         where, text = f"{MANIFESTS}.{name}", str(value)
-        if not _is_wanted(reader, kinds, names, where, name, text):
+        if not _is_wanted(reader, kinds, names, where, name, value):
             continue
         path = local_path(text)
         missing = [file for file in kinds[name].files if not (path / file).is_file()]
@@ -166,7 +166,7 @@ def _is_wanted(
     names: Iterable[str],
     where: str,
     name: str,
-    text: str,
+    value: object,
 ) -> bool:
     """Whether the controller is installed. If it is not, a problem is noted."""
     if name in names:
@@ -175,7 +175,7 @@ def _is_wanted(
     if name in kinds:
         chosen = kinds[name].chosen_by
         hint = f"Set {kinds[name].setting}" if chosen else f"Add {name} to {KEY}"
-    reader.problem(where, text, f"{name} is not among {KEY}", hint)
+    reader.problem(where, value, f"{name} is not among {KEY}", hint)
     return False
 
 

@@ -90,7 +90,7 @@ def toleration_fault(item: object) -> str:
     if key and not is_key(key):
         return f"{key!r} cannot be the key of a taint"
     if operator not in _OPERATORS:
-        return f"the operator {operator!r} is neither {' nor '.join(_OPERATORS)}"
+        return f"the operator {shown_value(operator)} is neither {' nor '.join(_OPERATORS)}"
     if operator == "Equal" and not key:
         return "without a key the operator must be Exists, which tolerates every taint"
     if operator == "Exists" and value:
@@ -100,7 +100,7 @@ def toleration_fault(item: object) -> str:
             f"{shown_value(value)} cannot be the value of a taint; put numbers in quotation marks"
         )
     if "effect" in given and given["effect"] not in _EFFECTS:
-        return f"the effect {given['effect']!r} is none of {', '.join(_EFFECTS)}"
+        return f"the effect {shown_value(given['effect'])} is none of {', '.join(_EFFECTS)}"
     seconds = given.get("tolerationSeconds")
     if seconds is not None and (type(seconds) is not int or given.get("effect") != "NoExecute"):
         return "tolerationSeconds is a whole number and goes with the effect NoExecute"

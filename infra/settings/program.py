@@ -13,7 +13,7 @@ from infra.settings.kinds import DeliveryChoice
 from infra.settings.program_files import PLACE, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader, as_written, did_you_mean
 from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
 from trainer.config.problem import without_logins
@@ -195,7 +195,8 @@ def _refuse_settings_of_the_trainer(reader: Reader) -> None:
     for key in _OF_THE_TRAINER:
         value, default = reader.raw(key), declared_defaults()[key]
         if value != default:
-            reader.problem(key, value, READ_BY_NOBODY, f"Remove it: `pulumi config rm {key}`")
+            hint = f"Remove it: `pulumi config rm {key}`"
+            reader.problem(key, as_written(value), READ_BY_NOBODY, hint)
 
 
 def _launch_options(reader: Reader) -> dict[str, Any]:

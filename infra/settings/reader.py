@@ -210,7 +210,9 @@ class Reader:
         content = _from_json(value or "{}")
         if not isinstance(content, dict):
             hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
-            self.problem(key, value, f"it is {_form(content)} and must be a mapping of keys", hint)
+            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
+                reason = f"it is {_form(content)} and must be a mapping of keys"
+                self.problem(key, as_written(value), reason, hint)
             return {}
         return cast(dict[str, Any], content)
 
@@ -220,7 +222,9 @@ class Reader:
         content = _from_json(value or "[]")
         if not isinstance(content, list):
             hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
-            self.problem(key, value, f"it is {_form(content)} and must be a list", hint)
+            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
+                reason = f"it is {_form(content)} and must be a list"
+                self.problem(key, as_written(value), reason, hint)
             return []
         return cast(list[Any], content)
 
@@ -288,7 +292,7 @@ class Reader:
             if close and close[0] in MAY_HOLD_SECRETS:
                 self.hide(key)
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
-            self.problem(key, self._raw[key], reason, hint)
+            self.problem(key, as_written(self._raw[key]), reason, hint)
 
     def _refuse_prefix(self, key: str) -> None:
         """Note a key with a misspelt prefix, which `own_values` leaves in front of it."""
@@ -299,7 +303,7 @@ class Reader:
         meant = f" (did you mean {PROJECT}:{close[0]}?)" if close else ""
         reason = f"the settings of this project begin with {PROJECT}:{meant}"
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
-        self.problem(key, self._raw[key], reason, hint)
+        self.problem(key, as_written(self._raw[key]), reason, hint)
 
     def _value(self, key: str) -> str:
         self.keys.append(key)
@@ -320,6 +324,16 @@ class Reader:
         reason = "it holds a secret in plain text"
         hint = f"Encrypt it: `pulumi config set --secret {key}`"
         self.problems.append(problem_text(key, "[secret]", reason, hint))
+
+
+def as_written(text: str) -> object:
+    """Return a setting's value for a message: an object or a list, or else the text itself.
+
+    Args:
+        text: the value as Pulumi passes it, in which objects and lists are JSON.
+    """
+    content = _from_json(text)
+    return cast(object, content) if isinstance(content, (dict, list)) else text
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:

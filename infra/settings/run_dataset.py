@@ -23,7 +23,7 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
         key = f"datasetFiles[{place}]"
         if not isinstance(item, Mapping):
             hint = "Write it as a mapping of url, sha256 and size_bytes"
-            reader.problem(key, str(item), "it is a single value", hint)
+            reader.problem(key, cast(object, item), "it is no mapping of keys", hint)
             continue
         file = dict(cast(Mapping[str, Any], item))
         url = Secret(str(file.get("url", "")))
@@ -66,7 +66,7 @@ def dataset_options(reader: Reader) -> dict[str, Any]:
         return {}
     for key in options.keys() - set(OPTION_KEYS):
         hint = f"Allowed: {', '.join(OPTION_KEYS)}"
-        reader.problem(f"datasetOptions.{key}", str(options[key]), "there is no such option", hint)
+        reader.problem(f"datasetOptions.{key}", options[key], "there is no such option", hint)
     return {key: value for key, value in options.items() if key in OPTION_KEYS}
 
 

@@ -368,7 +368,7 @@ def test_values_without_an_operator_are_refused() -> None:
     """Values for an operator that this stack does not install would have no effect."""
     with pytest.raises(RunError) as refused:
         settings_with({"gpuOperator": "false", "gpuOperatorValues": {"gds": {"enabled": True}}})
-    assert "gpuOperatorValues: {'gds': {'enabled': True}} cannot be used: this stack does not" in (
+    assert "gpuOperatorValues: {gds: {enabled: true}} cannot be used: this stack does not" in (
         str(refused.value)
     )
 

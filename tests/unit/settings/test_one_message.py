@@ -43,6 +43,24 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         f"{PROGRAM}[0]: 'python train.py' cannot be used: it would be the name of the program, "
         "with its spaces. Write each word as an item of its own: [python, train.py, --steps, '5'].",
     ),
+    (
+        {"queues": {"name": {"a": [True, None, 1.5, "b"], "x y": "c"}}},
+        "queues.name: {a: [true, null, 1.5, 'b'], 'x y': 'c'} cannot be used",
+    ),
+    ({"podEnvironmnt": {"A": True}}, "podEnvironmnt: {A: true} cannot be used: there is no such"),
+    ({"podEnvironment": ["a", True]}, "podEnvironment: ['a', true] cannot be used: it is a list"),
+    ({"extensions": {"a": None}}, "extensions: {a: null} cannot be used: it is a mapping of keys"),
+    (
+        {"program": {"command": ["a"]}, "datasetOptions": {"val_share": 0.1}},
+        "datasetOptions: {val_share: 0.1} cannot be used: program is set",
+    ),
+    ({"datasetFiles": [["a"]]}, "datasetFiles[0]: ['a'] cannot be used: it is no mapping of keys."),
+    ({"datasetOptions": {"x": {"a": True}}}, "datasetOptions.x: {a: true} cannot be used"),
+    ({"controllerCharts": {"x": {"a": True}}}, "controllerCharts.x: {a: true} cannot be used"),
+    (
+        {"tolerations": [{"key": "a", "operator": {"b": True}}]},
+        "tolerations: {key: 'a', operator: {b: true}} cannot be used: the operator {b: true} is",
+    ),
     ({"runName": "2026-11-28 00:00:00 +0000 UTC"}, SET_IT),
     ({"podEnvironment": {"DAY": "2026-11-28 00:00:00 +0000 UTC"}}, "podEnvironment.DAY: '2026-11"),
     (
