@@ -1,6 +1,5 @@
 """Reads which controllers the platform installs into its cluster, and where they come from."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from infra.settings.gpu_chart import CHART_ERRORS, chart_description
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 
 KEY = "controllers"
 CHARTS = "controllerCharts"
@@ -99,10 +98,9 @@ def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
             hint = f"Take it out of the list, and set {kinds[value].setting}"
             reader.problem(where, value, "another setting stands for it", hint)
         elif value not in known:
-            close = difflib.get_close_matches(str(value), known, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
             reason = "this program installs no controller of that name"
-            reader.problem(where, value, reason, f"Set one of {', '.join(known)}{hint}")
+            hint = f"Set one of {', '.join(known)}{did_you_mean(value, known)}"
+            reader.problem(where, value, reason, hint)
         elif value in found:
             reader.problem(where, value, "it is in the list twice", "Take one of the two away")
         else:
@@ -171,7 +169,7 @@ def _is_wanted(
     """Whether the controller is installed. If it is not, a problem is noted."""
     if name in names:
         return True
-    hint = f"Set one of {', '.join(kinds)}"
+    hint = f"Set one of {', '.join(kinds)}{did_you_mean(name, kinds)}"
     if name in kinds:
         chosen = kinds[name].chosen_by
         hint = f"Set {kinds[name].setting}" if chosen else f"Add {name} to {KEY}"

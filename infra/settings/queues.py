@@ -11,7 +11,7 @@ from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
 from infra.settings.pod_marks import is_key
 from infra.settings.queues_topology import read_levels
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 
 KEY = "queues"
 _PARTS = ("name", "quota", "priorities", "topology")
@@ -73,7 +73,7 @@ def read_queues(
         reader.problem(
             f"{KEY}.{part}",
             given[part],
-            "there is no such key",
+            f"there is no such key{did_you_mean(part, _PARTS)}",
             f"Use one of {', '.join(_PARTS)}",
         )
     name = _name(reader, given.get("name", ""), namespace)

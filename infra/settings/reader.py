@@ -287,10 +287,9 @@ class Reader:
             if ":" in key:
                 self._refuse_prefix(key)
                 continue
-            close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
-            reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
-            if close and close[0] in MAY_HOLD_SECRETS:
+            if nearest(key, self.keys) in MAY_HOLD_SECRETS:
                 self.hide(key)
+            reason = f"there is no such key{did_you_mean(key, self.keys)}"
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
             self.problem(key, as_written(self._raw[key]), reason, hint)
 
@@ -299,8 +298,8 @@ class Reader:
         name = key.partition(":")[2]
         if name in MAY_HOLD_SECRETS:
             self.hide(key)
-        close = difflib.get_close_matches(name, self.keys, n=1, cutoff=0.7)
-        meant = f" (did you mean {PROJECT}:{close[0]}?)" if close else ""
+        close = nearest(name, self.keys)
+        meant = f" (did you mean {PROJECT}:{close}?)" if close else ""
         reason = f"the settings of this project begin with {PROJECT}:{meant}"
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
         self.problem(key, as_written(self._raw[key]), reason, hint)
@@ -336,11 +335,17 @@ def as_written(text: str) -> object:
     return cast(object, content) if isinstance(content, (dict, list)) else text
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean NAME?)` with the most similar known name; empty if none is similar."""
+def nearest(text: str, known: Iterable[str]) -> str:
+    """Return the most similar known name, without regard to case; empty if none is similar."""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(text.lower(), names, n=1)
-    return f" (did you mean {names[close[0]]}?)" if close else ""
+    return names[close[0]] if close else ""
+
+
+def did_you_mean(text: object, known: Iterable[str]) -> str:
+    """Return ` (did you mean NAME?)` with the most similar known name; empty if none is similar."""
+    close = nearest(text, known) if isinstance(text, str) else ""
+    return f" (did you mean {close}?)" if close else ""
 
 
 def _form(content: object) -> str:

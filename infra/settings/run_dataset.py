@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from infra.settings.limits import LimitSettings
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 from infra.settings.run_settings import OPTION_KEYS, SEEN_BY_ALL
 from infra.settings.secret import Secret, is_url
 from trainer.config import DatasetConfig
@@ -65,8 +65,9 @@ def dataset_options(reader: Reader) -> dict[str, Any]:
     if reader.refuse_encrypted("datasetOptions", SEEN_BY_ALL, hint):
         return {}
     for key in options.keys() - set(OPTION_KEYS):
+        reason = f"there is no such option{did_you_mean(key, OPTION_KEYS)}"
         hint = f"Allowed: {', '.join(OPTION_KEYS)}"
-        reader.problem(f"datasetOptions.{key}", options[key], "there is no such option", hint)
+        reader.problem(f"datasetOptions.{key}", options[key], reason, hint)
     return {key: value for key, value in options.items() if key in OPTION_KEYS}
 
 
