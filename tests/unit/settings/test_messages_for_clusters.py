@@ -76,6 +76,13 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
         ["storageOptions.mountOptions: 'nfsvers=4.1,soft' cannot be used: 'soft' lets writes fail"],
     ),
     (
+        nfs(mountOptions="hard, ro"),
+        [
+            "storageOptions.mountOptions: 'hard, ro' cannot be used: 'ro' lets nobody write",
+            "Remove it",
+        ],
+    ),
+    (
         SSH | {"storage": "nfs-first-node", "storageOptions": {"mountOptions": "softerr"}},
         ["storageOptions.mountOptions: 'softerr' cannot be used: 'softerr' lets writes fail"],
     ),
