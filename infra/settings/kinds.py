@@ -105,7 +105,12 @@ class NetworkChoice(Kind, Protocol):
         """Whether the profile is only of use to runs with GPUs and several pods."""
         ...
 
-    def with_options(self, options: Any) -> object:
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations of the training pods."""
+        ...
+
+    def with_options(self, options: Any) -> "NetworkChoice":
         """Return the profile with these options. Raises ValueError if one cannot be used."""
         ...
 

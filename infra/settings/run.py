@@ -112,12 +112,12 @@ def read_run(
     if work:
         check_launcher(reader, work.config.program, compute.world)
     instance = _read_instance(reader, workload)
-    network = read_network(reader, kinds.networks)
+    network = read_network(reader, kinds.networks, demands.annotations)
     profile = kinds.networks[network.name]
     check_use_of_network(reader, profile, compute, several_pods=workload.several_pods)
     pods = read_pods(reader, platform.devices.accelerator, demands)
     check_shared_memory(reader, compute, pods.memory_limit_per_rank)
-    check_contradictions(reader, profile, pods.environment)
+    check_contradictions(reader, profile, pods)
     metrics_port = read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)
