@@ -13,6 +13,7 @@ from tests.unit.stacks import raw_settings
 PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
 PROGRAM = "program.command"
 SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
+DAY = "2026-11-28 00:00:00 +0000 UTC"
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"preset": "/etc/preset"},
@@ -61,8 +62,19 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         {"tolerations": [{"key": "a", "operator": {"b": True}}]},
         "tolerations: {key: 'a', operator: {b: true}} cannot be used: the operator {b: true} is",
     ),
-    ({"runName": "2026-11-28 00:00:00 +0000 UTC"}, SET_IT),
-    ({"podEnvironment": {"DAY": "2026-11-28 00:00:00 +0000 UTC"}}, "podEnvironment.DAY: '2026-11"),
+    ({"runName": DAY}, SET_IT),
+    ({"podEnvironment": {"DAY": DAY}}, "podEnvironment.DAY: '2026-11"),
+    ({"program": {"command": ["a"], "per": DAY}}, SET_IT),
+    ({"run": {"train": {"max_steps": DAY}}}, SET_IT),
+    ({"extensions": [DAY]}, f"extensions[0]: '{DAY}' cannot be used"),
+    (
+        {"tolerations": [{"key": "a", "value": DAY}]},
+        f"tolerations[0].value: '{DAY}' cannot be used: {SET_IT}",
+    ),
+    (
+        {"datasetOptions": {"format": DAY}},
+        f"datasetOptions.format: '{DAY}' cannot be used: {SET_IT}",
+    ),
     (
         {"program": {"command": ["train", "2026-11-28 10:00:00.5 +0200 +0200"]}},
         f"{PROGRAM}[1]: '2026-11-28 10:00:00.5 +0200 +0200' cannot be used: {SET_IT}",
