@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
@@ -340,6 +340,14 @@ def nearest(text: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(text.lower(), names, n=1)
     return names[close[0]] if close else ""
+
+
+def is_misspelt(name: str, given: Iterable[str], known: Collection[str]) -> bool:
+    """Whether one of the given names is unknown, and most similar to `name`.
+
+    The message about that one says what was meant, so none is needed that `name` is missing.
+    """
+    return any(nearest(other, known) == name for other in given if other not in known)
 
 
 def did_you_mean(text: object, known: Iterable[str]) -> str:

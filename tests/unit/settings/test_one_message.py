@@ -62,6 +62,12 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         {"tolerations": [{"key": "a", "operator": {"b": True}}]},
         "tolerations: {key: 'a', operator: {b: true}} cannot be used: the operator {b: true} is",
     ),
+    (
+        {"network": "multus", "networkOptions": {"attachment": "fast"}},
+        "networkOptions.attachment: 'fast' cannot be used: network: multus has no such option",
+    ),
+    ({"program": {"Command": ["a"]}}, "program.Command: ['a'] cannot be used: there is no such"),
+    ({"queues": {"nmae": "gpus"}, "topology": "none"}, "queues.nmae: 'gpus' cannot be used: "),
     ({"runName": DAY}, SET_IT),
     ({"podEnvironment": {"DAY": DAY}}, "podEnvironment.DAY: '2026-11"),
     ({"program": {"command": ["a"], "per": DAY}}, SET_IT),
