@@ -72,7 +72,9 @@ def split(words: Sequence[str]) -> tuple[str, list[str]]:
             f"sample --stack dev {words[0]}, and those of the trainer after --, such as sample "
             f"{words[0]} -- --seed 1"
         )
-    options = [word for word in words[has_name:] if word != "--"]
+    options = list(words[has_name:])
+    if options[:1] == ["--"]:  # A later one is for the trainer.
+        del options[0]
     return checked_name(words[0]) if has_name else "", options
 
 

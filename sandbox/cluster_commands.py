@@ -151,7 +151,8 @@ def _exec_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _exec(arguments: argparse.Namespace) -> None:
     cluster = _cluster(arguments, with_programs=True)
-    command = [part for part in arguments.command if part != "--"] or ["sh"]
+    words = arguments.command
+    command = (words[1:] if words[:1] == ["--"] else words) or ["sh"]
     environment = {
         **os.environ,
         "KUBECONFIG": str(cluster.kubeconfig),

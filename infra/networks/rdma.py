@@ -11,10 +11,14 @@ allows its processes (`ulimit -l`); docs/clusters.md says how to raise that limi
 import re
 from dataclasses import dataclass, replace
 
+from infra.names import GPU_RESOURCE
 from infra.networks.attachments import annotations_of, check_attachments, interface_of
 from infra.networks.pod_tcp import POD_INTERFACE
 from infra.networks.profile import NetworkProfile
 from infra.registry import OptionError
+from infra.settings.pod_marks import is_key
+
+_GPUS = rf"{re.escape(GPU_RESOURCE)}(\..*)?|nvidia\.com/mig-.*"
 
 
 @dataclass(frozen=True)
@@ -33,24 +37,25 @@ class RdmaOptions:
     attachments: str = ""
 
     def __post_init__(self) -> None:
-        if (
-            re.fullmatch(
-                r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?/[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?",
-                self.resource,
-            )
-            is None
-        ):
-            raise OptionError(
-                "resource",
-                "a resource of a device plugin has a name such as rdma/hca",
-                "Set the one that `kubectl describe node` shows under Allocatable",
-            )
+        hint = "Set the one that `kubectl describe node` shows under Allocatable"
+        if not _is_resource(self.resource):
+            reason = "a resource of a device plugin has a name such as rdma/hca"
+            raise OptionError("resource", reason, hint)
+        if re.fullmatch(_GPUS, self.resource):
+            reason = "it is a GPU, and the pods get those by gpusPerPod"
+            raise OptionError("resource", reason, f"{hint} for the network cards")
         if self.devices < 1:
             raise OptionError(
                 "devices", "without a device the ranks would use TCP", "Set 1 or more"
             )
         if self.attachments:
             check_attachments(self.attachments)
+
+
+def _is_resource(name: str) -> bool:
+    """Whether Kubernetes takes this as the name of a device plugin's resource."""
+    of_kubernetes = "kubernetes.io/" in name or name.startswith("requests.")
+    return "/" in name and is_key(name) and not of_kubernetes
 
 
 def with_devices(profile: NetworkProfile, options: RdmaOptions) -> NetworkProfile:

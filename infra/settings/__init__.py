@@ -35,7 +35,7 @@ from infra.settings.pods_demands import read_demands
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, as_written
 from infra.settings.run import RunSettings, read_run
 from infra.settings.secret import MAY_HOLD_SECRETS
 from infra.settings.stack_name import check_stack_name
@@ -212,7 +212,7 @@ def _refuse_keys_of_the_platform(
         if key in raw and raw[key] != defaults[key]:
             reader.problem(
                 key,
-                raw[key],
+                as_written(raw[key]),
                 f"stack {platform_stack!r} owns the platform, and this setting is the platform's",
                 f"Remove it here (`pulumi config rm {key}`) and set it there: "
                 f"`pulumi config set --stack {platform_stack} {key} VALUE`",

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from infra.kube.quantity import amount
 from infra.settings.devices import Devices
 from infra.settings.kinds import Chosen, WorkloadChoice
+from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader
 from infra.world import World
 
@@ -67,6 +69,28 @@ def read_compute(
             "Set one pod with gpusPerPod: 1, or offer whole GPUs (gpuTimeSlices: 1, no migProfile)",
         )
     return compute
+
+
+def check_shared_memory(reader: Reader, compute: ComputeSettings, limit_per_rank: str) -> None:
+    """Refuse a `shmSize` above the memory limit of a pod.
+
+    The kubelet makes /dev/shm no larger than that limit, so what is above it counts for nothing.
+    The default is accepted, so that users of small limits need not set shmSize, too.
+
+    Args:
+        reader: collects the problems that are found.
+        compute: the number of ranks in a pod, and the size of /dev/shm.
+        limit_per_rank: the setting `memoryLimitPerRank`; empty: no limit.
+    """
+    size, ranks = compute.shm_size, compute.world.ranks_per_pod
+    if not limit_per_rank or size in ("", declared_defaults()["shmSize"]):
+        return
+    if amount(size) > ranks * amount(limit_per_rank):
+        limit = limit_per_rank if ranks == 1 else f"{ranks} * {limit_per_rank}"
+        reason = f"it is a part of the pod's memory, whose limit is {limit} (memoryLimitPerRank)"
+        reader.problem(
+            "shmSize", size, reason, "Set no more than that, or raise memoryLimitPerRank"
+        )
 
 
 def _read_pods(reader: Reader, topology: Chosen, kind: WorkloadChoice, machines: int) -> int:

@@ -1,6 +1,5 @@
 """Reads which controllers the platform installs into its cluster, and where they come from."""
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from infra.settings.gpu_chart import CHART_ERRORS, chart_description
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 
 KEY = "controllers"
 CHARTS = "controllerCharts"
@@ -99,10 +98,9 @@ def _names(reader: Reader, kinds: Mapping[str, ControllerChoice]) -> list[str]:
             hint = f"Take it out of the list, and set {kinds[value].setting}"
             reader.problem(where, value, "another setting stands for it", hint)
         elif value not in known:
-            close = difflib.get_close_matches(str(value), known, n=1)
-            hint = f" (did you mean {close[0]}?)" if close else ""
             reason = "this program installs no controller of that name"
-            reader.problem(where, value, reason, f"Set one of {', '.join(known)}{hint}")
+            hint = f"Set one of {', '.join(known)}{did_you_mean(value, known)}"
+            reader.problem(where, value, reason, hint)
         elif value in found:
             reader.problem(where, value, "it is in the list twice", "Take one of the two away")
         else:
@@ -117,7 +115,7 @@ def _charts(
     found = dict[str, str]()
     for name, value in reader.mapping(CHARTS).items():
         where, text = f"{CHARTS}.{name}", str(value)
-        if not _is_wanted(reader, kinds, names, where, name, text):
+        if not _is_wanted(reader, kinds, names, where, name, value):
             continue
         if kinds[name].files:
             hint = f"Set {MANIFESTS}.{name} to a folder with its files"
@@ -145,7 +143,7 @@ def _manifests(
     found = dict[str, str]()
     for name, value in reader.mapping(MANIFESTS).items():
         where, text = f"{MANIFESTS}.{name}", str(value)
-        if not _is_wanted(reader, kinds, names, where, name, text):
+        if not _is_wanted(reader, kinds, names, where, name, value):
             continue
         path = local_path(text)
         missing = [file for file in kinds[name].files if not (path / file).is_file()]
@@ -166,16 +164,16 @@ def _is_wanted(
     names: Iterable[str],
     where: str,
     name: str,
-    text: str,
+    value: object,
 ) -> bool:
     """Whether the controller is installed. If it is not, a problem is noted."""
     if name in names:
         return True
-    hint = f"Set one of {', '.join(kinds)}"
+    hint = f"Set one of {', '.join(kinds)}{did_you_mean(name, kinds)}"
     if name in kinds:
         chosen = kinds[name].chosen_by
         hint = f"Set {kinds[name].setting}" if chosen else f"Add {name} to {KEY}"
-    reader.problem(where, text, f"{name} is not among {KEY}", hint)
+    reader.problem(where, value, f"{name} is not among {KEY}", hint)
     return False
 
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 from infra.settings.reader import Reader
 
 KEY = "gpuOperatorValues"
-# The values that this program computes, and what decides about each of them.
+# The values that this program computes, and what sets each of them.
 # infra/platform/gpu_operator_values.py sets these and no others.
 COMPUTED = {
     "driver.enabled": "the setting gpuOperatorDriver",
@@ -49,16 +49,33 @@ def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
             "this stack does not install the GPU Operator",
             f"Set gpuOperator: true, or {remove}",
         )
-    for path, value in _leaves(values):
+    _refuse_points(reader, values)
+    for path, value in _leaves({key: each for key, each in values.items() if "." not in key}):
         # A value that leads to several computed ones, such as `driver: null`, has one problem.
         if computed := next((place for place in COMPUTED if _overlap(path, place)), None):
             reader.problem(
                 f"{KEY}.{path}",
                 value,
-                f"{COMPUTED[computed]} decides about {computed}",
+                f"{computed} is set by {COMPUTED[computed]}",
                 f"Remove it: `pulumi config rm --path {KEY}.{path}`",
             )
     return values
+
+
+def _refuse_points(reader: Reader, values: Mapping[str, Any]) -> None:
+    """Refuse names such as `driver.version`, which are written so only behind Helm's `--set`.
+
+    Keys further inside may have a point in them, such as the labels of a node selector.
+    """
+    for name in sorted(name for name in values if "." in name):
+        reader.problem(
+            f"{KEY}.{name}",
+            values[name],
+            "Helm looks for no value with a point in its name",
+            "Write it as keys inside each other: `pulumi config set --path "
+            f"{KEY}.{name} VALUE`, and remove this one: `pulumi config rm --path "
+            f"'{KEY}[\"{name}\"]'`",
+        )
 
 
 def _leaves(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Protocol, cast
 
 from infra.registry import Kind, OptionError, Refusal
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader, did_you_mean, is_misspelt
 from infra.settings.secret import Secret
 
 
@@ -105,7 +105,12 @@ class NetworkChoice(Kind, Protocol):
         """Whether the profile is only of use to runs with GPUs and several pods."""
         ...
 
-    def with_options(self, options: Any) -> object:
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """Annotations of the training pods."""
+        ...
+
+    def with_options(self, options: Any) -> "NetworkChoice":
         """Return the profile with these options. Raises ValueError if one cannot be used."""
         ...
 
@@ -247,6 +252,8 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
         return None
     _refuse_unknown_options(reader, key, owner, given, list(known))
     for name, field in known.items():
+        if name not in given and is_misspelt(name, given, known):
+            continue
         _check_option(reader, f"{key}.{name}", owner, field, given)
     if not reader.are_right(*(f"{key}.{name}" for name in {*known, *given})):
         return None

@@ -12,7 +12,7 @@ from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSett
 from infra.settings.nodes_host import HOST_KEYS, read_node_host
 from infra.settings.nodes_servers import Role, check_servers, read_role
 from infra.settings.pod_marks import is_key, is_value, label_fault, read_texts
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 from infra.settings.setting_error import problem_text
 
 KEY = "nodes"
@@ -174,8 +174,9 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
     given = cast(dict[str, Any], item)
     before = len(reader.problems)
     for name in sorted(set(given) - set(_KEYS)):
+        reason = f"a machine has no such key{did_you_mean(name, _KEYS)}"
         hint = f"Use one of {', '.join(_KEYS)}"
-        reader.problem(f"{where}.{name}", given[name], "a machine has no such key", hint)
+        reader.problem(f"{where}.{name}", given[name], reason, hint)
     for name, (type_, words) in _KEYS.items():
         if name in given and type(given[name]) is not type_:
             reason = f"it is not {words}"

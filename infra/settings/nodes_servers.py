@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from infra.settings.cluster import ClusterSettings
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 
 Role: TypeAlias = Literal["agent", "server"]
 ROLES = ("agent", "server")
@@ -27,7 +27,8 @@ def read_role(reader: Reader, where: str, given: Mapping[str, Any]) -> Role:
     """Read the role of an item of the list. An unknown role is noted as a problem."""
     role = given.get("role", "agent")
     if role not in ROLES:
-        reader.problem(f"{where}.role", role, "it is no role", f"Use one of {', '.join(ROLES)}")
+        reason = f"it is no role{did_you_mean(role, ROLES)}"
+        reader.problem(f"{where}.role", role, reason, f"Use one of {', '.join(ROLES)}")
     return cast(Role, role)
 
 

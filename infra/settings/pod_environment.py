@@ -12,9 +12,9 @@ _OWN_VARIABLES = {
     "HOME": "the image's user has no other folder to write to",
     "PATH": "the image's programs are found by it",
     "PYTHONHOME": "Python would not find the image's packages",
-    "RANK": _ENTRYPOINT,
-    "LOCAL_RANK": _ENTRYPOINT,
-    "LOCAL_WORLD_SIZE": _ENTRYPOINT,
+    **dict.fromkeys(("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), _ENTRYPOINT),
+    **dict.fromkeys(("NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"), _ENTRYPOINT),
+    **dict.fromkeys(("ROLE_RANK", "ROLE_WORLD_SIZE"), _ENTRYPOINT),
     "WORLD_SIZE": "the entrypoint sets it; `pods` and `gpusPerPod` or `processesPerPod` decide it",
     "MASTER_ADDR": "the entrypoint sets it; the kind of workload decides it",
     "MASTER_PORT": "the entrypoint sets it",
@@ -26,6 +26,7 @@ _OWN_VARIABLES = {
 }
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")  # read by Python's ssl and by requests
+_MOST_BYTES = 2**17 - 1  # MAX_ARG_STRLEN of Linux, without the NUL at the end
 _PREFIXES = ("PET_", "DISTTRAIN_", "TORCHELASTIC_")
 
 
@@ -40,6 +41,14 @@ def check_environment(reader: Reader, setting: str, variables: Mapping[str, str]
     for name, value in variables.items():
         if fault := variable_fault(name) or value_fault(value):
             reader.problem(f"{setting}.{name}", value, *fault)
+        elif (size := len(f"{name}={value}".encode())) > _MOST_BYTES:
+            reader.problem(
+                f"{setting}.{name}",
+                "...",
+                f"it has {size:,} bytes with its name, and Linux starts no program with a variable "
+                f"of more than {_MOST_BYTES:,} bytes",
+                "Put the text into a file that the program reads, such as on the volume",
+            )
 
 
 def variable_fault(name: str) -> tuple[str, str] | None:

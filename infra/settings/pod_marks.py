@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 from trainer.config.problem import shown_value
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -82,7 +82,7 @@ def toleration_fault(item: object) -> str:
         return "it is not an object"
     given = cast(dict[str, Any], item)
     if others := sorted(set(given) - set(_TOLERATION_KEYS)):
-        return f"a toleration has no key {others[0]!r}"
+        return f"a toleration has no key {others[0]!r}{did_you_mean(others[0], _TOLERATION_KEYS)}"
     key, value = given.get("key", ""), given.get("value", "")
     operator = given.get("operator", "Equal")
     if type(key) is not str:
@@ -90,7 +90,8 @@ def toleration_fault(item: object) -> str:
     if key and not is_key(key):
         return f"{key!r} cannot be the key of a taint"
     if operator not in _OPERATORS:
-        return f"the operator {operator!r} is neither {' nor '.join(_OPERATORS)}"
+        meant = did_you_mean(operator, _OPERATORS)
+        return f"the operator {shown_value(operator)} is neither {' nor '.join(_OPERATORS)}{meant}"
     if operator == "Equal" and not key:
         return "without a key the operator must be Exists, which tolerates every taint"
     if operator == "Exists" and value:
@@ -99,8 +100,9 @@ def toleration_fault(item: object) -> str:
         return (
             f"{shown_value(value)} cannot be the value of a taint; put numbers in quotation marks"
         )
-    if "effect" in given and given["effect"] not in _EFFECTS:
-        return f"the effect {given['effect']!r} is none of {', '.join(_EFFECTS)}"
+    if "effect" in given and (effect := given["effect"]) not in _EFFECTS:
+        meant = did_you_mean(effect, _EFFECTS)
+        return f"the effect {shown_value(effect)} is none of {', '.join(_EFFECTS)}{meant}"
     seconds = given.get("tolerationSeconds")
     if seconds is not None and (type(seconds) is not int or given.get("effect") != "NoExecute"):
         return "tolerationSeconds is a whole number and goes with the effect NoExecute"

@@ -13,7 +13,7 @@ from infra.settings.kinds import DeliveryChoice
 from infra.settings.program_files import PLACE, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader, as_written, did_you_mean, is_misspelt
 from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
 from trainer.config.problem import without_logins
@@ -87,8 +87,10 @@ def read_program(
         return None
     _refuse_unknown_keys(reader, given)
     problems = len(reader.problems)
-    _check_command(reader, given.get("command", ""))
-    command_is_right = len(reader.problems) == problems
+    is_misspelt_command = "command" not in given and is_misspelt("command", given, _KEYS)
+    if not is_misspelt_command:
+        _check_command(reader, given.get("command", ""))
+    command_is_right = len(reader.problems) == problems and not is_misspelt_command
     place, files = given.pop("files", None), dict[str, bytes]()
     if place is not None and not isinstance(place, str):
         reader.problem("program.files", place, "it is not a text", PLACE)
@@ -195,7 +197,8 @@ def _refuse_settings_of_the_trainer(reader: Reader) -> None:
     for key in _OF_THE_TRAINER:
         value, default = reader.raw(key), declared_defaults()[key]
         if value != default:
-            reader.problem(key, value, READ_BY_NOBODY, f"Remove it: `pulumi config rm {key}`")
+            hint = f"Remove it: `pulumi config rm {key}`"
+            reader.problem(key, as_written(value), READ_BY_NOBODY, hint)
 
 
 def _launch_options(reader: Reader) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Refuses a launcher such as torchrun where the program is started once for each rank."""
 
 import posixpath
+import re
 import shlex
 from collections.abc import Sequence
+from itertools import dropwhile, groupby
 
 from infra.settings.reader import Reader
 from infra.world import World
@@ -11,6 +13,7 @@ from trainer.config import ProgramConfig
 _LAUNCHERS = ("torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun")
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _SHELLS = ("sh", "bash", "dash")
+_BEFORE = ("exec", "env", "nohup", "time")  # The words behind these are the command that runs.
 
 
 def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None:
@@ -32,12 +35,19 @@ def check_launcher(reader: Reader, program: ProgramConfig, world: World) -> None
 
 def launcher_of(command: Sequence[str]) -> str:
     """Return the launcher that a command starts, such as `torchrun`; empty if it starts none."""
-    words = _words_of(command)
+    found = [_launcher(words) for words in _commands_of([*command])]
+    return next((launcher for launcher in found if launcher), "")
+
+
+def _launcher(words: Sequence[str]) -> str:
+    """Return the launcher that these words start; empty if they start none."""
     if not words:
         return ""
     name, more = posixpath.basename(words[0]), words[1:]
     if name in _LAUNCHERS:
         return name
+    if name in _BEFORE or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
+        return _launcher(more)
     if name == "accelerate" and more[:1] == ["launch"]:
         return "accelerate launch"
     if name.startswith("python") and "-m" in more:
@@ -46,12 +56,19 @@ def launcher_of(command: Sequence[str]) -> str:
     return ""
 
 
-def _words_of(command: Sequence[str]) -> list[str]:
-    """Return the words of the command, or of the line that it gives to a shell."""
-    words = [*command]
-    if len(words) > 2 and posixpath.basename(words[0]) in _SHELLS and words[1].endswith("c"):
-        try:
-            words = shlex.split(words[2])
-        except ValueError:  # A quotation mark is not closed, and the shell will say so.
-            return []
-    return words[1:] if words[:1] == ["exec"] else words
+def _commands_of(words: list[str]) -> list[list[str]]:
+    """Return the words of the command, or of each command in the line that it gives to a shell."""
+    if not words or posixpath.basename(words[0]) not in _SHELLS:
+        return [words]
+    rest = list(dropwhile(lambda word: not re.fullmatch("-[a-z]*c", word), words[1:]))
+    if len(rest) < 2:
+        return []
+    line = rest[1].replace("\\\n", " ").replace("\n", " ; ")
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        found = [*lexer]
+    except ValueError:  # A quotation mark is not closed, and the shell will say so.
+        return []
+    groups = groupby(found, key=lambda word: set(word) <= set(lexer.punctuation_chars))
+    return [list(group) for is_separator, group in groups if not is_separator]

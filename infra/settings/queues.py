@@ -11,7 +11,7 @@ from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
 from infra.settings.pod_marks import is_key
 from infra.settings.queues_topology import read_levels
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean, is_misspelt
 
 KEY = "queues"
 _PARTS = ("name", "quota", "priorities", "topology")
@@ -73,10 +73,11 @@ def read_queues(
         reader.problem(
             f"{KEY}.{part}",
             given[part],
-            "there is no such key",
+            f"there is no such key{did_you_mean(part, _PARTS)}",
             f"Use one of {', '.join(_PARTS)}",
         )
-    name = _name(reader, given.get("name", ""), namespace)
+    is_named = "name" in given or not is_misspelt("name", given, _PARTS)
+    name = _name(reader, given.get("name", ""), namespace) if is_named else "unknown"
     quota = _quota(reader, given.get("quota", {}))
     pods_ask = ("cpu", "memory", *((GPU_RESOURCE,) if devices.accelerator == "gpu" else ()))
     found = QueuesSettings(

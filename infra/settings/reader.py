@@ -4,7 +4,7 @@ import difflib
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
@@ -210,7 +210,9 @@ class Reader:
         content = _from_json(value or "{}")
         if not isinstance(content, dict):
             hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
-            self.problem(key, value, f"it is {_form(content)} and must be a mapping of keys", hint)
+            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
+                reason = f"it is {_form(content)} and must be a mapping of keys"
+                self.problem(key, as_written(value), reason, hint)
             return {}
         return cast(dict[str, Any], content)
 
@@ -220,7 +222,9 @@ class Reader:
         content = _from_json(value or "[]")
         if not isinstance(content, list):
             hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
-            self.problem(key, value, f"it is {_form(content)} and must be a list", hint)
+            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
+                reason = f"it is {_form(content)} and must be a list"
+                self.problem(key, as_written(value), reason, hint)
             return []
         return cast(list[Any], content)
 
@@ -283,23 +287,22 @@ class Reader:
             if ":" in key:
                 self._refuse_prefix(key)
                 continue
-            close = difflib.get_close_matches(key, self.keys, n=1, cutoff=0.7)
-            reason = "there is no such key" + (f" (did you mean {close[0]}?)" if close else "")
-            if close and close[0] in MAY_HOLD_SECRETS:
+            if nearest(key, self.keys) in MAY_HOLD_SECRETS:
                 self.hide(key)
+            reason = f"there is no such key{did_you_mean(key, self.keys)}"
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
-            self.problem(key, self._raw[key], reason, hint)
+            self.problem(key, as_written(self._raw[key]), reason, hint)
 
     def _refuse_prefix(self, key: str) -> None:
         """Note a key with a misspelt prefix, which `own_values` leaves in front of it."""
         name = key.partition(":")[2]
         if name in MAY_HOLD_SECRETS:
             self.hide(key)
-        close = difflib.get_close_matches(name, self.keys, n=1, cutoff=0.7)
-        meant = f" (did you mean {PROJECT}:{close[0]}?)" if close else ""
+        close = nearest(name, self.keys)
+        meant = f" (did you mean {PROJECT}:{close}?)" if close else ""
         reason = f"the settings of this project begin with {PROJECT}:{meant}"
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
-        self.problem(key, self._raw[key], reason, hint)
+        self.problem(key, as_written(self._raw[key]), reason, hint)
 
     def _value(self, key: str) -> str:
         self.keys.append(key)
@@ -322,11 +325,35 @@ class Reader:
         self.problems.append(problem_text(key, "[secret]", reason, hint))
 
 
-def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean NAME?)` with the most similar known name; empty if none is similar."""
+def as_written(text: str) -> object:
+    """Return a setting's value for a message: an object or a list, or else the text itself.
+
+    Args:
+        text: the value as Pulumi passes it, in which objects and lists are JSON.
+    """
+    content = _from_json(text)
+    return cast(object, content) if isinstance(content, (dict, list)) else text
+
+
+def nearest(text: str, known: Iterable[str]) -> str:
+    """Return the most similar known name, without regard to case; empty if none is similar."""
     names = {name.lower(): name for name in known}
     close = difflib.get_close_matches(text.lower(), names, n=1)
-    return f" (did you mean {names[close[0]]}?)" if close else ""
+    return names[close[0]] if close else ""
+
+
+def is_misspelt(name: str, given: Iterable[str], known: Collection[str]) -> bool:
+    """Whether one of the given names is unknown, and most similar to `name`.
+
+    The message about that one says what was meant, so none is needed that `name` is missing.
+    """
+    return any(nearest(other, known) == name for other in given if other not in known)
+
+
+def did_you_mean(text: object, known: Iterable[str]) -> str:
+    """Return ` (did you mean NAME?)` with the most similar known name; empty if none is similar."""
+    close = nearest(text, known) if isinstance(text, str) else ""
+    return f" (did you mean {close}?)" if close else ""
 
 
 def _form(content: object) -> str:

@@ -6,7 +6,12 @@ from typing import Literal, cast
 
 from infra.airgap.needs import DATASET, GPT2, TOKENIZER
 from infra.settings.airgap import BundleSettings
-from infra.settings.compute import ComputeSettings, check_nodes_min, read_compute
+from infra.settings.compute import (
+    ComputeSettings,
+    check_nodes_min,
+    check_shared_memory,
+    read_compute,
+)
 from infra.settings.dataset_file import DatasetFile, bundled_file, local_file
 from infra.settings.kinds import Chosen, Kinds, WorkloadChoice, read_kind
 from infra.settings.limits import LimitSettings
@@ -107,11 +112,12 @@ def read_run(
     if work:
         check_launcher(reader, work.config.program, compute.world)
     instance = _read_instance(reader, workload)
-    network = read_network(reader, kinds.networks)
+    network = read_network(reader, kinds.networks, demands.annotations)
     profile = kinds.networks[network.name]
     check_use_of_network(reader, profile, compute, several_pods=workload.several_pods)
     pods = read_pods(reader, platform.devices.accelerator, demands)
-    check_contradictions(reader, profile, pods.environment)
+    check_shared_memory(reader, compute, pods.memory_limit_per_rank)
+    check_contradictions(reader, profile, pods)
     metrics_port = read_metrics_port(reader)
     when_busy = reader.choice("whenBusy", ("replace", "wait", "refuse"))
     queue = read_queue(reader, chosen, kinds.workloads, when_busy)

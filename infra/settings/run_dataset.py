@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from infra.settings.limits import LimitSettings
-from infra.settings.reader import Reader
+from infra.settings.reader import Reader, did_you_mean
 from infra.settings.run_settings import OPTION_KEYS, SEEN_BY_ALL
 from infra.settings.secret import Secret, is_url
 from trainer.config import DatasetConfig
@@ -23,7 +23,7 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
         key = f"datasetFiles[{place}]"
         if not isinstance(item, Mapping):
             hint = "Write it as a mapping of url, sha256 and size_bytes"
-            reader.problem(key, str(item), "it is a single value", hint)
+            reader.problem(key, cast(object, item), "it is no mapping of keys", hint)
             continue
         file = dict(cast(Mapping[str, Any], item))
         url = Secret(str(file.get("url", "")))
@@ -65,8 +65,9 @@ def dataset_options(reader: Reader) -> dict[str, Any]:
     if reader.refuse_encrypted("datasetOptions", SEEN_BY_ALL, hint):
         return {}
     for key in options.keys() - set(OPTION_KEYS):
+        reason = f"there is no such option{did_you_mean(key, OPTION_KEYS)}"
         hint = f"Allowed: {', '.join(OPTION_KEYS)}"
-        reader.problem(f"datasetOptions.{key}", str(options[key]), "there is no such option", hint)
+        reader.problem(f"datasetOptions.{key}", options[key], reason, hint)
     return {key: value for key, value in options.items() if key in OPTION_KEYS}
 
 

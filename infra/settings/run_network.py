@@ -11,15 +11,35 @@ from trainer.transport.asked import OWN_VARIABLES
 KEY = "run.train.transport_policy"
 
 
-def read_network(reader: Reader, networks: Mapping[str, NetworkChoice]) -> Chosen:
-    """Read the setting `network`, and let the profile check its options."""
+def read_network(
+    reader: Reader, networks: Mapping[str, NetworkChoice], annotations: Mapping[str, str]
+) -> Chosen:
+    """Read the setting `network`, and let the profile check its options.
+
+    Args:
+        reader: gives the values and collects the problems with them.
+        networks: the registry of network profiles.
+        annotations: the setting `podAnnotations`.
+    """
     chosen = read_kind(reader, "network", "networkOptions", networks)
     if chosen.options is not None:
         try:
-            networks[chosen.name].with_options(chosen.options)
+            made = networks[chosen.name].with_options(chosen.options)
         except ValueError as error:
             reader.problems.append(f"{error}.")
+        else:
+            _refuse_annotations(reader, chosen.name, made, annotations)
     return chosen
+
+
+def _refuse_annotations(
+    reader: Reader, name: str, made: NetworkChoice, annotations: Mapping[str, str]
+) -> None:
+    """Refuse annotations of the user that would take the place of those of the profile."""
+    for key in sorted(made.annotations.keys() & annotations.keys()):
+        reason = f"network: {name} sets this annotation, and the pods would lose that one"
+        hint = "Remove it here, and name all networks in networkOptions.attachments"
+        reader.problem(f"podAnnotations.{key}", annotations[key], reason, hint)
 
 
 def check_use_of_network(
@@ -46,21 +66,25 @@ def check_use_of_network(
         reader.problem("network", network.name, reason, f"{other} {more}")
 
 
-def check_contradictions(
-    reader: Reader, network: NetworkChoice, environment: Mapping[str, str]
-) -> None:
+def check_contradictions(reader: Reader, network: NetworkChoice, pods: PodSettings) -> None:
     """Note a problem for each variable of the user with which the ranks would use another network.
 
     Args:
         reader: collects the problems that are found.
         network: the network profile.
-        environment: the setting `podEnvironment`.
+        pods: the pods' settings, with their variables.
     """
-    for name, values in network.contradictions.items():
-        if environment.get(name) in values:
-            reason = f"network: {network.name} is set, and with this variable NCCL would not use it"
-            hint = f"Remove it: pulumi config rm --path podEnvironment.{name}"
-            reader.problem(f"podEnvironment.{name}", environment[name], reason, hint)
+    secrets = {name: secret.text for name, secret in pods.secrets.items()}
+    for key, variables in (("podEnvironment", pods.environment), ("podSecrets", secrets)):
+        for name, values in network.contradictions.items():
+            # NCCL and libfabric do not tell upper from lower case in these values.
+            if variables.get(name, "").lower() in map(str.lower, values):
+                path = f"{key}.{name}"
+                why = (
+                    f"network: {network.name} is set, and with this variable NCCL would not use it"
+                )
+                hint = f"Remove it: pulumi config rm --path {path}"
+                reader.problem(path, variables[name], why, hint)
 
 
 def check_transport_policy(

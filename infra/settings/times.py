@@ -5,6 +5,7 @@ that text in `podEnvironment` or `program.command`, where the user wrote the dat
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
@@ -13,13 +14,27 @@ from infra.settings.reader import Reader
 
 
 def check_times(reader: Reader, raw: Mapping[str, str]) -> None:
-    """Note each such value that no earlier check has noted. `reader` puts the reason into words."""
+    """Note each such value, in place of what earlier checks have noted about it.
+
+    `reader` puts the reason into words.
+    """
     for key, text in raw.items():
         if TIME_OF_ENGINE.search(text) is None:
             continue
         for path, value in _texts_in(key, _content(text)):
-            if TIME_OF_ENGINE.fullmatch(value) and reader.are_right(path):
+            if TIME_OF_ENGINE.fullmatch(value):
+                reader.problems = [
+                    problem for problem in reader.problems if not _is_about(problem, path, value)
+                ]
                 reader.problem(path, value, "it is a time", "Put it in quotation marks")
+
+
+def _is_about(problem: str, path: str, value: str) -> bool:
+    """Whether a message is about this value, and not about an object of which it is a part."""
+    key = re.split(r"[.\[]", path)[0]
+    if problem.startswith((f"{path}: ", f"{key}: {value!r} ")):
+        return True
+    return problem.startswith(f"{key}: ") and value in problem.partition(" cannot be used: ")[2]
 
 
 def _content(text: str) -> object:

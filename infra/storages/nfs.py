@@ -59,12 +59,16 @@ class NfsOptions:
 
 
 def check_mount_options(text: str) -> None:
-    """Refuse options with which writes, and so checkpoints, fail while the server does not answer.
+    """Refuse options with which writes fail, and so checkpoints: at once, or while the server does
+    not answer.
 
     Raises:
         OptionError: such an option is in the text.
     """
     words = {word.strip() for word in text.split(",")}
+    if "ro" in words:
+        reason = "'ro' lets nobody write, and the runs write their checkpoints there"
+        raise OptionError("mountOptions", reason, "Remove it")
     for word in ("soft", "softerr"):
         if word in words:
             raise OptionError(

@@ -233,6 +233,8 @@ def test_unknown_option_is_answered_with_the_usage_of_its_command(
         (["--seed", "1"], "", ["--seed", "1"]),  # newer Pythons take the -- away
         (["wide"], "wide", []),
         (["wide", "--", "--prompt", "To be"], "wide", ["--prompt", "To be"]),
+        (["--", "--seed", "1", "--"], "", ["--seed", "1", "--"]),
+        (["wide", "--", "--seed", "1", "--", "a"], "wide", ["--seed", "1", "--", "a"]),
     ],
 )
 def test_sample_knows_a_run_from_the_trainers_options(

@@ -169,11 +169,24 @@ def test_what_was_probably_meant_is_suggested(mapping: dict[str, Any], suggestio
     assert suggestion in problem
 
 
-@pytest.mark.parametrize("mapping", [{"train": {"max_steps": -3}}, {"train": {"dtype": "int8"}}])
-def test_nothing_is_suggested_that_is_not_allowed(mapping: dict[str, Any]) -> None:
-    (problem,) = problems({**VALID, **mapping})
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"train": {"max_steps": -3}},
+        {"train": {"dtype": "int8"}},
+        {"program": {"command": ["a"], "per": None}},
+        {"program": {"command": ["a"], "per": ["node"]}},
+        {"program": {"command": ["a"], "per": True}},
+    ],
+)
+def test_nothing_is_suggested_that_is_not_meant(mapping: dict[str, Any]) -> None:
+    """Nothing is suggested that is not allowed, and no choice for what is no text or number, such
+    as `node` for Python's `None`.
+    """
+    (problem,) = problems(mapping if "program" in mapping else {**VALID, **mapping})
     assert "did you mean -3" not in problem
     assert "did you mean int8" not in problem
+    assert "did you mean node" not in problem
 
 
 def test_on_and_off_may_stand_without_quotes() -> None:

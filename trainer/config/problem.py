@@ -9,6 +9,7 @@ from typing import cast
 LOGIN = re.compile(r"(?<=://)[^\s/?#'\"<>]*@")
 """The user and the password in an address."""
 _HIDDEN = "[secret]"
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")  # YAML needs no quotation marks around it.
 _DIGEST = "sha256:"  # After it and an @ stands the digest of an image, and no host.
 _BEFORE_LOGIN = " \t\r\n/@'\"[{(,"  # With these characters begins no user in front of a colon.
 
@@ -85,10 +86,21 @@ def _login_at(text: str) -> tuple[int, int]:
 
 
 def shown_value(value: object) -> str:
-    """Return a value for messages: nothing, true and false as YAML writes them, and not Python."""
+    """Return a value for messages as YAML writes it in one line: `{a: true, b: [null, 'c']}`."""
+    if isinstance(value, Mapping):
+        items = cast(Mapping[object, object], value).items()
+        return f"{{{', '.join(f'{_shown_key(key)}: {shown_value(each)}' for key, each in items)}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(shown_value, cast(Sequence[object], value)))}]"
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     return repr(value)
+
+
+def _shown_key(key: object) -> str:
+    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+        return key
+    return shown_value(key)
 
 
 def either(choices: Sequence[str]) -> str:

@@ -142,6 +142,8 @@ def _closest_keys(prefix: str, key: str, siblings: Sequence[str], root: type[Any
 
 def _closest_values(value: object, wanted: type[Any], metadata: Mapping[str, Any]) -> list[str]:
     """Find what a value of the wrong type, or outside the choices, may be meant for."""
+    if value is None or isinstance(value, (Mapping, list)):
+        return []
     if known := cast(Sequence[str], metadata["choices"] or metadata["likely"]):
         text = str(value).lower()
         text = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}.get(text, text)

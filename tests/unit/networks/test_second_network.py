@@ -81,7 +81,28 @@ def test_rdma_gives_devices_and_leaves_infiniband_on(
         ("multus", {}, "networkOptions.attachments: '' cannot be used: network: multus needs it"),
         ("multus", {"attachments": "Fast"}, "attachments: 'Fast' cannot be used: Multus reads"),
         ("multus", {"attachments": "a,,b"}, "attachments: 'a,,b' cannot be used: Multus reads"),
+        ("multus", {"attachments": "a.b"}, "attachments: 'a.b' cannot be used: Multus reads"),
+        ("multus", {"attachments": "a@."}, "attachments: 'a@.' cannot be used: Multus reads"),
+        ("multus", {"attachments": "a@eth0"}, "each pod has an interface eth0 already. Give"),
+        ("multus", {"attachments": "a,b@lo"}, "each pod has an interface lo already. Give"),
+        ("multus", {"attachments": "a@x, b@x"}, "two of the networks would have the interface x"),
+        (
+            "multus",
+            {"attachments": "a,b@net1"},
+            "two of the networks would have the interface net1",
+        ),
+        (
+            "multus",
+            {"attachments": "a@net2,b"},
+            "two of the networks would have the interface net2",
+        ),
         ("rdma", {}, "networkOptions.resource: '' cannot be used: network: rdma needs it"),
+        ("rdma", {"resource": GPU_RESOURCE}, "it is a GPU, and the pods get those by gpusPerPod"),
+        ("rdma", {"resource": "nvidia.com/mig-1g.5gb"}, "it is a GPU, and the pods get those by"),
+        ("rdma", {"resource": "a..b/hca"}, "resource: 'a..b/hca' cannot be used: a resource of a"),
+        ("rdma", {"resource": "kubernetes.io/a"}, "cannot be used: a resource of a device plugin"),
+        ("rdma", {"resource": "requests.rdma/a"}, "cannot be used: a resource of a device plugin"),
+        ("rdma", {"resource": f"rdma/{'a' * 64}"}, "cannot be used: a resource of a device plugin"),
         ("rdma", {"resource": "hca"}, "resource: 'hca' cannot be used: a resource of a device"),
         ("rdma", {"resource": "rdma/hca", "devices": 0}, "devices: 0 cannot be used: without a"),
         ("rdma", {"resource": "rdma/hca", "attachments": "A"}, "attachments: 'A' cannot be used"),
@@ -93,6 +114,41 @@ def test_wrong_options_are_refused(
     with pytest.raises(pulumi.RunError) as refused:
         deploy("dev", tmp_path, with_network(network, **options))
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        ("multus", {"attachments": "fast"}),
+        ("rdma", {"resource": "rdma/hca", "attachments": "fast"}),
+    ],
+)
+def test_own_annotation_of_multus_is_refused(network: str, options: dict[str, object]) -> None:
+    """A user's own annotation would take the place of the profile's, and the ranks would look for
+    the interface of a network that their pods do not have.
+    """
+    own = {"podAnnotations": {ATTACHMENTS_ANNOTATION: "other"}}
+    (line,) = refusal({**with_network(network, **options), **own}).splitlines()[1:]
+    assert (
+        f"podAnnotations.{ATTACHMENTS_ANNOTATION}: 'other' cannot be used: network: {network}"
+        in (line)
+    )
+    assert "name all networks in networkOptions.attachments" in line
+
+
+def test_own_annotation_of_multus_stands_alone() -> None:
+    """Where the network profile adds no second network, the user's own annotation is accepted."""
+    own = {"podAnnotations": {ATTACHMENTS_ANNOTATION: "other"}}
+    assert read({**with_network("rdma", resource="rdma/hca"), **own}).run
+    assert read({**PODS, **own}).run
+
+
+def test_contradiction_in_a_secret_is_refused() -> None:
+    """A secret variable takes the network from the ranks, too. Its value is not shown."""
+    settings = with_network("rdma", resource="rdma/hca")
+    said = refusal({**settings, "podSecrets": {"NCCL_IB_DISABLE": "1"}}, ["podSecrets"])
+    assert "podSecrets.NCCL_IB_DISABLE: [secret] cannot be used: network: rdma" in said
+    assert "pulumi config rm --path podSecrets.NCCL_IB_DISABLE" in said
 
 
 def test_rdma_is_refused_for_a_run_that_cannot_use_it(tmp_path: Path) -> None:
@@ -107,6 +163,7 @@ def test_rdma_is_refused_for_a_run_that_cannot_use_it(tmp_path: Path) -> None:
         ("rdma", "NCCL_IB_DISABLE", "1", True),
         ("rdma", "NCCL_IB_DISABLE", "0", False),
         ("rdma", "NCCL_NET", "Socket", True),
+        ("rdma", "NCCL_NET", "socket", True),
         ("rdma", "NCCL_NET", "IB", False),
         ("efa", "NCCL_NET", "Socket", True),
         ("efa", "NCCL_NET", "AWS Libfabric", False),

@@ -347,13 +347,21 @@ def test_values_of_ones_own_join_the_computed_ones() -> None:
     [
         (
             {"toolkit": {"enabled": False}},
-            "gpuOperatorValues.toolkit.enabled: false cannot be used: the setting "
-            "gpuOperatorToolkit decides about toolkit.enabled. Remove it",
+            "gpuOperatorValues.toolkit.enabled: false cannot be used: "
+            "toolkit.enabled is set by the setting gpuOperatorToolkit. Remove it",
         ),
-        ({"toolkit": None}, "gpuOperatorValues.toolkit: null cannot be used: the setting"),
-        ({"mig": {"strategy": "mixed"}}, "the setting migProfile decides about mig. Remove"),
-        ({"cdi": {"nriPluginEnabled": True}}, "gpuOperatorRegime decides about cdi"),
-        ({"driver": {"env": []}}, "the settings of the proxy decides about driver.env"),
+        ({"toolkit": None}, "gpuOperatorValues.toolkit: null cannot be used: toolkit.en"),
+        ({"mig": {"strategy": "mixed"}}, "mig is set by the setting migProfile. Remove"),
+        ({"cdi": {"nriPluginEnabled": True}}, "cdi is set by the setting gpuOperatorRegime"),
+        ({"driver": {"env": []}}, "driver.env is set by the settings of the proxy"),
+        (
+            {"driver.version": "580.82.07"},
+            "gpuOperatorValues.driver.version: '580.82.07' cannot be used: Helm looks for no value "
+            "with a point in its name. Write it as keys inside each other: `pulumi config set "
+            "--path gpuOperatorValues.driver.version VALUE`, and remove this one: `pulumi config "
+            "rm --path 'gpuOperatorValues[\"driver.version\"]'`.",
+        ),
+        ({"driver.enabled": False}, "Helm looks for no value with a point in its name"),
     ],
 )
 def test_values_that_settings_decide_about_are_refused(own: dict[str, Any], said: str) -> None:
@@ -364,11 +372,19 @@ def test_values_that_settings_decide_about_are_refused(own: dict[str, Any], said
     assert str(refused.value).count("cannot be used") == 1
 
 
+def test_names_in_values_may_have_points() -> None:
+    """A point in a key further inside is right, such as in the label of a node selector."""
+    own = {"operator": {"nodeSelector": {"kubernetes.io/os": "linux"}}}
+    assert values_with({"gpuOperatorValues": own})["operator"]["nodeSelector"] == {
+        "kubernetes.io/os": "linux"
+    }
+
+
 def test_values_without_an_operator_are_refused() -> None:
     """Values for an operator that this stack does not install would have no effect."""
     with pytest.raises(RunError) as refused:
         settings_with({"gpuOperator": "false", "gpuOperatorValues": {"gds": {"enabled": True}}})
-    assert "gpuOperatorValues: {'gds': {'enabled': True}} cannot be used: this stack does not" in (
+    assert "gpuOperatorValues: {gds: {enabled: true}} cannot be used: this stack does not" in (
         str(refused.value)
     )
 

@@ -270,7 +270,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"run": {"sed": 5}}, "The keys here are seed, model, train, eval, checkpoint, log."),
     (
         {"run": {"program": {"per": "node"}}},
-        "run.program: {'per': 'node'} cannot be used: it has a setting of its own. Use program",
+        "run.program: {per: 'node'} cannot be used: it has a setting of its own. Use program",
     ),
     (
         {"run": {"model": {"n_layers": 2}}},

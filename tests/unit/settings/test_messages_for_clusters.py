@@ -38,7 +38,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     (
         SSH | {"nodes": TWO},
         [
-            'nodes: \'{"name": "gpu2"',
+            "nodes: {name: 'gpu2'",
             "it is a mapping of keys and must be a list. Set its items: `pulumi config set --path",
         ],
     ),
@@ -74,6 +74,13 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     (
         nfs(mountOptions="nfsvers=4.1,soft"),
         ["storageOptions.mountOptions: 'nfsvers=4.1,soft' cannot be used: 'soft' lets writes fail"],
+    ),
+    (
+        nfs(mountOptions="hard, ro"),
+        [
+            "storageOptions.mountOptions: 'hard, ro' cannot be used: 'ro' lets nobody write",
+            "Remove it",
+        ],
     ),
     (
         SSH | {"storage": "nfs-first-node", "storageOptions": {"mountOptions": "softerr"}},
@@ -122,7 +129,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     # controllers
     (
         {"controllers": [{"name": "kueue"}]},
-        ["controllers[0]: {'name': 'kueue'} cannot be used: it is not a name. Set one of jobset"],
+        ["controllers[0]: {name: 'kueue'} cannot be used: it is not a name. Set one of jobset"],
     ),
     # programs
     (
@@ -139,7 +146,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"program": {"command": ["python"], "env": {"A": "1"}}},
-        ["program.env: {'A': '1'} cannot be used: ", "Set them by podEnvironment"],
+        ["program.env: {A: '1'} cannot be used: ", "Set them by podEnvironment"],
     ),
     (
         {"program": {"command": ["python"], "folder": "x"}},

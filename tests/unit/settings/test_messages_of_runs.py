@@ -66,7 +66,7 @@ def read_elsewhere(changes: dict[str, Any]) -> Settings:
         ),
         (
             {"program": {"command": ["a"], "build": {"context": "."}}},
-            "program.build: {'context': '.'} cannot be used: it is not a text. Set the path of a",
+            "program.build: {context: '.'} cannot be used: it is not a text. Set the path of a",
         ),
         (
             {"ttlSecondsAfterFinished": -1},

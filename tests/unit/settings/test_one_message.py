@@ -13,6 +13,7 @@ from tests.unit.stacks import raw_settings
 PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
 PROGRAM = "program.command"
 SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
+DAY = "2026-11-28 00:00:00 +0000 UTC"
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"preset": "/etc/preset"},
@@ -43,8 +44,43 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         f"{PROGRAM}[0]: 'python train.py' cannot be used: it would be the name of the program, "
         "with its spaces. Write each word as an item of its own: [python, train.py, --steps, '5'].",
     ),
-    ({"runName": "2026-11-28 00:00:00 +0000 UTC"}, SET_IT),
-    ({"podEnvironment": {"DAY": "2026-11-28 00:00:00 +0000 UTC"}}, "podEnvironment.DAY: '2026-11"),
+    (
+        {"queues": {"name": {"a": [True, None, 1.5, "b"], "x y": "c"}}},
+        "queues.name: {a: [true, null, 1.5, 'b'], 'x y': 'c'} cannot be used",
+    ),
+    ({"podEnvironmnt": {"A": True}}, "podEnvironmnt: {A: true} cannot be used: there is no such"),
+    ({"podEnvironment": ["a", True]}, "podEnvironment: ['a', true] cannot be used: it is a list"),
+    ({"extensions": {"a": None}}, "extensions: {a: null} cannot be used: it is a mapping of keys"),
+    (
+        {"program": {"command": ["a"]}, "datasetOptions": {"val_share": 0.1}},
+        "datasetOptions: {val_share: 0.1} cannot be used: program is set",
+    ),
+    ({"datasetFiles": [["a"]]}, "datasetFiles[0]: ['a'] cannot be used: it is no mapping of keys."),
+    ({"datasetOptions": {"x": {"a": True}}}, "datasetOptions.x: {a: true} cannot be used"),
+    ({"controllerCharts": {"x": {"a": True}}}, "controllerCharts.x: {a: true} cannot be used"),
+    (
+        {"tolerations": [{"key": "a", "operator": {"b": True}}]},
+        "tolerations: {key: 'a', operator: {b: true}} cannot be used: the operator {b: true} is",
+    ),
+    (
+        {"network": "multus", "networkOptions": {"attachment": "fast"}},
+        "networkOptions.attachment: 'fast' cannot be used: network: multus has no such option",
+    ),
+    ({"program": {"Command": ["a"]}}, "program.Command: ['a'] cannot be used: there is no such"),
+    ({"queues": {"nmae": "gpus"}, "topology": "none"}, "queues.nmae: 'gpus' cannot be used: "),
+    ({"runName": DAY}, SET_IT),
+    ({"podEnvironment": {"DAY": DAY}}, "podEnvironment.DAY: '2026-11"),
+    ({"program": {"command": ["a"], "per": DAY}}, SET_IT),
+    ({"run": {"train": {"max_steps": DAY}}}, SET_IT),
+    ({"extensions": [DAY]}, f"extensions[0]: '{DAY}' cannot be used"),
+    (
+        {"tolerations": [{"key": "a", "value": DAY}]},
+        f"tolerations[0].value: '{DAY}' cannot be used: {SET_IT}",
+    ),
+    (
+        {"datasetOptions": {"format": DAY}},
+        f"datasetOptions.format: '{DAY}' cannot be used: {SET_IT}",
+    ),
     (
         {"program": {"command": ["train", "2026-11-28 10:00:00.5 +0200 +0200"]}},
         f"{PROGRAM}[1]: '2026-11-28 10:00:00.5 +0200 +0200' cannot be used: {SET_IT}",
