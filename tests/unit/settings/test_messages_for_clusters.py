@@ -139,7 +139,7 @@ WRONG: list[tuple[dict[str, Any], list[str]]] = [
             "shell would divide it into words. Write it as a list: [python, train.py, --lr, '0.1']"
         ],
     ),
-    ({"program": {"comand": ["python"]}}, ["program.command: '' cannot be used: it names no prog"]),
+    ({"program": {"comand": ["python"]}}, ["program.comand: ['python'] cannot be used: there is "]),
     (
         {"program": {"command": ["python"], "args": ["--x"]}},
         ["program.args: ['--x'] cannot be used: ", "Write them behind the program in program.comm"],
