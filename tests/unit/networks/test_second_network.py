@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from infra.kube.paths import NAMESPACES
 from infra.kube.pods.room import pod_needs, room_problem
 from infra.kube.runs.attachments_look import PATH, attachments_findings
 from infra.names import ATTACHMENTS_ANNOTATION, EFA_RESOURCE, GPU_RESOURCE
@@ -172,17 +173,24 @@ class Cluster(ApiServer):
     Args:
         networks: the paths of the NetworkAttachmentDefinitions.
         has_multus: whether their kind is known.
+        namespaces: the names of the namespaces.
     """
 
-    def __init__(self, *networks: str, has_multus: bool = True) -> None:
+    def __init__(
+        self,
+        *networks: str,
+        has_multus: bool = True,
+        namespaces: tuple[str, ...] = ("disttrain", "ml"),
+    ) -> None:
         self.networks, self.has_multus = networks, has_multus
+        self.namespaces = [f"{NAMESPACES}/{name}" for name in namespaces]
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         assert (method, query, body) == ("GET", {}, None)
         if path == NET:
             known = [{"kind": "NetworkAttachmentDefinition"}]
             return {"resources": known} if self.has_multus else None
-        return {"metadata": {}} if path in self.networks else None
+        return {"metadata": {}} if path in (*self.networks, *self.namespaces) else None
 
 
 def problems(cluster: Cluster, annotation: str) -> list[str]:
@@ -202,6 +210,17 @@ def test_networks_that_the_cluster_lacks_are_named() -> None:
     (problem,) = problems(cluster, "fast,slow")
     assert "second network slow, and the namespace disttrain has no Network" in problem
     assert "as NAMESPACE/NAME" in problem
+
+
+def test_network_in_namespace_to_come_is_refused() -> None:
+    """Before the first `pulumi up` of a platform its namespace is not there, so nobody can make a
+    network in it, and a namespace that the user makes for that would be refused. The advice is to
+    name a network of another namespace.
+    """
+    (problem,) = problems(Cluster(namespaces=("ml",)), "fast")
+    assert "second network fast, and the namespace disttrain does not exist yet" in problem
+    assert "as NAMESPACE/NAME" in problem
+    assert "Make it there" not in problem
 
 
 def test_cluster_without_multus_is_refused() -> None:
