@@ -148,6 +148,7 @@ def offering(node: Json, **devices: str) -> Json:
     [
         ([offering(P4D, hca="4")] * 2, ""),
         ([offering(P4D, hca="1")], "network: a pod asks for 4 rdma/hca, and no node"),
+        ([offering(P4D, hca="1")], "(ip-p4d.24xlarge: 1). Set less in networkOptions"),
         ([P4D], "Install the device plugin that offers rdma/hca, or choose other nodes"),
         ([offering(P4D, ib="4")], "The nodes offer rdma/ib: if one of these is meant, set its"),
         ([SYSTEM, offering(P4D, hca="4")], "room for 1 of these pods"),
