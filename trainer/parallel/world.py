@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -33,6 +34,7 @@ from trainer.watch.beat import BEAT
 
 _POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
 _LONGEST_REASON_BYTES = 4096
+_NOT_CONNECTED = "connectFullMesh failed"  # in gloo's error; torch has no class of its own for it
 _T = TypeVar("_T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -49,6 +51,27 @@ def _tells(method: _Method) -> _Method:
             BEAT.leave()
 
     return cast(_Method, telling)
+
+
+def _join(backend: str, limit_seconds: int) -> None:
+    """Join the process group.
+
+    Raises:
+        RetryableError: Gloo got no connection to another rank. Its own words name no reason.
+    """
+    began = time.monotonic()
+    try:
+        dist.init_process_group(backend, timeout=timedelta(seconds=limit_seconds))
+    except RuntimeError as error:
+        if _NOT_CONNECTED not in str(error):
+            raise
+        name = os.environ.get("GLOO_SOCKET_IFNAME", "")
+        over = f"over the network interface {name} (GLOO_SOCKET_IFNAME) " if name else ""
+        raise RetryableError(
+            f"no connection to all other ranks {over}within {time.monotonic() - began:.0f} s: "
+            "either one of them has ended, and its lines say why, or the pods do not reach each "
+            f"other there, see docs/clusters.md#a-faster-network-between-the-machines ({error})"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -88,13 +111,14 @@ class World:
 
         Raises:
             FatalError: The ranks cannot train together, or two of them use one GPU with NCCL.
+            RetryableError: This rank got no connection to another one.
         """
         if not self.has_group:
             return compute
         backend = "cpu:gloo,cuda:nccl" if compute.backend == "nccl" else "gloo"
         longest = max(train.start_timeout_seconds, train.timeout_seconds)
         await_store(self.rank, self.size, longest)
-        dist.init_process_group(backend, timeout=timedelta(seconds=longest))
+        _join(backend, longest)
         texts = self.gather_text(Choice.of(compute).to_text())
         compute = agree(compute, train.dtype, [Choice.from_text(text) for text in texts])
         if compute.backend == "nccl":

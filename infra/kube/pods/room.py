@@ -236,7 +236,7 @@ def _taint(taint: Json) -> str:
 def _too_large(nodes: Sequence[Json], resource: str, wanted: str) -> str:
     key = KEYS.get(resource) or ("network" if "/" in resource else resource)
     offered = _each(nodes, lambda node: _offered(node, resource))
-    hint = "Set less"
+    hint = "Set less in networkOptions" if key == "network" else "Set less"
     if "/" in resource and not any(_offers(node, resource) for node in nodes):
         plugin = INSTALL.get(resource, f"the device plugin that offers {resource}")
         hint = _others(nodes, resource) or f"Install {plugin}, or choose other nodes"

@@ -11,6 +11,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.controllers.served import serves
 from infra.kube.objects import Json, part
+from infra.kube.paths import NAMESPACES
 from infra.names import ATTACHMENTS_ANNOTATION
 
 API_VERSION, KIND = "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition"
@@ -41,13 +42,27 @@ def attachments_findings(api: Api, namespace: str, pod: Json) -> Findings:
         if seen == "unseen":
             found.unseen(f"whether the namespace {space} has the {KIND} {name}")
         elif seen is None:
-            found.problems.append(
-                f"network: the pods ask for the second network {name}, and the namespace {space} "
-                f"has no {KIND} of this name, so they would never start. Make it there, or name "
-                "one of another namespace as NAMESPACE/NAME: "
-                "`kubectl get network-attachment-definitions -A` shows all"
-            )
+            found.problems.append(_missing(api, space, name))
     return found
+
+
+def _missing(api: Api, space: str, name: str) -> str:
+    """The problem that a namespace lacks a network, and what to do about it.
+
+    Before the first `pulumi up` of a platform its namespace is not there, and one that the user
+    makes for the network would be refused.
+    """
+    asked = f"network: the pods ask for the second network {name}, and the namespace {space}"
+    other = (
+        "one of another namespace as NAMESPACE/NAME: `kubectl get network-attachment-definitions "
+        "-A` shows all"
+    )
+    if object_at(api, f"{NAMESPACES}/{space}") is None:
+        return f"{asked} does not exist yet, so no {KIND} can be in it. Name {other}"
+    return (
+        f"{asked} has no {KIND} of this name, so they would never start. Make it there, or name "
+        f"{other}"
+    )
 
 
 def networks_of(text: str, namespace: str) -> Iterator[tuple[str, str]]:

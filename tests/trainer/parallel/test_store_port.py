@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from tests.trainer.lab import free_port, rank_environment
 from trainer.config import TrainConfig
+from trainer.launch.exit_codes import RetryableError
 from trainer.parallel import store_port, world
 from trainer.parallel.device import choose_compute
 from trainer.parallel.store_port import await_store, pause_seconds
@@ -105,6 +107,35 @@ def test_rank_joins_the_group_after_the_store(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ConnectionError):
         world.World(rank=1, size=2).connect(choose_compute(train, 0), train)
     assert done == ["await (1, 2, 70)", "join"]
+
+
+@pytest.mark.parametrize(
+    ("interface", "over"),
+    [("net1", "over the network interface net1 (GLOO_SOCKET_IFNAME) "), ("", "")],
+)
+def test_network_that_connects_nobody_is_named(
+    monkeypatch: pytest.MonkeyPatch, interface: str, over: str
+) -> None:
+    """Where gloo gets no connection to another rank, the reason names the network interface, both
+    causes that this can have, and where to read on. torch's own words name neither.
+    """
+    torchs = "Gloo connectFullMesh failed with [gloo/transport/tcp/pair.cc:144] no error"
+
+    def join(*_: object, **__: object) -> None:
+        raise RuntimeError(torchs)
+
+    monkeypatch.setattr(world, "await_store", lambda *_: None)
+    monkeypatch.setattr(world.dist, "init_process_group", join)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", interface)
+    train = TrainConfig()
+    with pytest.raises(RetryableError) as failed:
+        world.World(rank=1, size=2).connect(choose_compute(train, 0), train)
+    said = str(failed.value)
+    assert re.match(rf"no connection to all other ranks {re.escape(over)}within \d+ s: ", said)
+    assert "one of them has ended" in said
+    assert "do not reach each other" in said
+    assert "docs/clusters.md#a-faster-network-between-the-machines" in said
+    assert torchs in said
 
 
 def test_many_ranks_ask_less_often() -> None:

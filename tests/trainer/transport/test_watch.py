@@ -268,6 +268,21 @@ def test_gloo_is_tcp_on_its_interface_and_gets_no_variables(tmp_path: Path) -> N
     assert "as_asked" not in alone.page()
 
 
+def test_gloo_that_has_not_connected_is_not_as_asked(tmp_path: Path) -> None:
+    """Before the first step nothing shows that the ranks of gloo reach each other, so nothing says
+    that they do. If the profile asks for another network than TCP, that is wrong before it, too.
+    """
+    environment = {"GLOO_SOCKET_IFNAME": "net1", "DISTTRAIN_TRANSPORTS": "socket"}
+    pod = Pod(tmp_path, train={"backend": "gloo"}, environment=environment)
+    pod.after(LONG, has_stepped=False)
+    assert (pod.said, pod.page()) == ([], "")
+    pod.after(1)
+    assert pod.said == ["transport as asked: rank 2, 3 by gloo over TCP sockets (net1)"]
+    wrong = Pod(tmp_path, environment={"DISTTRAIN_TRANSPORTS": "ib"})
+    wrong.after(60, has_stepped=False)
+    assert wrong.said[0].startswith("warning: transport not as asked: rank 2, 3 by gloo")
+
+
 def test_backend_auto_without_nccls_files_is_gloo(tmp_path: Path) -> None:
     """With the backend auto, a rank for which NCCL has written no file uses gloo."""
     pod = Pod(tmp_path, environment={"DISTTRAIN_TRANSPORTS": "ib"})

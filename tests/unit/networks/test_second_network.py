@@ -9,6 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
+from infra.kube.paths import NAMESPACES
 from infra.kube.pods.room import pod_needs, room_problem
 from infra.kube.runs.attachments_look import PATH, attachments_findings
 from infra.names import ATTACHMENTS_ANNOTATION, EFA_RESOURCE, GPU_RESOURCE
@@ -204,6 +205,7 @@ def offering(node: Json, **devices: str) -> Json:
     [
         ([offering(P4D, hca="4")] * 2, ""),
         ([offering(P4D, hca="1")], "network: a pod asks for 4 rdma/hca, and no node"),
+        ([offering(P4D, hca="1")], "(ip-p4d.24xlarge: 1). Set less in networkOptions"),
         ([P4D], "Install the device plugin that offers rdma/hca, or choose other nodes"),
         ([offering(P4D, ib="4")], "The nodes offer rdma/ib: if one of these is meant, set its"),
         ([SYSTEM, offering(P4D, hca="4")], "room for 1 of these pods"),
@@ -229,17 +231,24 @@ class Cluster(ApiServer):
     Args:
         networks: the paths of the NetworkAttachmentDefinitions.
         has_multus: whether their kind is known.
+        namespaces: the names of the namespaces.
     """
 
-    def __init__(self, *networks: str, has_multus: bool = True) -> None:
+    def __init__(
+        self,
+        *networks: str,
+        has_multus: bool = True,
+        namespaces: tuple[str, ...] = ("disttrain", "ml"),
+    ) -> None:
         self.networks, self.has_multus = networks, has_multus
+        self.namespaces = [f"{NAMESPACES}/{name}" for name in namespaces]
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json | None:
         assert (method, query, body) == ("GET", {}, None)
         if path == NET:
             known = [{"kind": "NetworkAttachmentDefinition"}]
             return {"resources": known} if self.has_multus else None
-        return {"metadata": {}} if path in self.networks else None
+        return {"metadata": {}} if path in (*self.networks, *self.namespaces) else None
 
 
 def problems(cluster: Cluster, annotation: str) -> list[str]:
@@ -259,6 +268,17 @@ def test_networks_that_the_cluster_lacks_are_named() -> None:
     (problem,) = problems(cluster, "fast,slow")
     assert "second network slow, and the namespace disttrain has no Network" in problem
     assert "as NAMESPACE/NAME" in problem
+
+
+def test_network_in_namespace_to_come_is_refused() -> None:
+    """Before the first `pulumi up` of a platform its namespace is not there, so nobody can make a
+    network in it, and a namespace that the user makes for that would be refused. The advice is to
+    name a network of another namespace.
+    """
+    (problem,) = problems(Cluster(namespaces=("ml",)), "fast")
+    assert "second network fast, and the namespace disttrain does not exist yet" in problem
+    assert "as NAMESPACE/NAME" in problem
+    assert "Make it there" not in problem
 
 
 def test_cluster_without_multus_is_refused() -> None:
