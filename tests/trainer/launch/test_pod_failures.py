@@ -165,6 +165,19 @@ def test_own_trainers_pods_are_counted_by_its_checkpoints(tmp_path: Path) -> Non
     assert counted(tmp_path, revision="two").spent() is None
 
 
+def test_checkpoint_with_a_digit_more_is_newer(tmp_path: Path) -> None:
+    """A checkpoint of step 100,000,000 or later, whose name is longer, counts as newer than one of
+    an earlier step. So a failure after it is the first one, and no restart without progress.
+    """
+    counted(tmp_path).failed("step-99999999", "a")
+    said = Said()
+    second = PodFailures(tmp_path, REVISION, 1, True, said)
+    second.start(lambda: "step-100000000")
+    assert said == []
+    second.failed("step-100000000", "b")
+    assert json.loads((tmp_path / PLACE).read_text())["failures"] == 1
+
+
 def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) -> None:
     """A node that already waits learns of the last failure, because it reads the count each time it
     asks and not only when it starts.
