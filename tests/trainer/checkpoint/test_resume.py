@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from tests.trainer.lab import (
     records,
     text_of_words,
 )
+from trainer import set_up
 from trainer.checkpoint import run_lock, store
 from trainer.checkpoint.resume import STATE_FORMAT, Wanted, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
@@ -312,6 +313,31 @@ def test_all_shapes_must_fit(lab: Lab) -> None:
         find_checkpoint(run, World(), wanted, lock, lambda line: None)
     assert "has changed since then" not in str(refusal.value)
     lock.release()
+
+
+def test_another_run_is_refused_before_its_model_is_made(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings or data of another run are named before the model gets memory, which may be too
+    little for a larger one. Nothing is renamed, although a newer checkpoint is damaged.
+    """
+    run = trained(lab)
+    (checkpoints(run) / "step-00000008" / "model-00000.bin").write_bytes(b"x")
+    text = lab.root / "other.txt"
+    text.write_text(text_of_words()[::-1])  # The same characters, in another order.
+    before = names(run)
+
+    def no_memory(*_: Any) -> NoReturn:
+        raise torch.OutOfMemoryError("the model was made")
+
+    monkeypatch.setattr(set_up, "Parallel", no_memory)
+    with pytest.raises(FatalError, match=r"model\.n_layer: 300 now, 2 in step-00000004"):
+        run_here(longer(lab, model__n_layer=300))
+    other = longer(lab, dataset__file=str(text))
+    prepare(other)
+    with pytest.raises(FatalError, match="dataset words has changed since run"):
+        run_here(other)
+    assert names(run) == before
 
 
 def test_a_run_directory_of_another_user_is_named(tmp_path: Path) -> None:
