@@ -191,8 +191,8 @@ class MetricsLog:
 def sync_metrics(run_dir: Path) -> None:
     """Make everything durable that a `MetricsLog` has flushed.
 
-    Any thread of the process that has flushed it may call this. Without this, the curves would have a gap after a machine is lost right after a save, because
-    the run continues after the checkpoint.
+    Any thread of the process that has flushed it may call this. Without it, the curves would have a
+    gap after a machine is lost right after a save, because the run continues after the checkpoint.
 
     Args:
         run_dir: The folder of the run. Of TensorBoard's files, those whose names have the number of
