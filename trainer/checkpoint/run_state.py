@@ -113,6 +113,13 @@ class RunState:
                 f"warning: eval.max_tokens was {before} before, now it is {now}: validation losses "
                 "are of other tokens from here on, and the best checkpoint is chosen among both"
             )
+        now = self._dataset.val_fingerprint
+        if state.get("val_sha256", now) != now:  # Earlier versions did not save it.
+            self._say(
+                f"warning: the validation split of dataset {self._config.dataset.name} has been "
+                "replaced: validation losses are of other tokens from here on, and the best "
+                "checkpoint is chosen among both"
+            )
         saved = config.get("train", {})
         before = saved.get("decay_steps") or saved.get("max_steps")
         now = train.decay_steps or train.max_steps
@@ -173,6 +180,7 @@ class RunState:
             "format": STATE_FORMAT,
             "identity": identity(self._config),
             "data_sha256": self._dataset.fingerprint,
+            "val_sha256": self._dataset.val_fingerprint,
             "tokenizer": self._dataset.tokenizer.to_json(),
             "config": self._config.to_mapping(),
             "scaler": self._scaler.state_dict(),

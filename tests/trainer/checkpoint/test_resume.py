@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +24,7 @@ from tests.trainer.lab import (
 )
 from trainer import set_up
 from trainer.checkpoint import run_lock, store
+from trainer.checkpoint.durable import sha256_of
 from trainer.checkpoint.resume import STATE_FORMAT, Wanted, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
@@ -187,6 +190,30 @@ def test_changed_evaluation_tokens_are_said(lab: Lab, capsys: pytest.CaptureFixt
     assert "warning: eval.max_tokens was not set before, now it is 64" in out
     run_here(lab.config(train__decay_steps=12, train__max_steps=13, eval__max_tokens=64))
     assert "eval.max_tokens" not in capsys.readouterr().out
+
+
+def test_replaced_validation_split_is_said_once(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other validation tokens beside the same training tokens give one warning, because losses
+    before and after are of other tokens. A checkpoint of an earlier version, which does not know
+    its validation tokens, gives none.
+    """
+    run = lab.config(train__max_steps=4, train__decay_steps=12)
+    run_here(run)
+    split, meta_file = run.dataset_dir / "val.bin", run.dataset_dir / "meta.json"
+    split.write_bytes(np.fromfile(split, np.uint16)[::-1].tobytes())
+    meta = json.loads(meta_file.read_text())
+    meta["splits"]["val"]["sha256"] = sha256_of(split)
+    meta_file.write_text(json.dumps(meta))
+    capsys.readouterr()
+    words = "warning: the validation split of dataset words has been replaced"
+    for steps, times in ((6, 1), (8, 0)):
+        run_here(lab.config(train__max_steps=steps, train__decay_steps=12))
+        assert capsys.readouterr().out.count(words) == times
+    change_state(run, 8, lambda state: state.pop("val_sha256"))
+    run_here(lab.config(train__max_steps=9, train__decay_steps=12))
+    assert "validation split" not in capsys.readouterr().out
 
 
 def test_a_changed_horizon_of_the_learning_rate_is_said(
