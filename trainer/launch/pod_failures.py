@@ -106,7 +106,11 @@ class PodFailures:
             self._write(self._count.failed(newest, reason))
 
     def ended(self) -> None:
-        """Record that this pod has ended without a failure that counts."""
+        """Record that this pod ends, or was asked to end, without a failure that counts.
+
+        A controller may start the next pod of node 0 as soon as this one is asked to end, as the
+        Job of an MPIJob's launcher does. So only the first call writes, before the next pod does.
+        """
         if self._writes and self._count.trains:
             self._write(replace(self._count, trains=False))
 

@@ -16,6 +16,7 @@ from trainer.launch.pod_failures import AFTER_FAILURE, PLACE, PodFailures
 from trainer.launch.ports import free_port
 
 REVISION = "one"
+EMPTY = {"revision": REVISION, "failures": 0, "newest": "", "reason": "", "trains": False}
 NO_RESTART = {"max_restarts": 0, "max_pod_failures": 2}
 
 
@@ -123,6 +124,36 @@ def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
     assert desk.run(config) == ExitCode.FATAL
     assert "2 pods in a row failed" in desk.log()
     assert "it ended without a word" in desk.log()
+
+
+SAVES = """
+    import os, pathlib, signal, time
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    print("it trains", flush=True)
+    saved = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "saved")
+    while not saved.exists():
+        time.sleep(0.05)
+"""
+
+
+def test_successor_of_saving_pod_counts_no_failure(desk: Desk) -> None:
+    """A pod that was asked to go has not failed for a next pod that starts while this one still
+    saves, as the launcher of an MPIJob does. Its end leaves the record of the next pod alone.
+    """
+    config = desk.python(SAVES, train={"max_restarts": 0, "max_pod_failures": 0})
+    record = config.run_dir / PLACE
+    pod = desk.start(config)
+    desk.wait_for("it trains")
+    assert json.loads(record.read_text())["trains"]
+    os.kill(pod.pid, signal.SIGTERM)
+    desk.wait("the record", lambda: not json.loads(record.read_text())["trains"])
+    assert pod.poll() is None
+    successor = counted(config.run_dir)
+    assert successor.spent() is None
+    successor.round_begins()
+    (config.program_dir / "saved").touch()
+    pod.wait(60)
+    assert json.loads(record.read_text()) == {**EMPTY, "trains": True}
 
 
 def test_pod_that_waits_for_the_others_has_not_failed(desk: Desk) -> None:
