@@ -6,12 +6,14 @@ JSON. The measurements were made at the start of the run.
 
 import hashlib
 import json
+import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 ATTEMPTS = 5
+NAME = re.compile(r"step-\d{8,}")  # of a checkpoint's folder
 
 
 def losses(run: Path) -> list[tuple[int, float]]:
@@ -47,7 +49,8 @@ def newest_checkpoint(run: Path) -> dict[str, Any] | None:
     """
     problem, last = "", None
     for _ in range(ATTEMPTS):
-        last = max(run.glob("checkpoints/step-*"), default=None)
+        found = [path for path in run.glob("checkpoints/step-*") if NAME.fullmatch(path.name)]
+        last = max(found, key=step_of, default=None)
         if last is None:
             return None
         try:

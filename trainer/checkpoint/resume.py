@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainer.checkpoint import retention, store
 from trainer.checkpoint.layout import Layout
-from trainer.checkpoint.run_identity import identity, with_defaults
+from trainer.checkpoint.run_identity import check_identity
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
@@ -88,7 +88,8 @@ def find_checkpoint(
         say: Prints a line. Only rank 0 prints it.
 
     Raises:
-        FatalError: There are checkpoints and none can be used, or this process may not read them.
+        FatalError: There are checkpoints and none can be used, the newest undamaged one is of a run
+            with other settings or data, or this process may not read them.
         RetryableError: Another process writes this run, or the storage fails.
     """
     root = config.run_dir / CHECKPOINTS_DIR
@@ -211,7 +212,9 @@ def _agreed_problem(
 def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | None:
     """Say why a checkpoint with the right checksums cannot be loaded into this model, or None.
 
-    Raises OSError if a file cannot be read.
+    Raises:
+        FatalError: The checkpoint is of a run with other settings, or with other training tokens.
+        OSError: A file cannot be read.
     """
     try:
         state = store.load_state(root, step)
@@ -222,8 +225,7 @@ def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | N
             )
         if missing := _STATE_KEYS - state.keys():
             return f"{store.STATE_FILE} lacks {', '.join(sorted(missing))}"
-        if with_defaults(state["identity"]) != identity(config):
-            return None  # It is another run's: loading it raises an error that names the settings.
+        check_identity(state["identity"], config, store.directory_of(root, step).name)
     except (ValueError, TypeError, AttributeError) as error:
         return f"{store.STATE_FILE} is damaged: {error!r}"
     try:
@@ -231,12 +233,17 @@ def _misfit(config: RunConfig, root: Path, step: int, wanted: Wanted) -> str | N
     except ValueError as error:
         return f"{store.LAYOUT_FILE}: {error}"
     reason = _other_tensors(root, step, layout, wanted.shapes)
-    if reason is not None and state["data_sha256"] != wanted.data_sha256:
+    if state["data_sha256"] == wanted.data_sha256:
+        return reason
+    if reason is not None:
         return (
             f"{reason}; dataset {config.dataset.name} has changed since then (other training "
             "tokens), and the size of its vocabulary is one of the model's: put it back"
         )
-    return reason
+    raise FatalError(
+        f"dataset {config.dataset.name} has changed since run {config.run_name!r} was started "
+        "(other training tokens); put it back or choose another run_name"
+    )
 
 
 def _other_tensors(

@@ -14,7 +14,7 @@ import torch
 
 from trainer.checkpoint import layout, store, verified_words
 from trainer.checkpoint.resume import STATE_FORMAT, Found
-from trainer.checkpoint.run_identity import check_identity, identity, write_done_marker
+from trainer.checkpoint.run_identity import identity, write_done_marker
 from trainer.checkpoint.run_lock import RunLock
 from trainer.checkpoint.save import Save
 from trainer.checkpoint.second_chance import forget_trouble
@@ -22,7 +22,6 @@ from trainer.checkpoint.tensors import give_memory, state_tensors
 from trainer.config import RunConfig
 from trainer.data.dataset import Dataset
 from trainer.evaluate import Validation
-from trainer.launch.exit_codes import FatalError
 from trainer.metrics.finite import finite_or_none
 from trainer.model.gpt import GPT
 from trainer.parallel.device import Compute
@@ -74,8 +73,7 @@ class RunState:
         """Load the checkpoint that was found, and return the number of updates already made.
 
         Raises:
-            FatalError: The checkpoint is of a run with other settings or data, or this process may
-                not read it.
+            FatalError: This process may not read the checkpoint.
             RetryableError: The storage fails, or there is too little memory.
         """
         self._lowest_val_loss = found.lowest_val_loss
@@ -84,13 +82,6 @@ class RunState:
         step, name = found.step, store.directory_of(self._root, found.step).name
         with store.unreadable_is_no_damage(name):
             state = store.load_state(self._root, step)
-            check_identity(state["identity"], self._config, name)
-            if state["data_sha256"] != self._dataset.fingerprint:
-                raise FatalError(
-                    f"dataset {self._config.dataset.name} has changed since run "
-                    f"{self._config.run_name!r} was started (other training tokens); put it back "
-                    "or choose another run_name"
-                )
             give_memory(self._optimizer)
             layout.read_into(
                 store.directory_of(self._root, step),
@@ -121,6 +112,13 @@ class RunState:
             self._say(
                 f"warning: eval.max_tokens was {before} before, now it is {now}: validation losses "
                 "are of other tokens from here on, and the best checkpoint is chosen among both"
+            )
+        now = self._dataset.val_fingerprint
+        if state.get("val_sha256", now) != now:  # Earlier versions did not save it.
+            self._say(
+                f"warning: the validation split of dataset {self._config.dataset.name} has been "
+                "replaced: validation losses are of other tokens from here on, and the best "
+                "checkpoint is chosen among both"
             )
         saved = config.get("train", {})
         before = saved.get("decay_steps") or saved.get("max_steps")
@@ -182,6 +180,7 @@ class RunState:
             "format": STATE_FORMAT,
             "identity": identity(self._config),
             "data_sha256": self._dataset.fingerprint,
+            "val_sha256": self._dataset.val_fingerprint,
             "tokenizer": self._dataset.tokenizer.to_json(),
             "config": self._config.to_mapping(),
             "scaler": self._scaler.state_dict(),

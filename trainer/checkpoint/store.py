@@ -59,6 +59,15 @@ def all_steps(root: Path) -> list[int]:
     return sorted((step for step in steps if step is not None), reverse=True)
 
 
+def newest_name(root: Path) -> str:
+    """Return the name of the newest checkpoint's directory, unverified; empty if there is none.
+
+    It is empty, too, if this process may not read `root`: that is for the ranks to report.
+    """
+    steps = [step for path in root.glob("step-*") if (step := step_of(path.name)) is not None]
+    return directory_of(root, max(steps)).name if steps else ""
+
+
 def building_directory(root: Path, step: int, tag: str) -> Path:
     """Return the directory into which all ranks write a checkpoint. `tag` makes its name new."""
     return root / f"{TEMPORARY_PREFIX}{directory_of(root, step).name}-{tag}"

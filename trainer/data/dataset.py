@@ -34,6 +34,9 @@ class Dataset:
     val_bytes: int
     tokenizer: Tokenizer
     fingerprint: str
+    """The sha256 of the training tokens."""
+    val_fingerprint: str
+    """The sha256 of the validation tokens."""
 
 
 def read_meta(directory: Path) -> dict[str, Any] | None:
@@ -78,4 +81,5 @@ def open_dataset(directory: Path) -> Dataset:
         val_bytes=int(meta["splits"]["val"]["bytes"]),
         tokenizer=tokenizer_from_json(meta["tokenizer"], directory),
         fingerprint=str(meta["splits"]["train"]["sha256"]),
+        val_fingerprint=str(meta["splits"]["val"]["sha256"]),
     )

@@ -40,7 +40,7 @@ from trainer.launch.run_digest import run_digest
 from trainer.launch.stall import StallTeller
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
-from trainer.launch.work import Work
+from trainer.launch.work import Work, is_newer
 from trainer.monitoring.start import start_endpoint
 from trainer.monitoring.vitals import Vitals
 from trainer.program.work import Program
@@ -182,7 +182,7 @@ class _Entrypoint:
             if report.code == ExitCode.FATAL:
                 return self._fail(report)
             before, newest = newest, self._work.newest()
-            has_progress = newest > before
+            has_progress = is_newer(newest, before)
             was_asked = report.code == ExitCode.PREEMPTED
             if was_asked and (has_progress or self._work.is_our_trainer):
                 # The ranks were asked to stop. They have saved, or had nothing to save yet.

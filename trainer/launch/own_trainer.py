@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from trainer.checkpoint.run_identity import read_done_marker
+from trainer.checkpoint.store import newest_name
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.local_ranks import LocalRanks
@@ -16,6 +17,7 @@ from trainer.launch.node_output import NodeOutput
 from trainer.launch.spare import Spares
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.program.carry import own_command
+from trainer.run_folder import CHECKPOINTS_DIR
 
 # Right after the first step the processor is busy: every rank reports that step. Spare processes
 # import torch, so the next ones are started some seconds later.
@@ -95,8 +97,7 @@ class OwnTrainer:
 
     def newest(self) -> str:
         """Return the name of the newest checkpoint, which contains its step; empty if none."""
-        names = (path.name for path in self._config.run_dir.glob("checkpoints/step-*"))
-        return max(names, default="")
+        return newest_name(self._config.run_dir / CHECKPOINTS_DIR)
 
     def recorded(self) -> str:
         """See `Work`."""

@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trainer.checkpoint.durable import write_json
+from trainer.launch.work import is_newer
 
 REVISION_VARIABLE = "DISTTRAIN_REVISION"
 """Set in a pod to a text that changes if anything changes of which the pod is made."""
@@ -50,7 +51,7 @@ class Count:
 
     def failed(self, newest: str, reason: str) -> Count:
         """Return the count after one more pod has failed."""
-        is_in_a_row = self.failures > 0 and newest <= self.newest
+        is_in_a_row = self.failures > 0 and not is_newer(newest, self.newest)
         failures = self.failures + 1 if is_in_a_row else 1
         return replace(self, failures=failures, newest=newest, reason=reason, trains=False)
 
@@ -105,7 +106,11 @@ class PodFailures:
             self._write(self._count.failed(newest, reason))
 
     def ended(self) -> None:
-        """Record that this pod has ended without a failure that counts."""
+        """Record that this pod ends, or was asked to end, without a failure that counts.
+
+        A controller may start the next pod of node 0 as soon as this one is asked to end, as the
+        Job of an MPIJob's launcher does. So only the first call writes, before the next pod does.
+        """
         if self._writes and self._count.trains:
             self._write(replace(self._count, trains=False))
 
@@ -129,7 +134,7 @@ class PodFailures:
         count = self._count
         if not self._writes or not count.failures or self.spent() is not None:
             return
-        if newest() <= count.newest:
+        if not is_newer(newest(), count.newest):
             self._say(
                 f"{AFTER_FAILURE}{count.reason} (pod restart {count.failures} of {self._most} "
                 "without a newer checkpoint)"

@@ -109,6 +109,8 @@ class _RunningRanks:
         while ranks.is_running():
             parts.vitals.see_ranks(ranks.exit_codes())
             self._pass_a_stop_on()
+            if parts.stop.requested:  # The next pod may start while these ranks save.
+                parts.pod_failures.ended()
             self._look_for_progress()
             self._look_for_failures()
             if self._is_ending:

@@ -77,12 +77,21 @@ class Work(Protocol):
         ...
 
     def newest(self) -> str:
-        """Return a text that names the newest checkpoint.
+        """Return a text that names the newest checkpoint; empty if there is none.
 
-        As Python compares texts, the text of a later checkpoint is greater.
+        `is_newer` compares two such texts.
         """
         ...
 
     def recorded(self) -> str:
         """Return what `newest` last returned in an earlier process, read from the volume."""
         ...
+
+
+def is_newer(newest: str, before: str) -> bool:
+    """Return whether `newest` names a later checkpoint than `before`; both are from `Work.newest`.
+
+    The numbers in them may have leading zeros, but a number can have a digit more than these allow
+    for. So the longer text is that of the later checkpoint.
+    """
+    return (len(newest), newest) > (len(before), before)

@@ -13,6 +13,7 @@ from typing import NoReturn
 import torch
 
 from trainer.checkpoint.second_chance import happened_before
+from trainer.checkpoint.store import newest_name
 from trainer.config import ConfigError, RunConfig, TrainConfig
 from trainer.events.event import Name
 from trainer.events.log import EventLog
@@ -27,6 +28,7 @@ from trainer.parallel.cores import available_cores
 from trainer.parallel.device import Compute, choose_compute
 from trainer.parallel.smoke_test import smoke_test
 from trainer.parallel.world import World
+from trainer.run_folder import CHECKPOINTS_DIR
 from trainer.train import train
 from trainer.watch.beat import BEAT
 from trainer.watch.stack import answer_with_stack
@@ -128,10 +130,10 @@ def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
 
     For the second time after the same checkpoint, return FATAL.
     """
-    found: list[str] = []
+    newest = ""
     with suppress(OSError):  # The volume may fail too, and must not hide that memory is missing.
-        found = [path.name for path in config.run_dir.glob("checkpoints/step-*")]
-    newest = max(found, default="start")
+        newest = newest_name(config.run_dir / CHECKPOINTS_DIR)
+    newest = newest or "start"
     again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")
     if again:
         advice = _memory_advice(config.train, world.size)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -188,13 +189,15 @@ class MetricsLog:
 
 
 def sync_metrics(run_dir: Path) -> None:
-    """Make everything durable that a `MetricsLog` has flushed. Any thread may call this.
+    """Make everything durable that a `MetricsLog` has flushed.
 
-    Without this, the curves would have a gap after a machine is lost right after a save, because
-    the run continues after the checkpoint.
+    Any thread of the process that has flushed it may call this. Without it, the curves would have a
+    gap after a machine is lost right after a save, because the run continues after the checkpoint.
 
     Args:
-        run_dir: The folder of the run. Only the newest of TensorBoard's files is made durable.
+        run_dir: The folder of the run. Of TensorBoard's files, those whose names have the number of
+            this process are made durable. Times would not tell which they are: the clock of an
+            earlier start may have been ahead.
 
     Raises:
         OSError: A file could not be written to the disk.
@@ -203,10 +206,10 @@ def sync_metrics(run_dir: Path) -> None:
         fsync_file(run_dir / METRICS_FILE)
     curves = run_dir / TENSORBOARD_DIR
     with suppress(FileNotFoundError):
-        newest = max(curves.glob("events.*"), key=lambda path: path.stat().st_mtime, default=None)
-        if newest is not None:
-            fsync_file(newest)
-            fsync_directory(curves)
+        for path in curves.glob(f"events.*.{os.getpid()}.*"):  # TensorBoard names them so.
+            with suppress(FileNotFoundError):
+                fsync_file(path)
+        fsync_directory(curves)
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:

@@ -130,6 +130,16 @@ def test_run_probe_reads_losses_and_the_newest_checkpoint(tmp_path: Path) -> Non
     assert (found["step"], found["files"], found["bytes"], found["problem"]) == (20, 1, 1000, "")
 
 
+def test_run_probe_finds_the_checkpoint_of_the_highest_step(tmp_path: Path) -> None:
+    """The newest checkpoint is that of the highest step, also where its name has a digit more. A
+    folder that has no checkpoint's name is not looked at.
+    """
+    for step in (99_999_999, 100_000_000):
+        checkpoint(tmp_path, step)
+    (tmp_path / "checkpoints/step-of-somebody-else").mkdir()
+    assert answer(run_probe, str(tmp_path))["checkpoint"]["step"] == 100_000_000
+
+
 def test_run_probe_finds_nothing_where_nothing_is(tmp_path: Path) -> None:
     """A run with an empty folder has no losses, no checkpoint and no results."""
     assert answer(run_probe, str(tmp_path)) == {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import pytest
 import torch
 
@@ -20,7 +22,9 @@ from tests.trainer.lab import (
     records,
     text_of_words,
 )
+from trainer import set_up
 from trainer.checkpoint import run_lock, store
+from trainer.checkpoint.durable import sha256_of
 from trainer.checkpoint.resume import STATE_FORMAT, Wanted, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
@@ -188,6 +192,30 @@ def test_changed_evaluation_tokens_are_said(lab: Lab, capsys: pytest.CaptureFixt
     assert "eval.max_tokens" not in capsys.readouterr().out
 
 
+def test_replaced_validation_split_is_said_once(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other validation tokens beside the same training tokens give one warning, because losses
+    before and after are of other tokens. A checkpoint of an earlier version, which does not know
+    its validation tokens, gives none.
+    """
+    run = lab.config(train__max_steps=4, train__decay_steps=12)
+    run_here(run)
+    split, meta_file = run.dataset_dir / "val.bin", run.dataset_dir / "meta.json"
+    split.write_bytes(np.fromfile(split, np.uint16)[::-1].tobytes())
+    meta = json.loads(meta_file.read_text())
+    meta["splits"]["val"]["sha256"] = sha256_of(split)
+    meta_file.write_text(json.dumps(meta))
+    capsys.readouterr()
+    words = "warning: the validation split of dataset words has been replaced"
+    for steps, times in ((6, 1), (8, 0)):
+        run_here(lab.config(train__max_steps=steps, train__decay_steps=12))
+        assert capsys.readouterr().out.count(words) == times
+    change_state(run, 8, lambda state: state.pop("val_sha256"))
+    run_here(lab.config(train__max_steps=9, train__decay_steps=12))
+    assert "validation split" not in capsys.readouterr().out
+
+
 def test_a_changed_horizon_of_the_learning_rate_is_said(
     lab: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,6 +340,31 @@ def test_all_shapes_must_fit(lab: Lab) -> None:
         find_checkpoint(run, World(), wanted, lock, lambda line: None)
     assert "has changed since then" not in str(refusal.value)
     lock.release()
+
+
+def test_another_run_is_refused_before_its_model_is_made(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings or data of another run are named before the model gets memory, which may be too
+    little for a larger one. Nothing is renamed, although a newer checkpoint is damaged.
+    """
+    run = trained(lab)
+    (checkpoints(run) / "step-00000008" / "model-00000.bin").write_bytes(b"x")
+    text = lab.root / "other.txt"
+    text.write_text(text_of_words()[::-1])  # The same characters, in another order.
+    before = names(run)
+
+    def no_memory(*_: Any) -> NoReturn:
+        raise torch.OutOfMemoryError("the model was made")
+
+    monkeypatch.setattr(set_up, "Parallel", no_memory)
+    with pytest.raises(FatalError, match=r"model\.n_layer: 300 now, 2 in step-00000004"):
+        run_here(longer(lab, model__n_layer=300))
+    other = longer(lab, dataset__file=str(text))
+    prepare(other)
+    with pytest.raises(FatalError, match="dataset words has changed since run"):
+        run_here(other)
+    assert names(run) == before
 
 
 def test_a_run_directory_of_another_user_is_named(tmp_path: Path) -> None:

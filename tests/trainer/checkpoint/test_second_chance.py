@@ -95,6 +95,18 @@ def test_second_lack_of_memory_ends_the_run_with_what_is_left_to_do(
     )
 
 
+def test_lack_of_memory_counts_from_the_highest_step(tmp_path: Path) -> None:
+    """The place of a lack of memory is the checkpoint of the highest step, also where its name has
+    a digit more than that of an earlier one.
+    """
+    config = config_of(tmp_path)
+    for name in ("step-99999999", "step-100000000", "step-of-somebody-else"):
+        (config.run_dir / "checkpoints" / name).mkdir(parents=True)
+    _out_of_memory(config, World(), "CUDA out of memory")
+    again = _out_of_memory(config, World(), "CUDA out of memory")
+    assert "for the second time after step-100000000" in again.reason
+
+
 def test_volume_without_room_does_not_hide_a_divergence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from trainer.launch.pod_failures import AFTER_FAILURE, PLACE, PodFailures
 from trainer.launch.ports import free_port
 
 REVISION = "one"
+EMPTY = {"revision": REVISION, "failures": 0, "newest": "", "reason": "", "trains": False}
 NO_RESTART = {"max_restarts": 0, "max_pod_failures": 2}
 
 
@@ -125,6 +126,36 @@ def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
     assert "it ended without a word" in desk.log()
 
 
+SAVES = """
+    import os, pathlib, signal, time
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    print("it trains", flush=True)
+    saved = pathlib.Path(os.environ["DISTTRAIN_CHECKPOINT_DIR"], "saved")
+    while not saved.exists():
+        time.sleep(0.05)
+"""
+
+
+def test_successor_of_saving_pod_counts_no_failure(desk: Desk) -> None:
+    """A pod that was asked to go has not failed for a next pod that starts while this one still
+    saves, as the launcher of an MPIJob does. Its end leaves the record of the next pod alone.
+    """
+    config = desk.python(SAVES, train={"max_restarts": 0, "max_pod_failures": 0})
+    record = config.run_dir / PLACE
+    pod = desk.start(config)
+    desk.wait_for("it trains")
+    assert json.loads(record.read_text())["trains"]
+    os.kill(pod.pid, signal.SIGTERM)
+    desk.wait("the record", lambda: not json.loads(record.read_text())["trains"])
+    assert pod.poll() is None
+    successor = counted(config.run_dir)
+    assert successor.spent() is None
+    successor.round_begins()
+    (config.program_dir / "saved").touch()
+    pod.wait(60)
+    assert json.loads(record.read_text()) == {**EMPTY, "trains": True}
+
+
 def test_pod_that_waits_for_the_others_has_not_failed(desk: Desk) -> None:
     """A pod that gives up waiting for the other nodes does not count as a failure."""
     patience = {"rendezvous_timeout_seconds": 5, "max_pod_failures": 0}
@@ -163,6 +194,19 @@ def test_own_trainers_pods_are_counted_by_its_checkpoints(tmp_path: Path) -> Non
     third.failed("step-9", "c")
     assert "2 pods in a row" in str(counted(tmp_path, writes=False).spent())
     assert counted(tmp_path, revision="two").spent() is None
+
+
+def test_checkpoint_with_a_digit_more_is_newer(tmp_path: Path) -> None:
+    """A checkpoint of step 100,000,000 or later, whose name is longer, counts as newer than one of
+    an earlier step. So a failure after it is the first one, and no restart without progress.
+    """
+    counted(tmp_path).failed("step-99999999", "a")
+    said = Said()
+    second = PodFailures(tmp_path, REVISION, 1, True, said)
+    second.start(lambda: "step-100000000")
+    assert said == []
+    second.failed("step-100000000", "b")
+    assert json.loads((tmp_path / PLACE).read_text())["failures"] == 1
 
 
 def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.lab import Lab, NoSignals, records
-from trainer.metrics.log import MetricsLog, StepMetrics, read_records
+from trainer.metrics.curves import Curves
+from trainer.metrics.log import MetricsLog, StepMetrics, read_records, sync_metrics
 from trainer.metrics.speed import Speedometer
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
@@ -184,6 +185,29 @@ def test_metrics_are_durable_before_their_checkpoint(
         curves = EventAccumulator(str(folder)).Reload()
         assert "loss" in curves.scalars.Keys()
         assert [event.step for event in curves.Scalars("loss")][:step] == wanted
+
+
+def test_all_curves_of_this_process_are_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file of TensorBoard that this process has written becomes durable, also if the file of
+    an earlier start seems to be newer, because the clock was ahead then.
+    """
+    folder = tmp_path / "tensorboard"
+    folder.mkdir()
+    earlier = folder / "events.out.tfevents.9999999999.pod.1.0"
+    earlier.touch()
+    os.utime(earlier, (9_999_999_999, 9_999_999_999))
+    for _ in range(2):  # After an error of the volume a further file is begun.
+        Curves(folder, 1, print).close()
+    synced: list[Path] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
+    )
+    sync_metrics(tmp_path)
+    own = {path for path in folder.iterdir() if path != earlier}
+    assert len(own) == 2
+    assert own <= {*synced}
 
 
 def test_every_record_says_how_fast_and_how_big_the_run_is(lab: Lab) -> None:
