@@ -56,6 +56,8 @@ def _gpu_code(seen: Evidence) -> Result:
     if faults:
         fix = "choose another torch by torchIndexUrl"
         return result("gpu-code", "error", "; ".join(sorted(set(faults))), fix)
+    if not told:
+        return result("gpu-code", "not checked", "no GPU was seen")
     return result("gpu-code", "ok", f"torch has code for {', '.join(sorted(told))}")
 
 

@@ -135,6 +135,21 @@ def test_second_up_and_refresh_change_nothing(stack: Stack) -> None:
     stack.preview("--expect-no-changes")
 
 
+@pytest.mark.in_depth
+def test_changed_value_upgrades_the_release(lab: Lab, stack: Stack) -> None:
+    """Another value in `gpuOperatorValues` is one upgrade of the release, which reaches the
+    operator's policy. After that an unchanged `up` changes nothing.
+    """
+    stack.set("gpuOperatorValues.migManager.config.name", "ours")
+    stack.up()
+    (policy,) = lab.get("clusterpolicies.nvidia.com")["items"]
+    assert policy["spec"]["migManager"]["config"]["name"] == "ours"
+    (release,) = lab.get("secret", "-l", "owner=helm,status=deployed", namespace=NAMESPACE)["items"]
+    assert release["metadata"]["labels"]["version"] == "2"
+    assert set(changes(stack.up("--expect-no-changes"))) == {"unchanged"}
+    stack.set("gpuOperatorValues", None)
+
+
 def test_another_stack_is_refused_while_the_operator_is_there(
     lab: Lab, chart: Path, stack: Stack, tmp_path: Path
 ) -> None:

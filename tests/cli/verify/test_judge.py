@@ -169,6 +169,12 @@ CASES = {
     ),
     "cpu": (on_cpu(), "gpus-seen", "not applicable", "the run asks for no GPUs"),
     "code": (GOOD, "gpu-code", "ok", "H100 (9.0)"),
+    "code for no GPU": (
+        with_probe(gpus=[], gpu_problem="there is no nvidia-smi"),
+        "gpu-code",
+        "not checked",
+        "no GPU was seen",
+    ),
     "no code": (
         with_probe(torch={**TORCH, "architectures": ["sm_70", "sm_80"]}),
         "gpu-code",
