@@ -85,9 +85,9 @@ def test_host_that_cannot_be_reached_is_a_problem_and_no_error() -> None:
     preview must not fail then, because the host may not exist yet.
     """
     ssh = {"host": "127.0.0.1", "port": 1, "user": "root", "host_key": "ssh-ed25519 AAAA"}
-    look = observe_k3s(HostAccess({**ssh, "private_key": None, "jump": None}))
-    assert "refused" in look.problem
-    assert look.repair_id == look.generation_id != ""
+    observation = observe_k3s(HostAccess({**ssh, "private_key": None, "jump": None}))
+    assert "refused" in observation.problem
+    assert observation.repair_id == observation.generation_id != ""
 
 
 READ_ONLY = """#!/bin/sh
@@ -97,10 +97,10 @@ exec unshare --mount /bin/sh -c '
 """
 
 
-def test_look_on_a_machine_without_k3s_changes_nothing_there(
+def test_observation_on_a_machine_without_k3s_changes_nothing_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look at a machine without k3s gives new ids, and needs to write nothing there: it
+    """The observation of a machine without k3s gives new ids, and needs to write nothing there: it
     succeeds even if all files can only be read.
     """
     (tmp_path / "sh").write_text(READ_ONLY)
@@ -113,8 +113,8 @@ def test_look_on_a_machine_without_k3s_changes_nothing_there(
 # --- what the commands do with an observation ---
 
 
-def args(look: K3sObservation | None, existing: str = "refuse") -> K3sArgs:
-    """Return the arguments of the component with this look; None stands for a host that is lost.
+def args(observation: K3sObservation | None, existing: str = "refuse") -> K3sArgs:
+    """Return the component's arguments with this observation; None stands for a host that is lost.
     The parts that `k3s_state` does not read are None.
     """
 
@@ -123,11 +123,11 @@ def args(look: K3sObservation | None, existing: str = "refuse") -> K3sArgs:
             self.__dict__.update(fields)
 
     future: Future[K3sObservation] | None = None
-    if look:
+    if observation:
         future = Future()
-        future.set_result(look)
+        future.set_result(observation)
     fields: dict[str, Any] = dict.fromkeys(K3sArgs.__dataclass_fields__)
-    fields |= {"look": future, "cluster": Part(k3s=Part(existing=existing))}
+    fields |= {"observation": future, "cluster": Part(k3s=Part(existing=existing))}
     fields |= {"host": Part(ssh=None)}
     return K3sArgs(**fields)
 
@@ -136,20 +136,20 @@ UNREACHED = K3sObservation("new", "new", problem="Connection refused")
 
 
 @pytest.mark.parametrize("state", ["ours", "others"])
-def test_look_says_the_authority_of_k3s(state: str) -> None:
-    """The look has the checksum of the cluster's authority, whoever has installed k3s. By it an
-    adopted k3s is known when its host has another name.
+def test_observation_says_the_authority_of_k3s(state: str) -> None:
+    """The observation has the checksum of the cluster's authority, whoever has installed k3s. By it
+    an adopted k3s is known when its host has another name.
     """
-    look = judge({**OURS, "state": state, "authority": "sum-of-authority"}, NEW)
-    assert look.authority == "sum-of-authority"
+    observation = judge({**OURS, "state": state, "authority": "sum-of-authority"}, NEW)
+    assert observation.authority == "sum-of-authority"
 
 
-def ignored(look: K3sObservation | None, is_preview: bool) -> Iterable[str]:
+def ignored(observation: K3sObservation | None, is_preview: bool) -> Iterable[str]:
     """Return the inputs of which the command ignores changes."""
-    return k3s_state(args(look), is_preview).ignored
+    return k3s_state(args(observation), is_preview).ignored
 
 
-def test_look_that_was_answered_hides_no_change() -> None:
+def test_observation_that_was_answered_hides_no_change() -> None:
     assert ignored(K3sObservation("1", "1"), is_preview=True) == ()
     assert ignored(K3sObservation("1", "1"), is_preview=False) == ()
 
@@ -171,8 +171,8 @@ def test_adopted_k3s_of_another_stack_keeps_its_id(healthy: str) -> None:
     """The id of an adopted k3s is the checksum of its kubeconfig, even if another stack owns it and
     it is not healthy. Otherwise each `up` of this stack would run its command.
     """
-    look = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
-    assert k3s_state(args(look, "adopt"), is_preview=False).observation == K3sObservation(
+    observation = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
+    assert k3s_state(args(observation, "adopt"), is_preview=False).observation == K3sObservation(
         "sum-1", ""
     )
 
@@ -190,9 +190,9 @@ def test_further_machine_cannot_become_the_first(place: str, role: str, is_previ
     """A further machine is refused as the first machine. The error has all six steps to a new
     platform, for a user who has lost the first machine and names another one instead.
     """
-    look = judge({**OURS, "place": place}, NEW)
+    observation = judge({**OURS, "place": place}, NEW)
     with pytest.raises(pulumi.RunError) as raised:
-        k3s_state(args(look), is_preview)
+        k3s_state(args(observation), is_preview)
     reason, stays, leaves, *way = str(raised.value).splitlines()
     assert reason.startswith("host: 'localhost' cannot be used: this machine has joined a cluster")
     assert f"as a further machine ({role})" in reason
@@ -223,8 +223,8 @@ def test_each_line_of_the_way_out_fits_a_screen() -> None:
 
 def test_first_machine_stays_the_first() -> None:
     """A host that has noted its place as the first machine is not refused."""
-    look = judge({**OURS, "place": "k3s"}, NEW)
-    assert k3s_state(args(look), is_preview=False).ignored == ()
+    observation = judge({**OURS, "place": "k3s"}, NEW)
+    assert k3s_state(args(observation), is_preview=False).ignored == ()
 
 
 def test_lost_host_is_not_asked_and_nothing_is_run_there() -> None:
