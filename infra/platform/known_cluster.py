@@ -13,7 +13,7 @@ import pulumi
 import yaml
 
 from infra.kube.api_server.access import Access
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.our_cluster import whose_cluster
 from infra.platform.cluster import cluster_identifier
@@ -79,7 +79,7 @@ async def _is_same_cluster(settings: PlatformSettings, former: FormerCluster) ->
 
 
 def _ask(access: Access, former: FormerCluster) -> str:
-    with quick_look(access, SECONDS) as api:
+    with read_only_api(access, SECONDS) as api:
         return whose_cluster(api, former.uids)
 
 

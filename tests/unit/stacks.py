@@ -27,7 +27,7 @@ from pulumi.runtime.settings import SETTINGS, configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
 from infra.kube.api_server.findings import Findings
-from infra.kube.queues.platform_queues_look import QueuesSeen
+from infra.kube.queues.platform_queues_seen import QueuesSeen
 from infra.node.k3s_observation import K3sObservation
 from infra.platform.stack_state import READ_RESOURCES
 from infra.settings import project
@@ -331,11 +331,11 @@ def run_with(
     # image, and for the cluster that is asked about the run.
     with (
         patch("infra.platform.k3s.observe_k3s", return_value=OBSERVATION),
-        patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
-        patch("infra.deliveries.registry.look", return_value=IMPORT_REQUEST),
+        patch("infra.deliveries.import_.ask_node", return_value=IMPORT_REQUEST),
+        patch("infra.deliveries.registry.ask_registry", return_value=IMPORT_REQUEST),
         patch("infra.run.present_run.hand_over_request", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
-        patch("infra.platform.queues.look_at_queues", side_effect=lambda *_, **__: KUEUE()),
+        patch("infra.platform.queues.read_queues", side_effect=lambda *_, **__: KUEUE()),
         # The SDK sends the frames of the call stack with each resource. No test reads them, and
         # collecting them takes a sixth of the time.
         patch("pulumi.runtime.resource._get_stack_trace", StackTrace),

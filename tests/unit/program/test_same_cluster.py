@@ -79,7 +79,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], None]:
             del access, seconds
             yield api_of(cluster)
 
-        monkeypatch.setattr("infra.platform.known_cluster.quick_look", look)
+        monkeypatch.setattr("infra.platform.known_cluster.read_only_api", look)
 
     return put
 
