@@ -24,7 +24,7 @@ from infra.outputs import (
 )
 from infra.platform.access import AccessArgs, ClusterAccess
 from infra.platform.guards import DestroyGuard, TaskPods, TaskPodsArgs
-from infra.platform.k3s import start_look
+from infra.platform.k3s import start_observing_k3s
 from infra.platform.known_cluster import known_identifier
 from infra.platform.make import make_platform
 from infra.platform.owner import Owner
@@ -55,11 +55,11 @@ async def on_an_own_platform(settings: Settings) -> None:
     The guard depends on everything else, so `pulumi destroy` comes to it first.
     """
     assert settings.platform is not None
-    look = start_look(settings.platform.cluster, settings.platform.host)
+    observation = start_observing_k3s(settings.platform.cluster, settings.platform.host)
     state = StackState()
-    identifier = await known_identifier(settings.platform, look, state)
+    identifier = await known_identifier(settings.platform, observation, state)
     await check_platform(settings.platform, settings.run, state)
-    made = await make_platform(settings.platform, look, identifier)
+    made = await make_platform(settings.platform, observation, identifier)
     everything = [*made.ready]
     former = await former_namespaces(made.facts.namespace)
     cluster = cluster_outputs(made.facts, made.connection, former)

@@ -18,19 +18,19 @@ from infra.deliveries.kind import Pull
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.api_server.rights import Need, as_roles, missing_rights
 from infra.kube.controllers.controller import Controller
-from infra.kube.controllers.controllers_look import controllers_findings
+from infra.kube.controllers.controllers_findings import controllers_findings
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.namespaces.claim_names import names_findings
 from infra.kube.namespaces.claim_namespace import namespace_findings
 from infra.kube.pods.only_here import OnlyHere
 from infra.kube.pods.room import nodes_with_room, pod_needs
 from infra.kube.pods.same_machine import boot_id
-from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.kube.volumes.monitoring_claim import numbers_needs
-from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
+from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
 from infra.kube.workload import Workload
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
 from infra.platform.collected_facts import make_storage, platform_facts
@@ -322,7 +322,7 @@ def ask(
     """
     found = Findings()
     try:
-        with quick_look(access, SECONDS) as api:
+        with read_only_api(access, SECONDS) as api:
             _ask(api, volume, needs, pods, found)
             namespace, owner = volume.namespace, installed.owner
             if installed.makes_namespace:

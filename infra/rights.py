@@ -33,7 +33,7 @@ PROGRAMS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 Programs: TypeAlias = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 # These rights are added with the setting `queue`, because such a run is stopped and resumed through
-# its Workload of Kueue. If Kueue puts a run into a queue by itself, unqueued_look.py (in
+# its Workload of Kueue. If Kueue puts a run into a queue by itself, unqueued_findings.py (in
 # infra/kube/queues) checks these rights.
 QUEUE_PROGRAMS: Programs = ((GROUP, "workloads", WORKLOAD_VERBS),)
 

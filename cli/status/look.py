@@ -32,9 +32,9 @@ from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.paths import NODES, PODS, log_path, pod_path
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.queues.kueue_places import words_of_places
-from infra.kube.queues.queue_look import out_of_queue, waiting
+from infra.kube.queues.queue_findings import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue
-from infra.kube.queues.unqueued_look import held_without_queue
+from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.record import ALL, COLLECTION, SELECTOR, Record, parse_record
 from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.workload import is_suspended, true_condition

@@ -131,7 +131,7 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
     import pulumi
 
     # The node is asked in another thread, so that the program does not wait for it.
-    ask = "" if node.is_lost else asyncio.to_thread(look, request, node)
+    ask = "" if node.is_lost else asyncio.to_thread(ask_node, request, node)
     values: dict[str, pulumi.Input[str]] = {
         PLANNED_VARIABLE: request.plan.reference,
         presence.VARIABLE: pulumi.Output.from_input(ask),
@@ -144,7 +144,7 @@ def _environment(request: DeliveryRequest, node: NodeTarget) -> dict[str, pulumi
     return values
 
 
-def look(request: DeliveryRequest, target: NodeTarget) -> str:
+def ask_node(request: DeliveryRequest, target: NodeTarget) -> str:
     """Ask a node's containerd for the image, and return what `presence.import_request` returns."""
     with open_node(target.access or None) as node:
         containerd = Containerd(

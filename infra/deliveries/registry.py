@@ -166,7 +166,7 @@ def push_command(request: DeliveryRequest) -> str:
     return shlex.join(words)
 
 
-def look(request: DeliveryRequest, proxies: Mapping[str, str]) -> str:
+def ask_registry(request: DeliveryRequest, proxies: Mapping[str, str]) -> str:
     """Ask the registry for the image, and return what `presence.noted_request` returns."""
     # They are imported here, because the import of the client takes a tenth of a second.
     from infra.image.registry.connection import Access, RegistryError
@@ -212,7 +212,7 @@ def _environment(request: DeliveryRequest) -> dict[str, pulumi.Input[str]]:
         known: dict[str, str] = {}
         for name, value in request.proxies.items():
             known[name] = cast(str, await pulumi.Output.from_input(value).future())
-        return await asyncio.to_thread(look, request, known)
+        return await asyncio.to_thread(ask_registry, request, known)
 
     values: dict[str, pulumi.Input[str]] = {
         PLANNED_VARIABLE: request.plan.reference,

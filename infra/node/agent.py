@@ -30,7 +30,7 @@ from infra.node.shell_program import assemble_program, script_text
 
 Name = Literal["agent", "look", "member"]
 OF_THE_MACHINE = {"agent": "k3s-agent.sh", "server": "k3s-further-server.sh"}
-LOOK = "k3s-agent-look.sh"
+STATE_SCRIPT = "k3s-agent-look.sh"
 LEFT = "left=joined"  # The last line of the action `clear` if the machine has joined.
 LEAVING = ("retire", "delete", "unprepare", "clear")  # Actions of a machine that leaves.
 
@@ -50,7 +50,7 @@ def scripts(role: str) -> dict[Name, str]:
     """
     files: dict[Name, str] = {
         "agent": OF_THE_MACHINE[role],
-        "look": LOOK,
+        "look": STATE_SCRIPT,
         "member": "k3s-member.sh",
     }
     return {name: script_text(file) for name, file in files.items()}

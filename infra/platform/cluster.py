@@ -10,7 +10,7 @@ from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
 from infra.node.runner import Runner
 from infra.platform.former_cluster import LEADS_TO
-from infra.platform.k3s import K3s, K3sArgs, LookAtK3s
+from infra.platform.k3s import FutureObservation, K3s, K3sArgs
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import (
     BundleSettings,
@@ -39,7 +39,8 @@ class ClusterArgs:
             takes k3s over.
         identifier: names the cluster to the Kubernetes provider, see `known_identifier`; empty: the
             result of `cluster_identifier` is used.
-        look: the result of `start_look`; None if there is no k3s, or if its host is lost.
+        observation: the result of `start_observing_k3s`; None if there is no k3s, or
+            if its host is lost.
         shared_registry: the registry whose images k3s' nodes give each other; empty: none.
         several_servers: whether further machines are servers too.
     """
@@ -54,7 +55,7 @@ class ClusterArgs:
     runner: Runner
     owner: pulumi.Input[str] = ""
     identifier: str = ""
-    look: LookAtK3s | None = None
+    observation: FutureObservation | None = None
     shared_registry: str = ""
     several_servers: bool = False
 
@@ -188,7 +189,7 @@ def _k3s_args(args: ClusterArgs) -> K3sArgs:
         bundle=args.bundle,
         runner=args.runner,
         owner=args.owner,
-        look=args.look,
+        observation=args.observation,
         shared_registry=args.shared_registry,
         several_servers=args.several_servers,
     )

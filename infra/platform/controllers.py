@@ -145,10 +145,10 @@ class Controller(pulumi.ComponentResource):
             {"controller": {**job["controller"], "parts": parts}} if parts else job,
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        looked = [claim]
+        checked = [claim]
         if args.numbers_claim is not None:
             wanted = args.numbers_claim
-            looked.append(
+            checked.append(
                 kube_command(
                     f"{name}-storage",
                     "monitoring-claim",
@@ -169,7 +169,7 @@ class Controller(pulumi.ComponentResource):
         namespace = kubernetes_object(
             f"{name}-namespace",
             {"apiVersion": "v1", "kind": "Namespace", "metadata": about},
-            pulumi.ResourceOptions(parent=self, depends_on=looked),
+            pulumi.ResourceOptions(parent=self, depends_on=checked),
         )
         remains = kube_command(
             f"{name}-remains",
@@ -178,7 +178,7 @@ class Controller(pulumi.ComponentResource):
             job,
             pulumi.ResourceOptions(parent=self, depends_on=[namespace]),
         )
-        installed, identity = self._install(name, args, remains, *looked[1:])
+        installed, identity = self._install(name, args, remains, *checked[1:])
         # The job names what is installed, so that the command waits again for another version, and
         # for one in a namespace that was made again.
         identity = {**identity, "namespace_uid": uid_of(namespace)}

@@ -75,8 +75,8 @@ class DataVolume(pulumi.ComponentResource):
 
         freed = None
         if storage.volume:
-            look = run_first("look", "free-volume", volume=storage.volume)
-            freed = freed_before_claim(f"{name}-volume-freed", look)
+            freeing = run_first("look", "free-volume", volume=storage.volume)
+            freed = freed_before_claim(f"{name}-volume-freed", freeing)
         if storage.data_go_with_claim:
             run_first(
                 "keep",

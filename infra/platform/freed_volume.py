@@ -14,7 +14,7 @@ from pulumi_command import local
 from infra.task_in_hook import run_in_hook
 
 
-def freed_before_claim(name: str, look: local.Command) -> pulumi.ResourceHookBinding:
+def freed_before_claim(name: str, freeing: local.Command) -> pulumi.ResourceHookBinding:
     """Make the hook of the claim.
 
     The hook also runs before an update of the claim. With an update the engine tries once more to
@@ -22,14 +22,14 @@ def freed_before_claim(name: str, look: local.Command) -> pulumi.ResourceHookBin
 
     Args:
         name: name of the hook, which no other hook of the stack has.
-        look: the command of the task `free-volume`, whose standard input the hook uses again.
+        freeing: the command of the task `free-volume`, whose standard input the hook uses again.
 
     Raises:
         RuntimeError: raised by the hook if the task fails. The claim is not made then.
     """
 
     async def before_claim(_: pulumi.ResourceHookArgs) -> None:
-        await free_volume(await look.stdin.future() or "")
+        await free_volume(await freeing.stdin.future() or "")
 
     hook = pulumi.ResourceHook(name, before_claim)
     return pulumi.ResourceHookBinding(before_create=[hook], before_update=[hook])

@@ -12,7 +12,7 @@ from pulumi_command import local
 
 from infra.kube_command import PYTHON
 from infra.node.agent import scripts
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.platform.k3s import not_asked, not_shown
 from infra.platform.of_machine import of_machine
 from infra.settings import HostSettings, NodeSettings
@@ -32,7 +32,7 @@ class FurtherMachineArgs:
             that only this machine has.
         grace_seconds: how many seconds pods may take to end.
         generation: a text that changes when the first machine's k3s has become another cluster.
-        look: what was found on the machine; None: the user has marked it as lost.
+        observation: what was found on the machine; None: the user has marked it as lost.
         begins_after: resources that come before all commands of the machine.
         joins_after: further resources that have to be there before the machine joins, such as the
             k3s of the first machine and the servers before this one. Bringing k3s' files to the
@@ -45,7 +45,7 @@ class FurtherMachineArgs:
     variables: Mapping[str, pulumi.Input[str]] = field(repr=False)
     grace_seconds: int
     generation: pulumi.Input[str]
-    look: K3sLook | None
+    observation: K3sObservation | None
     begins_after: Sequence[pulumi.Resource]
     joins_after: Sequence[pulumi.Resource]
 
@@ -151,7 +151,7 @@ def _job(args: FurtherMachineArgs) -> dict[str, pulumi.Input[object]]:
     node = args.node
     marks = {"TAINTS": "\n".join(node.taints)}
     role = {"ROLE": node.role} if node.is_server else {}
-    repair = args.look.repair_id if args.look else ""
+    repair = args.observation.repair_id if args.observation else ""
     agent = {**_file_variables(args), **marks, "REPAIR_ID": repair}
     member = {
         **marks,
@@ -204,10 +204,10 @@ def _ignored(args: FurtherMachineArgs) -> list[str] | None:
     If the machine could not be asked about its k3s, a preview shows its commands as they are in the
     state, and warns about that. An `up` runs the commands again.
     """
-    if not (args.look and args.look.problem):
+    if not (args.observation and args.observation.problem):
         return None
     if not pulumi.runtime.is_dry_run():
-        pulumi.log.warn(not_asked(args.node.ssh.host, args.look.problem))
+        pulumi.log.warn(not_asked(args.node.ssh.host, args.observation.problem))
         return None
-    pulumi.log.warn(not_shown(args.node.ssh.host, args.look.problem))
+    pulumi.log.warn(not_shown(args.node.ssh.host, args.observation.problem))
     return ["stdin"]

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import pulumi
 
-from infra.node.agent import LOOK
+from infra.node.agent import STATE_SCRIPT
 from infra.node.doctor import Doctor, DoctorArgs, machine_plan
-from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
+from infra.node.k3s_observation import HostAccess, K3sObservation, observe_k3s
 from infra.node.node_environment import host_text, host_variable
 from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
@@ -24,7 +24,7 @@ from infra.platform.owner import whose
 from infra.platform.repair import repair_of
 from infra.settings import NodeSettings, PlatformSettings
 
-Looks: TypeAlias = Mapping[str, "Future[K3sLook]"]
+Observations: TypeAlias = Mapping[str, "Future[K3sObservation]"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class FurtherMachinesArgs:
 
     Args:
         settings: the settings of the platform.
-        looks: the result of `start_looks`.
+        observations: the result of `start_observing_machines`.
         owner: the identity of the platform.
         generation: a text that changes when the first machine's k3s has become another cluster.
         first_k3s: the k3s of the first machine.
@@ -41,7 +41,7 @@ class FurtherMachinesArgs:
     """
 
     settings: PlatformSettings
-    looks: Looks
+    observations: Observations
     owner: pulumi.Input[str]
     generation: pulumi.Input[str]
     first_k3s: pulumi.Resource
@@ -53,7 +53,7 @@ class FurtherMachinesArgs:
         return whose(self.owner, self.settings.stack)
 
 
-def start_looks(settings: PlatformSettings) -> Looks:
+def start_observing_machines(settings: PlatformSettings) -> Observations:
     """Begin to ask all further machines about their k3s, each in a thread of its own.
 
     The program goes on meanwhile. Machines that the user has marked as lost are not asked.
@@ -64,12 +64,12 @@ def start_looks(settings: PlatformSettings) -> Looks:
     nodes = [node for node in settings.nodes if not node.host.gone]
     if not nodes:
         return {}
-    executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="look-at-agents")
+    executor = ThreadPoolExecutor(max_workers=len(nodes), thread_name_prefix="observe-agents")
     futures = {
         node.name: executor.submit(
-            look_at_k3s,
+            observe_k3s,
             HostAccess(**node.host.access_fields()),
-            script=LOOK,
+            script=STATE_SCRIPT,
             variables={"ROLE": node.role},
         )
         for node in nodes
@@ -78,18 +78,20 @@ def start_looks(settings: PlatformSettings) -> Looks:
     return futures
 
 
-async def check_machines(settings: PlatformSettings, looks: Looks) -> None:
+async def check_machines(settings: PlatformSettings, observations: Observations) -> None:
     """Check, before anything is registered, what the further machines have said about themselves.
 
     Args:
         settings: the settings of the platform.
-        looks: the result of `start_looks`.
+        observations: the result of `start_observing_machines`.
 
     Raises:
         pulumi.RunError: two items of `nodes` lead to the same machine; or the first machine is
             lost, and a further one that is not marked as lost does not answer.
     """
-    found = {name: await asyncio.wrap_future(look) for name, look in looks.items()}
+    found = {
+        name: await asyncio.wrap_future(observation) for name, observation in observations.items()
+    }
     check_apart(settings.nodes, found)
     if settings.host.gone:
         check_answers(settings.nodes, found)
@@ -104,7 +106,9 @@ def make_further_machines(args: FurtherMachinesArgs) -> list[pulumi.Resource]:
     """
     settings = args.settings
     if settings.host.gone:
-        args = replace(args, looks={})  # Without the first machine there is nothing to repair.
+        args = replace(
+            args, observations={}
+        )  # Without the first machine there is nothing to repair.
     made: list[pulumi.Resource] = []
     # A lost server comes first: its command takes it out of etcd, and etcd accepts no new member
     # while a member does not answer.
@@ -129,16 +133,16 @@ def _make(
     resources in `after`.
     """
     settings, name = args.settings, f"node-{node.name}"
-    future = args.looks.get(node.name)
-    look = future.result() if future else None
+    future = args.observations.get(node.name)
+    observation = future.result() if future else None
     examined: list[pulumi.Resource] = []
     if not node.host.gone:
         doctor = DoctorArgs(machine_plan(settings, node), settings.doctor)
         examined.append(Doctor(f"{name}-doctor", doctor))
-    examined += _prepare(name, args, node, look, examined)
+    examined += _prepare(name, args, node, observation, examined)
     if args.nfs:
         runner = host_runner(node.host)
-        repair, gone = repair_of(look), node.host.gone
+        repair, gone = repair_of(observation), node.host.gone
         machine = NfsMachineArgs(node.name, node.ssh.host, args.nfs, runner, gone, repair)
         opts = pulumi.ResourceOptions(depends_on=[*examined])
         after = [*after, NfsMachine(f"{name}-nfs", machine, opts)]
@@ -153,15 +157,15 @@ def _make(
         },
         grace_seconds=settings.limits.termination_grace_seconds,
         generation=args.generation,
-        look=look,
+        observation=observation,
         begins_after=examined,
         joins_after=after,
     )
-    return FurtherMachine(name, machine_args, _renamed(settings, look))
+    return FurtherMachine(name, machine_args, _renamed(settings, observation))
 
 
 def _renamed(
-    settings: PlatformSettings, look: K3sLook | None, end: str = ""
+    settings: PlatformSettings, observation: K3sObservation | None, end: str = ""
 ) -> pulumi.ResourceOptions | None:
     """Options for a machine that has a new name in the settings; None if its name is the same.
 
@@ -171,10 +175,10 @@ def _renamed(
 
     Args:
         settings: the settings of the platform.
-        look: what was found on the machine, with the name that it has in the cluster.
+        observation: what was found on the machine, with the name that it has in the cluster.
         end: the last part of the resource's name, after the name of the machine.
     """
-    before = look.node if look else ""
+    before = observation.node if observation else ""
     if not before or before in (node.name for node in settings.nodes):
         return None
     return pulumi.ResourceOptions(aliases=[pulumi.Alias(name=f"node-{before}{end}")])
@@ -200,17 +204,17 @@ def _prepare(
     name: str,
     args: FurtherMachinesArgs,
     node: NodeSettings,
-    look: K3sLook | None,
+    observation: K3sObservation | None,
     after: list[pulumi.Resource],
 ) -> list[pulumi.Resource]:
     """Register what the first machine gets too: the authorities, and the files of the bundle."""
     settings, by_us = args.settings, args.whose
-    runner, repair = host_runner(node.host), repair_of(look)
+    runner, repair = host_runner(node.host), repair_of(observation)
     made: list[pulumi.Resource] = []
 
     def opts(end: str) -> pulumi.ResourceOptions:
         ours = pulumi.ResourceOptions(depends_on=[*after])
-        return pulumi.ResourceOptions.merge(ours, _renamed(settings, look, end))
+        return pulumi.ResourceOptions.merge(ours, _renamed(settings, observation, end))
 
     if settings.proxy.ca_bundle:
         trust = HostTrustArgs(settings.proxy.ca_bundle, runner, by_us, node.name, repair)

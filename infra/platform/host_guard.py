@@ -7,7 +7,7 @@ import pulumi
 
 from infra.dependencies import dependencies
 from infra.node.runner import EitherWayRunner, Script
-from infra.platform.k3s import LookAtK3s
+from infra.platform.k3s import FutureObservation
 from infra.settings import ClusterSettings, HostSettings
 
 OWN_K3S = (
@@ -35,7 +35,7 @@ class HostGuardArgs:
 
 
 async def check_adoption(
-    cluster: ClusterSettings, look: LookAtK3s | None, owner: pulumi.Output[str]
+    cluster: ClusterSettings, observation: FutureObservation | None, owner: pulumi.Output[str]
 ) -> None:
     """Refuse `k3sExisting: adopt` for the stack's own k3s, before anything is registered.
 
@@ -44,20 +44,20 @@ async def check_adoption(
 
     Args:
         cluster: the settings of the cluster.
-        look: what the host has said about its k3s; None: it was not asked.
+        observation: what the host has said about its k3s; None: it was not asked.
         owner: identifies this platform; unknown before its first `up`.
 
     Raises:
         pulumi.RunError: this platform has installed the k3s of the host.
     """
-    if look is None or cluster.k3s.existing != "adopt":
+    if observation is None or cluster.k3s.existing != "adopt":
         return
-    if await _is_ours(look, owner):
+    if await _is_ours(observation, owner):
         raise pulumi.RunError(OWN_K3S)
 
 
 async def check_host_setting(
-    host: HostSettings, look: LookAtK3s | None, owner: pulumi.Output[str]
+    host: HostSettings, observation: FutureObservation | None, owner: pulumi.Output[str]
 ) -> None:
     """Refuse to change the setting `host` between `local` and `ssh` for the same machine.
 
@@ -67,17 +67,17 @@ async def check_host_setting(
 
     Args:
         host: the host in the settings.
-        look: what that host has said about its k3s; None: it was not asked.
+        observation: what that host has said about its k3s; None: it was not asked.
         owner: identifies this platform; unknown before its first `up`.
 
     Raises:
         pulumi.RunError: this platform has installed the k3s of the host with the other value of
             the setting `host`.
     """
-    if look is None:
+    if observation is None:
         return
-    noted = (await asyncio.wrap_future(look)).host_setting
-    if noted and noted != host.kind and await _is_ours(look, owner):
+    noted = (await asyncio.wrap_future(observation)).host_setting
+    if noted and noted != host.kind and await _is_ours(observation, owner):
         raise pulumi.RunError(same_machine(host, noted))
 
 
@@ -105,9 +105,9 @@ def same_machine(host: HostSettings, noted: str) -> str:
     )
 
 
-async def _is_ours(look: LookAtK3s, owner: pulumi.Output[str]) -> bool:
+async def _is_ours(observation: FutureObservation, owner: pulumi.Output[str]) -> bool:
     """Whether this platform has installed the k3s that was found."""
-    noted = (await asyncio.wrap_future(look)).owner
+    noted = (await asyncio.wrap_future(observation)).owner
     return bool(noted) and noted == await owner.future()
 
 

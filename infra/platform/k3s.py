@@ -1,8 +1,8 @@
 """k3s on the first machine.
 
 One command installs, repairs and removes k3s. Another one fetches its kubeconfig. Before that, the
-host is asked about its k3s (infra/node/k3s_look.py), because the engine itself cannot see what has
-happened to k3s since the last `up`.
+host is asked about its k3s (infra/node/k3s_observation.py), because the engine itself cannot see
+what has happened to k3s since the last `up`.
 """
 
 import re
@@ -16,7 +16,7 @@ import yaml
 from pulumi_command import local
 
 from infra.labels import content_hash
-from infra.node.k3s_look import HostAccess, K3sLook, look_at_k3s
+from infra.node.k3s_observation import HostAccess, K3sObservation, observe_k3s
 from infra.node.runner import ON_HOST, HostCommand, Runner, Script, on_host_job
 from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
@@ -27,24 +27,24 @@ from infra.platform.registries import registries
 from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
 
 FURTHER = {"k3s-server": "server", "k3s-agent": "agent"}
-LookAtK3s: TypeAlias = Future[K3sLook]
+FutureObservation: TypeAlias = Future[K3sObservation]
 LOOPBACK, LOOPBACK_URL = "127.0.0.1", "//[::1]:"
 # If changes of these inputs are ignored, a command stays as it is in the state: it neither runs nor
 # is replaced.
 ALL_INPUTS = ("stdin", "triggers")
 
 
-def start_look(cluster: ClusterSettings, host: HostSettings) -> LookAtK3s | None:
+def start_observing_k3s(cluster: ClusterSettings, host: HostSettings) -> FutureObservation | None:
     """Begin to ask the host about its k3s, while the rest of the program goes on.
 
     Returns:
-        The future answer, for `ClusterArgs.look`; None if the cluster is not a k3s, or if its host
-        is lost.
+        The future answer, for `ClusterArgs.observation`; None if the cluster is not a k3s,
+        or if its host is lost.
     """
     if cluster.kind != "k3s" or host.gone:
         return None
-    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="look-at-k3s")
-    future = executor.submit(look_at_k3s, HostAccess(**host.access_fields()))
+    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observe-k3s")
+    future = executor.submit(observe_k3s, HostAccess(**host.access_fields()))
     executor.shutdown(wait=False)
     return future
 
@@ -69,7 +69,7 @@ class K3sArgs:
     bundle: BundleSettings | None
     runner: Runner
     owner: pulumi.Input[str]
-    look: LookAtK3s | None
+    observation: FutureObservation | None
     shared_registry: str = ""
     several_servers: bool = False
 
@@ -96,7 +96,7 @@ class K3s:
         # the engine removes the former k3s with everything in it.
         self.generation = ClusterGeneration(
             f"{name}-{'remote-' if ssh else ''}generation",
-            [args.host.address, state.look.generation_id],
+            [args.host.address, state.observation.generation_id],
             opts,
             is_unknown="triggers" in state.ignored,
         )
@@ -109,8 +109,8 @@ class K3s:
                 "k3s-install.sh",
                 {
                     **_variables(args),
-                    "REPAIR_ID": state.look.repair_id,
-                    "GENERATION_ID": state.look.generation_id,
+                    "REPAIR_ID": state.observation.repair_id,
+                    "GENERATION_ID": state.observation.generation_id,
                 },
                 replace_when=[self.generation.identity],
                 update=True,
@@ -142,7 +142,7 @@ class K3s:
                 "k3s-kubeconfig.sh",
                 {
                     "SERVER_HOST": server_host,
-                    "LOOK": state.look.repair_id,
+                    "LOOK": state.observation.repair_id,
                 },
                 secret_output=True,
                 ignore_changes=state.ignored if "stdin" in state.ignored else (),
@@ -179,11 +179,11 @@ class K3sState:
     """What was found on the host.
 
     Args:
-        look: what the host has said about its k3s.
+        observation: what the host has said about its k3s.
         ignored: names of inputs of the commands whose changes the engine ignores.
     """
 
-    look: K3sLook
+    observation: K3sObservation
     ignored: tuple[str, ...]
 
 
@@ -202,23 +202,25 @@ def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
         pulumi.RunError: the host is a further machine of a cluster, such as a server that is to
             replace a lost first machine.
     """
-    if args.look is None:
-        return K3sState(K3sLook("", ""), ALL_INPUTS)
-    look = args.look.result()
-    if look.role in FURTHER:
-        raise pulumi.RunError(further_machine(args.host, FURTHER[look.role]))
+    if args.observation is None:
+        return K3sState(K3sObservation("", ""), ALL_INPUTS)
+    observation = args.observation.result()
+    if observation.role in FURTHER:
+        raise pulumi.RunError(further_machine(args.host, FURTHER[observation.role]))
     if args.cluster.k3s.existing == "adopt":
         # This stack never repairs or replaces an adopted k3s, even if another stack of this program
         # owns it. It only fetches the kubeconfig again when that has changed.
-        look = K3sLook(look.kubeconfig or look.repair_id, "", look.problem)
-    if not look.problem:
-        return K3sState(look, ())
+        observation = K3sObservation(
+            observation.kubeconfig or observation.repair_id, "", observation.problem
+        )
+    if not observation.problem:
+        return K3sState(observation, ())
     where = args.host.ssh.host if args.host.ssh else "this machine"
     if is_preview:
-        pulumi.log.warn(not_shown(where, look.problem))
-        return K3sState(look, ALL_INPUTS)
-    pulumi.log.warn(not_asked(where, look.problem))
-    return K3sState(look, ("triggers",))
+        pulumi.log.warn(not_shown(where, observation.problem))
+        return K3sState(observation, ALL_INPUTS)
+    pulumi.log.warn(not_asked(where, observation.problem))
+    return K3sState(observation, ("triggers",))
 
 
 def not_shown(where: str, problem: str) -> str:

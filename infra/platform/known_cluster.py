@@ -13,12 +13,12 @@ import pulumi
 import yaml
 
 from infra.kube.api_server.access import Access
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.our_cluster import whose_cluster
 from infra.platform.cluster import cluster_identifier
 from infra.platform.former_cluster import FormerCluster, former_cluster
-from infra.platform.k3s import LookAtK3s
+from infra.platform.k3s import FutureObservation
 from infra.platform.stack_state import StackState
 from infra.settings import ClusterSettings, HostSettings, PlatformSettings
 
@@ -27,7 +27,7 @@ SECONDS = 5.0
 
 
 async def known_identifier(
-    settings: PlatformSettings, look: LookAtK3s | None, state: StackState
+    settings: PlatformSettings, observation: FutureObservation | None, state: StackState
 ) -> str:
     """Find the identifier that names the cluster to the Kubernetes provider.
 
@@ -36,7 +36,7 @@ async def known_identifier(
 
     Args:
         settings: the settings of the platform.
-        look: what the host has said about its k3s; None: there is none, or it was not asked.
+        observation: what the host has said about its k3s; None: there is none, or it was not asked.
         state: the state of this stack.
 
     Raises:
@@ -55,7 +55,7 @@ async def known_identifier(
     if cluster.kind == "existing":
         is_same = await _is_same_cluster(settings, former)
     else:
-        is_same = await _is_same_k3s(host, look, former)
+        is_same = await _is_same_k3s(host, observation, former)
     if is_same:
         pulumi.log.info("the settings lead to the former cluster in another way")
     return former.identifier if is_same else now
@@ -79,13 +79,15 @@ async def _is_same_cluster(settings: PlatformSettings, former: FormerCluster) ->
 
 
 def _ask(access: Access, former: FormerCluster) -> str:
-    with quick_look(access, SECONDS) as api:
+    with read_only_api(access, SECONDS) as api:
         return whose_cluster(api, former.uids)
 
 
-async def _is_same_k3s(host: HostSettings, look: LookAtK3s | None, former: FormerCluster) -> bool:
+async def _is_same_k3s(
+    host: HostSettings, observation: FutureObservation | None, former: FormerCluster
+) -> bool:
     """Whether the adopted k3s has the certificate authority that the former kubeconfig trusts."""
-    found = await asyncio.wrap_future(look) if look else None
+    found = await asyncio.wrap_future(observation) if observation else None
     if found is None or found.problem:
         reason = found.problem if found else "it is lost (hostGone)"
         raise pulumi.RunError(

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import pulumi
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.settings import NodeSettings
 
 
-def check_answers(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -> None:
+def check_answers(
+    nodes: Sequence[NodeSettings], observations: Mapping[str, K3sObservation]
+) -> None:
     """Check whether `pulumi destroy` could remove k3s from all further machines.
 
     Without the first machine, `pulumi destroy` is the next step. It would fail at a machine that
@@ -16,15 +18,15 @@ def check_answers(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -
 
     Args:
         nodes: the setting `nodes`.
-        looks: what was found on the machines that were asked, by the machines' names.
+        observations: what was found on the machines that were asked, by the machines' names.
 
     Raises:
         pulumi.RunError: a machine that is not marked as lost does not answer.
     """
     silent = [
-        f"{node.name} ({node.ssh.host}: {looks[node.name].problem})"
+        f"{node.name} ({node.ssh.host}: {observations[node.name].problem})"
         for node in nodes
-        if node.name in looks and looks[node.name].problem
+        if node.name in observations and observations[node.name].problem
     ]
     if silent:
         raise pulumi.RunError(

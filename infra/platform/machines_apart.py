@@ -5,11 +5,11 @@ from itertools import combinations
 
 import pulumi
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.settings import NodeSettings
 
 
-def check_apart(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -> None:
+def check_apart(nodes: Sequence[NodeSettings], observations: Mapping[str, K3sObservation]) -> None:
     """Check that each item of the setting `nodes` is a machine of its own.
 
     Reading the settings has already checked that their addresses differ. But a name and an address,
@@ -17,15 +17,17 @@ def check_apart(nodes: Sequence[NodeSettings], looks: Mapping[str, K3sLook]) -> 
 
     Args:
         nodes: the setting `nodes`.
-        looks: what was found on the machines that were asked, by the machines' names.
+        observations: what was found on the machines that were asked, by the machines' names.
 
     Raises:
         pulumi.RunError: two of them lead to the same machine.
     """
-    known = [node for node in nodes if node.name in looks and looks[node.name].machine]
+    known = [
+        node for node in nodes if node.name in observations and observations[node.name].machine
+    ]
     for one, two in combinations(known, 2):
-        machine = looks[one.name].machine
-        if machine != looks[two.name].machine:
+        machine = observations[one.name].machine
+        if machine != observations[two.name].machine:
             continue
         id, _, address = machine.partition(" ")
         raise pulumi.RunError(

@@ -19,13 +19,13 @@ from infra.platform.further_machines import (
     check_machines,
     make_further_machines,
     servers,
-    start_looks,
+    start_observing_machines,
 )
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.guards import GuardArgs
 from infra.platform.host import has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_host_setting
-from infra.platform.k3s import LookAtK3s
+from infra.platform.k3s import FutureObservation
 from infra.platform.kubectl import make_kubectl
 from infra.platform.namespace import Namespace, NamespaceArgs, own_namespace
 from infra.platform.optional_parts import (
@@ -69,40 +69,40 @@ class MadePlatform:
 
 
 async def make_platform(
-    settings: PlatformSettings, look: LookAtK3s | None, cluster_identifier: str
+    settings: PlatformSettings, observation: FutureObservation | None, cluster_identifier: str
 ) -> MadePlatform:
     """Register all resources of the platform.
 
     Args:
         settings: the settings of the platform.
-        look: the result of `start_look`.
+        observation: the result of `start_observing_k3s`.
         cluster_identifier: the result of `known_identifier`.
 
     Raises:
         pulumi.RunError: the settings do not fit the machines or the cluster as they are.
     """
     storage, image_args = make_storage(settings), trainer_image_args(settings)
-    looks = start_looks(settings)
+    observations = start_observing_machines(settings)
     objects = await controller_objects(settings)
-    await check_machines(settings, looks)
+    await check_machines(settings, observations)
     is_existing = settings.cluster.kind == "existing"
     queues_seen = await see_queues(settings, settings.cluster.kubeconfig) if is_existing else None
     owner = Owner("owner")
     runner = host_runner(settings.host)
     kubectl = make_kubectl(settings.cluster, runner)
-    await check_adoption(settings.cluster, look, owner.identity)
-    await check_host_setting(settings.host, look, owner.identity)
+    await check_adoption(settings.cluster, observation, owner.identity)
+    await check_host_setting(settings.host, observation, owner.identity)
     checked = make_same_machine_check(settings, storage, owner.identity)
-    repair = await repair_of_first(settings.cluster, look)
+    repair = await repair_of_first(settings.cluster, observation)
     host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
-    cluster_args = _cluster_args(settings, runner, owner, cluster_identifier, look)
+    cluster_args = _cluster_args(settings, runner, owner, cluster_identifier, observation)
     cluster = Cluster("cluster", cluster_args, pulumi.ResourceOptions(depends_on=[*host.made]))
     if not is_existing:  # Only now is there a kubeconfig.
         queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
     base = Base(settings, _connection(facts, cluster, owner), cluster)
     machines_args = FurtherMachinesArgs(
-        settings, looks, owner.identity, cluster.generation, cluster.server, host.nfs
+        settings, observations, owner.identity, cluster.generation, cluster.server, host.nfs
     )
     machines = make_further_machines(machines_args)
     operator = make_gpu_operator(base, kubectl)
@@ -165,7 +165,7 @@ def _cluster_args(
     runner: Runner,
     owner: Owner,
     identifier: str,
-    look: LookAtK3s | None,
+    observation: FutureObservation | None,
 ) -> ClusterArgs:
     return ClusterArgs(
         stack=settings.stack,
@@ -178,7 +178,7 @@ def _cluster_args(
         runner=runner,
         owner=owner.identity,
         identifier=identifier,
-        look=look,
+        observation=observation,
         shared_registry=settings.shared_registry,
         several_servers=bool(servers(settings)),
     )

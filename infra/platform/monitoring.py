@@ -86,7 +86,7 @@ class Monitoring(pulumi.ComponentResource):
             "leaves": controller_field(CONTROLLERS[PROMETHEUS]),
             "otherwise_leaves": OTHERWISE_OWN,
         }
-        look = kube_command(
+        served = kube_command(
             f"{name}-look",
             "served",
             connection,
@@ -99,7 +99,7 @@ class Monitoring(pulumi.ComponentResource):
             },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        child = pulumi.ResourceOptions(parent=self, depends_on=[look])
+        child = pulumi.ResourceOptions(parent=self, depends_on=[served])
         about = metadata(
             NAME, connection.namespace, MONITORING, stack=args.stack, owner=connection.owner
         )

@@ -66,18 +66,18 @@ class Namespace(pulumi.ComponentResource):
     ) -> None:
         super().__init__("disttrain:infra:Namespace", name, {}, opts)
         connection = args.connection
-        self.look = kube_command(
+        self.claimed = kube_command(
             f"{name}-look",
             "use-namespace" if args.exists else "claim-namespace",
             connection,
             _job(args),
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        after_look = pulumi.ResourceOptions(parent=self, depends_on=[self.look])
+        after_claim = pulumi.ResourceOptions(parent=self, depends_on=[self.claimed])
         paths = {"paths": [*args.fixed_names]}
-        names = kube_command(f"{name}-names", "claim-names", connection, paths, after_look)
+        names = kube_command(f"{name}-names", "claim-names", connection, paths, after_claim)
         if args.exists:
-            self.uid = self.look.stdout
+            self.uid = self.claimed.stdout
         else:
             retained = pulumi.ResourceOptions(retain_on_delete=args.kept or None)
             after = pulumi.ResourceOptions(parent=self, depends_on=[names])

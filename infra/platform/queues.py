@@ -11,7 +11,7 @@ from infra.dependencies import dependencies
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.queues.kueue import GROUP, VERSIONS
-from infra.kube.queues.platform_queues_look import QueuesSeen, QueuesWanted, look_at_queues
+from infra.kube.queues.platform_queues_seen import QueuesSeen, QueuesWanted, read_queues
 from infra.kube_command import Connection, kube_command
 from infra.labels import content_hash, metadata
 from infra.names import GPU_RESOURCE
@@ -92,7 +92,7 @@ async def see_queues(settings: PlatformSettings, kubeconfig: str | None) -> Queu
             cluster.grows,
             comes=settings.brings_kueue,
         )
-        seen = await asyncio.to_thread(look_at_queues, access, SECONDS, wanted)
+        seen = await asyncio.to_thread(read_queues, access, SECONDS, wanted)
         for note in seen.notes:
             pulumi.log.warn(note)
         quota(queues, seen, settings.devices.gpus)  # refuses before the queue's objects are made

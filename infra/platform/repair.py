@@ -2,8 +2,8 @@
 
 The commands for the data folder, the authorities, the parts of NFS and the files of a bundle have
 inputs that do not change when a machine is installed anew. So they would not run again. Therefore
-each of them, like the command that installs k3s, also gets an id from the look at the machine's k3s
-(infra/node/k3s_look.py). When the id changes, the command runs again.
+each of them, like the command that installs k3s, also gets an id from the observation of the
+machine's k3s (infra/node/k3s_observation.py). When the id changes, the command runs again.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.settings import ClusterSettings
 
 
@@ -48,27 +48,30 @@ NO_REPAIR = Repair()
 """The value for a machine whose k3s this stack has not installed."""
 
 
-def repair_of(look: K3sLook | None) -> Repair:
+def repair_of(observation: K3sObservation | None) -> Repair:
     """The repair of a further machine.
 
     Args:
-        look: what was found on the machine; None: it is lost.
+        observation: what was found on the machine; None: it is lost.
     """
-    if look is None or look.problem:
+    if observation is None or observation.problem:
         return Repair(is_known=False)
-    return Repair(look.repair_id)
+    return Repair(observation.repair_id)
 
 
-async def repair_of_first(cluster: ClusterSettings, look: Future[K3sLook] | None) -> Repair:
+async def repair_of_first(
+    cluster: ClusterSettings, observation: Future[K3sObservation] | None
+) -> Repair:
     """The repair of the first machine. It counts as installed anew if its k3s has lost its data.
 
     Args:
         cluster: the settings of the cluster.
-        look: the result of `start_look`; None: there is no k3s, or the machine is lost.
+        observation: the result of `start_observing_k3s`; None: there is no k3s, or the
+            machine is lost.
     """
     if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
         return NO_REPAIR
-    found = await asyncio.wrap_future(look) if look else None
+    found = await asyncio.wrap_future(observation) if observation else None
     if found is None or found.problem:
         return Repair(is_known=False)
     return Repair(found.generation_id)

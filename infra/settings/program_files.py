@@ -12,7 +12,7 @@ MOST_BYTES = 700_000
 """The most bytes of all files together. A ConfigMap holds 1 MiB, and content that is not text
 becomes a third larger in it."""
 MOST_FILES = 500
-MOST_LOOKED_AT = 20_000
+MOST_COUNTED = 20_000
 """The most files that are counted, because a link may lead to a folder with millions of files."""
 PLACE = "Set the path of a file or of a folder on this machine"
 _LEFT_OUT = ("__pycache__",)  # Names that begin with a point are left out, too.
@@ -53,8 +53,8 @@ def read_files(reader: Reader, text: str) -> dict[str, bytes]:
 
 
 def _files_below(root: Path) -> dict[str, Path]:
-    """Return the files of a folder by their paths in it, at most MOST_LOOKED_AT of them."""
-    places = islice(_files_in(root, ()), MOST_LOOKED_AT) if root.is_dir() else ()
+    """Return the files of a folder by their paths in it, at most MOST_COUNTED of them."""
+    places = islice(_files_in(root, ()), MOST_COUNTED) if root.is_dir() else ()
     return {str(PurePosixPath(place.relative_to(root))): place for place in places}
 
 
@@ -84,7 +84,7 @@ def _files_in(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
 def _too_much(sizes: Mapping[str, int]) -> str:
     largest = sorted(sizes, key=lambda path: sizes[path], reverse=True)[:3]
     named = ", ".join(f"{path} with {sizes[path]:,} bytes" for path in largest)
-    more = " or more" if len(sizes) == MOST_LOOKED_AT else ""
+    more = " or more" if len(sizes) == MOST_COUNTED else ""
     return (
         f"it has {len(sizes)}{more} files with {sum(sizes.values()):,} bytes, and the ConfigMap "
         f"that takes them to the pods holds {MOST_FILES} with {MOST_BYTES:,}; the largest: {named}"

@@ -12,7 +12,7 @@ import pytest
 
 from infra.kube.errors import ApiError
 from infra.kube.queues.kueue import GROUP
-from infra.kube.queues.platform_queues_look import QueuesSeen
+from infra.kube.queues.platform_queues_seen import QueuesSeen
 from sandbox.tools.controllers import KUEUE
 from tests.kube.api_levels import (
     LEVELS,

@@ -15,7 +15,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.controllers import controller_remains, open_controller
 from infra.kube.errors import TaskError
 from infra.kube.names import MAY_GO_ANNOTATION, OWNER_LABEL
-from infra.kube.namespaces.strangers import look
+from infra.kube.namespaces.strangers import objects_of_others
 from infra.kube.objects import Json, part
 from infra.kube.paths import API_SERVICES, DEFINITIONS
 from infra.kube.runs import destroy_guard
@@ -143,7 +143,7 @@ def test_kinds_that_may_not_be_listed_are_named(
     """
     somebody = user_of(lab, KIND.namespace, tmp_path, "view")
     make(installed.api, "ConfigMap", "theirs")
-    seen = look(somebody, controller_for_tasks(KIND).own_namespace, installed.owner)
+    seen = objects_of_others(somebody, controller_for_tasks(KIND).own_namespace, installed.owner)
     assert "ConfigMap theirs" in seen.strangers
     (secrets,) = [each for each in seen.unseen if each.startswith("Secret (")]
     assert "forbidden" in secrets
@@ -178,7 +178,9 @@ def test_api_that_does_not_answer_is_named_unless_it_is_of_the_stack(
         try:
             wait_for("its group", lambda: group in str(api.request("GET", "/apis")))
             quick = Api(api.access, patience_seconds=0)
-            found = look(quick, controller_for_tasks(KIND).own_namespace, installed.owner)
+            found = objects_of_others(
+                quick, controller_for_tasks(KIND).own_namespace, installed.owner
+            )
             assert len([each for each in found.unseen if group in each]) == unseen
         finally:
             api.delete(f"{API_SERVICES}/{name}", {})

@@ -17,7 +17,7 @@ from infra.kube.controllers import (
     controller_remains,
     open_controller,
 )
-from infra.kube.controllers.controllers_look import controllers_findings
+from infra.kube.controllers.controllers_findings import controllers_findings
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.names import OWNER_LABEL, STACK_LABEL
 from infra.kube.objects import Json, part

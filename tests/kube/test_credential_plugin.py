@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.errors import ApiError
 from tests.kube.accounts import user_of
 from tests.kube.lab import LIMIT_SECONDS, Lab
@@ -55,7 +55,7 @@ def test_credentials_of_a_program_are_used_by_both_clients(lab: Lab, tmp_path: P
     user_of(lab, namespace, tmp_path, "view")
     access = lab.access(plugin_of(lab, tmp_path))
     pods, secrets = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "secrets"))
-    with quick_look(access, LIMIT_SECONDS) as quick:
+    with read_only_api(access, LIMIT_SECONDS) as quick:
         for api in (Api(access), quick):
             assert api.list(pods) == []
             with pytest.raises(ApiError, match="cannot list resource"):
@@ -76,7 +76,7 @@ def test_user_who_asks_as_another_has_his_rights(lab: Lab, tmp_path: Path) -> No
     file.touch(mode=0o600)
     file.write_text(yaml.safe_dump(content))
     pods, secrets = (f"/api/v1/namespaces/{namespace}/{kind}" for kind in ("pods", "secrets"))
-    with quick_look(lab.access(file), LIMIT_SECONDS) as quick:
+    with read_only_api(lab.access(file), LIMIT_SECONDS) as quick:
         for api in (Api(lab.access(file)), quick):
             assert api.list(pods) == []
             with pytest.raises(ApiError, match="cannot list resource"):

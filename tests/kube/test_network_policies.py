@@ -8,7 +8,7 @@ import yaml
 
 from infra.kube.api_server.findings import Findings
 from infra.kube.pods.network_policies import POLICIES, network_findings
-from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.labels import labels
 from tests.kube.accounts import viewer_of
 from tests.kube.lab import PROBE_IMAGE, PROJECT, Json, Lab

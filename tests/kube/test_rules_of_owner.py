@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from infra.kube.api_server.dry_run import WebhookError, checked
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.objects import Json
 from infra.kube.paths import PODS
@@ -103,7 +103,7 @@ def meshed(lab: Lab) -> Iterator[str]:
 def asks_mesh(lab: Lab, namespace: str, pod: Json) -> bool:
     """Return whether the API server asks the webhook, which does not answer, about this pod."""
     metadata = {**pod["metadata"], "name": "p"}
-    with quick_look(lab.access(), 20.0) as api:
+    with read_only_api(lab.access(), 20.0) as api:
         try:
             checked(api, PODS.format(namespace), {"apiVersion": "v1", **pod, "metadata": metadata})
         except WebhookError as reason:

@@ -1,6 +1,6 @@
 """Whether a cluster serves the kinds that a setting needs, asked of a real API server."""
 
-from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.monitoring.objects import GROUP_VERSION
 from infra.platform.monitoring import OTHERWISE, SETTING
 from tests.crds import definition

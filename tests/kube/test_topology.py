@@ -13,8 +13,8 @@ from infra.kube.errors import TaskError
 from infra.kube.names import OWNER_LABEL
 from infra.kube.objects import Json
 from infra.kube.queues import claim_queues, open_queue
-from infra.kube.queues.platform_queues_look import QueuesWanted, look_at_queues
-from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.platform_queues_seen import QueuesWanted, read_queues
+from infra.kube.queues.queue_findings import queue_findings
 from tests.kube.accounts import viewer_of
 from tests.kube.kueue import make, put_into_queue, say
 from tests.kube.lab import Lab, Run
@@ -128,16 +128,16 @@ def test_nodes_are_asked_for_the_labels_of_the_levels(kueue: Lab, nodes: list[st
     Nodes without them are named, and it is an error if no node has them, unless the cluster grows.
     """
     wanted = QueuesWanted("gpus", ("cpu",), (RACK, HOST))
-    seen = look_at_queues(kueue.access(), SECONDS, wanted)
+    seen = read_queues(kueue.access(), SECONDS, wanted)
     assert seen.offered == {"cpu": "6"}
     (note,) = seen.notes
     assert "will not use" in note
     kueue.api.patch(nodes[0], {"metadata": {"labels": {RACK: None}}})
-    seen = look_at_queues(kueue.access(), SECONDS, wanted)
+    seen = read_queues(kueue.access(), SECONDS, wanted)
     assert seen.offered == {"cpu": "3"}
     assert nodes[0].rpartition("/")[2] in seen.notes[0]
     kueue.api.patch(nodes[1], {"metadata": {"labels": {RACK: None}}})
     with pytest.raises(TaskError, match=f"'{RACK}' cannot be used: no node has this label"):
-        look_at_queues(kueue.access(), SECONDS, wanted)
+        read_queues(kueue.access(), SECONDS, wanted)
     grows = QueuesWanted("gpus", ("cpu",), (RACK, HOST), grows=True)
-    assert look_at_queues(kueue.access(), SECONDS, grows).notes == ()
+    assert read_queues(kueue.access(), SECONDS, grows).notes == ()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.kube.workload import Workload
 from infra.workloads import WORKLOADS
 from tests.kube.lab import Json, Lab, wait_for

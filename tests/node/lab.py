@@ -22,7 +22,7 @@ from cli.doctor.command import examine
 from infra.kube.names import OWNER_LABEL, PART_OF_LABEL, RECORD_LABEL, RUN_RECORD, STACK_ANNOTATION
 from infra.node.doctor_plan import Plan, SshTarget
 from infra.node.expectations import Expectations
-from infra.node.k3s_look import HostAccess
+from infra.node.k3s_observation import HostAccess
 from infra.node.shell_program import assemble_program, script_text
 from infra.node.tunnel import is_open
 from infra.platform.airgap_files import STAGE
@@ -183,7 +183,7 @@ class Lab:
 
     @property
     def access(self) -> HostAccess:
-        """The way to the host, in the form that `look_at_k3s` takes."""
+        """The way to the host, in the form that `observe_k3s` takes."""
         hop = {"host": self.host.address, "port": 22, "user": "root", "host_key": self.host_key}
         return HostAccess({**hop, "private_key": self.private_key, "jump": None})
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from infra.node.k3s_look import look_at_k3s
+from infra.node.k3s_observation import observe_k3s
 from sandbox.stack import Stack
 from tests.node.lab import Lab
 
@@ -70,6 +70,6 @@ class Standing:
             return False
         if self._lab.resources(stack) != self._resources:
             return False
-        found = look_at_k3s(self._lab.access)
+        found = observe_k3s(self._lab.access)
         noted = self._lab.host.try_shell(NOTED_REPAIR).stdout.strip()
         return not found.problem and found.repair_id == noted

@@ -7,20 +7,20 @@ import re
 
 import pytest
 
-from infra.node.k3s_look import K3sLook, look_at_k3s
+from infra.node.k3s_observation import K3sObservation, observe_k3s
 from infra.node.shell_program import assemble_program, script_text
 from tests.in_depth import in_depth
 from tests.node.lab import OLD, UP, VERSION, Lab, rewritten
 
 IDS = {"REPAIR_ID": "repair-1", "GENERATION_ID": "generation-1"}
-NOTED = K3sLook("repair-1", "generation-1", role="k3s")
+NOTED = K3sObservation("repair-1", "generation-1", role="k3s")
 DATA = "/var/lib/rancher/k3s/server/db"
 SECRET = "/etc/rancher/k3s/disttrain-agent-secret"
 
 
-def look(lab: Lab) -> K3sLook:
+def look(lab: Lab) -> K3sObservation:
     """Return what the host says about its k3s."""
-    found = look_at_k3s(lab.access)
+    found = observe_k3s(lab.access)
     assert found.problem == ""
     return found
 

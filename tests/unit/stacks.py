@@ -27,8 +27,8 @@ from pulumi.runtime.settings import SETTINGS, configure, set_root_resource
 from pulumi.runtime.stack import run_in_stack
 
 from infra.kube.api_server.findings import Findings
-from infra.kube.queues.platform_queues_look import QueuesSeen
-from infra.node.k3s_look import K3sLook
+from infra.kube.queues.platform_queues_seen import QueuesSeen
+from infra.node.k3s_observation import K3sObservation
 from infra.platform.stack_state import READ_RESOURCES
 from infra.settings import project
 from infra.settings.project import as_text, stack_file
@@ -38,7 +38,7 @@ READ_STACK = "pulumi:pulumi:readStackOutputs"
 PROJECT_FILE = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
 STACKS = ("dev", "multipod", "sandbox", "sandbox-multipod")
 PLATFORM_OF = {"multipod": "dev", "sandbox-multipod": "sandbox"}
-LOOK = K3sLook("repair-1", "generation-1")
+OBSERVATION = K3sObservation("repair-1", "generation-1")
 IMPORT_REQUEST = ""  # the answer of a node's containerd that has the image
 LONGEST_SECONDS = 300.0  # a program that has not ended by then fails its test
 TEXT = "To be, or not to be, that is the question:\n" * 40
@@ -330,12 +330,12 @@ def run_with(
     # Stand-ins answer for the host with k3s, for the containerd or registry that is asked for the
     # image, and for the cluster that is asked about the run.
     with (
-        patch("infra.platform.k3s.look_at_k3s", return_value=LOOK),
-        patch("infra.deliveries.import_.look", return_value=IMPORT_REQUEST),
-        patch("infra.deliveries.registry.look", return_value=IMPORT_REQUEST),
+        patch("infra.platform.k3s.observe_k3s", return_value=OBSERVATION),
+        patch("infra.deliveries.import_.ask_node", return_value=IMPORT_REQUEST),
+        patch("infra.deliveries.registry.ask_registry", return_value=IMPORT_REQUEST),
         patch("infra.run.present_run.hand_over_request", return_value=""),
         patch("infra.preflight.ask", side_effect=lambda *asked: ANSWER(*asked)),
-        patch("infra.platform.queues.look_at_queues", side_effect=lambda *_, **__: KUEUE()),
+        patch("infra.platform.queues.read_queues", side_effect=lambda *_, **__: KUEUE()),
         # The SDK sends the frames of the call stack with each resource. No test reads them, and
         # collecting them takes a sixth of the time.
         patch("pulumi.runtime.resource._get_stack_trace", StackTrace),

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from tests.unit.stacks import PROJECT, Deployment, deploy, files_of_this_machine
 
 PAGE = PROJECT / "docs" / "one-to-many.md"
@@ -28,7 +28,8 @@ def deployed(scratch: Path, settings: dict[str, Any]) -> Deployment:
     the page, so a stand-in says that the further machines have no k3s yet.
     """
     with patch(
-        "infra.platform.further_machines.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")
+        "infra.platform.further_machines.observe_k3s",
+        lambda *_, **__: K3sObservation("repair-1", ""),
     ):
         return deploy("dev", scratch, settings)
 

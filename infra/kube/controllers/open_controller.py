@@ -16,7 +16,7 @@ from infra.kube.controllers.controller import (
     take_finalizers_off,
     used_by_others,
 )
-from infra.kube.controllers.controllers_look import without_namespace
+from infra.kube.controllers.controllers_findings import without_namespace
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.namespaces.strangers import refuse_strangers

@@ -71,11 +71,11 @@ def refuse_strangers(api: Api, place: OwnNamespace, owner: str) -> None:
     item = api.get(place.path)
     if item is None or is_ending(item) or label(item, names.OWNER_LABEL) != owner:
         return
-    if problem := refusal(place, look(api, place, owner)):
+    if problem := refusal(place, objects_of_others(api, place, owner)):
         raise TaskError(problem)
 
 
-def look(api: Api, place: OwnNamespace, owner: str) -> Seen:
+def objects_of_others(api: Api, place: OwnNamespace, owner: str) -> Seen:
     """Find the objects of others in the namespace. An object with owners counts as its first owner.
 
     Args:

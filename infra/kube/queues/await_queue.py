@@ -15,9 +15,9 @@ from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped, kueue_workload
-from infra.kube.queues.queue_look import out_of_queue, waiting
+from infra.kube.queues.queue_findings import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue, ignores_places
-from infra.kube.queues.unqueued_look import held_without_queue
+from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for

@@ -3,7 +3,7 @@
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
-from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.queue_findings import queue_findings
 from infra.kube.queues.volcano import volcano_queue_findings
 
 

@@ -12,7 +12,7 @@ from infra.kube.objects import Json, name_of
 from infra.kube.queues.kueue import collection, served_version
 from infra.kube.queues.queue_members import has_place, named, standing_in
 from infra.kube.queues.queue_removal import flavor_of, queue_paths, see_it_go
-from infra.kube.queues.topology_look import flavors
+from infra.kube.queues.topology_findings import flavors
 
 
 def create(job: Job, api: Api) -> None:
@@ -28,12 +28,12 @@ def create(job: Job, api: Api) -> None:
         item = api.get(path)
         if item is not None and is_foreign(item, job.owner):
             refuse(item, path)
-    _look_at_change(job, api)
+    _check_change(job, api)
     for path in queue:
         see_it_go(job, api, path)
 
 
-def _look_at_change(job: Job, api: Api) -> None:
+def _check_change(job: Job, api: Api) -> None:
     """Refuse another topology while runs have places in the queue.
 
     Another topology means another flavor. Kueue forgets what runs use of a flavor that their queue

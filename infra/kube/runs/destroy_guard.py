@@ -60,9 +60,9 @@ def delete(job: Job, api: Api) -> None:
             f"deleted. First (the data is kept):{destroy_commands(others)}"
         )
     refuse_namespaces_of_others(job, api)
-    _look_at_queue(job, api)
+    _check_queue(job, api)
     namespace_guard.delete(job, api)
-    _look_at_controllers(job, api)
+    _check_controllers(job, api)
 
 
 def refuse_namespaces_of_others(job: Job, api: Api) -> None:
@@ -86,7 +86,7 @@ def refuse_namespaces_of_others(job: Job, api: Api) -> None:
         )
 
 
-def _look_at_queue(job: Job, api: Api) -> None:
+def _check_queue(job: Job, api: Api) -> None:
     """Refuse to go on if work of others is in the platform's queue, such as a Job of a user."""
     queue = job.mapping("queue")
     if not queue:
@@ -99,7 +99,7 @@ def _look_at_queue(job: Job, api: Api) -> None:
         )
 
 
-def _look_at_controllers(job: Job, api: Api) -> None:
+def _check_controllers(job: Job, api: Api) -> None:
     """Refuse to go on if others use the platform's controllers.
 
     Others' objects of the controllers' kinds would be deleted with the definitions of these kinds,

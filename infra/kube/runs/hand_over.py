@@ -103,14 +103,15 @@ class Plan:
         )
 
 
-def create(job: Job, api: Api, look_again: Callable[[], None] = lambda: None) -> None:
+def create(job: Job, api: Api, check_again: Callable[[], None] = lambda: None) -> None:
     """Make place for this run, write its record, and resume its workload if it is suspended.
 
     Args:
         job: the job of the task.
         api: the cluster.
-        look_again: is called each time the lock is held, before anything is changed. A command that
-            has read the run before it had the lock ends the hand-over by an error of this function.
+        check_again: is called each time the lock is held, before anything is changed. A command
+            that has read the run before it had the lock ends the hand-over by an error of this
+            function.
 
     Raises:
         TaskError: the name of the workload or the GPUs belong to another stack, the namespace is
@@ -124,7 +125,7 @@ def create(job: Job, api: Api, look_again: Callable[[], None] = lambda: None) ->
     while True:
         lock_limit = lock_limit_seconds(api, job.namespace, plan.grace_seconds)
         with held(api, job.namespace, holder, lock_limit) as lock:
-            look_again()
+            check_again()
             waited_for = _hand_over(job, api, plan, lock)
         if not waited_for:
             return

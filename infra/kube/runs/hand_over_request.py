@@ -15,7 +15,7 @@ from typing import cast
 from infra.kube import names
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.objects import Json, label
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import is_stopped
@@ -37,7 +37,7 @@ def hand_over_request(access: Access, namespace: str, owner: str) -> str:
         owner: the owner id of the stack, a uuid.
     """
     try:
-        with quick_look(access, SECONDS) as api:
+        with read_only_api(access, SECONDS) as api:
             return _request(api, namespace, owner)
     except Exception:  # No error here may end a preview.
         return ""

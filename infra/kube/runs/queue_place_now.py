@@ -7,7 +7,7 @@ has said. So the program itself asks, with each preview and each update.
 from infra.kube import names
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.objects import label
 from infra.kube.queues.await_queue import HAS_PLACE, held_back, seen_stopped
 from infra.kube.record import parse_record, record_path
@@ -32,7 +32,7 @@ def queue_place_now(access: Access, namespace: str, owner: str, revision: str) -
         revision: the revision of the run with the present settings.
     """
     try:
-        with quick_look(access, SECONDS) as api:
+        with read_only_api(access, SECONDS) as api:
             return _place(api, namespace, owner, revision)
     except Exception:  # No error here may end a preview.
         return ""

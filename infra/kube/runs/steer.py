@@ -158,11 +158,11 @@ def resume(
     }
     job = Job(api.access, record.namespace, record.owner, record.stack, fields)
 
-    def look_again() -> None:
+    def check_again() -> None:
         _refuse_newer_run(api, record)
         find_workload(api, record, own)
 
-    hand_over.create(job, api, look_again)
+    hand_over.create(job, api, check_again)
     return ""
 
 

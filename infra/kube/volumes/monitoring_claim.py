@@ -9,7 +9,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import object_at
 from infra.kube.job import Job
 from infra.kube.paths import CLASSES
-from infra.kube.volumes.storage_look import StorageNeeds
+from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.kube.volumes.use_claim import refuse_problems
 from infra.kube.waiting import POLL_SECONDS
 from infra.names import ONE_NODE

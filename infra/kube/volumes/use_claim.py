@@ -5,7 +5,7 @@ from infra.kube.errors import TaskError
 from infra.kube.job import Job
 from infra.kube.say import say
 from infra.kube.volumes.left_claims import refuse_left_claims
-from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
+from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
 
 
 def create(job: Job, api: Api) -> None:

@@ -14,7 +14,7 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.controllers.claim_controller import refusal
 from infra.kube.controllers.controller import parse_controller
 from infra.kube.objects import Json
-from infra.kube.runs.pods_look import RunPods
+from infra.kube.runs.pods_findings import RunPods
 from infra.platform.controllers import controller_field, controller_for_tasks
 from infra.preflight import Installed
 from tests.unit.airgap.stocked import stock

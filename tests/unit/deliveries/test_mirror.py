@@ -12,7 +12,7 @@ import yaml
 
 from infra.deliveries import DELIVERIES
 from infra.node.doctor_plan import Plan
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.platform.registries import with_shared
 from tests.unit.platform.machines import FITTING, IMPORTED, THREE, TWO, before, deployed, job
 from tests.unit.stacks import Deployment, deploy, without_secrets
@@ -146,7 +146,8 @@ def test_passwords_of_other_registries_stay_secret(tmp_path: Path) -> None:
     own = {"configs": {"r.example": {"auth": {"password": "sekret"}}}}
     changes = {**FITTING, **MIRRORED, "nodes": [TWO], "k3sRegistries": own}
     with patch(
-        "infra.platform.further_machines.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")
+        "infra.platform.further_machines.observe_k3s",
+        lambda *_, **__: K3sObservation("repair-1", ""),
     ):
         result = deploy("dev", tmp_path, changes, ["k3sRegistries"])
     for name in ("cluster-k3s", "node-gpu2-k3s"):

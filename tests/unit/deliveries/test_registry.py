@@ -11,7 +11,7 @@ import pytest
 
 from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import DeliveryRequest, Pull
-from infra.deliveries.registry import RegistryOptions, check, look, pull, push_command
+from infra.deliveries.registry import RegistryOptions, ask_registry, check, pull, push_command
 from infra.image.plan import plan_image
 from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.registry import OptionError
@@ -92,7 +92,7 @@ def test_registry_without_an_answer_has_one_request(
     """If the registry does not answer, a preview and the `up` after it have the same input."""
     monkeypatch.setenv("DISTTRAIN_CACHE", str(tmp_path))
     dead = request(RegistryOptions(plainHttp=True), "127.0.0.1:1/a/b")
-    assert look(dead, {}) == look(dead, {}) != ""
+    assert ask_registry(dead, {}) == ask_registry(dead, {}) != ""
 
 
 def test_password_in_plain_text_is_refused_and_not_shown() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from infra.kube.paths import NAMESPACES
 from infra.kube.pods.room import pod_needs, room_problem
-from infra.kube.runs.attachments_look import PATH, attachments_findings
+from infra.kube.runs.attachments_findings import PATH, attachments_findings
 from infra.names import ATTACHMENTS_ANNOTATION, EFA_RESOURCE, GPU_RESOURCE
 from tests.unit.kube.pods.instances import P4D, SYSTEM
 from tests.unit.kube.server import ApiServer, api_of

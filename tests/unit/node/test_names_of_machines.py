@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.node.k3s_look import judge
+from infra.node.k3s_observation import judge
 from tests.unit.node.k3s_host import K3sHost
 from tests.unit.node.member_script import WELL, ask, asked
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, deploy
 
@@ -50,7 +50,8 @@ def deployed(_: Path, *nodes: object, **changes: object) -> Deployment:
 @functools.cache
 def _deployed(settings: str) -> Deployment:
     with patch(
-        "infra.platform.further_machines.look_at_k3s", lambda *_, **__: K3sLook("repair-1", "")
+        "infra.platform.further_machines.observe_k3s",
+        lambda *_, **__: K3sObservation("repair-1", ""),
     ):
         return deploy("dev", Path("none of this machine's files"), json.loads(settings))
 

@@ -11,7 +11,7 @@ import pulumi
 import pytest
 
 from infra.deliveries import DELIVERIES
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from tests.unit.platform.machines import FITTING, IMPORTED, THREE, TWO, before, deployed
 from tests.unit.program.parts import everything_before, training_template, variables
 from tests.unit.stacks import RecordingMonitor, deploy, raw_settings, run_with
@@ -76,8 +76,8 @@ def test_run_that_leaves_machines_idle_is_told_how_to_use_them(tmp_path: Path) -
         said: list[str] = []
         with (
             patch(
-                "infra.platform.further_machines.look_at_k3s",
-                lambda *_, **__: K3sLook("repair-1", ""),
+                "infra.platform.further_machines.observe_k3s",
+                lambda *_, **__: K3sObservation("repair-1", ""),
             ),
             patch("infra.preflight.pulumi.log.info", said.append),
         ):

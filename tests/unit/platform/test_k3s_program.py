@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pulumi
 import pytest
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.platform.k3s import kubeconfig_text
 from tests.unit import stacks
 from tests.unit.certificates import AUTHORITY
@@ -19,9 +19,9 @@ from tests.unit.program.parts import everything_before
 from tests.unit.stacks import PROJECT, Deployment, Registered, deploy, without_secrets
 
 
-def with_look(look: K3sLook, scratch: Path) -> Deployment:
+def with_observation(observation: K3sObservation, scratch: Path) -> Deployment:
     """Return what the program registers if the host says this about its k3s."""
-    with patch("tests.unit.stacks.LOOK", look):
+    with patch("tests.unit.stacks.OBSERVATION", observation):
         return deploy("dev", scratch, SSH)
 
 
@@ -33,9 +33,9 @@ def test_k3s_that_has_to_be_repaired_runs_both_commands_again(tmp_path: Path) ->
     """Another repair id changes the commands that install k3s and fetch its kubeconfig, so that the
     engine runs both again, and replaces none of them.
     """
-    first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
-    same = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
-    other = with_look(K3sLook("repair-2", "generation-1"), tmp_path)
+    first = with_observation(K3sObservation("repair-1", "generation-1"), tmp_path)
+    same = with_observation(K3sObservation("repair-1", "generation-1"), tmp_path)
+    other = with_observation(K3sObservation("repair-2", "generation-1"), tmp_path)
     for name in ("cluster-k3s", "cluster-kubeconfig"):
         assert inputs(first, name) == inputs(same, name)
         assert inputs(first, name)["stdin"] != inputs(other, name)["stdin"]
@@ -49,8 +49,8 @@ def test_wiped_k3s_is_replaced_with_all_that_was_in_it(tmp_path: Path) -> None:
     """Another generation id replaces k3s, and with it all objects of the cluster.
     tests/e2e/test_new_cluster.py sees what the engine does then.
     """
-    first = with_look(K3sLook("repair-1", "generation-1"), tmp_path)
-    other = with_look(K3sLook("repair-2", "generation-2"), tmp_path)
+    first = with_observation(K3sObservation("repair-1", "generation-1"), tmp_path)
+    other = with_observation(K3sObservation("repair-2", "generation-2"), tmp_path)
     assert inputs(first, MARK)["triggers"] == ["10.1.2.3", "generation-1"]
     assert inputs(other, MARK)["triggers"] == ["10.1.2.3", "generation-2"]
     mark, install = other.one(MARK), other.one("cluster-k3s")
@@ -156,25 +156,25 @@ def test_first_machine_installed_anew_gets_everything_again(
     authority.write_text(AUTHORITY)
     names = ("data-root-folder", "trust-bundle")
 
-    def seen(look: K3sLook) -> list[Registered]:
-        monkeypatch.setattr(stacks, "LOOK", look)
+    def seen(observation: K3sObservation) -> list[Registered]:
+        monkeypatch.setattr(stacks, "OBSERVATION", observation)
         made = deploy("dev", tmp_path, {**SSH, "caBundle": str(authority)})
         return [made.one(name) for name in names]
 
-    well = seen(K3sLook("repair-1", "generation-1"))
-    stopped, anew = seen(K3sLook("new", "generation-1")), seen(K3sLook("new", "new"))
+    well = seen(K3sObservation("repair-1", "generation-1"))
+    stopped, anew = seen(K3sObservation("new", "generation-1")), seen(K3sObservation("new", "new"))
     for before, same, other in zip(well, stopped, anew, strict=True):
         assert before.program == same.program != other.program
         assert not before.request.ignoreChanges
     with patch("infra.platform.k3s.pulumi.log.warn") as warned:
-        folder, trust = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+        folder, trust = seen(K3sObservation("new", "new", problem="no answer in 10 s"))
     ((said,),) = (call.args for call in warned.call_args_list)
     assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
     assert [*trust.request.ignoreChanges] == ["stdin"]
     assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
     monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: True)
     with patch("infra.platform.k3s.pulumi.log.warn"):
-        folder, _ = seen(K3sLook("new", "new", problem="no answer in 10 s"))
+        folder, _ = seen(K3sObservation("new", "new", problem="no answer in 10 s"))
     assert [*folder.request.ignoreChanges] == ["stdin"], "a preview shows no change that is not"
 
 
@@ -231,10 +231,10 @@ def test_same_machine_is_not_reached_in_the_other_way(
     machine.
     """
     owner = deploy("dev", tmp_path, changes).outputs["owner"]
-    look = K3sLook("repair-1", "generation-1", owner=owner, role="k3s", host_setting=noted)
+    look = K3sObservation("repair-1", "generation-1", owner=owner, role="k3s", host_setting=noted)
 
-    def deployed(look: K3sLook) -> Deployment:
-        with patch("tests.unit.stacks.LOOK", look):
+    def deployed(observation: K3sObservation) -> Deployment:
+        with patch("tests.unit.stacks.OBSERVATION", observation):
             return deploy("dev", tmp_path, changes)
 
     with pytest.raises(pulumi.RunError) as refused:

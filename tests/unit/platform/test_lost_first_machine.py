@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pulumi
 import pytest
 
-from infra.node.k3s_look import HostAccess, K3sLook
+from infra.node.k3s_observation import HostAccess, K3sObservation
 from tests.unit.airgap.stocked import stock
 from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import FITTING, THREE, TWO
@@ -19,13 +19,13 @@ ALL_INPUTS = {"connection", "create", "update", "delete", "stdin", "triggers"}
 def lost(*nodes: object, **changes: object) -> Deployment:
     """Return what the program registers if the first machine is lost and `gpu2` does not answer."""
 
-    def look(access: HostAccess, **_: object) -> K3sLook:
+    def look(access: HostAccess, **_: object) -> K3sObservation:
         assert access.ssh
         problem = "no answer in 10 s" if access.ssh["host"] == SILENT else ""
-        return K3sLook("repair-1", "", problem=problem)
+        return K3sObservation("repair-1", "", problem=problem)
 
     settings = {**FITTING, "nodes": [*nodes], "hostGone": True, **changes}
-    with patch("infra.platform.further_machines.look_at_k3s", look):
+    with patch("infra.platform.further_machines.observe_k3s", look):
         return deploy("dev", Path("none of this machine's files"), settings)
 
 

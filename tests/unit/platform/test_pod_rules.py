@@ -11,7 +11,7 @@ import pytest
 
 from infra.kube.api_server.findings import Findings
 from infra.kube.files.task_pod import TaskPod, pod_manifest
-from infra.kube.runs.pods_look import RunPods
+from infra.kube.runs.pods_findings import RunPods
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
 from infra.platform.pod_rules import RULES, broken_rules
 from tests.unit.pods import BREAKS, broken, good

@@ -11,8 +11,8 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.objects import Json
 from infra.kube.queues.kueue import VERSIONS
-from infra.kube.queues.platform_queues_look import QueuesSeen, offered_in_all, usable
-from infra.kube.runs.pods_look import RunPods
+from infra.kube.queues.platform_queues_seen import QueuesSeen, offered_in_all, usable
+from infra.kube.runs.pods_findings import RunPods
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, deploy
 

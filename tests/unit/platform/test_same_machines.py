@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pulumi
 import pytest
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from tests.unit.airgap.stocked import stock
 from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import FITTING, THREE, TWO
@@ -21,8 +21,8 @@ def renamed_from(scratch: Path, node: str, *nodes: object) -> list[str]:
     is the node `node`. They are those of the component, from which the engine infers those of its
     parts.
     """
-    look = K3sLook("repair-1", "", node=node)
-    with patch("infra.platform.further_machines.look_at_k3s", lambda *_, **__: look):
+    look = K3sObservation("repair-1", "", node=node)
+    with patch("infra.platform.further_machines.observe_k3s", lambda *_, **__: look):
         result = deploy("dev", scratch, {**FITTING, "nodes": [*nodes]})
     return [alias.spec.name for alias in result.one("node-gpu2").request.aliases]
 
@@ -46,8 +46,8 @@ def test_machine_with_another_name_keeps_what_was_brought_to_it(tmp_path: Path) 
     authority.write_text(AUTHORITY)
     (tmp_path / "bundle").mkdir()
     bundle = str(stock(tmp_path / "bundle"))
-    look = K3sLook("repair-1", "", node="gpu-old")
-    with patch("infra.platform.further_machines.look_at_k3s", lambda *_, **__: look):
+    look = K3sObservation("repair-1", "", node="gpu-old")
+    with patch("infra.platform.further_machines.observe_k3s", lambda *_, **__: look):
         changes = {**FITTING, "nodes": [TWO], "caBundle": str(authority), "bundle": bundle}
         result = deploy("dev", tmp_path, changes)
     for what, command in (("trust", "trust-bundle"), ("bundle", "bundle-stage")):
@@ -71,11 +71,11 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     changes |= {"storage": "nfs-first-node", "storageOptions": {}}
     names = [f"node-gpu2-{end}" for end in ("trust-bundle", "bundle-stage", "nfs-client-10.1.2.4")]
 
-    def seen(look: K3sLook, **more: object) -> Deployment:
-        with patch("infra.platform.further_machines.look_at_k3s", lambda *_, **__: look):
+    def seen(look: K3sObservation, **more: object) -> Deployment:
+        with patch("infra.platform.further_machines.observe_k3s", lambda *_, **__: look):
             return deploy("dev", tmp_path, {**changes, **more})
 
-    well, anew = seen(K3sLook("repair-1", "")), seen(K3sLook("repair-2", ""))
+    well, anew = seen(K3sObservation("repair-1", "")), seen(K3sObservation("repair-2", ""))
     for name in names:
         assert well.one(name).program != anew.one(name).program
         assert not anew.one(name).request.ignoreChanges
@@ -85,10 +85,10 @@ def test_machine_installed_anew_gets_everything_again(tmp_path: Path) -> None:
     for name in first:
         assert well.one(name).program == anew.one(name).program
     with patch("infra.platform.further_machine.pulumi.log.warn") as warned:
-        away = seen(K3sLook("new-id", "new-id", problem="no answer in 10 s"))
+        away = seen(K3sObservation("new-id", "new-id", problem="no answer in 10 s"))
     ((said,),) = (call.args for call in warned.call_args_list)
     assert said.startswith("10.1.2.4 could not be asked about its k3s (no answer in 10 s), so its")
-    lost = seen(K3sLook("", ""), nodes=[{**TWO, "gone": True}])
+    lost = seen(K3sObservation("", ""), nodes=[{**TWO, "gone": True}])
     assert {*away.one(sent).request.ignoreChanges} == {"triggers"}
     for name in names:  # only the command of k3s changes
         assert {*away.one(name).request.ignoreChanges} == {"stdin"}
@@ -104,12 +104,12 @@ def test_name_of_no_other_machine_is_taken_for_an_old_one(tmp_path: Path, noted:
     assert renamed_from(tmp_path, noted, TWO, THREE) == []
 
 
-def looked(*machines: str) -> Callable[..., K3sLook]:
+def looked(*machines: str) -> Callable[..., K3sObservation]:
     """Return a stand-in for the look at machines, where gpu2 and gpu3 say that they are these
     machines.
     """
     said = dict(zip(("10.1.2.4", "10.1.2.5"), machines, strict=True))
-    return lambda access, **_: K3sLook("repair-1", "", machine=said[access.ssh["host"]])
+    return lambda access, **_: K3sObservation("repair-1", "", machine=said[access.ssh["host"]])
 
 
 def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
     nodes = {**FITTING, "nodes": [TWO, THREE]}
     with (
         patch(
-            "infra.platform.further_machines.look_at_k3s", looked("id-1 10.0.0.4", "id-1 10.0.0.4")
+            "infra.platform.further_machines.observe_k3s", looked("id-1 10.0.0.4", "id-1 10.0.0.4")
         ),
         pytest.raises(pulumi.RunError) as refused,
     ):
@@ -135,5 +135,5 @@ def test_one_machine_under_two_names_is_refused(tmp_path: Path) -> None:
         ("id-1 10.0.0.4", "id-2 10.0.0.4"),
         ("", ""),
     ):
-        with patch("infra.platform.further_machines.look_at_k3s", looked(*others)):
+        with patch("infra.platform.further_machines.observe_k3s", looked(*others)):
             assert deploy("dev", tmp_path, nodes).one("node-gpu3-k3s")

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from infra.kube.queues.kueue import VERSIONS
-from infra.kube.queues.platform_queues_look import QueuesSeen
+from infra.kube.queues.platform_queues_seen import QueuesSeen
 from tests.unit.program.parts import training_template
 from tests.unit.settings.reading import refusal
 from tests.unit.stacks import Deployment, RecordingMonitor, deploy, raw_settings, run_with

@@ -22,7 +22,7 @@ from pulumi import RunError
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from infra.platform.facts import facts_from_text
 from infra.platform.former_cluster import COMPONENT, LEADS_TO
 from tests.unit import stacks
@@ -79,7 +79,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[Cluster], None]:
             del access, seconds
             yield api_of(cluster)
 
-        monkeypatch.setattr("infra.platform.known_cluster.quick_look", look)
+        monkeypatch.setattr("infra.platform.known_cluster.read_only_api", look)
 
     return put
 
@@ -297,8 +297,8 @@ def test_adopted_k3s_is_known_by_its_authority(
     """
     adopt = {**SSH, "k3sExisting": "adopt"}
     before = adopted(deploy("dev", tmp_path, adopt), "QUJD")
-    look = K3sLook("r", "", authority=sha256(f"{authority}\n".encode()).hexdigest())
-    with patch.object(stacks, "LOOK", look):
+    look = K3sObservation("r", "", authority=sha256(f"{authority}\n".encode()).hexdigest())
+    with patch.object(stacks, "OBSERVATION", look):
         after = deploy("dev", tmp_path, {**adopt, "sshHost": "other"}, before=before)
     assert identifier(before) == "disttrain-dev-k3s-node"
     assert (identifier(after) == identifier(before)) is is_same
@@ -308,7 +308,9 @@ def test_adopted_k3s_that_is_silent_is_refused(tmp_path: Path) -> None:
     """If an adopted k3s at another `sshHost` does not answer, `up` is refused."""
     adopt = {**SSH, "k3sExisting": "adopt"}
     before = adopted(deploy("dev", tmp_path, adopt), "QUJD")
-    silent = patch.object(stacks, "LOOK", K3sLook("r", "", problem="no answer in 10 s"))
+    silent = patch.object(
+        stacks, "OBSERVATION", K3sObservation("r", "", problem="no answer in 10 s")
+    )
     with silent, pytest.raises(RunError, match="sshHost: 'other' cannot be used") as refused:
         deploy("dev", tmp_path, {**adopt, "sshHost": "other"}, before=before)
     assert "(no answer in 10 s)" in str(refused.value)

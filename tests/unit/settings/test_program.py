@@ -111,7 +111,7 @@ def test_link_to_a_large_folder_is_not_read_to_its_end(
     """A linked folder with very many files is refused before all of them are read. It may be a data
     set of millions of files.
     """
-    monkeypatch.setattr(program_files, "MOST_LOOKED_AT", 600)
+    monkeypatch.setattr(program_files, "MOST_COUNTED", 600)
     (tmp_path / "data").mkdir()
     for number in range(700):
         (tmp_path / "data" / f"{number}.txt").touch()

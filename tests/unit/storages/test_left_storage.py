@@ -19,7 +19,7 @@ from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import parse_job
 from infra.kube.names import REVISION_LABEL
 from infra.kube.volumes import free_volume, keep_claim, use_claim
-from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
+from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
 from infra.names import CLAIM_OF_CLASS
 from tests.cli.records import RECORD
 from tests.unit import stacks

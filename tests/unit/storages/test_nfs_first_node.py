@@ -9,7 +9,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from infra.node.k3s_look import K3sLook
+from infra.node.k3s_observation import K3sObservation
 from tests.unit import stacks
 from tests.unit.platform.machines import FITTING, THREE, TWO, deployed
 from tests.unit.program.parts import everything_before
@@ -177,17 +177,17 @@ def test_first_machine_installed_anew_serves_all_again(
     lost = (SERVER, "node-gpu2-nfs-export", "node-gpu3-nfs-export")
     kept = ("node-gpu2-nfs-client-10.1.2.4", "node-gpu3-nfs-client-10.1.2.5")
 
-    def seen(look: K3sLook) -> Deployment:
-        monkeypatch.setattr(stacks, "LOOK", look)
-        further = K3sLook("repair-1", "")
-        monkeypatch.setattr("infra.platform.further_machines.look_at_k3s", lambda *_, **__: further)
+    def seen(look: K3sObservation) -> Deployment:
+        monkeypatch.setattr(stacks, "OBSERVATION", look)
+        further = K3sObservation("repair-1", "")
+        monkeypatch.setattr("infra.platform.further_machines.observe_k3s", lambda *_, **__: further)
         return deploy("dev", tmp_path, {**FITTING, **STORAGE, "nodes": [TWO, THREE]})
 
     well, stopped, anew, away = (
-        seen(K3sLook("repair-1", "generation-1")),
-        seen(K3sLook("new", "generation-1")),
-        seen(K3sLook("new", "new")),
-        seen(K3sLook("new", "new", problem="no answer in 10 s")),
+        seen(K3sObservation("repair-1", "generation-1")),
+        seen(K3sObservation("new", "generation-1")),
+        seen(K3sObservation("new", "new")),
+        seen(K3sObservation("new", "new", problem="no answer in 10 s")),
     )
     for name in lost:
         assert well.one(name).program == stopped.one(name).program != anew.one(name).program

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.kube.queues.queue_look import waiting
+from infra.kube.queues.queue_findings import waiting
 from infra.names import QUEUE_LABEL
 from tests.unit.kube.server import ApiServer, Json, api_of
 

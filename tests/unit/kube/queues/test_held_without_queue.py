@@ -13,7 +13,7 @@ from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.names import SUSPENDED_BY_ANNOTATION
 from infra.kube.queues.await_queue import SuspendedError, stopped_text
-from infra.kube.queues.unqueued_look import held_without_queue
+from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.names import QUEUE_LABEL
 from tests.cli.records import RECORD
 from tests.unit.kube.server import ApiServer, Json, api_of

@@ -7,7 +7,7 @@ import pytest
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
 from infra.kube.queues.kueue import served_version
-from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.queue_findings import queue_findings
 
 
 class Discovery:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.queue_findings import queue_findings
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 GROUP = "kueue.x-k8s.io"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.runs.pods_findings import RunPods, pods_findings
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 CONTAINER: Json = {"name": "trainer", "resources": {"requests": {"cpu": "1", "memory": "4Gi"}}}

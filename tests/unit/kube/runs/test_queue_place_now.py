@@ -100,7 +100,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, server: Server, revision: str = GONE.
         except Exception as error:  # `queue_place_now` itself would say nothing then
             pytest.fail(f"the look ended with {error!r}")
 
-    monkeypatch.setattr(asking, "quick_look", look)
+    monkeypatch.setattr(asking, "read_only_api", look)
     return queue_place_now(Access(kubeconfig="{}"), GONE.namespace, GONE.owner, revision)
 
 

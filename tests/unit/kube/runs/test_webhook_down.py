@@ -16,8 +16,8 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need
 from infra.kube.errors import ApiError
-from infra.kube.runs.pods_look import RunPods
-from infra.kube.volumes.storage_look import StorageNeeds
+from infra.kube.runs.pods_findings import RunPods
+from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.kube.workload import Workload
 from tests.unit.kube.server import ApiServer, Json, api_of
 
@@ -81,7 +81,7 @@ def found_in(server: Down, monkeypatch: pytest.MonkeyPatch, run: RunPods = RUN) 
         del access, seconds
         yield api_of(server)
 
-    monkeypatch.setattr(preflight, "quick_look", quick)
+    monkeypatch.setattr(preflight, "read_only_api", quick)
     return preflight.ask(Access(kubeconfig="{}"), VOLUME, [Need("", "pods", "list", "ml")], run)
 
 

@@ -1,6 +1,6 @@
 """On which nodes a volume can be used, and what is said if the pods do not fit on these nodes.
 
-tests/kube/test_pods_look.py compares the results with the real scheduler.
+tests/kube/test_pods_findings.py compares the results with the real scheduler.
 """
 
 from collections.abc import Mapping

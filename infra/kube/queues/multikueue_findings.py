@@ -10,7 +10,7 @@ from infra.kube.queues.kueue import collection
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"  # the controller of an AdmissionCheck that does so
 
 
-def look_at_other_clusters(
+def check_other_clusters(
     api: Api, version: str, queue: str, cluster_queue: Json, found: Findings
 ) -> None:
     """Note a problem if the pods of the queue's runs would be in another cluster.

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pulumi
 import pytest
 
-from infra.node.k3s_look import HostAccess, K3sLook, judge, look_at_k3s, parse_facts
+from infra.node.k3s_observation import HostAccess, K3sObservation, judge, observe_k3s, parse_facts
 from infra.platform.k3s import ALL_INPUTS, K3sArgs, further_machine, k3s_state
 from infra.settings import HostSettings, SshSettings
 
@@ -27,21 +27,23 @@ OURS = {
 
 
 def test_healthy_k3s_keeps_its_ids() -> None:
-    assert judge(OURS, NEW) == K3sLook("repair-1", "generation-1", owner="owner-1")
+    assert judge(OURS, NEW) == K3sObservation("repair-1", "generation-1", owner="owner-1")
 
 
 def test_stopped_k3s_is_repaired_and_not_replaced() -> None:
     """A k3s that is not healthy gets a new repair id, so that `up` repairs it, and keeps its
     generation id, so that nothing in the cluster is made anew.
     """
-    assert judge({**OURS, "healthy": "no"}, NEW) == K3sLook(NEW, "generation-1", owner="owner-1")
+    assert judge({**OURS, "healthy": "no"}, NEW) == K3sObservation(
+        NEW, "generation-1", owner="owner-1"
+    )
 
 
 def test_wiped_k3s_is_replaced() -> None:
     """A k3s whose data are gone gets a new generation id, so that all that was in the cluster is
     made anew.
     """
-    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sLook(
+    assert judge({**OURS, "healthy": "no", "noted_data": "no"}, NEW) == K3sObservation(
         NEW, NEW, owner="owner-1"
     )
 
@@ -49,11 +51,11 @@ def test_wiped_k3s_is_replaced() -> None:
 def test_install_that_was_cut_off_is_gone_on_with() -> None:
     """An installation that was cut off gets new ids, so that `up` completes it."""
     cut_off = {"healthy": "no", "noted_data": "no", "repair": "", "generation": ""}
-    assert judge({**OURS, **cut_off}, NEW) == K3sLook(NEW, NEW, owner="owner-1")
+    assert judge({**OURS, **cut_off}, NEW) == K3sObservation(NEW, NEW, owner="owner-1")
 
 
 def test_bare_host_gets_new_ids() -> None:
-    assert judge({"state": "absent", "kubeconfig": ""}, NEW) == K3sLook(NEW, NEW)
+    assert judge({"state": "absent", "kubeconfig": ""}, NEW) == K3sObservation(NEW, NEW)
 
 
 def test_k3s_of_others_is_never_replaced_and_its_kubeconfig_is_renewed() -> None:
@@ -61,10 +63,10 @@ def test_k3s_of_others_is_never_replaced_and_its_kubeconfig_is_renewed() -> None
     repair id is the checksum of its kubeconfig, so `up` fetches the kubeconfig again when it has
     changed.
     """
-    assert judge({"state": "others", "kubeconfig": "sum-1"}, NEW) == K3sLook(
+    assert judge({"state": "others", "kubeconfig": "sum-1"}, NEW) == K3sObservation(
         "sum-1", "", kubeconfig="sum-1"
     )
-    assert judge({"state": "others", "kubeconfig": "sum-2"}, NEW) == K3sLook(
+    assert judge({"state": "others", "kubeconfig": "sum-2"}, NEW) == K3sObservation(
         "sum-2", "", kubeconfig="sum-2"
     )
 
@@ -79,13 +81,13 @@ def test_answer_that_is_cut_off_is_no_answer(text: str) -> None:
 
 
 def test_host_that_cannot_be_reached_is_a_problem_and_no_error() -> None:
-    """If a host cannot be reached, the look gives the reason and raises nothing. A preview must not
-    fail then, because the host may not exist yet.
+    """If a host cannot be reached, the observation gives the reason and raises nothing. A
+    preview must not fail then, because the host may not exist yet.
     """
     ssh = {"host": "127.0.0.1", "port": 1, "user": "root", "host_key": "ssh-ed25519 AAAA"}
-    look = look_at_k3s(HostAccess({**ssh, "private_key": None, "jump": None}))
-    assert "refused" in look.problem
-    assert look.repair_id == look.generation_id != ""
+    observation = observe_k3s(HostAccess({**ssh, "private_key": None, "jump": None}))
+    assert "refused" in observation.problem
+    assert observation.repair_id == observation.generation_id != ""
 
 
 READ_ONLY = """#!/bin/sh
@@ -95,24 +97,24 @@ exec unshare --mount /bin/sh -c '
 """
 
 
-def test_look_on_a_machine_without_k3s_changes_nothing_there(
+def test_observation_on_a_machine_without_k3s_changes_nothing_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The look at a machine without k3s gives new ids, and needs to write nothing there: it
+    """The observation of a machine without k3s gives new ids, and needs to write nothing there: it
     succeeds even if all files can only be read.
     """
     (tmp_path / "sh").write_text(READ_ONLY)
     (tmp_path / "sh").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     now = datetime(2026, 11, 21, 22, 10, 5, tzinfo=UTC)
-    assert look_at_k3s(HostAccess(None), now) == K3sLook(NEW, NEW)
+    assert observe_k3s(HostAccess(None), now) == K3sObservation(NEW, NEW)
 
 
-# --- what the commands do with a look ---
+# --- what the commands do with an observation ---
 
 
-def args(look: K3sLook | None, existing: str = "refuse") -> K3sArgs:
-    """Return the arguments of the component with this look; None stands for a host that is lost.
+def args(observation: K3sObservation | None, existing: str = "refuse") -> K3sArgs:
+    """Return the component's arguments with this observation; None stands for a host that is lost.
     The parts that `k3s_state` does not read are None.
     """
 
@@ -120,36 +122,36 @@ def args(look: K3sLook | None, existing: str = "refuse") -> K3sArgs:
         def __init__(self, **fields: object) -> None:
             self.__dict__.update(fields)
 
-    future: Future[K3sLook] | None = None
-    if look:
+    future: Future[K3sObservation] | None = None
+    if observation:
         future = Future()
-        future.set_result(look)
+        future.set_result(observation)
     fields: dict[str, Any] = dict.fromkeys(K3sArgs.__dataclass_fields__)
-    fields |= {"look": future, "cluster": Part(k3s=Part(existing=existing))}
+    fields |= {"observation": future, "cluster": Part(k3s=Part(existing=existing))}
     fields |= {"host": Part(ssh=None)}
     return K3sArgs(**fields)
 
 
-UNREACHED = K3sLook("new", "new", problem="Connection refused")
+UNREACHED = K3sObservation("new", "new", problem="Connection refused")
 
 
 @pytest.mark.parametrize("state", ["ours", "others"])
-def test_look_says_the_authority_of_k3s(state: str) -> None:
-    """The look has the checksum of the cluster's authority, whoever has installed k3s. By it an
-    adopted k3s is known when its host has another name.
+def test_observation_says_the_authority_of_k3s(state: str) -> None:
+    """The observation has the checksum of the cluster's authority, whoever has installed k3s. By it
+    an adopted k3s is known when its host has another name.
     """
-    look = judge({**OURS, "state": state, "authority": "sum-of-authority"}, NEW)
-    assert look.authority == "sum-of-authority"
+    observation = judge({**OURS, "state": state, "authority": "sum-of-authority"}, NEW)
+    assert observation.authority == "sum-of-authority"
 
 
-def ignored(look: K3sLook | None, is_preview: bool) -> Iterable[str]:
+def ignored(observation: K3sObservation | None, is_preview: bool) -> Iterable[str]:
     """Return the inputs of which the command ignores changes."""
-    return k3s_state(args(look), is_preview).ignored
+    return k3s_state(args(observation), is_preview).ignored
 
 
-def test_look_that_was_answered_hides_no_change() -> None:
-    assert ignored(K3sLook("1", "1"), is_preview=True) == ()
-    assert ignored(K3sLook("1", "1"), is_preview=False) == ()
+def test_observation_that_was_answered_hides_no_change() -> None:
+    assert ignored(K3sObservation("1", "1"), is_preview=True) == ()
+    assert ignored(K3sObservation("1", "1"), is_preview=False) == ()
 
 
 def test_preview_without_access_to_the_host_shows_no_change(
@@ -169,8 +171,10 @@ def test_adopted_k3s_of_another_stack_keeps_its_id(healthy: str) -> None:
     """The id of an adopted k3s is the checksum of its kubeconfig, even if another stack owns it and
     it is not healthy. Otherwise each `up` of this stack would run its command.
     """
-    look = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
-    assert k3s_state(args(look, "adopt"), is_preview=False).look == K3sLook("sum-1", "")
+    observation = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
+    assert k3s_state(args(observation, "adopt"), is_preview=False).observation == K3sObservation(
+        "sum-1", ""
+    )
 
 
 def test_up_without_an_answer_runs_the_install_and_never_replaces_k3s() -> None:
@@ -186,9 +190,9 @@ def test_further_machine_cannot_become_the_first(place: str, role: str, is_previ
     """A further machine is refused as the first machine. The error has all six steps to a new
     platform, for a user who has lost the first machine and names another one instead.
     """
-    look = judge({**OURS, "place": place}, NEW)
+    observation = judge({**OURS, "place": place}, NEW)
     with pytest.raises(pulumi.RunError) as raised:
-        k3s_state(args(look), is_preview)
+        k3s_state(args(observation), is_preview)
     reason, stays, leaves, *way = str(raised.value).splitlines()
     assert reason.startswith("host: 'localhost' cannot be used: this machine has joined a cluster")
     assert f"as a further machine ({role})" in reason
@@ -219,8 +223,8 @@ def test_each_line_of_the_way_out_fits_a_screen() -> None:
 
 def test_first_machine_stays_the_first() -> None:
     """A host that has noted its place as the first machine is not refused."""
-    look = judge({**OURS, "place": "k3s"}, NEW)
-    assert k3s_state(args(look), is_preview=False).ignored == ()
+    observation = judge({**OURS, "place": "k3s"}, NEW)
+    assert k3s_state(args(observation), is_preview=False).ignored == ()
 
 
 def test_lost_host_is_not_asked_and_nothing_is_run_there() -> None:
@@ -233,5 +237,5 @@ def test_adopted_k3s_is_never_replaced() -> None:
     must not be wiped.
     """
     for generation in ("1", "2"):
-        state = k3s_state(args(K3sLook("r", generation), "adopt"), is_preview=False)
-        assert cast(K3sLook, state.look).generation_id == ""
+        state = k3s_state(args(K3sObservation("r", generation), "adopt"), is_preview=False)
+        assert cast(K3sObservation, state.observation).generation_id == ""

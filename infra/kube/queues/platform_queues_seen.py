@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import objects_at
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.errors import TaskError
 from infra.kube.objects import Json, part, parts
 from infra.kube.paths import NODES
 from infra.kube.quantity import amount
 from infra.kube.queues.kueue import GROUP, VERSIONS, served_version
-from infra.kube.queues.queue_look import INSTALL
-from infra.kube.queues.topology_look import no_topology_served, places
+from infra.kube.queues.queue_findings import INSTALL
+from infra.kube.queues.topology_findings import no_topology_served, places
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
@@ -62,7 +62,7 @@ class QueuesWanted:
     comes: bool = False
 
 
-def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesSeen:
+def read_queues(access: Access, seconds: float, wanted: QueuesWanted) -> QueuesSeen:
     """Read the version of Kueue, what the nodes offer, and whether they have the topology's labels.
 
     Args:
@@ -74,7 +74,7 @@ def look_at_queues(access: Access, seconds: float, wanted: QueuesWanted) -> Queu
         TaskError: no such queue can be made. The text has the reason and the way out.
         ApiError, UnreachableError, OSError, ValueError: the cluster cannot be asked.
     """
-    with quick_look(access, seconds) as api:
+    with read_only_api(access, seconds) as api:
         version = _version(api, wanted)
         resources = () if wanted.grows else wanted.resources
         if not resources and (wanted.grows or not wanted.levels):

@@ -14,8 +14,8 @@ from infra import preflight
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError
 from infra.kube.pods.room import nodes_with_room, pod_needs
-from infra.kube.runs.pods_look import RunPods
-from infra.kube.volumes.storage_look import StorageNeeds, storage_findings
+from infra.kube.runs.pods_findings import RunPods
+from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
 from infra.names import GPU_RESOURCE, GPU_TOLERATION
 from tests.unit.kube.pods.instances import node
 from tests.unit.kube.server import ApiServer, Json, api_of
@@ -171,7 +171,7 @@ def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     nodes = [node("cpus", {}, {}), node("gpus", {}, {GPU_RESOURCE: "8"})]
     cluster = Objects({CLASS: {"provisioner": "ebs"}, NODES: {"items": nodes}})
-    monkeypatch.setattr(preflight, "quick_look", lambda *_: nullcontext(api_of(cluster)))
+    monkeypatch.setattr(preflight, "read_only_api", lambda *_: nullcontext(api_of(cluster)))
     container = {"name": "trainer", "resources": {"limits": {GPU_RESOURCE: "4"}}}
     pod = {"metadata": {}, "spec": {"containers": [container]}}
     needs = replace(NEEDS, class_name="disks", access_mode="ReadWriteOnce", pods=2)

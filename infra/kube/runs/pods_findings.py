@@ -20,10 +20,10 @@ from infra.kube.pods.network_policies import network_findings
 from infra.kube.pods.only_here import OnlyHere, only_here_problem
 from infra.kube.pods.room import KEYS, PodNeeds, pod_needs, room_problem
 from infra.kube.quantity import amount
-from infra.kube.queues.queue_look import queue_findings
-from infra.kube.queues.unqueued_look import unqueued_findings
+from infra.kube.queues.queue_findings import queue_findings
+from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
-from infra.kube.runs.attachments_look import attachments_findings
+from infra.kube.runs.attachments_findings import attachments_findings
 from infra.kube.runs.refused_now import say_refused_now
 from infra.kube.volumes.volume_place import VolumePlace, places_of
 from infra.kube.workload import Workload
@@ -138,8 +138,8 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     if not run.makes_volume:
         places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
     needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), places=places)
-    _look_at_nodes(api, run, needs, found)
-    _look_at_quotas(api, run, needs, found)
+    _check_nodes(api, run, needs, found)
+    _check_quotas(api, run, needs, found)
     _try(api, run, found)
     found.add(attachments_findings(api, run.namespace, run.pod))
     found.add(network_findings(api, run.namespace, run.pod, run.pods))
@@ -148,7 +148,7 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     return found
 
 
-def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
+def _check_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
     nodes = objects_at(api, NODES)
     if nodes is None:
         found.unseen("whether nodes have room for the training's pods")
@@ -163,7 +163,7 @@ def _look_at_nodes(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> 
         found.problems += filter(None, said)
 
 
-def _look_at_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
+def _check_quotas(api: Api, run: RunPods, needs: PodNeeds, found: Findings) -> None:
     """Check that the pods fit into each quota.
 
     They are compared with all that a quota allows, because what others use now may become free.

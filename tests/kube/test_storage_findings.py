@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from infra.kube.paths import CLAIMS, CLASSES, VOLUMES
-from infra.kube.volumes.storage_look import DRIVERS, StorageNeeds, storage_findings
+from infra.kube.volumes.storage_findings import DRIVERS, StorageNeeds, storage_findings
 from infra.names import CLAIM
 from infra.storages.kind import Storage, StorageRequest, claim_manifest
 from infra.storages.nfs import NfsOptions, nfs

@@ -14,9 +14,9 @@ from infra.kube.queues.kueue import (
     kueue_workload,
     served_version,
 )
-from infra.kube.queues.multikueue_look import look_at_other_clusters
+from infra.kube.queues.multikueue_findings import check_other_clusters
 from infra.kube.queues.queue_place import InQueue, in_queue, put_out
-from infra.kube.queues.topology_look import look_at_place
+from infra.kube.queues.topology_findings import check_level
 from infra.names import QUEUE_LABEL
 
 INSTALL = "https://kueue.sigs.k8s.io/docs/installation/"
@@ -67,11 +67,11 @@ def queue_findings(
         )
         return found
     if f"localqueues/{queue}" not in comes:
-        _look_at_queue(api, version, namespace, queue, found, place)
+        _check_queue(api, version, namespace, queue, found, place)
     elif _is_there(api, version, namespace, queue):
-        _look_at_queue(api, version, namespace, queue, found)
+        _check_queue(api, version, namespace, queue, found)
     if priority and f"workloadpriorityclasses/{priority}" not in comes:
-        _look_at_priority(api, version, priority, found)
+        _check_priority(api, version, priority, found)
     return found
 
 
@@ -131,7 +131,7 @@ def _is_there(api: Api, version: str, namespace: str, queue: str) -> bool:
     return object_at(api, f"{collection(version, 'localqueues', namespace)}/{queue}") is not None
 
 
-def _look_at_queue(
+def _check_queue(
     api: Api, version: str, namespace: str, queue: str, found: Findings, place: str = ""
 ) -> None:
     path = collection(version, "localqueues", namespace)
@@ -143,22 +143,22 @@ def _look_at_queue(
         found.problems.append(_no_queue(api, namespace, queue, listed(api, path)))
         return
     name = str(part(item, "spec").get("clusterQueue") or "")
-    _look_at_stop(f"LocalQueue {queue}", queue, item, found)
+    _check_stop(f"LocalQueue {queue}", queue, item, found)
     team = object_at(api, f"{collection(version, 'clusterqueues')}/{name}")
     if team == "unseen":
         # The LocalQueue's own condition also tells whether its ClusterQueue accepts runs.
-        _look_at_active(f"LocalQueue {queue}", queue, item, found)
+        _check_active(f"LocalQueue {queue}", queue, item, found)
     elif team is None:
         found.problems.append(
             f"queue: {queue!r} cannot be used: its ClusterQueue {name} is not there, so no run of "
             "it would ever start. Ask the administrator of the cluster to make it"
         )
-    elif not _look_at_stop(f"its ClusterQueue {name}", queue, team, found):
-        _look_at_active(f"its ClusterQueue {name}", queue, team, found)
+    elif not _check_stop(f"its ClusterQueue {name}", queue, team, found):
+        _check_active(f"its ClusterQueue {name}", queue, team, found)
     if isinstance(team, dict):
-        look_at_other_clusters(api, version, queue, team, found)
+        check_other_clusters(api, version, queue, team, found)
         if place:
-            look_at_place(api, version, queue, team, place, found)
+            check_level(api, version, queue, team, place, found)
 
 
 def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:
@@ -175,7 +175,7 @@ def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:
     )
 
 
-def _look_at_stop(what: str, queue: str, item: Json, found: Findings) -> bool:
+def _check_stop(what: str, queue: str, item: Json, found: Findings) -> bool:
     """Whether somebody has stopped the queue. If so, the problem is noted."""
     policy = str(part(item, "spec").get("stopPolicy") or "None")
     if policy == "None":
@@ -187,7 +187,7 @@ def _look_at_stop(what: str, queue: str, item: Json, found: Findings) -> bool:
     return True
 
 
-def _look_at_active(what: str, queue: str, item: Json, found: Findings) -> None:
+def _check_active(what: str, queue: str, item: Json, found: Findings) -> None:
     for condition in parts(part(item, "status"), "conditions"):
         if condition.get("type") == "Active" and condition.get("status") == "False":
             found.problems.append(
@@ -196,7 +196,7 @@ def _look_at_active(what: str, queue: str, item: Json, found: Findings) -> None:
             )
 
 
-def _look_at_priority(api: Api, version: str, priority: str, found: Findings) -> None:
+def _check_priority(api: Api, version: str, priority: str, found: Findings) -> None:
     path = collection(version, "workloadpriorityclasses")
     try:
         item = api.get(f"{path}/{priority}")

@@ -11,7 +11,7 @@ from infra.kube.api_server.quick_client import QuickClient, UnsupportedError
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubject"
 
 
-class OnlyLooks(QuickClient):
+class ReadOnlyClient(QuickClient):
     """A quick client that refuses to change anything, because a preview must not do so."""
 
     def request(
@@ -25,12 +25,12 @@ class OnlyLooks(QuickClient):
     ) -> Answer:
         """Send a GET, or a POST that makes no object: a question about rights, or a dryRun."""
         asks = path.startswith(REVIEWS) or query.get("dryRun") == "All"
-        assert method == "GET" or (method == "POST" and asks), "this client only looks"
+        assert method == "GET" or (method == "POST" and asks), "this client only reads"
         return super().request(method, path, query, body, content_type, seconds)
 
 
 @contextmanager
-def quick_look(access: Access, seconds: float) -> Iterator[Api]:
+def read_only_api(access: Access, seconds: float) -> Iterator[Api]:
     """The API of a cluster, which sends each request only once while the server does not answer.
 
     Args:
@@ -44,7 +44,7 @@ def quick_look(access: Access, seconds: float) -> Iterator[Api]:
     """
     api = Api(access, patience_seconds=0)
     try:
-        quick = OnlyLooks(access, seconds)
+        quick = ReadOnlyClient(access, seconds)
     except UnsupportedError:  # Only the official client can use this kubeconfig.
         yield api
         return

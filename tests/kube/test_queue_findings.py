@@ -12,7 +12,7 @@ import yaml
 from cli.status.look import look, see_run
 from infra.kube.api_server.api import Api
 from infra.kube.queues.kueue import VERSIONS
-from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.queue_findings import queue_findings
 from infra.kube.runs.steer import find_record, resume, stop
 from sandbox.controllers.kueue import KUEUE
 from sandbox.toolchain import tool_folder

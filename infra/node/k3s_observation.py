@@ -22,7 +22,7 @@ from typing import Any
 from infra.node.on_host import run_on_host
 from infra.node.shell_program import assemble_program, script_text
 
-LOOK_SECONDS = 10
+OBSERVATION_SECONDS = 10
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class HostAccess:
 
 
 @dataclass(frozen=True)
-class K3sLook:
-    """What a host has said about its k3s.
+class K3sObservation:
+    """What a host has said about its k3s, when it was asked.
 
     Args:
         repair_id: a text that differs from the one on the host if k3s has to be repaired.
@@ -57,9 +57,9 @@ class K3sLook:
         host_setting: the value of the setting `host` with which k3s was installed, local or ssh;
             empty: it is not recorded.
         kubeconfig: checksum of the administrator's kubeconfig; empty: there is none. It differs in
-            each cluster. It does not count when two looks are compared.
+            each cluster. It does not count when two observations are compared.
         authority: checksum of the certificate authority in that kubeconfig. It stays the same as
-            long as the cluster exists. It does not count when two looks are compared.
+            long as the cluster exists. It does not count when two observations are compared.
     """
 
     repair_id: str
@@ -74,15 +74,16 @@ class K3sLook:
     authority: str = field(default="", compare=False)
 
 
-def look_at_k3s(
+def observe_k3s(
     access: HostAccess,
     now: datetime | None = None,
     script: str = "k3s-look.sh",
     variables: Mapping[str, str] | None = None,
-) -> K3sLook:
-    """Ask the host about its k3s. This takes some milliseconds there, and at most LOOK_SECONDS.
+) -> K3sObservation:
+    """Ask the host about its k3s. This takes some milliseconds there.
 
-    It never raises: if the host does not answer, the reason is in `problem` of the result.
+    It never raises: if the host does not answer within OBSERVATION_SECONDS, the reason is in
+    `problem` of the result.
 
     Args:
         access: how the host is reached.
@@ -93,15 +94,15 @@ def look_at_k3s(
     new_id = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%S.%fZ")
     program = assemble_program(script_text(script), variables or {}, "root", access.sudo_password)
     try:
-        done = run_on_host(access.ssh, program, "look", LOOK_SECONDS)
+        done = run_on_host(access.ssh, program, "look", OBSERVATION_SECONDS)
         done.check_returncode()
         facts = parse_facts(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return K3sLook(new_id, new_id, problem=_words(error))
+        return K3sObservation(new_id, new_id, problem=_words(error))
     return judge(facts, new_id)
 
 
-def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
+def judge(facts: Mapping[str, str], new_id: str) -> K3sObservation:
     """Decide what the facts that the script has printed mean. This function is pure.
 
     Args:
@@ -111,7 +112,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
     if facts["state"] == "ours":
         healthy = facts["healthy"] == "yes" and facts["repair"]
         wiped = facts.get("noted_data", "yes") != "yes"  # An agent has no data.
-        return K3sLook(
+        return K3sObservation(
             repair_id=facts["repair"] if healthy else new_id,
             generation_id=new_id if wiped else facts.get("generation", ""),
             owner=facts.get("owner", ""),
@@ -125,13 +126,13 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sLook:
     if facts["state"] == "others":
         # This stack has recorded nothing about a k3s of others, and does not judge its data.
         kubeconfig = facts["kubeconfig"]
-        return K3sLook(
+        return K3sObservation(
             repair_id=kubeconfig or new_id,
             generation_id="",
             kubeconfig=kubeconfig,
             authority=facts.get("authority", ""),
         )
-    return K3sLook(new_id, new_id, machine=facts.get("machine", ""))
+    return K3sObservation(new_id, new_id, machine=facts.get("machine", ""))
 
 
 def parse_facts(text: str) -> dict[str, str]:
@@ -150,7 +151,7 @@ def parse_facts(text: str) -> dict[str, str]:
 def _words(error: Exception) -> str:
     """The reason of an error, as one line for people."""
     if isinstance(error, subprocess.TimeoutExpired):
-        return f"no answer in {LOOK_SECONDS} s"
+        return f"no answer in {OBSERVATION_SECONDS} s"
     if isinstance(error, subprocess.CalledProcessError):
         stderr: str = error.stderr
         return (stderr.strip().splitlines() or [f"exit status {error.returncode}"])[-1]

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from infra.kube.api_server.quick_look import quick_look
+from infra.kube.api_server.read_only import read_only_api
 from infra.kube.controllers.served import serves
 from infra.kube.errors import ApiError
 from infra.kube.paths import CLAIMS, DEFINITIONS, VOLUMES
-from infra.kube.runs.attachments_look import API_VERSION as MULTUS
-from infra.kube.runs.attachments_look import KIND as NETWORK
-from infra.kube.runs.pods_look import RunPods, pods_findings
+from infra.kube.runs.attachments_findings import API_VERSION as MULTUS
+from infra.kube.runs.attachments_findings import KIND as NETWORK
+from infra.kube.runs.pods_findings import RunPods, pods_findings
 from infra.names import ATTACHMENTS_ANNOTATION, CLAIM, GPU_RESOURCE, GPU_TOLERATION
 from infra.storages.kind import claim_manifest
 from tests.crds import definition
@@ -140,7 +140,7 @@ def refusal(lab: Lab, namespace: str, wanted: Json, pods: int = 1) -> str:
     """
     run = RunPods(namespace, wanted, pods, grows=False)
     found = pods_findings(lab.api, run)
-    with quick_look(lab.access(), LIMIT_SECONDS) as api:
+    with read_only_api(lab.access(), LIMIT_SECONDS) as api:
         assert pods_findings(api, run) == found
     assert lab.api.list(f"/api/v1/namespaces/{namespace}/pods") == []
     return "".join(found.problems)

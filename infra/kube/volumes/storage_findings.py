@@ -72,15 +72,15 @@ def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
         if item == "unseen":
             found.unseen(f"whether the claim {needs.claim} can be used")
             return found
-        modes = _look_at_claim(api, needs, item, found)
+        modes = _check_claim(api, needs, item, found)
     elif needs.class_name:
-        _look_at_class(api, needs, found)
+        _check_class(api, needs, found)
     if modes and not found.problems:
-        _look_at_nodes(api, needs, modes, found)
+        _check_nodes(api, needs, modes, found)
     return found
 
 
-def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Findings) -> set[str]:
+def _check_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Findings) -> set[str]:
     """Check a claim that the stack does not make, and return its access modes.
 
     Args:
@@ -121,7 +121,7 @@ def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Find
                 "says what it waits for"
             )
     else:
-        _look_at_volume(api, needs, str(part(item, "spec").get("volumeName") or ""), found)
+        _check_volume(api, needs, str(part(item, "spec").get("volumeName") or ""), found)
     modes = set(cast(list[str], part(item, "spec").get("accessModes") or []))
     if not modes & {MANY_NODES, ONE_NODE, ONE_POD}:
         found.problems.append(
@@ -131,16 +131,16 @@ def _look_at_claim(api: Api, needs: StorageNeeds, item: Json | None, found: Find
     return modes
 
 
-def _look_at_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings) -> None:
+def _check_volume(api: Api, needs: StorageNeeds, volume: str, found: Findings) -> None:
     item = object_at(api, f"{VOLUMES}/{volume}")
     if item == "unseen":
         found.unseen(f"whether the driver of volume {volume} is installed")
     elif item is not None:
         driver = str(part(item, "spec", "csi").get("driver") or "")
-        _look_at_driver(api, f"storageOptions.claimName: {needs.claim!r}", driver, found)
+        _check_driver(api, f"storageOptions.claimName: {needs.claim!r}", driver, found)
 
 
-def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
+def _check_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
     key = f"{needs.class_key}: {needs.class_name!r}"
     item = object_at(api, f"{CLASSES}/{needs.class_name}")
     if item == "unseen":
@@ -155,19 +155,19 @@ def _look_at_class(api: Api, needs: StorageNeeds, found: Findings) -> None:
         return
     own = object_at(api, f"{CLAIMS.format(needs.namespace)}/{needs.claim}")
     if isinstance(own, dict):
-        _look_at_change(own, needs, found)
+        _check_change(own, needs, found)
         if part(own, "status").get("phase") == "Bound":
             return
     provisioner = str(item.get("provisioner") or "")
     if re.search(r"(^|[.-])csi([.-]|$)", provisioner):
-        _look_at_driver(api, key, provisioner, found)
+        _check_driver(api, key, provisioner, found)
     elif provisioner == BY_HAND:
-        _look_for_free_volume(api, needs, key, found)
+        _check_free_volume(api, needs, key, found)
     if _binding(item) == WAITS:
         found.notes.append(_waiting(needs.claim, needs.class_name))
 
 
-def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
+def _check_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
     """Check that the settings change nothing of an existing claim that it cannot change.
 
     A claim can get a larger size, but neither another class nor another access mode.
@@ -205,7 +205,7 @@ def _look_at_change(own: Json, needs: StorageNeeds, found: Findings) -> None:
         )
 
 
-def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findings) -> None:
+def _check_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findings) -> None:
     items = objects_at(api, VOLUMES)
     if items is None:
         found.unseen(f"whether a volume of storage class {needs.class_name} is free")
@@ -230,7 +230,7 @@ def _look_for_free_volume(api: Api, needs: StorageNeeds, key: str, found: Findin
     )
 
 
-def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
+def _check_driver(api: Api, key: str, driver: str, found: Findings) -> None:
     """Check that a CSI driver is installed: it has a CSIDriver object, or a node registers it."""
     if not driver:
         return
@@ -249,7 +249,7 @@ def _look_at_driver(api: Api, key: str, driver: str, found: Findings) -> None:
         )
 
 
-def _look_at_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings) -> None:
+def _check_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings) -> None:
     """Check that the access modes allow all pods of the run to mount the volume."""
     if needs.pods < 2 or MANY_NODES in modes:
         return

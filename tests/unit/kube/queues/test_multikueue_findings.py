@@ -7,7 +7,7 @@ import pytest
 
 from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError
-from infra.kube.queues.queue_look import queue_findings
+from infra.kube.queues.queue_findings import queue_findings
 from tests.unit.kube.server import ApiServer, Json, api_of
 
 KUEUE = "/apis/kueue.x-k8s.io"

@@ -6,7 +6,7 @@ import pytest
 
 from infra.kube.api_server.api import Api
 from infra.kube.queues.queue_place import ignores_places
-from infra.kube.queues.topology_look import no_topology_served, places
+from infra.kube.queues.topology_findings import no_topology_served, places
 from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "example.com/rack", "topology.kubernetes.io/zone"

@@ -100,7 +100,7 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join([*names[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])])
 
 
-def look_at_place(
+def check_level(
     api: Api, version: str, queue: str, cluster_queue: Json, place: str, found: Findings
 ) -> None:
     """Note a problem if a run has to be in one place, but its queue knows no such places.

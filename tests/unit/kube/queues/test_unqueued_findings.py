@@ -13,7 +13,7 @@ import yaml
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import REVIEWS
 from infra.kube.errors import ApiError
-from infra.kube.queues.unqueued_look import unqueued_findings
+from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.names import QUEUE_LABEL
 from tests.unit.kube.server import ApiServer, Json, api_of
 
