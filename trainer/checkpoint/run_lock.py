@@ -29,7 +29,8 @@ from trainer.launch.exit_codes import FatalError, RetryableError
 LOCK_FILE = "run.lock"
 _WAIT_SECONDS = 20.0
 _POLL_SECONDS = 0.2
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+"""The errors of `flock` on a file system that has no locks, such as Lustre without `-o flock`."""
 
 
 class RunLock:
@@ -117,7 +118,7 @@ class RunLock:
         except BlockingIOError:
             return False
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise
             self._has_locks = False
         return True

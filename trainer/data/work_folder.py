@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, write_json
+from trainer.checkpoint.run_lock import NO_LOCKS
 from trainer.data.request import what_differs
 from trainer.data.stream import PROGRESS
 from trainer.launch.exit_codes import FatalError
@@ -27,7 +28,8 @@ _REQUEST, _LOCK, _REPLACED = "request.json", "lock", "replaced"
 def work_folder(directory: Path) -> Iterator[Path]:
     """Give `.<name>.partial` beside `directory` to this process alone.
 
-    While another process has the folder, this function waits. After a kill or a full disk the whole
+    While another process has the folder, this function waits. On a file system without locks it
+    cannot know that, and prints a warning. After a kill or a full disk the whole
     folder stays, so that the next start can continue. After a FatalError only downloads stay,
     because the settings or the files have to change. The folder is removed if it holds nothing that
     a later start could use.
@@ -84,10 +86,8 @@ def remove_leftovers(directory: Path) -> None:
     except FileNotFoundError:
         return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder)
-    except BlockingIOError:
-        pass  # Another process uses it, for other settings.
+        if _is_free(descriptor):
+            shutil.rmtree(folder)
     finally:
         os.close(descriptor)
 
@@ -111,17 +111,48 @@ def _lock(folder: Path) -> int:
         except FileNotFoundError:  # The previous owner has just removed the folder.
             continue
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another process prepares this data set in {folder}; waiting for it", flush=True)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
+            _await_turn(descriptor, folder)
             if _is(path, descriptor):
                 return descriptor
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _is_free(descriptor: int) -> bool:
+    """Take the lock, and return whether that was possible.
+
+    It is not while another process uses the folder, for other settings. On a file system without
+    locks nobody knows whether one does, so the lock is never free.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return False
+    return True
+
+
+def _await_turn(descriptor: int, folder: Path) -> None:
+    """Take the lock of a file, and wait for another process that has it."""
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process prepares this data set in {folder}; waiting for it", flush=True)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        print(
+            f"warning: the file system of {folder} has no locks, so nothing keeps a second "
+            "preparation of this data set out: start only one at a time",
+            flush=True,
+        )
 
 
 def _is(path: Path, descriptor: int) -> bool:

@@ -5,6 +5,7 @@ disturbed.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -313,6 +314,28 @@ def test_storage_that_fails_for_a_while_costs_nothing(
     assert stream.read_progress(run.dataset_dir.with_name(".d.partial")).tokens > 0
     prepare(run)
     assert content(run) == content(undisturbed)
+
+
+def test_storage_without_locks_allows_a_preparation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a file system without locks the data set is made all the same, with one warning. A second
+    call finds it there.
+    """
+
+    def refuse(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    run = config(tmp_path, write_lines(tmp_path / "source.jsonl", 20))
+    prepare(run)
+    assert capsys.readouterr().out.count("has no locks") == 1
+    assert sorted(content(run)) == ["meta.json", "train.bin", "val.bin"]
+    work = run.dataset_dir.with_name(".d.partial")
+    work.mkdir()  # as if a start had been killed after it had put the data set in place
+    (work / "lock").touch()
+    prepare(run)
+    assert "is already in" in capsys.readouterr().out
 
 
 def test_a_full_disk_keeps_what_was_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
