@@ -99,10 +99,13 @@ def read_batches(
 
 
 def open_text(path: Path) -> IO[bytes]:
-    """Open a file for reading. Its content is decompressed if its name ends in .gz or .zst."""
-    if path.suffix == ".gz":
+    """Open a file for reading. Its content is decompressed if its name ends in .gz or .zst.
+
+    Capitals count the same, as for the format of the file.
+    """
+    if path.suffix.lower() == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
-    if path.suffix == ".zst":
+    if path.suffix.lower() == ".zst":
         return open_zstd(path)
     return path.open("rb")
 
