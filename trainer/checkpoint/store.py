@@ -22,6 +22,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -144,11 +145,17 @@ def remove_or_say(directory: Path, say: Callable[[str], None]) -> None:
 def set_damaged_aside(root: Path, newest_good: int | None) -> None:
     """Rename the checkpoints after `newest_good` to damaged-step-<number>; they keep their files.
 
-    Otherwise `retention.prune` could keep them in place of good ones.
+    Otherwise `retention.prune` could keep them in place of good ones. One that an earlier start has
+    renamed gives way to that of the same step. But if `newest_good` is None, the run starts over,
+    and then all stay, because they may be undamaged: the later ones get a further number.
     """
     for step in all_steps(root):
         if newest_good is None or step > newest_good:
-            aside = root / f"{_DAMAGED_PREFIX}{directory_of(root, step).name}"
+            name = f"{_DAMAGED_PREFIX}{directory_of(root, step).name}"
+            aside = root / name
+            if newest_good is None:
+                further = (root / f"{name}-{number}" for number in count(2))
+                aside = next(path for path in chain([aside], further) if not path.exists())
             shutil.rmtree(aside, ignore_errors=True)
             directory_of(root, step).rename(aside)
 

@@ -19,7 +19,7 @@ from typing import IO, cast
 
 import numpy as np
 
-from trainer.data.sources import Source
+from trainer.data.sources import COMPRESSIONS, Source
 from trainer.data.tables import open_zstd, table_texts
 from trainer.launch.exit_codes import FatalError, RetryableError
 
@@ -99,10 +99,13 @@ def read_batches(
 
 
 def open_text(path: Path) -> IO[bytes]:
-    """Open a file for reading. Its content is decompressed if its name ends in .gz or .zst."""
-    if path.suffix == ".gz":
+    """Open a file for reading. Its content is decompressed if its name ends in .gz or .zst.
+
+    Capitals count the same, as for the format of the file.
+    """
+    if path.suffix.lower() == ".gz":
         return cast(IO[bytes], gzip.open(path, "rb"))
-    if path.suffix == ".zst":
+    if path.suffix.lower() == ".zst":
         return open_zstd(path)
     return path.open("rb")
 
@@ -206,6 +209,10 @@ def _rows(source: Source, place: Place, column: str) -> Iterator[Batch]:
 
 def _tokens(source: Source, place: Place) -> Iterator[Batch]:
     """Yield the tokens of a file of nanoGPT (uint16, no header) or of llm.c (with a header)."""
+    if source.path.suffix.lower() in COMPRESSIONS:
+        raise FatalError(
+            f"{source.path}: is compressed; token files are read as they are, so decompress it"
+        )
     size = source.path.stat().st_size
     with source.path.open("rb") as file:
         header = [int(word) for word in np.frombuffer(file.read(12) if size >= 12 else b"", "<i4")]
@@ -218,9 +225,20 @@ def _tokens(source: Source, place: Place) -> Iterator[Batch]:
                 f"header of {start} bytes would be {start + count * width}; copy it again"
             )
         offset = place.offset
+        if offset > count:
+            raise FatalError(
+                f"{source.path}: has {count} tokens, and {offset} were read before; leave it as it "
+                "is while it is prepared, and start again"
+            )
         file.seek(start + offset * width)
         while True:
-            content = file.read(BATCH_BYTES)
+            wanted = min(BATCH_BYTES, (count - offset) * width)
+            content = file.read(wanted)
+            if len(content) < wanted:
+                raise FatalError(
+                    f"{source.path}: became shorter while it was read; leave it as it is while it "
+                    "is prepared, and start again"
+                )
             following = offset + len(content) // width
             is_last = following >= count
             yield Batch(source, Place(offset), Place(following), content, is_last, width)

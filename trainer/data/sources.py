@@ -24,7 +24,7 @@ _BY_SUFFIX: dict[str, Format] = {
     ".arrow": "arrow",
     ".bin": "bin",
 }
-_COMPRESSIONS = (".gz", ".zst")
+COMPRESSIONS = (".gz", ".zst")
 # The word must stand by itself, so that `retrieval` and `interval` do not match.
 _NAMES_VALIDATION = re.compile(r"(?<![a-z])(val|valid|validation|eval)(?![a-z])", re.IGNORECASE)
 
@@ -49,13 +49,13 @@ class Source:
 def format_by_name(name: str) -> Format | None:
     """Return the format of a file by its name, or None if its ending is not known."""
     path = Path(name.lower())
-    return _BY_SUFFIX.get(Path(path.stem).suffix if path.suffix in _COMPRESSIONS else path.suffix)
+    return _BY_SUFFIX.get(Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix)
 
 
 def known_ending(name: str) -> str:
     """Return the ending that tells a file's format, such as `.jsonl.zst`, or an empty text."""
     path = Path(name.lower())
-    if path.suffix in _COMPRESSIONS:
+    if path.suffix in COMPRESSIONS:
         return Path(path.stem).suffix * (Path(path.stem).suffix in _BY_SUFFIX) + path.suffix
     return path.suffix if path.suffix in _BY_SUFFIX else ""
 

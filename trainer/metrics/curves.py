@@ -4,12 +4,26 @@
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+# The files of this process end so. The times, hosts and numbers of processes that TensorBoard puts
+# into the names do not tell them apart: a clock may be ahead, and the others repeat in pods.
+_OWN_ENDING = f".{secrets.token_hex(4)}"
+
+
+def current_file(folder: Path) -> Path | None:
+    """Return the file of TensorBoard that this process writes now, or None if there is none.
+
+    Of several, it is the one with the highest number, which TensorBoard puts before the ending.
+    """
+    own = folder.glob(f"events.*{_OWN_ENDING}")
+    return max(own, key=lambda path: int(path.name.split(".")[-2]), default=None)
 
 
 class Curves:
@@ -47,7 +61,7 @@ class Curves:
     def _open(self, purge_step: int | None = None) -> SummaryWriter:
         from torch.utils.tensorboard import SummaryWriter  # the import takes long
 
-        return SummaryWriter(str(self._folder), purge_step=purge_step)
+        return SummaryWriter(str(self._folder), purge_step=purge_step, filename_suffix=_OWN_ENDING)
 
     def _try(self, act: Callable[[SummaryWriter], None]) -> bool:
         """Return whether the volume has taken it."""

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +14,7 @@ from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, fsync_file, write_lines
 from trainer.metrics.console import duration
-from trainer.metrics.curves import Curves
+from trainer.metrics.curves import Curves, current_file
 from trainer.metrics.finite import finite_or_none
 from trainer.metrics.records_file import RecordsFile
 from trainer.metrics.speed import Speed
@@ -195,9 +194,8 @@ def sync_metrics(run_dir: Path) -> None:
     gap after a machine is lost right after a save, because the run continues after the checkpoint.
 
     Args:
-        run_dir: The folder of the run. Of TensorBoard's files, those whose names have the number of
-            this process are made durable. Times would not tell which they are: the clock of an
-            earlier start may have been ahead.
+        run_dir: The folder of the run. Of TensorBoard's files, only the one that this process
+            writes now is made durable.
 
     Raises:
         OSError: A file could not be written to the disk.
@@ -206,10 +204,9 @@ def sync_metrics(run_dir: Path) -> None:
         fsync_file(run_dir / METRICS_FILE)
     curves = run_dir / TENSORBOARD_DIR
     with suppress(FileNotFoundError):
-        for path in curves.glob(f"events.*.{os.getpid()}.*"):  # TensorBoard names them so.
-            with suppress(FileNotFoundError):
-                fsync_file(path)
-        fsync_directory(curves)
+        if (current := current_file(curves)) is not None:
+            fsync_file(current)
+            fsync_directory(curves)
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], int]:

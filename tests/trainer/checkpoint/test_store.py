@@ -113,6 +113,25 @@ def test_one_set_aside_is_never_the_best_nor_one_of_the_last(tmp_path: Path) -> 
     assert (tmp_path / "damaged-step-00000003" / "model-00000.bin").exists()
 
 
+def test_each_start_over_keeps_the_earlier_ones(tmp_path: Path) -> None:
+    """A run that starts over a second time keeps the checkpoints of the first time as well, also
+    those of the same step. They may be undamaged, and of another data set or model.
+    """
+    for loss in (3.0, 2.0, 1.0):
+        save(tmp_path, 7, val_loss=loss)
+        store.set_damaged_aside(tmp_path, None)
+    assert store.set_aside_names(tmp_path) == [
+        "damaged-step-00000007",
+        "damaged-step-00000007-2",
+        "damaged-step-00000007-3",
+    ]
+    losses = [
+        json.loads((tmp_path / name / "state.json").read_text())["val_loss"]
+        for name in store.set_aside_names(tmp_path)
+    ]
+    assert losses == [3.0, 2.0, 1.0]
+
+
 def test_a_second_one_of_the_same_step_replaces_the_first(tmp_path: Path) -> None:
     """A save of a step that has a checkpoint replaces it."""
     save(tmp_path, 1)

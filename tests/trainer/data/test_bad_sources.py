@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+from itertools import islice
 from pathlib import Path
 
 import pyarrow
@@ -102,6 +104,35 @@ def test_source_that_became_shorter_is_named(tmp_path: Path, ending: str) -> Non
     assert next(batches.read_batches(source, Place(700), "text", None)).content == b""
     with pytest.raises(FatalError, match=r"source.*: has 700 bytes of content, and 701 were read"):
         list(batches.read_batches(source, Place(701), "text", None))
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_compressed_token_files_are_refused(tmp_path: Path, ending: str) -> None:
+    """Token files that are compressed are refused. Their bytes would be taken for tokens, and a
+    large vocabulary has any of these.
+    """
+    path = tmp_path / f"train.bin.{ending}"
+    path.write_bytes(b"\x1f\x8b" * 8)
+    with pytest.raises(FatalError, match=r"train\.bin\.\w+: is compressed; .* decompress it"):
+        list(batches.read_batches(Source(path, "bin"), Place(), "text", None))
+
+
+def test_token_file_that_becomes_shorter_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A token file that becomes shorter while it is read, or is shorter than what an earlier start
+    has read of it, ends the preparation. Its end would be read again for ever.
+    """
+    monkeypatch.setattr(batches, "BATCH_BYTES", 2**14)
+    path = tmp_path / "train.bin"
+    path.write_bytes(bytes(2**18))  # more than Python reads ahead
+    found = batches.read_batches(Source(path, "bin"), Place(), "text", None)
+    assert next(found).next == Place(2**13)
+    os.truncate(path, 10)
+    with pytest.raises(FatalError, match=r"train\.bin: became shorter while it was read"):
+        list(islice(found, 10))
+    with pytest.raises(FatalError, match=r"train\.bin: has 5 tokens, and 9 were read before"):
+        list(batches.read_batches(Source(path, "bin"), Place(9), "text", None))
 
 
 def write_unchecked(path: Path, contents: list[bytes]) -> None:

@@ -29,6 +29,10 @@ def write_gzip(folder: Path) -> Path:
     return folder / "d.jsonl.gz"
 
 
+def write_gzip_in_capitals(folder: Path) -> Path:
+    return write_gzip(folder).rename(folder / "D.JSONL.GZ")
+
+
 def write_zstd_of_two_frames(folder: Path) -> Path:
     lines = json_lines()
     half = len(lines) // 2
@@ -75,6 +79,7 @@ def write_separated(folder: Path) -> Path:
     [
         write_jsonl,
         write_gzip,
+        write_gzip_in_capitals,
         write_zstd_of_two_frames,
         write_parquet,
         write_hugging_face,
