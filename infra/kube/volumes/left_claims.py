@@ -2,17 +2,17 @@
 
 With another storage, folder or size, the stack has another claim, and the engine deletes the old
 one at the end of `pulumi up`. That must not happen while runs of other stacks mount the old claim,
-or if the data in it would be purged.
+if the data in it would be purged, or if it is the claim that the stack is to have.
 """
 
 from collections.abc import Sequence
 
 from infra.kube import names
 from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import list_if_allowed
+from infra.kube.api_server.findings import list_if_allowed, object_at
 from infra.kube.errors import TaskError
 from infra.kube.job import Job
-from infra.kube.objects import Json, annotation, name_of, part
+from infra.kube.objects import Json, annotation, is_ending, name_of, part
 from infra.kube.paths import CLAIMS
 from infra.kube.record import COLLECTION, SELECTOR, destroy_commands, stacks_of_others
 
@@ -57,6 +57,42 @@ def left_claims(api: Api, namespace: str, selector: str, claim: str) -> list[Jso
     """
     claims, _ = list_if_allowed(api, CLAIMS.format(namespace), selector)
     return [each for each in claims or () if name_of(each) != claim]
+
+
+def refuse_way_back(job: Job, api: Api) -> None:
+    """Refuse to take a change of the storage back that was not finished.
+
+    An `up` that ends early has made the new claim, and the engine's state has the former one for
+    deletion. If the settings lead to the former claim again, the engine takes it for a new one,
+    and then deletes it by its name, while pods mount it. Only the ages of the claims tell in which
+    direction a change goes: the claim that is wanted is the older one only if it is taken back.
+
+    This holds for the kinds of storage that never keep a claim that is no longer wanted.
+
+    Raises:
+        TaskError: another claim of this stack is newer than the job's `claim`.
+    """
+    claim = job.text("claim")
+    mine = f"{STORAGE},{names.OWNER_LABEL}={job.owner}"
+    left = left_claims(api, job.namespace, mine, claim)
+    wanted = object_at(api, f"{CLAIMS.format(job.namespace)}/{claim}") if left else None
+    if not isinstance(wanted, dict):
+        return
+    newer = [each for each in left if not is_ending(each) and _made_at(each) > _made_at(wanted)]
+    if newer:
+        raise TaskError(
+            f"storage: the settings lead back to claim {claim} of namespace {job.namespace}, and "
+            f"the change to claim {_named(newer)} was not finished. Pulumi would still delete "
+            f"{claim} as the former one, under the pods that mount it. Nothing was changed. Set "
+            "storage, storageOptions, dataRoot and dataSize as they were for that change, and run "
+            "`pulumi up` until it has ended well; then change them back. If it cannot end well, "
+            "`pulumi destroy` of the runs and of this stack leaves the data, and the next `pulumi "
+            "up` uses them"
+        )
+
+
+def _made_at(item: Json) -> str:
+    return str(part(item, "metadata").get("creationTimestamp") or "")
 
 
 def purge_problem(left: Sequence[Json], *, has_data_folder: bool) -> str:

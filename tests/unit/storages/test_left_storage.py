@@ -16,7 +16,7 @@ from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError, TaskError
-from infra.kube.job import parse_job
+from infra.kube.job import Job, parse_job
 from infra.kube.names import REVISION_LABEL
 from infra.kube.volumes import free_volume, keep_claim, use_claim
 from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
@@ -71,6 +71,9 @@ class Cluster(ApiServer):
         if path.endswith("/persistentvolumeclaims/lustre"):
             spec = {"accessModes": ["ReadWriteMany"]}
             return {"spec": spec, "status": {"phase": "Bound"}}
+        if "/persistentvolumeclaims/" in path:
+            named = [each for each in self._claims if path.endswith(f"/{each['metadata']['name']}")]
+            return next(iter(named), None)
         if path.endswith("/persistentvolumeclaims") and not self.shows_claims:
             raise ApiError(403, "no")
         if path.endswith("/persistentvolumeclaims"):
@@ -94,6 +97,13 @@ def api_with(result: Deployment, *runs: dict[str, Any]) -> Api:
     """Return the API of a cluster after the `up` of this program, with the records `runs`."""
     found = [item.inputs for item in result.of_type("kubernetes:core/v1:PersistentVolumeClaim")]
     return api_of(Cluster(found, runs))
+
+
+def made_at(result: Deployment, minute: int) -> list[dict[str, Any]]:
+    """Return the claims of this program, as the cluster shows them if they were made then."""
+    claims = [item.inputs for item in result.of_type("kubernetes:core/v1:PersistentVolumeClaim")]
+    when = {"creationTimestamp": f"2026-11-28T10:{minute:02}:00Z"}
+    return [{**each, "metadata": {**each["metadata"], **when}} for each in claims]
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +270,26 @@ def test_user_who_may_not_list_claims_goes_on(up: Up) -> None:
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(cluster)
     TASKS[name].create(job, api)
+
+
+def test_unfinished_change_is_not_taken_back(up: Up) -> None:
+    """`up` refuses to go back to the former claim while that of an unfinished change is there, too.
+    The engine would delete the claim, which its state has for deletion, or is already deleting it.
+    To go on with the change is accepted, and so is the way back once only one claim is left.
+    """
+    shared = {"storageOptions": {"shared": True}}
+    for way_back, forth in (({}, shared), (NFS, OTHER_PATH), ({}, CLASS)):
+        (former,), newer = made_at(up(way_back), 1), made_at(up(forth), 2)
+        going = {"metadata": {**former["metadata"], "deletionTimestamp": "2026-11-28T10:03:00Z"}}
+        for each in (former, {**former, **going}):
+            with pytest.raises(TaskError, match=r"was not finished\. Pulumi would still delete"):
+                free_volume.create(job_of(up(way_back)), api_of(Cluster([each, *newer])))
+        if forth is not CLASS:
+            free_volume.create(job_of(up(forth)), api_of(Cluster([former, *newer])))
+        for rest in (newer, [former]):
+            free_volume.create(job_of(up(way_back)), api_of(Cluster(rest)))
+
+
+def job_of(result: Deployment) -> Job:
+    """Return the job of the task with which the storage of this program begins."""
+    return parse_job(result.one("data-look").inputs["stdin"])
