@@ -222,7 +222,7 @@ class Containerd:
         return [*self.ctr, *address, "--namespace", namespace or self.namespace]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """A text that differs from that of every containerd of another machine."""
         return " ".join([self.node.name if self.node else "", *self.ctr_words()])
 

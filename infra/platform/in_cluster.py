@@ -74,10 +74,10 @@ class Program:
             }
         }
         field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
-        place = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}}
+        namespace_file = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}}
         return [
             {"name": "program", "configMap": {"name": config_map, "items": items}},
-            {"name": "account", "projected": {"sources": [token, authority, place]}},
+            {"name": "account", "projected": {"sources": [token, authority, namespace_file]}},
         ]
 
 

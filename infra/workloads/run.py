@@ -54,10 +54,10 @@ class Placement:
     @property
     def is_queues_choice(self) -> bool:
         """Whether Kueue, and not Kubernetes' scheduler, chooses the machine of each pod."""
-        return bool(self.queue_levels) or bool(self.one_place)
+        return bool(self.queue_levels) or bool(self.required_level)
 
     @property
-    def one_place(self) -> str:
+    def required_level(self) -> str:
         """The node label of which all pods must share one value; empty if that is not required."""
         return self.neighbours.label if self.neighbours.placement == "one-place" else ""
 

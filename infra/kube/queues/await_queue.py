@@ -16,7 +16,7 @@ from infra.kube.job import Job
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped, kueue_workload
 from infra.kube.queues.queue_findings import out_of_queue, waiting
-from infra.kube.queues.queue_place import InQueue, ignores_places
+from infra.kube.queues.queue_place import InQueue, ignores_topology
 from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
@@ -131,7 +131,7 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
             f"objects of kind {workload.kind}: ask the administrator of Kueue to add that kind to "
             "integrations.frameworks of its configuration"
         ]
-    if ignores_places(own):
+    if ignores_topology(own):
         return [
             f"{workload} starts on any machines, because Kueue ignores the setting placement: ask "
             "the administrator of Kueue to turn on its feature gate TopologyAwareScheduling (by "
