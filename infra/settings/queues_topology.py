@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from infra.names import HOSTNAME_LABEL, TOPOLOGY_ANNOTATIONS
-from infra.settings.pod_marks import is_key
+from infra.settings.pod_labels import is_key
 from infra.settings.pods import PodSettings
 from infra.settings.pods_neighbours import PlacementChoice
 from infra.settings.queue import QueueSettings

@@ -22,8 +22,8 @@ from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
 from infra.workloads.kind import WorkloadKind
-from infra.workloads.marks import pod_annotations, pod_labels
 from infra.workloads.pod import PodParts, of_commands, training_pod
+from infra.workloads.pod_metadata import pod_annotations, pod_labels
 from infra.world import World
 
 
@@ -73,12 +73,12 @@ class Placement:
 
     @property
     def of_tasks(self) -> Manifest:
-        """Fields of the description of pods that commands start: where they run, and their marks.
+        """Fields of the pods that commands start: where they run, their labels and annotations.
 
         `infra.kube.files.task_pod` builds the pod from these fields.
         """
-        marks = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
-        given = {name: value for name, value in marks.items() if value}
+        metadata = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
+        given = {name: value for name, value in metadata.items() if value}
         return {**self.nodes, **({"metadata": given} if given else {})}
 
     @property

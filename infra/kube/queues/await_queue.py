@@ -158,8 +158,8 @@ def queue_place(said: str, queue: str, now: str = "") -> str:
         queue: the LocalQueue that the stack names for the run; empty: it names none.
         now: what the cluster said about the place when this `pulumi up` began; empty: nothing.
     """
-    marks = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
-    lines = [line for line in said.splitlines() if any(mark in line for mark in marks)]
+    phrases = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
+    lines = [line for line in said.splitlines() if any(phrase in line for phrase in phrases)]
     last = lines[-1] if lines else ""
     had_no_place = bool(last) and HAS_PLACE not in last
     if now and (had_no_place or WAITS in now):
