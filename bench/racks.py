@@ -23,7 +23,7 @@ import numpy as np
 from bench.node import cluster_lab
 from bench.row import Row
 from bench.table import publish
-from infra.names import QUEUE_LABEL, REQUIRED_PLACE
+from infra.names import QUEUE_LABEL, REQUIRED_TOPOLOGY
 from sandbox.controllers.controller import running
 from sandbox.controllers.kueue import KUEUE
 from sandbox.fake_nodes import set_fake_nodes
@@ -76,7 +76,7 @@ def gang(name: str) -> dict[str, object]:
         "resources": {"requests": {"cpu": CPU}},
     }
     pod = {
-        "metadata": {"annotations": {REQUIRED_PLACE: RACK}},
+        "metadata": {"annotations": {REQUIRED_TOPOLOGY: RACK}},
         "spec": {
             "restartPolicy": "Never",
             "tolerations": [{"operator": "Exists"}],

@@ -40,10 +40,10 @@ ONE_NODE, ONE_POD, MANY_NODES = "ReadWriteOnce", "ReadWriteOncePod", "ReadWriteM
 # https://kueue.sigs.k8s.io/docs/reference/labels-and-annotations/
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 QUEUE_PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
-REQUIRED_PLACE = "kueue.x-k8s.io/podset-required-topology"  # annotations of pods
-PREFERRED_PLACE = "kueue.x-k8s.io/podset-preferred-topology"
-PLACE_ANNOTATIONS = {
-    REQUIRED_PLACE,
-    PREFERRED_PLACE,
+REQUIRED_TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"  # annotations of pods
+PREFERRED_TOPOLOGY = "kueue.x-k8s.io/podset-preferred-topology"
+TOPOLOGY_ANNOTATIONS = {
+    REQUIRED_TOPOLOGY,
+    PREFERRED_TOPOLOGY,
     "kueue.x-k8s.io/podset-unconstrained-topology",
 }

@@ -282,7 +282,7 @@ def _pods(
         otherwise=run.kind.otherwise,
         queue=run.queue.get(QUEUE_LABEL, ""),
         queue_priority=run.queue.get(QUEUE_PRIORITY_LABEL, ""),
-        place=run.placement.one_place,
+        level=run.placement.required_level,
         volcano_queue=run.kind.queue_of_its_own(run),
         has_dataset=not settings.config.has_program,
         can_queue=run.kind.queued,

@@ -16,7 +16,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, annotation, container_of, label, name_of, part, parts
 from infra.kube.paths import PODS, log_path, pod_path
-from infra.kube.runs.making_place import ENDED
+from infra.kube.runs.suspending import ENDED
 
 HEAD_BYTES = 64 << 10
 # After so many requests in a row that bring no line of a pod that has ended, its log is given up.

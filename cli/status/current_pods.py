@@ -3,7 +3,7 @@
 from cli.logs.pod_logs import node_of
 from cli.pod_variables import NODES, number_told
 from infra.kube.objects import Json, part
-from infra.kube.runs.making_place import ENDED
+from infra.kube.runs.suspending import ENDED
 
 
 def pods_wanted(pods: list[Json]) -> int:

@@ -31,7 +31,7 @@ from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, container_of, label, name_of, part
 from infra.kube.paths import NODES, PODS, log_path, pod_path
 from infra.kube.queues.kueue import is_stopped
-from infra.kube.queues.kueue_places import words_of_places
+from infra.kube.queues.kueue_machines import words_of_machines
 from infra.kube.queues.queue_findings import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.queues.unqueued_findings import held_without_queue
@@ -201,7 +201,7 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     said = ""
     if item and not held and not is_over:
         said = words_of_controller(api, record.namespace, item, pods, pods_wanted(pods))
-    places = words_of_places(api, record.namespace, item, pods) if item and not held else ""
+    places = words_of_machines(api, record.namespace, item, pods) if item and not held else ""
     return Seen(
         record,
         item,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from cli.status.judge import RunStatus
 from infra.kube.objects import Json, annotation, name_of, part
-from infra.names import REQUIRED_PLACE
+from infra.names import REQUIRED_TOPOLOGY
 
 
 def in_promised_place(run: RunStatus, pods: Sequence[Json], nodes: Sequence[Json]) -> RunStatus:
@@ -30,7 +30,10 @@ def _scattered(pods: Sequence[Json], nodes: Sequence[Json]) -> str:
     labels = {name_of(node): part(node, "metadata", "labels") for node in nodes}
     wish, found = "", defaultdict[str, list[str]](list)
     for pod in pods:
-        asked, node = annotation(pod, REQUIRED_PLACE), str(part(pod, "spec").get("nodeName") or "")
+        asked, node = (
+            annotation(pod, REQUIRED_TOPOLOGY),
+            str(part(pod, "spec").get("nodeName") or ""),
+        )
         if asked and node in labels and "deletionTimestamp" not in part(pod, "metadata"):
             wish = asked
             found[str(labels[node].get(asked) or "")].append(name_of(pod))

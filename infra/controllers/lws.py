@@ -125,13 +125,13 @@ def _set_up(deployment: Manifest) -> None:
 
 def _label(item: Manifest) -> None:
     """Add the labels to an object and to its selectors, as kustomize's `commonLabels` does."""
-    places = [item["metadata"].setdefault("labels", {})]
+    label_maps = [item["metadata"].setdefault("labels", {})]
     spec = item.get("spec", {})
     if item["kind"] == "Service":
-        places.append(spec["selector"])
+        label_maps.append(spec["selector"])
     if item["kind"] == "Deployment":
-        places += [spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]]
-    for labels in places:
+        label_maps += [spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]]
+    for labels in label_maps:
         labels |= LABELS
 
 

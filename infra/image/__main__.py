@@ -204,8 +204,8 @@ def _remove(arguments: argparse.Namespace, containerd: Containerd) -> int:
 def _platforms_of(containerd: Containerd, names: Sequence[str]) -> list[str]:
     """Return the namespaces whose platforms want one of these images."""
     labels = containerd.labels()
-    found = (place for name in names for place in wanted.platforms(labels.get(name, {})))
-    return [f"namespace {place}" for place in dict.fromkeys(found)]
+    found = (namespace for name in names for namespace in wanted.platforms(labels.get(name, {})))
+    return [f"namespace {namespace}" for namespace in dict.fromkeys(found)]
 
 
 def _sbom(arguments: argparse.Namespace, containerd: Containerd) -> int:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from infra.image.node import MARK, Node, after_mark, failure_reason
+from infra.image.node import BEGIN_LINE, Node, after_begin_line, failure_reason
 from infra.image.oci import COPY_BYTES, Image, config_digest, image_at_node
 from infra.image.parts import PART_BYTES
 from infra.image.platforms import platform_of_plugins
@@ -133,7 +133,7 @@ class Containerd:
             process.stdin.write(self.input_head)
             process.stdin.close()
             if self.node:
-                _read_to_mark(process.stdout)
+                _read_to_begin_line(process.stdout)
             broken: Exception | None = None
             try:
                 yield process.stdout
@@ -209,7 +209,7 @@ class Containerd:
             raise ContainerdError(f"{self.shown(what)}: no answer in {limit} s") from error
         if done.returncode:
             raise ContainerdError(f"{self.shown(what)}: {failure_reason(done)}")
-        return after_mark(done.stdout).decode()
+        return after_begin_line(done.stdout).decode()
 
     def command(self, *arguments: str, namespace: str | None = None) -> list[str]:
         """Return the words that run ctr. Their input must begin with `input_head`."""
@@ -222,7 +222,7 @@ class Containerd:
         return [*self.ctr, *address, "--namespace", namespace or self.namespace]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """A text that differs from that of every containerd of another machine."""
         return " ".join([self.node.name if self.node else "", *self.ctr_words()])
 
@@ -242,9 +242,9 @@ class Containerd:
         return ContainerdError(f"{program!r} is not a program on this machine's PATH")
 
 
-def _read_to_mark(output: IO[bytes]) -> None:
-    mark = f"{MARK}\n".encode()
-    while (line := output.readline()) and not line.endswith(mark):
+def _read_to_begin_line(output: IO[bytes]) -> None:
+    begin_line = f"{BEGIN_LINE}\n".encode()
+    while (line := output.readline()) and not line.endswith(begin_line):
         pass
 
 

@@ -195,17 +195,17 @@ def _other_base(plan: ImagePlan, platform: str) -> str:
 
 
 @contextmanager
-def locked(plan: ImagePlan, cache: Path, place: str = "") -> Iterator[None]:
+def locked(plan: ImagePlan, cache: Path, target: str = "") -> Iterator[None]:
     """Hold a lock, so that two processes do not build or move the same image at the same time.
 
     Args:
         plan: the image.
         cache: folder that holds the lock's file, in `images`.
-        place: the place that the image is moved to; empty: the lock is for building it.
+        target: the containerd to which the image is moved; empty: the lock is for building it.
     """
     folder = cache / "images"
     folder.mkdir(parents=True, exist_ok=True)
-    end = f"-to-{hashlib.sha256(place.encode()).hexdigest()[:16]}" if place else ""
+    end = f"-to-{hashlib.sha256(target.encode()).hexdigest()[:16]}" if target else ""
     with (folder / f"deps-{plan.deps_hash}{end}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

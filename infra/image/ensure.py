@@ -78,7 +78,7 @@ def ensure(
         prune(plan, containerd, say, keep_unused_minutes)
         return done
 
-    with locked(plan, sources.cache, containerd.place):
+    with locked(plan, sources.cache, containerd.location):
         platform = containerd.platform() or this_machine()
         try:
             return bring()

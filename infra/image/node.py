@@ -21,7 +21,7 @@ PATH=$PATH:/usr/local/bin
 require_root
 as_root env "PATH=$PATH" {command}"""
 
-MARK = "-- disttrain: the output begins --"
+BEGIN_LINE = "-- disttrain: the output begins --"
 CUT_OFF = 255  # ssh's exit status if the connection failed
 
 
@@ -35,13 +35,13 @@ def for_any_shell(text: str) -> str:
     return f"exec sh -c 'eval \"$(echo {coded} | base64 -d | gzip -dc)\"'"
 
 
-def after_mark(output: bytes) -> bytes:
-    """Return the output of a command at a node, without the text before MARK. Pure.
+def after_begin_line(output: bytes) -> bytes:
+    """Return the output of a command at a node, without the text before BEGIN_LINE. Pure.
 
     bash also reads `.bashrc` before a command over SSH, and `.bashrc` may print something.
     """
-    before, mark, said = output.partition(f"{MARK}\n".encode())
-    return said if mark else before
+    before, found, said = output.partition(f"{BEGIN_LINE}\n".encode())
+    return said if found else before
 
 
 def failure_reason(done: subprocess.CompletedProcess[bytes]) -> str:
@@ -78,7 +78,7 @@ class Node:
     def as_root(self, command: Sequence[str]) -> list[str]:
         """Return the words that run `command` as root.
 
-        Their input must begin with `root_input`, and `after_mark` must read their output.
+        Their input must begin with `root_input`, and `after_begin_line` must read their output.
         """
         text = _AS_ROOT.format(
             command=shlex.join(command),
@@ -102,7 +102,7 @@ class Node:
         done = subprocess.run(self._words(text), input=content, capture_output=True, check=False)
         if done.returncode:
             raise NodeError(f"{self.shell[0]}: {failure_reason(done)}")
-        return after_mark(done.stdout).decode(errors="replace")
+        return after_begin_line(done.stdout).decode(errors="replace")
 
     def run_as_root(self, command: Sequence[str], content: bytes = b"") -> str:
         """Run `command` as root with `content` as its input, and return its output.
@@ -114,7 +114,7 @@ class Node:
         done = subprocess.run(self.as_root(command), input=given, capture_output=True, check=False)
         if done.returncode:
             raise NodeError(failure_reason(done))
-        return after_mark(done.stdout).decode(errors="replace")
+        return after_begin_line(done.stdout).decode(errors="replace")
 
     def _words(self, text: str) -> list[str]:
-        return [*self.shell, for_any_shell(f"echo '{MARK}'\n{text}")]
+        return [*self.shell, for_any_shell(f"echo '{BEGIN_LINE}'\n{text}")]

@@ -51,16 +51,17 @@ def import_request(plan: ImagePlan, containerd: Containerd, cache: Path, node_na
     return noted_request([node_name, *containerd.ctr_words(), plan.reference], cache, ask)
 
 
-def noted_request(place: list[str], cache: Path, ask: Callable[[], str | None]) -> str:
-    """Return the request that is noted at a place, or a new one if the image is not there.
+def noted_request(target: list[str], cache: Path, ask: Callable[[], str | None]) -> str:
+    """Return the request that is noted for a target, or a new one if the image is not there.
 
     Args:
-        place: words that differ for each place where an image can be, and for each image.
+        target: words that differ for each node or registry where an image can be, and for each
+            image.
         cache: folder that keeps new requests.
         ask: returns the request that is noted there, or an empty text if none is; None: the image
             is not there.
     """
-    file = cache / FOLDER / hashlib.sha256(json.dumps(place).encode()).hexdigest()[:32]
+    file = cache / FOLDER / hashlib.sha256(json.dumps(target).encode()).hexdigest()[:32]
     request = ask()
     if request is None:
         return _remembered(file)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import IO
 
 from infra.image.containerd import Containerd, ContainerdError
-from infra.image.node import CUT_OFF, Node, NodeError, after_mark, failure_reason
+from infra.image.node import CUT_OFF, Node, NodeError, after_begin_line, failure_reason
 from infra.image.oci import COPY_BYTES, Image, archive_size_bytes, write_archive
 from infra.image.parts import joined, open_transfer, remove_parts, send_parts
 
@@ -107,7 +107,7 @@ def _import_stream(
         assert process.stdin is not None
         assert process.stdout is not None
         broken = _feed(process.stdin, containerd.input_head, images, held)
-        output = after_mark(process.stdout.read()).decode(errors="replace").strip()
+        output = after_begin_line(process.stdout.read()).decode(errors="replace").strip()
     if process.returncode or broken:
         raise ContainerdError(f"{containerd.shown('images import')}: {output[-1500:] or broken}")
 

@@ -22,7 +22,7 @@ def kept_by(item: Json) -> str:
 
 
 def leave(api: Api, path: str, owner: str, stack: str, what: str) -> None:
-    """Mark an object of this stack as left by `destroy`.
+    """Note on an object of this stack that `destroy` has left it.
 
     Nothing happens if the object is gone or belongs to another owner.
 
@@ -36,6 +36,6 @@ def leave(api: Api, path: str, owner: str, stack: str, what: str) -> None:
     item = api.get(path)
     if item is None or label(item, names.OWNER_LABEL) != owner:
         return
-    marks = {"labels": {names.OWNER_LABEL: None}, "annotations": {KEPT_ANNOTATION: stack}}
-    api.patch(path, {"metadata": marks})
+    metadata = {"labels": {names.OWNER_LABEL: None}, "annotations": {KEPT_ANNOTATION: stack}}
+    api.patch(path, {"metadata": metadata})
     say(f"{what} stays in the cluster, and the next `pulumi up` of stack {stack} takes it up again")

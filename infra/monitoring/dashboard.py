@@ -35,15 +35,15 @@ def dashboard() -> dict[str, Any]:
 def _panels() -> list[dict[str, Any]]:
     found, y = list[dict[str, Any]](), 0
     for title, row in ROWS:
-        place = {"x": 0, "y": y, "w": _COLUMNS, "h": 1}
-        found.append({"id": len(found) + 1, "type": "row", "title": title, "gridPos": place})
+        position = {"x": 0, "y": y, "w": _COLUMNS, "h": 1}
+        found.append({"id": len(found) + 1, "type": "row", "title": title, "gridPos": position})
         x, y = 0, y + 1
         width, height = _size(row[0])
         for panel in row:
             if x + width > _COLUMNS:
                 x, y = 0, y + height
-            place = {"x": x, "y": y, "w": width, "h": height}
-            found.append(_panel(panel, len(found) + 1, place))
+            position = {"x": x, "y": y, "w": width, "h": height}
+            found.append(_panel(panel, len(found) + 1, position))
             x += width
         y += height
     return found
@@ -55,14 +55,14 @@ def _size(panel: Panel) -> tuple[int, int]:
     return _PANEL_WIDTH, _PANEL_HEIGHT
 
 
-def _panel(panel: Panel, number: int, place: dict[str, int]) -> dict[str, Any]:
+def _panel(panel: Panel, number: int, position: dict[str, int]) -> dict[str, Any]:
     return {
         "id": number,
         "type": "stat" if panel.is_number else "timeseries",
         "title": panel.title,
         "description": panel.about,
         "datasource": _SOURCE,
-        "gridPos": place,
+        "gridPos": position,
         "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
         "targets": [
             {

@@ -16,7 +16,7 @@ from infra.networks.attachments import annotations_of, check_attachments, interf
 from infra.networks.pod_tcp import POD_INTERFACE
 from infra.networks.profile import NetworkProfile
 from infra.registry import OptionError
-from infra.settings.pod_marks import is_key
+from infra.settings.pod_labels import is_key
 
 _GPUS = rf"{re.escape(GPU_RESOURCE)}(\..*)?|nvidia\.com/mig-.*"
 

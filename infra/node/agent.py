@@ -108,13 +108,13 @@ class Job:
             return (
                 f". If it is lost for good, let the stack forget it: {VARIABLE}=true pulumi destroy"
             )
-        mark = "set `gone: true` at its place in nodes"
+        remedy = "set `gone: true` at its place in nodes"
         if action in LEAVING:
             name, host = self.variables["agent"].get("NODE", ""), self.machine["ssh"]["host"]
             was = f"name: {name}, address: {host}"
-            mark = f"put it back into nodes as it was ({was}) with `gone: true`"
+            remedy = f"put it back into nodes as it was ({was}) with `gone: true`"
         return (
-            f". If it is lost for good, {mark}, and run pulumi up: the cluster then forgets it. "
+            f". If it is lost for good, {remedy}, and run pulumi up: the cluster then forgets it. "
             "After that it can be taken out of the list, and another machine can have its name"
         )
 

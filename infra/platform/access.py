@@ -44,9 +44,9 @@ class ClusterAccess(pulumi.ComponentResource):
             cluster_identifier=args.cluster_identifier,
             opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        # The mark depends on the provider. So the provider already leads to the present cluster
-        # when the engine deletes objects that were made in a former cluster, and looks for them in
-        # the present one.
+        # The generation command depends on the provider. So the provider already leads to the
+        # present cluster when the engine deletes objects that were made in a former cluster, and
+        # looks for them in the present one.
         self._generation = ClusterGeneration(
             f"{name}-generation",
             [args.generation],

@@ -247,11 +247,11 @@ def _ours(manifest: Manifest, args: ControllerArgs) -> Manifest:
     instead, and reports what the pods say.
     """
     about = dict(manifest["metadata"])
-    marks = {
+    own_labels = {
         STACK_LABEL: args.stack,
         OWNER_LABEL: args.connection.owner,
         CONTROLLER_LABEL: args.kind.name,
     }
-    about["labels"] = {**about.get("labels", {}), **marks}
+    about["labels"] = {**about.get("labels", {}), **own_labels}
     about["annotations"] = {**about.get("annotations", {}), **NO_AWAIT}
     return {**manifest, "metadata": about}

@@ -58,9 +58,9 @@ class FurtherMachine(pulumi.ComponentResource):
     machine out of the cluster again.
 
     If an `up` fails or is killed while one of these two commands runs, the state does not contain
-    that command, and no `delete` would clean up after it. So a third command, the mark `begun`, is
+    that command, and no `delete` would clean up after it. So a third command, called `begun`, is
     registered first. Its `create` does nothing. Its `delete` runs after those of the other two and
-    removes what is left on the machine. Each address and role has a mark of its own: see
+    removes what is left on the machine. Each address and role has such a command of its own: see
     `of_machine`.
 
     The commands run on the machine that runs Pulumi, because one of them has to talk to two hosts
@@ -85,7 +85,7 @@ class FurtherMachine(pulumi.ComponentResource):
         begun = self._command(
             of_machine(f"{name}-begun", *machine),
             ("sh -c true", f"{STEPS} clear"),
-            _mark_job(args),
+            _begun_job(args),
             of_the_machine,
             pulumi.ResourceOptions(
                 depends_on=[*args.begins_after],
@@ -149,12 +149,12 @@ def _role(node: NodeSettings) -> list[str]:
 def _job(args: FurtherMachineArgs) -> dict[str, pulumi.Input[object]]:
     """The standard input of infra.node.agent for the command `k3s`."""
     node = args.node
-    marks = {"TAINTS": "\n".join(node.taints)}
+    taints = {"TAINTS": "\n".join(node.taints)}
     role = {"ROLE": node.role} if node.is_server else {}
     repair = args.observation.repair_id if args.observation else ""
-    agent = {**_file_variables(args), **marks, "REPAIR_ID": repair}
+    agent = {**_file_variables(args), **taints, "REPAIR_ID": repair}
     member = {
-        **marks,
+        **taints,
         **role,
         "NODE": node.name,
         "LABELS": "\n".join(f"{key}={value}" for key, value in sorted(node.labels.items())),
@@ -178,9 +178,10 @@ def _files_job(args: FurtherMachineArgs) -> dict[str, pulumi.Input[object]]:
     }
 
 
-def _mark_job(args: FurtherMachineArgs) -> dict[str, pulumi.Input[object]]:
-    """The job of the mark. It also holds what the steps on the first machine need when the machine
-    leaves the cluster."""
+def _begun_job(args: FurtherMachineArgs) -> dict[str, pulumi.Input[object]]:
+    """The job of the command `begun`.
+
+    It also holds what the steps on the first machine need when the machine leaves the cluster."""
     node = args.node
     role = {"ROLE": node.role} if node.is_server else {}
     member = {**role, "NODE": node.name, "GRACE_SECONDS": str(args.grace_seconds)}

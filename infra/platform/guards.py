@@ -50,7 +50,7 @@ class DestroyGuard(pulumi.ComponentResource):
         super().__init__("disttrain:infra:DestroyGuard", name, {}, opts)
         # If k3s is removed, everything in it disappears at once.
         controllers = [] if args.k3s_is_ours else list(args.controllers)
-        places = [] if args.k3s_is_ours else [each.fields() for each in args.own_namespaces]
+        own_namespaces = [] if args.k3s_is_ours else [each.fields() for each in args.own_namespaces]
         kube_command(
             f"{name}-look",
             "destroy-guard",
@@ -60,7 +60,7 @@ class DestroyGuard(pulumi.ComponentResource):
                 "k3s_is_ours": args.k3s_is_ours,
                 **({"queue": dict(args.queue)} if args.queue else {}),
                 **({"controllers": controllers} if controllers else {}),
-                **({"own_namespaces": places} if places else {}),
+                **({"own_namespaces": own_namespaces} if own_namespaces else {}),
             },
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )

@@ -10,8 +10,8 @@ import pulumi
 from infra.deliveries.kind import Pull
 from infra.dependencies import dependencies
 from infra.labels import COMPONENT_LABEL, content_hash, metadata
-from infra.marks import with_own
 from infra.objects import NO_AWAIT, Manifest, kubernetes_object
+from infra.pod_metadata import with_own
 from infra.settings.pods_demands import PodDemands
 
 SOURCE = Path(__file__).parents[1] / "in_cluster"
@@ -74,10 +74,10 @@ class Program:
             }
         }
         field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
-        place = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}}
+        namespace_file = {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}}
         return [
             {"name": "program", "configMap": {"name": config_map, "items": items}},
-            {"name": "account", "projected": {"sources": [token, authority, place]}},
+            {"name": "account", "projected": {"sources": [token, authority, namespace_file]}},
         ]
 
 

@@ -92,8 +92,8 @@ class K3s:
         state = k3s_state(args, pulumi.runtime.is_dry_run())
         ssh = args.host.ssh
         # The commands for a k3s on this machine and for one behind SSH have different types, and
-        # each type has a mark of its own. When the setting `host` changes from one to the other,
-        # the engine removes the former k3s with everything in it.
+        # each type has a generation command of its own. When the setting `host` changes from one to
+        # the other, the engine removes the former k3s with everything in it.
         self.generation = ClusterGeneration(
             f"{name}-{'remote-' if ssh else ''}generation",
             [args.host.address, state.observation.generation_id],
@@ -101,7 +101,7 @@ class K3s:
             is_unknown="triggers" in state.ignored,
         )
         if args.cluster.k3s.existing == "refuse":
-            begun = _mark_of_begin(name, args, opts)
+            begun = _begun_command(name, args, opts)
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[begun]))
         self.install = args.runner.run(
             f"{name}-k3s",
@@ -269,7 +269,7 @@ def further_machine(host: HostSettings, role: str) -> str:
     )
 
 
-def _mark_of_begin(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
+def _begun_command(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
     """Register a command that does nothing before k3s is installed, and cleans up at the very end.
 
     If an `up` fails or is killed while k3s is being installed, the state does not contain the

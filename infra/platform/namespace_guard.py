@@ -14,7 +14,7 @@ class NamespaceGuardArgs:
     """How the cluster is reached, and the namespace that is checked."""
 
     connection: Connection
-    place: OwnNamespace
+    namespace: OwnNamespace
 
 
 class NamespaceGuard(pulumi.ComponentResource):
@@ -36,8 +36,8 @@ class NamespaceGuard(pulumi.ComponentResource):
             f"{name}-look",
             "namespace-guard",
             args.connection,
-            {"own_namespaces": [args.place.fields()]},
+            {"own_namespaces": [args.namespace.fields()]},
             pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
         )
-        self.guarded = pulumi.Output.from_input(args.place.name)
+        self.guarded = pulumi.Output.from_input(args.namespace.name)
         self.register_outputs({"guarded": self.guarded})

@@ -32,6 +32,6 @@ def missing_controllers(platform: PlatformSettings, run: RunSettings | None) -> 
     return [
         f"{setting} needs {CONTROLLERS[name].title}, which a new k3s does not have, so `pulumi up` "
         f"would fail after it has installed k3s. Add {name} to controllers: "
-        f"`pulumi config set --path 'controllers[{place}]' {name}`"
-        for place, (name, setting) in enumerate(missing.items(), len(installed))
+        f"`pulumi config set --path 'controllers[{index}]' {name}`"
+        for index, (name, setting) in enumerate(missing.items(), len(installed))
     ]

@@ -59,7 +59,7 @@ def dataset_job(args: DatasetJobArgs) -> Manifest:
         "spec": spec,
     }
     revision = content_hash({"pod": pod, "platform": dict(args.platform_identity)})
-    marks = {REVISION_LABEL: revision, OWNER_LABEL: args.owner}
+    own_labels = {REVISION_LABEL: revision, OWNER_LABEL: args.owner}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -79,7 +79,10 @@ def dataset_job(args: DatasetJobArgs) -> Manifest:
             "backoffLimit": 0,
             "activeDeadlineSeconds": args.timeout_seconds,
             "template": {
-                "metadata": {**pod["metadata"], "labels": {**pod["metadata"]["labels"], **marks}},
+                "metadata": {
+                    **pod["metadata"],
+                    "labels": {**pod["metadata"]["labels"], **own_labels},
+                },
                 "spec": spec,
             },
         },

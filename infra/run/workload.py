@@ -129,8 +129,8 @@ class Workload(pulumi.ComponentResource):
             found.append(kube_command(f"{name}-look", "served", args.connection, job, opts))
         if queue:
             job = {"queue": queue[QUEUE_LABEL], "priority": queue.get(QUEUE_PRIORITY_LABEL, "")}
-            if place := args.run.placement.one_place:
-                job["place"] = place
+            if level := args.run.placement.required_level:
+                job["place"] = level
             found.append(kube_command(f"{name}-queue", "queue", args.connection, job, opts))
         if own_queue := kind.queue_of_its_own(args.run):
             after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=found))

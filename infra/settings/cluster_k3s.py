@@ -72,8 +72,8 @@ def _read_registries(reader: Reader) -> Secret | None:
     key = "k3sRegistries"
     reader.hide(key)
     content = reader.mapping(key)
-    for place, fault in registries_faults(content):
-        reader.problem(f"{key}{place}", "...", fault, _REGISTRIES_HINT)
+    for path, fault in registries_faults(content):
+        reader.problem(f"{key}{path}", "...", fault, _REGISTRIES_HINT)
     text = json.dumps(content, indent=2, sort_keys=True)
     if re.search(r'"(password|auth|identity_token)": "', text):
         reader.require_encrypted(key)
@@ -81,7 +81,7 @@ def _read_registries(reader: Reader) -> Secret | None:
 
 
 def registries_faults(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what k3s would refuse in registries.yaml: the place in it, and the reason.
+    """Yield what k3s would refuse in registries.yaml: the path in it, and the reason.
 
     This function is pure. k3s does not start with a part of another form, and ignores a part of
     another name.

@@ -26,7 +26,7 @@ COMPUTED = {
 
 
 def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
-    """Read the further values. They are in none of the places of `COMPUTED`.
+    """Read the further values. They are in none of the paths in `COMPUTED`.
 
     Args:
         reader: gives the value and collects the problems with it.
@@ -52,7 +52,7 @@ def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
     _refuse_points(reader, values)
     for path, value in _leaves({key: each for key, each in values.items() if "." not in key}):
         # A value that leads to several computed ones, such as `driver: null`, has one problem.
-        if computed := next((place for place in COMPUTED if _overlap(path, place)), None):
+        if computed := next((each for each in COMPUTED if _overlap(path, each)), None):
             reader.problem(
                 f"{KEY}.{path}",
                 value,

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from infra.kube.api_server.access import place
+from infra.kube.api_server.access import line_and_column
 from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
 
@@ -64,7 +64,7 @@ def _content(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingError(f"it cannot be read ({error})", _OTHER_FILE) from None
     except yaml.YAMLError as error:
-        raise SettingError(f"it is no YAML{place(error)}", _OTHER_FILE) from None
+        raise SettingError(f"it is no YAML{line_and_column(error)}", _OTHER_FILE) from None
     if not isinstance(content, dict):
         raise SettingError("it is not a kubeconfig", _OTHER_FILE)
     return cast(dict[str, Any], content)

@@ -11,7 +11,7 @@ from infra.settings.cluster import ClusterSettings
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSettings
 from infra.settings.nodes_host import HOST_KEYS, read_node_host
 from infra.settings.nodes_servers import Role, check_servers, read_role
-from infra.settings.pod_marks import is_key, is_value, label_fault, read_texts
+from infra.settings.pod_labels import is_key, is_value, label_fault, read_texts
 from infra.settings.reader import Reader, did_you_mean
 from infra.settings.setting_error import problem_text
 
@@ -188,7 +188,7 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
     node_host = read_node_host(reader, where, given, host)
     labels = read_texts(reader, f"{where}.labels", given.get("labels", {}))
     taints = tuple(str(taint) for taint in given.get("taints", []))
-    _check_marks(reader, where, labels, taints)
+    _check_labels_and_taints(reader, where, labels, taints)
     if len(reader.problems) > before:
         return None
     return NodeSettings(
@@ -212,7 +212,7 @@ def _check_texts(reader: Reader, where: str, given: Mapping[str, Any]) -> None:
             reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
 
 
-def _check_marks(
+def _check_labels_and_taints(
     reader: Reader, where: str, labels: Mapping[str, str], taints: tuple[str, ...]
 ) -> None:
     for name, value in labels.items():

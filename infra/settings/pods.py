@@ -7,7 +7,7 @@ from typing import Any, cast
 from infra.kube.quantity import amount
 from infra.names import GPU_TOLERATION
 from infra.settings.pod_environment import check_environment
-from infra.settings.pod_marks import check_marks, read_texts, toleration_fault
+from infra.settings.pod_labels import check_labels, read_texts, toleration_fault
 from infra.settings.pods_demands import PodDemands
 from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
@@ -156,7 +156,7 @@ def _refuse_second(reader: Reader, name: str) -> None:
 
 def _node_selector(reader: Reader) -> dict[str, str]:
     selector = _texts(reader, "nodeSelector")
-    check_marks(reader, "nodeSelector", selector)
+    check_labels(reader, "nodeSelector", selector)
     return selector
 
 

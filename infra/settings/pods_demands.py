@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infra.names import TRAINER_UID
-from infra.settings.marks_of_workloads import refuse_marks_of_workloads
-from infra.settings.pod_marks import check_marks, read_texts
+from infra.settings.labels_of_workloads import refuse_labels_of_workloads
+from infra.settings.pod_labels import check_labels, read_texts
 from infra.settings.reader import Reader
 
 
@@ -35,16 +35,16 @@ def read_demands(reader: Reader) -> PodDemands:
 
 def _annotations(reader: Reader) -> dict[str, str]:
     annotations = read_texts(reader, "podAnnotations", reader.mapping("podAnnotations"))
-    check_marks(reader, "podAnnotations", annotations, values_too=False)
-    refuse_marks_of_workloads(reader, "podAnnotations", annotations)
+    check_labels(reader, "podAnnotations", annotations, values_too=False)
+    refuse_labels_of_workloads(reader, "podAnnotations", annotations)
     _refuse_secrets(reader, "podAnnotations", annotations)
     return annotations
 
 
 def _labels(reader: Reader) -> dict[str, str]:
     labels = read_texts(reader, "podLabels", reader.mapping("podLabels"))
-    check_marks(reader, "podLabels", labels)
-    refuse_marks_of_workloads(reader, "podLabels", labels)
+    check_labels(reader, "podLabels", labels)
+    refuse_labels_of_workloads(reader, "podLabels", labels)
     _refuse_secrets(reader, "podLabels", labels)
     for name, value in labels.items():
         if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
@@ -53,9 +53,9 @@ def _labels(reader: Reader) -> dict[str, str]:
     return labels
 
 
-def _refuse_secrets(reader: Reader, key: str, marks: Mapping[str, str]) -> None:
+def _refuse_secrets(reader: Reader, key: str, given: Mapping[str, str]) -> None:
     """Refuse annotations or labels with an encrypted value, which the pods show to everybody."""
-    if marks:
+    if given:
         reader.refuse_encrypted(
             key,
             "everybody who may see the pods would see it there",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 from infra.names import HOSTNAME_LABEL
-from infra.settings.pod_marks import is_key
+from infra.settings.pod_labels import is_key
 from infra.settings.reader import Reader
 
 PlacementChoice: TypeAlias = Literal["auto", "packed", "spread", "one-place"]

@@ -10,7 +10,7 @@ import yaml
 from infra.labels import content_hash
 from infra.names import DATA_MOUNT
 from infra.settings.kinds import DeliveryChoice
-from infra.settings.program_files import PLACE, read_files
+from infra.settings.program_files import HINT, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
 from infra.settings.reader import Reader, as_written, did_you_mean, is_misspelt
@@ -91,11 +91,11 @@ def read_program(
     if not is_misspelt_command:
         _check_command(reader, given.get("command", ""))
     command_is_right = len(reader.problems) == problems and not is_misspelt_command
-    place, files = given.pop("files", None), dict[str, bytes]()
-    if place is not None and not isinstance(place, str):
-        reader.problem("program.files", place, "it is not a text", PLACE)
-    elif place:
-        files = read_files(reader, place)
+    path, files = given.pop("files", None), dict[str, bytes]()
+    if path is not None and not isinstance(path, str):
+        reader.problem("program.files", path, "it is not a text", HINT)
+    elif path:
+        files = read_files(reader, path)
         encoded = {path: content.hex() for path, content in files.items()}
         given["files"] = content_hash(encoded) if files else None
     if given.get("image") == "":  # as with an empty program.files or program.build
@@ -146,9 +146,9 @@ def _check_words(reader: Reader, key: str, words: list[object]) -> None:
         reason = "it would be the name of the program, with its spaces"
         hint = f"Write each word as an item of its own: {_as_list(shown)}"
         reader.problem(f"{key}[0]", first, reason, hint)
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         if isinstance(word, bool):
-            _refuse_boolean(reader, f"{key}[{place}]", word)
+            _refuse_boolean(reader, f"{key}[{index}]", word)
 
 
 def _words(command: str) -> list[str]:

@@ -14,7 +14,7 @@ becomes a third larger in it."""
 MOST_FILES = 500
 MOST_COUNTED = 20_000
 """The most files that are counted, because a link may lead to a folder with millions of files."""
-PLACE = "Set the path of a file or of a folder on this machine"
+HINT = "Set the path of a file or of a folder on this machine"
 _LEFT_OUT = ("__pycache__",)  # Names that begin with a point are left out, too.
 _SMALLER = (
     "Name a folder that contains only the program, and put data on the volume or larger code "
@@ -36,26 +36,26 @@ def read_files(reader: Reader, text: str) -> dict[str, bytes]:
     root = local_path(text)
     try:
         found = {root.name: root} if root.is_file() else _files_below(root)
-        sizes = {path: place.stat().st_size for path, place in found.items()}
+        sizes = {path: file.stat().st_size for path, file in found.items()}
         if not found:
-            reader.problem(KEY, str(root), "there is no file", PLACE)
+            reader.problem(KEY, str(root), "there is no file", HINT)
             return {}
         if sum(sizes.values()) > MOST_BYTES or len(sizes) > MOST_FILES:
             reader.problem(KEY, str(root), _too_much(sizes), _SMALLER)
             return {}
-        return {path: place.read_bytes() for path, place in sorted(found.items())}
+        return {path: file.read_bytes() for path, file in sorted(found.items())}
     except _LoopError as link:
         reason = f"{link} in it is a link to a folder that the link is in, so it has no end"
         reader.problem(KEY, str(root), reason, "Remove that link")
     except OSError as error:
-        reader.problem(KEY, str(root), f"it cannot be read ({error.strerror})", PLACE)
+        reader.problem(KEY, str(root), f"it cannot be read ({error.strerror})", HINT)
     return {}
 
 
 def _files_below(root: Path) -> dict[str, Path]:
     """Return the files of a folder by their paths in it, at most MOST_COUNTED of them."""
-    places = islice(_files_in(root, ()), MOST_COUNTED) if root.is_dir() else ()
-    return {str(PurePosixPath(place.relative_to(root))): place for place in places}
+    files = islice(_files_in(root, ()), MOST_COUNTED) if root.is_dir() else ()
+    return {str(PurePosixPath(file.relative_to(root))): file for file in files}
 
 
 def _files_in(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
@@ -72,13 +72,13 @@ def _files_in(folder: Path, above: tuple[Path, ...]) -> Iterator[Path]:
     real = folder.resolve()
     if real in above:
         raise _LoopError(folder)
-    for place in sorted(folder.iterdir()):
-        if place.name.startswith(".") or place.name in _LEFT_OUT:
+    for file in sorted(folder.iterdir()):
+        if file.name.startswith(".") or file.name in _LEFT_OUT:
             continue
-        if place.is_dir():
-            yield from _files_in(place, (*above, real))
-        elif place.is_file():
-            yield place
+        if file.is_dir():
+            yield from _files_in(file, (*above, real))
+        elif file.is_file():
+            yield file
 
 
 def _too_much(sizes: Mapping[str, int]) -> str:

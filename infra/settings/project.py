@@ -72,8 +72,8 @@ def _configuration(file: Path) -> dict[str, Any]:
         content: object = load_as_engine(file.read_text())
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = f", line {mark.line + 1}" if mark else ""
-        raise ValueError(f"{file}{place}: this is not YAML. Correct it there.") from None
+        line = f", line {mark.line + 1}" if mark else ""
+        raise ValueError(f"{file}{line}: this is not YAML. Correct it there.") from None
     everything = _keys_of(content, f"{file}: it holds")
     return _keys_of(everything.get("config"), f"{file}: below config stands")
 

@@ -9,7 +9,7 @@ from infra.kube import quantity
 from infra.names import GPU_RESOURCE
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
-from infra.settings.pod_marks import is_key
+from infra.settings.pod_labels import is_key
 from infra.settings.queues_topology import read_levels
 from infra.settings.reader import Reader, did_you_mean, is_misspelt
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from infra.names import HOSTNAME_LABEL, PLACE_ANNOTATIONS
-from infra.settings.pod_marks import is_key
+from infra.names import HOSTNAME_LABEL, TOPOLOGY_ANNOTATIONS
+from infra.settings.pod_labels import is_key
 from infra.settings.pods import PodSettings
 from infra.settings.pods_neighbours import PlacementChoice
 from infra.settings.queue import QueueSettings
@@ -41,9 +41,9 @@ def read_levels(reader: Reader, value: object) -> tuple[str, ...]:
         )
         return ()
     levels = tuple(str(each) for each in given)
-    for place, label in enumerate(levels[:_MOST_LEVELS]):
-        if fault := _fault(levels, place):
-            reader.problem(f"{KEY}[{place}]", label, *fault)
+    for index, label in enumerate(levels[:_MOST_LEVELS]):
+        if fault := _fault(levels, index):
+            reader.problem(f"{KEY}[{index}]", label, *fault)
     if len(levels) > _MOST_LEVELS:
         reason = f"Kueue accepts at most {_MOST_LEVELS} levels"
         reader.problem(KEY, given, reason, "Leave out levels that no run needs")
@@ -59,17 +59,17 @@ def read_levels(reader: Reader, value: object) -> tuple[str, ...]:
 
 
 def _are_right(reader: Reader) -> bool:
-    return reader.are_right(KEY, *(f"{KEY}[{place}]" for place in range(_MOST_LEVELS)))
+    return reader.are_right(KEY, *(f"{KEY}[{index}]" for index in range(_MOST_LEVELS)))
 
 
-def _fault(levels: Sequence[str], place: int) -> tuple[str, str] | None:
-    """Why the level at this place cannot be used, and what to do; None if it can."""
-    label = levels[place]
+def _fault(levels: Sequence[str], index: int) -> tuple[str, str] | None:
+    """Why the level at this index cannot be used, and what to do; None if it can."""
+    label = levels[index]
     if not is_key(label):
         return "it is not the key of a label", "Write it like example.com/rack"
-    if label in levels[:place]:
+    if label in levels[:index]:
         return f"it is level {levels.index(label) + 1} already", "Name each label once"
-    if label == HOSTNAME_LABEL and place != len(levels) - 1:
+    if label == HOSTNAME_LABEL and index != len(levels) - 1:
         return (
             "a machine contains no other place, so it can only be the last level",
             "Write the levels from the widest to the machine",
@@ -92,7 +92,7 @@ def check_placement(
         The levels of the run's queue, if its platform makes that queue; otherwise none.
     """
     wish = pods.neighbours
-    asked = sorted(PLACE_ANNOTATIONS & pods.demands.annotations.keys())
+    asked = sorted(TOPOLOGY_ANNOTATIONS & pods.demands.annotations.keys())
     if wish.placement == "one-place" and asked:
         reader.problem(
             f"podAnnotations.{asked[0]}",

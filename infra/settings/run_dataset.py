@@ -19,8 +19,8 @@ SHOWN_SECRET = "it is secret, and would be in plain text in a ConfigMap and on t
 def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
     """Read the setting `datasetFiles`: addresses without secrets, each with a checksum."""
     files: list[dict[str, Any]] = []
-    for place, item in enumerate(reader.sequence("datasetFiles")):
-        key = f"datasetFiles[{place}]"
+    for index, item in enumerate(reader.sequence("datasetFiles")):
+        key = f"datasetFiles[{index}]"
         if not isinstance(item, Mapping):
             hint = "Write it as a mapping of url, sha256 and size_bytes"
             reader.problem(key, cast(object, item), "it is no mapping of keys", hint)

@@ -1,6 +1,6 @@
 """Checks the name of the stack, which is part of its objects in the cluster."""
 
-from infra.settings.pod_marks import is_value
+from infra.settings.pod_labels import is_value
 from infra.settings.reader import Reader
 
 NAME_OF_STACK = "name of the stack"

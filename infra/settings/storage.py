@@ -60,11 +60,11 @@ def read_storage(
                 "dataOnDestroy: purge would delete every data set, checkpoint and log unconfirmed",
                 f"Set {wanted}, the {what}, or dataOnDestroy: keep",
             )
-    _check_place(reader, chosen, kind, cluster, namespace)
+    _check_cluster_and_namespace(reader, chosen, kind, cluster, namespace)
     return StorageSettings(root, reader.size("dataSize"), purge)
 
 
-def _check_place(
+def _check_cluster_and_namespace(
     reader: Reader,
     chosen: Chosen,
     kind: StorageChoice,

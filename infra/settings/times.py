@@ -52,5 +52,5 @@ def _texts_in(path: str, value: object) -> Iterator[tuple[str, str]]:
         for name, inner in cast(Mapping[str, object], value).items():
             yield from _texts_in(f"{path}.{name}", inner)
     elif isinstance(value, list):
-        for place, inner in enumerate(cast(list[object], value)):
-            yield from _texts_in(f"{path}[{place}]", inner)
+        for index, inner in enumerate(cast(list[object], value)):
+            yield from _texts_in(f"{path}[{index}]", inner)

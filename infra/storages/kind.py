@@ -130,7 +130,7 @@ def claim_manifest(
         "spec": {
             "accessModes": [access_mode],
             "storageClassName": class_name,
-            **({"selector": {"matchLabels": _mark(volume)}} if volume else {}),
+            **({"selector": {"matchLabels": _volume_label(volume)}} if volume else {}),
             "resources": {"requests": {"storage": size}},
         },
     }
@@ -146,7 +146,7 @@ def volume_manifest(
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": name, "labels": _mark(name)},
+        "metadata": {"name": name, "labels": _volume_label(name)},
         "spec": {
             "capacity": {"storage": size},
             "accessModes": [access_mode],
@@ -162,8 +162,8 @@ def volume_manifest(
     }
 
 
-def _mark(volume: str) -> dict[str, str]:
-    """Return the label that marks a volume; a hash, as the name may be too long for a label."""
+def _volume_label(volume: str) -> dict[str, str]:
+    """Return the label by which a claim selects the volume; the name could be too long for it."""
     return {VOLUME_LABEL: content_hash(volume)}
 
 

@@ -61,7 +61,7 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
         },
         on_disruption="Count",
     )
-    marks = {"metadata": {"labels": dict(labels)}} if labels else {}
+    template_metadata = {"metadata": {"labels": dict(labels)}} if labels else {}
     return {
         "network": {
             "enableDNSHostnames": True,
@@ -83,7 +83,9 @@ def jobset_spec(run: Run, name: str, labels: Mapping[str, str] | None = None) ->
                 }
             ],
         },
-        "replicatedJobs": [{"name": name, "replicas": 1, "template": {**marks, "spec": job}}],
+        "replicatedJobs": [
+            {"name": name, "replicas": 1, "template": {**template_metadata, "spec": job}}
+        ],
     }
 
 

@@ -22,8 +22,8 @@ from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
 from infra.workloads.kind import WorkloadKind
-from infra.workloads.marks import pod_annotations, pod_labels
 from infra.workloads.pod import PodParts, of_commands, training_pod
+from infra.workloads.pod_metadata import pod_annotations, pod_labels
 from infra.world import World
 
 
@@ -54,10 +54,10 @@ class Placement:
     @property
     def is_queues_choice(self) -> bool:
         """Whether Kueue, and not Kubernetes' scheduler, chooses the machine of each pod."""
-        return bool(self.queue_levels) or bool(self.one_place)
+        return bool(self.queue_levels) or bool(self.required_level)
 
     @property
-    def one_place(self) -> str:
+    def required_level(self) -> str:
         """The node label of which all pods must share one value; empty if that is not required."""
         return self.neighbours.label if self.neighbours.placement == "one-place" else ""
 
@@ -73,12 +73,12 @@ class Placement:
 
     @property
     def of_tasks(self) -> Manifest:
-        """Fields of the description of pods that commands start: where they run, and their marks.
+        """Fields of the pods that commands start: where they run, their labels and annotations.
 
         `infra.kube.files.task_pod` builds the pod from these fields.
         """
-        marks = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
-        given = {name: value for name, value in marks.items() if value}
+        metadata = {"labels": dict(self.labels), "annotations": dict(self.annotations)}
+        given = {name: value for name, value in metadata.items() if value}
         return {**self.nodes, **({"metadata": given} if given else {})}
 
     @property

@@ -7,7 +7,7 @@ first pod start, and each pod starts on the machine that was chosen for it
 
 from collections.abc import Mapping
 
-from infra.names import PLACE_ANNOTATIONS, PREFERRED_PLACE, REQUIRED_PLACE
+from infra.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY, TOPOLOGY_ANNOTATIONS
 from infra.objects import Manifest
 from infra.settings.pods_neighbours import NeighbourSettings
 
@@ -29,9 +29,9 @@ def topology_request(
         pods: the number of pods of the run. One pod needs no annotation.
         given: the user's own annotations. If one of them already asks for a place, none is added.
     """
-    if pods == 1 or PLACE_ANNOTATIONS & given.keys():
+    if pods == 1 or TOPOLOGY_ANNOTATIONS & given.keys():
         return {}
-    key = REQUIRED_PLACE if settings.placement == "one-place" else PREFERRED_PLACE
+    key = REQUIRED_TOPOLOGY if settings.placement == "one-place" else PREFERRED_TOPOLOGY
     return {key: settings.label}
 
 
@@ -43,7 +43,7 @@ def as_one_group(template: Manifest) -> Manifest:
     """
     metadata = template["metadata"]
     annotations = metadata.get("annotations", {})
-    if not {REQUIRED_PLACE, PREFERRED_PLACE} & annotations.keys():
+    if not {REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY} & annotations.keys():
         return template
     return {
         **template,

@@ -9,7 +9,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import label, part
 from infra.kube.paths import PODS
-from infra.kube.runs.making_place import ENDED
+from infra.kube.runs.suspending import ENDED
 from infra.labels import WORKLOAD_LABEL
 from tests.e2e.lab import NAMESPACE, Lab
 

@@ -12,7 +12,7 @@ import pytest
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.queues.kueue import kueue_workload
-from infra.kube.queues.kueue_places import assigned_machines
+from infra.kube.queues.kueue_machines import assigned_machines
 from infra.workloads import WORKLOADS
 from sandbox.controllers import CONTROLLERS
 from sandbox.controllers.controller import running

@@ -14,7 +14,7 @@ import pytest
 from infra.image.containerd import ContainerdError
 from infra.image.dependencies import Sources
 from infra.image.ensure import ensure, problems
-from infra.image.node import NodeError, after_mark
+from infra.image.node import NodeError, after_begin_line
 from infra.image.plan import plan_image
 from infra.image.reach import open_node
 from infra.node.node_variable import VARIABLE
@@ -283,4 +283,4 @@ def test_root_by_sudo_gets_its_password_first_and_the_command_the_rest(tmp_path:
             capture_output=True,
             check=True,
         )
-    assert after_mark(done.stdout) == b"archive"
+    assert after_begin_line(done.stdout) == b"archive"

@@ -91,14 +91,14 @@ class Connection:
         Raises:
             RegistryError: there is no such header, which the protocol demands, or no address in it.
         """
-        place = answer.headers.get("Location", "")
+        location = answer.headers.get("Location", "")
         try:
-            if place:
-                return urljoin(self._base, place)
+            if location:
+                return urljoin(self._base, location)
         except ValueError:
             pass  # It is no address, which the error below says.
         raise self.error(
-            f"{self._host} does not say where the upload goes on: its answer names {place!r} as "
+            f"{self._host} does not say where the upload goes on: its answer names {location!r} as "
             "the place (header Location). Look for a proxy before it that changes its answers, or "
             "set another registry"
         )
@@ -249,10 +249,10 @@ def _pool(access: Access, url: str) -> urllib3.PoolManager:
     if not proxy:
         return urllib3.PoolManager(**common)
     parts = urlsplit(proxy)
-    user, _, place = parts.netloc.rpartition("@")
+    user, _, host = parts.netloc.rpartition("@")
     headers = make_headers(proxy_basic_auth=unquote(user)) if user else None
     return urllib3.ProxyManager(
-        parts._replace(netloc=place).geturl(),
+        parts._replace(netloc=host).geturl(),
         proxy_headers=headers,
         proxy_ssl_context=context,
         **common,

@@ -65,20 +65,20 @@ class Repository:
         Raises:
             RegistryError: the registry refused it, or the connection broke in all attempts.
         """
-        place = ""
+        location = ""
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                place, start = self._continue(place)
+                location, start = self._continue(location)
                 if start:
                     say(f"image: going on after {start / 1e6:,.1f} MB")
-                self._send(place, part, start, say)
+                self._send(location, part, start, say)
                 return
             except CutError as cut:
                 if attempt == ATTEMPTS:
                     what = f"{part.digest} could not be sent in {ATTEMPTS} attempts ({cut})"
                     raise self._server.error(f"{what}; run `pulumi up` again") from None
                 say(f"image: the registry broke off ({cut})")
-                place = place if cut.may_go_on else ""
+                location = location if cut.may_go_on else ""
                 time.sleep(PAUSE_SECONDS)
 
     def push_image(self, tag: str, image: Image) -> None:
@@ -102,21 +102,21 @@ class Repository:
         self._server.expect(answer, "begin an upload", 202)
         return self._server.location(answer)
 
-    def _continue(self, place: str) -> tuple[str, int]:
+    def _continue(self, location: str) -> tuple[str, int]:
         """Return the address where an upload goes on, and the byte from which it goes on.
 
         If the upload cannot go on, a new one is begun.
         """
-        if not place:
+        if not location:
             return self._begin(), 0
-        answer = self._server.ask("GET", place, cuts=True)
+        answer = self._server.ask("GET", location, cuts=True)
         last = re.fullmatch(r"(?:bytes=)?0-(\d+)", answer.headers.get("Range", ""))
         # A registry that has received nothing may answer 0-0, which also means one byte.
         if answer.status not in (200, 204) or last is None or last[1] == "0":
             return self._begin(), 0
         return self._server.location(answer), int(last[1]) + 1
 
-    def _send(self, place: str, part: Blob, start: int, say: Say) -> None:
+    def _send(self, location: str, part: Blob, start: int, say: Say) -> None:
         if start < part.size_bytes:
             with sending(part, start, say) as stream:
                 headers = {
@@ -125,14 +125,16 @@ class Repository:
                 }
                 if start:
                     headers["Content-Range"] = f"{start}-{part.size_bytes - 1}"
-                answer = self._server.ask("PATCH", place, body=stream, headers=headers, cuts=True)
+                answer = self._server.ask(
+                    "PATCH", location, body=stream, headers=headers, cuts=True
+                )
             if start and answer.status == 416:
-                # When the registry told its place, it was still writing what it had received.
+                # When the registry told its position, it was still writing what it had received.
                 raise CutError("it has come further than it said")
             self._server.expect(answer, "take a layer", 202, 204)
-            place = self._server.location(answer)
-        joint = "&" if urlsplit(place).query else "?"
-        end = f"{place}{joint}{urlencode({'digest': part.digest})}"
+            location = self._server.location(answer)
+        joint = "&" if urlsplit(location).query else "?"
+        end = f"{location}{joint}{urlencode({'digest': part.digest})}"
         answer = self._server.ask("PUT", end, headers={"Content-Length": "0"}, cuts=True)
         if start and answer.status == 400:
             raise CutError("the parts before and after the cut do not fit", may_go_on=False)

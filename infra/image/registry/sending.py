@@ -33,8 +33,8 @@ class _Counted(io.FileIO):
 
     def read(self, size: int | None = -1, /) -> bytes:
         content = super().read(-1 if size is None else size) or b""
-        place = self.tell()
-        if place // STEP_BYTES > self._said:
-            self._said = place // STEP_BYTES
-            self._say(f"image: {place / 1e6:,.0f} of {self._size_bytes / 1e6:,.0f} MB sent")
+        position = self.tell()
+        if position // STEP_BYTES > self._said:
+            self._said = position // STEP_BYTES
+            self._say(f"image: {position / 1e6:,.0f} of {self._size_bytes / 1e6:,.0f} MB sent")
         return content

@@ -11,7 +11,7 @@ PLUGIN_NEEDS = ("apiVersion", "command")
 SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 
-def place(error: object) -> str:
+def line_and_column(error: object) -> str:
     """The line and the column of a YAML error, for a message.
 
     The parser's own message is not used, because it can contain a piece of the text, and so a
@@ -59,7 +59,7 @@ class Access:
             loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # C is ten times faster
             parsed: object = yaml.load(text, Loader=loader)
         except yaml.YAMLError as error:
-            raise KubeconfigError(f"{where} is no YAML{place(error)}") from None
+            raise KubeconfigError(f"{where} is no YAML{line_and_column(error)}") from None
         if not isinstance(parsed, dict) or "clusters" not in parsed:
             raise KubeconfigError(f"{where} is not a kubeconfig: it names no clusters")
         content = cast(dict[str, Any], parsed)

@@ -6,7 +6,7 @@ from infra.kube.controllers.controller import (
     Controller,
     definitions_there,
     foreign_parts,
-    marked,
+    label_of_stack,
     parse_controller,
 )
 from infra.kube.errors import TaskError
@@ -62,7 +62,7 @@ def refusal(
         definitions: those of the controller's definitions that exist.
         owner: the owner id of this stack.
     """
-    if marked(namespace, definitions, names.OWNER_LABEL) == owner:
+    if label_of_stack(namespace, definitions, names.OWNER_LABEL) == owner:
         return ""
     return refusal_of_foreign(controller, namespace, definitions)
 
@@ -73,7 +73,7 @@ def refusal_of_foreign(
     """The text of `refusal` for a namespace that is known not to be ours. This function is pure."""
     if namespace is None and not definitions:
         return ""
-    stack = marked(namespace, definitions, names.STACK_LABEL)
+    stack = label_of_stack(namespace, definitions, names.STACK_LABEL)
     seen = ", ".join(
         [
             *([f"namespace {controller.namespace}"] if namespace else []),

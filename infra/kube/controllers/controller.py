@@ -89,10 +89,10 @@ def is_ours(api: Api, controller: Controller, owner: str) -> bool:
     """
     namespace = api.get(controller.path)
     definitions = [] if namespace else definitions_there(api, controller)
-    return marked(namespace, definitions, names.OWNER_LABEL) == owner
+    return label_of_stack(namespace, definitions, names.OWNER_LABEL) == owner
 
 
-def marked(namespace: Json | None, definitions: Sequence[Json], key: str) -> str:
+def label_of_stack(namespace: Json | None, definitions: Sequence[Json], key: str) -> str:
     """The label of a controller by which it belongs to a stack; empty: it has none.
 
     This function is pure.

@@ -6,7 +6,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.controllers.claim_controller import refusal_of_foreign, refusal_without
-from infra.kube.controllers.controller import Controller, marked
+from infra.kube.controllers.controller import Controller, label_of_stack
 from infra.kube.paths import DEFINITIONS
 
 
@@ -34,7 +34,7 @@ def controllers_findings(api: Api, wanted: Sequence[Controller], stack: str) -> 
             found.unseen(f"whether {controller.title} is there already")
             continue
         definitions = [item for item in seen if isinstance(item, dict)]
-        if marked(namespace, definitions, names.STACK_LABEL) == stack:
+        if label_of_stack(namespace, definitions, names.STACK_LABEL) == stack:
             if namespace is None:
                 found.notes.append(without_namespace(controller))
             continue

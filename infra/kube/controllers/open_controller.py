@@ -54,10 +54,10 @@ def create(job: Job, api: Api) -> None:
 
     limit = job.number("limit_seconds")
     wait_for(f"{controller.title} in namespace {controller.namespace} to answer", ask, limit)
-    mark_definitions(api, controller, job)
+    label_definitions(api, controller, job)
 
 
-def mark_definitions(api: Api, controller: Controller, job: Job) -> None:
+def label_definitions(api: Api, controller: Controller, job: Job) -> None:
     """Note on the definitions who has installed the controller (see `is_ours`).
 
     Only the namespace would tell otherwise, and somebody may delete that by hand.

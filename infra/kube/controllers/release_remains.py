@@ -39,6 +39,6 @@ def delete_release_remains(api: Api, release: str, namespace: str) -> None:
             inside = str(part(item, "metadata").get("namespace") or "")
             if inside == namespace or not is_of_release(item, release, namespace):
                 continue
-            place = f"/namespaces/{inside}" if inside else ""
-            if api.delete(f"{group}{place}/{plural}/{name_of(item)}", {}):
+            scope = f"/namespaces/{inside}" if inside else ""
+            if api.delete(f"{group}{scope}/{plural}/{name_of(item)}", {}):
                 say(f"{plural}/{name_of(item)} of the Helm release {release} is taken away")

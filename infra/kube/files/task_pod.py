@@ -17,8 +17,8 @@ from infra.kube.paths import PODS
 from infra.kube.pods.report import report_pod
 from infra.kube.say import say
 from infra.kube.waiting import STUCK_SECONDS, Patience, wait_for
-from infra.marks import NO_MESH_ANNOTATIONS, NO_MESH_LABELS, with_own
 from infra.names import GPU_RESOURCE, GPU_TOLERATION
+from infra.pod_metadata import NO_MESH_ANNOTATIONS, NO_MESH_LABELS, with_own
 
 DATA_MOUNT = "/data"
 START_SECONDS = 600  # an image may have to be pulled first
@@ -62,7 +62,7 @@ class TaskPod:
 def pod_manifest(pod: TaskPod, name: str) -> Json:
     """The manifest of the pod. This function is pure."""
     placement = dict(pod.placement)
-    marks = part({"metadata": placement.pop("metadata", {})}, "metadata")
+    metadata = part({"metadata": placement.pop("metadata", {})}, "metadata")
     limits = part({"resources": placement.pop("resources", {})}, "resources", "limits")
     limits = {**limits, **({GPU_RESOURCE: str(pod.gpus)} if pod.gpus else {})}
     container = {
@@ -101,7 +101,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
     }
     security = {**spec["securityContext"], **placement.get("securityContext", {})}
     labels = {
-        **with_own(NO_MESH_LABELS, part(marks, "labels")),
+        **with_own(NO_MESH_LABELS, part(metadata, "labels")),
         names.PART_OF_LABEL: names.PROJECT,
         names.TASK_LABEL: pod.task,
         names.OWNER_LABEL: pod.owner,
@@ -110,7 +110,7 @@ def pod_manifest(pod: TaskPod, name: str) -> Json:
         "name": name,
         "namespace": pod.namespace,
         "labels": labels,
-        "annotations": with_own(NO_MESH_ANNOTATIONS, part(marks, "annotations")),
+        "annotations": with_own(NO_MESH_ANNOTATIONS, part(metadata, "annotations")),
     }
     return {
         "apiVersion": "v1",

@@ -55,79 +55,79 @@ class Seen:
     unseen: list[str] = field(default_factory=list[str])
 
 
-def refuse_strangers(api: Api, place: OwnNamespace, owner: str) -> None:
+def refuse_strangers(api: Api, namespace: OwnNamespace, owner: str) -> None:
     """Refuse to delete a namespace with objects of others.
 
     Args:
         api: the cluster.
-        place: the namespace. Nothing is checked if this stack has not made it, or if it is being
-            deleted already.
+        namespace: the namespace. Nothing is checked if this stack has not made it, or if it is
+            being deleted already.
         owner: the owner id of this stack.
 
     Raises:
         TaskError: there are such objects, or these credentials may not look for them. The text
             says what to do.
     """
-    item = api.get(place.path)
+    item = api.get(namespace.path)
     if item is None or is_ending(item) or label(item, names.OWNER_LABEL) != owner:
         return
-    if problem := refusal(place, objects_of_others(api, place, owner)):
+    if problem := refusal(namespace, objects_of_others(api, namespace, owner)):
         raise TaskError(problem)
 
 
-def objects_of_others(api: Api, place: OwnNamespace, owner: str) -> Seen:
+def objects_of_others(api: Api, namespace: OwnNamespace, owner: str) -> Seen:
     """Find the objects of others in the namespace. An object with owners counts as its first owner.
 
     Args:
         api: the cluster.
-        place: the namespace.
+        namespace: the namespace.
         owner: the owner id of this stack.
     """
     seen = Seen()
     tops = [
         _top(api, item)
-        for item in _objects(api, place, owner, seen.unseen)
-        if not is_expected(item, place, owner)
+        for item in _objects(api, namespace, owner, seen.unseen)
+        if not is_expected(item, namespace, owner)
     ]
-    seen.strangers = strangers(filter(None, tops), place, owner)
+    seen.strangers = strangers(filter(None, tops), namespace, owner)
     return seen
 
 
-def strangers(tops: Iterable[Json], place: OwnNamespace, owner: str) -> list[str]:
+def strangers(tops: Iterable[Json], namespace: OwnNamespace, owner: str) -> list[str]:
     """The names of the objects that are not expected in the namespace, as `Secret logins`.
 
     This function is pure.
 
     Args:
         tops: objects with their kinds, each the first in its chain of owners.
-        place: the namespace.
+        namespace: the namespace.
         owner: the owner id of this stack.
     """
-    return sorted({_named(item) for item in tops if not is_expected(item, place, owner)})
+    return sorted({_named(item) for item in tops if not is_expected(item, namespace, owner)})
 
 
-def is_expected(item: Json, place: OwnNamespace, owner: str) -> bool:
+def is_expected(item: Json, namespace: OwnNamespace, owner: str) -> bool:
     """Whether an object may be deleted with the namespace. This function is pure."""
     named = _named(item)
     return bool(
         label(item, names.OWNER_LABEL) == owner
-        or is_of_release(item, place.release, place.name)
-        or named in place.leaves
+        or is_of_release(item, namespace.release, namespace.name)
+        or named in namespace.leaves
         or named in IN_EVERY_NAMESPACE
         or (item["apiVersion"].rpartition("/")[0], item["kind"]) in OF_KUBERNETES
         or is_ending(item)  # It is being deleted already.
-        or _is_record_of_helm(item, place.release)
+        or _is_record_of_helm(item, namespace.release)
         or (item["kind"] == "Pod" and label(item, names.TASK_LABEL))  # It ends with its command.
         or annotation(item, names.MAY_GO_ANNOTATION) == MAY_GO
     )
 
 
-def refusal(place: OwnNamespace, seen: Seen) -> str:
+def refusal(namespace: OwnNamespace, seen: Seen) -> str:
     """Why the namespace cannot be deleted; empty: it can. This function is pure."""
-    name = place.name
+    name = namespace.name
     if seen.strangers:
         return (
-            f"{place.subject} cannot be taken away: namespace {name} is deleted with it, and "
+            f"{namespace.subject} cannot be taken away: namespace {name} is deleted with it, and "
             f"others have objects there ({_listed(seen.strangers)}), which would be deleted too. "
             "It is left as it is. Move what is still needed to another namespace and delete it in "
             f"this one (`kubectl -n {name} get KIND NAME -o yaml` shows it), or mark what may be "
@@ -136,7 +136,7 @@ def refusal(place: OwnNamespace, seen: Seen) -> str:
         )
     if seen.unseen:
         return (
-            f"{place.subject} cannot be taken away: namespace {name} is deleted with it, and "
+            f"{namespace.subject} cannot be taken away: namespace {name} is deleted with it, and "
             f"it is not known whether others have objects of these kinds there: "
             f"{_listed(seen.unseen)}. It is left as it is. If a right is missing, let somebody "
             "who may list these kinds run the command. If an API does not answer, repair it or "
@@ -145,16 +145,16 @@ def refusal(place: OwnNamespace, seen: Seen) -> str:
     return ""
 
 
-def _objects(api: Api, place: OwnNamespace, owner: str, unseen: list[str]) -> Iterator[Json]:
+def _objects(api: Api, namespace: OwnNamespace, owner: str, unseen: list[str]) -> Iterator[Json]:
     """Yield each object in the namespace once, with `apiVersion` and `kind`.
 
-    Objects of the kinds in `place.definitions` are left out.
+    Objects of the kinds in `namespace.definitions` are left out.
     """
     known = set[str]()
-    for kind in namespaced_kinds(api, _own_api_versions(api, place, owner), unseen.append):
-        if kind.definition in place.definitions:
+    for kind in namespaced_kinds(api, _own_api_versions(api, namespace, owner), unseen.append):
+        if kind.definition in namespace.definitions:
             continue
-        for item in _listed_objects(api, kind, place.name, unseen):
+        for item in _listed_objects(api, kind, namespace.name, unseen):
             uid = str(part(item, "metadata").get("uid") or "")
             if not uid or uid not in known:  # Events are in two API groups.
                 yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
@@ -173,7 +173,7 @@ def _listed_objects(
         return []
 
 
-def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
+def _own_api_versions(api: Api, namespace: OwnNamespace, owner: str) -> set[str]:
     """The API versions that are served by pods in namespaces of this stack.
 
     These API versions end with the stack. They are not asked, because their pods may be dead, for
@@ -184,7 +184,7 @@ def _own_api_versions(api: Api, place: OwnNamespace, owner: str) -> set[str]:
     except ApiError:  # An API version without an answer is then reported as unseen.
         return set()
     answering = {str(part(spec, "service").get("namespace") or "") for spec in specs} - {""}
-    ours = {name for name in answering if name == place.name or _is_ours(api, name, owner)}
+    ours = {name for name in answering if name == namespace.name or _is_ours(api, name, owner)}
     return {
         f"{spec['group']}/{spec['version']}"
         for spec in specs

@@ -12,7 +12,7 @@ from typing import Any
 
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.quantity import amount
-from infra.kube.volumes.volume_place import VolumePlace
+from infra.kube.volumes.limited_volumes import LimitedVolume
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
 PASSES = "node.kubernetes.io/"  # Kubernetes itself adds and removes taints that begin like this.
@@ -55,14 +55,14 @@ class PodNeeds:
         limits: what a pod may use at most, in the same form.
         node_selector: labels that the node must have.
         tolerations: the pod's tolerations, in the form of Kubernetes.
-        places: for each volume that cannot be used on every node, where it can be used.
+        volumes: for each volume that cannot be used on every node, where it can be used.
     """
 
     pods: int
     requests: Mapping[str, str]
     node_selector: Mapping[str, str]
     tolerations: Sequence[Mapping[str, Any]]
-    places: Sequence[VolumePlace] = ()
+    volumes: Sequence[LimitedVolume] = ()
     limits: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -91,12 +91,12 @@ def room_problem(nodes: Sequence[Json], needs: PodNeeds) -> str:
     left = [node for node in nodes if _has_labels(node, needs)]
     if not left:
         return _no_labels(nodes, needs)
-    for place in needs.places:
-        if not any(map(place.reaches, left)):
-            return _elsewhere(left, place)
-    left = [node for node in left if all(place.reaches(node) for place in needs.places)]
+    for volume in needs.volumes:
+        if not any(map(volume.reaches, left)):
+            return _elsewhere(left, volume)
+    left = [node for node in left if all(volume.reaches(node) for volume in needs.volumes)]
     if not left:
-        whats = " and ".join(place.what for place in needs.places)
+        whats = " and ".join(volume.what for volume in needs.volumes)
         return f"storage: no node that these pods could use has both {whats}. Use one of them"
     tolerated = [node for node in left if not _taints_against(node, needs)]
     if not tolerated:
@@ -132,23 +132,23 @@ def usable_nodes(nodes: Sequence[Json], needs: PodNeeds) -> list[Json]:
         node
         for node in nodes
         if _has_labels(node, needs)
-        and all(place.reaches(node) for place in needs.places)
+        and all(volume.reaches(node) for volume in needs.volumes)
         and not _taints_against(node, needs)
         and not part(node, "spec").get("unschedulable")
     ]
 
 
 def nodes_with_room(
-    needs: PodNeeds, nodes: Sequence[Json], places: Sequence[VolumePlace]
+    needs: PodNeeds, nodes: Sequence[Json], volumes: Sequence[LimitedVolume]
 ) -> list[Json]:
     """The nodes on which at least one such pod would fit if no other pod were there.
 
     Args:
-        needs: what the pod asks of its node. Its `places` are not used.
+        needs: what the pod asks of its node. Its `volumes` are not used.
         nodes: the nodes of the cluster.
-        places: where the pod's volumes can be used.
+        volumes: where the pod's volumes can be used.
     """
-    here = replace(needs, places=places)
+    here = replace(needs, volumes=volumes)
     return [node for node in usable_nodes(nodes, here) if _times(node, here)]
 
 
@@ -202,10 +202,10 @@ def _no_labels(nodes: Sequence[Json], needs: PodNeeds) -> str:
     )
 
 
-def _elsewhere(nodes: Sequence[Json], place: VolumePlace) -> str:
-    has = "; ".join(f"{key} is {_values(nodes, key)}" for key in place.keys)
+def _elsewhere(nodes: Sequence[Json], volume: LimitedVolume) -> str:
+    has = "; ".join(f"{key} is {_values(nodes, key)}" for key in volume.keys)
     return (
-        f"storage: {place.what} can be used on nodes with {place.words} alone, and no node that "
+        f"storage: {volume.what} can be used on nodes with {volume.words} alone, and no node that "
         f"these pods could use is one of them ({has}; compared were {shown_names(nodes)}). Set a "
         "claim or a class of their place, or a nodeSelector that leads to nodes there"
     )

@@ -16,7 +16,7 @@ from infra.kube.job import Job
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped, kueue_workload
 from infra.kube.queues.queue_findings import out_of_queue, waiting
-from infra.kube.queues.queue_place import InQueue, ignores_places
+from infra.kube.queues.queue_place import InQueue, ignores_topology
 from infra.kube.queues.unqueued_findings import held_without_queue
 from infra.kube.record import parse_record, record_path
 from infra.kube.say import say
@@ -131,7 +131,7 @@ def ignored(api: Api, namespace: str, item: Json, workload: Workload) -> list[st
             f"objects of kind {workload.kind}: ask the administrator of Kueue to add that kind to "
             "integrations.frameworks of its configuration"
         ]
-    if ignores_places(own):
+    if ignores_topology(own):
         return [
             f"{workload} starts on any machines, because Kueue ignores the setting placement: ask "
             "the administrator of Kueue to turn on its feature gate TopologyAwareScheduling (by "
@@ -158,8 +158,8 @@ def queue_place(said: str, queue: str, now: str = "") -> str:
         queue: the LocalQueue that the stack names for the run; empty: it names none.
         now: what the cluster said about the place when this `pulumi up` began; empty: nothing.
     """
-    marks = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
-    lines = [line for line in said.splitlines() if any(mark in line for mark in marks)]
+    phrases = (WAITS, HAS_PLACE, *([STOPPED] if queue else []))
+    lines = [line for line in said.splitlines() if any(phrase in line for phrase in phrases)]
     last = lines[-1] if lines else ""
     had_no_place = bool(last) and HAS_PLACE not in last
     if now and (had_no_place or WAITS in now):

@@ -17,8 +17,8 @@ def create(job: Job, api: Api) -> None:
         found = volcano_queue_findings(api, job.text("volcano_queue"))
     else:
         names = (job.text("queue"), job.text("priority"))
-        place = job.text("place") if "place" in job.fields else ""
-        found = queue_findings(api, job.namespace, *names, place=place)
+        level = job.text("place") if "place" in job.fields else ""
+        found = queue_findings(api, job.namespace, *names, level=level)
     if found.problems:
         raise TaskError("\n".join(found.problems))
 

@@ -5,8 +5,8 @@ pods, and writes `spec.suspend` of a Job or JobSet itself. So the run is stopped
 `spec.active` of the Workload (https://kueue.sigs.k8s.io/docs/concepts/workload/#active).
 
 If Kueue does not watch the kind of a run, the run has no Workload, and trains although it names a
-queue. Such a run is suspended by its own field, and gets an annotation as a mark. Without the mark
-it would look like a run that waits for its turn.
+queue. Such a run is suspended by its own field, and gets an annotation. Without the annotation it
+would look like a run that waits for its turn.
 """
 
 from infra.kube.api_server.api import Api
@@ -180,8 +180,8 @@ def _change(api: Api, namespace: str, item: Json, patch: Json, *, active: bool) 
     if workload is not None:
         return _path_of(workload, namespace), {"spec": {"active": active}}
     if _trains_without(item, patch, active=active):
-        mark = {WITHOUT_KUEUE_ANNOTATION: None if active else "true"}
-        return own, {**patch, "metadata": {"annotations": mark}}
+        annotations = {WITHOUT_KUEUE_ANNOTATION: None if active else "true"}
+        return own, {**patch, "metadata": {"annotations": annotations}}
     raise TaskError(
         f"{kind} {name} is in queue {queue}, but Kueue has not made a Workload for it: "
         "does its controller run? (kubectl get pods -n kueue-system)"
@@ -198,9 +198,9 @@ def _trains_without(item: Json, patch: Json, *, active: bool) -> bool:
 
     If Kueue watches a kind, its webhook suspends each new object that names a queue, and Kueue lets
     the object start only after it has made the Workload. So an object without a Workload that is
-    not suspended was made without Kueue. If it is suspended and does not have our mark, it waits
-    for a Kueue that is slow or down. A mark would make it look stopped, although Kueue would start
-    it later.
+    not suspended was made without Kueue. If it is suspended and does not have our annotation, it
+    waits for a Kueue that is slow or down. The annotation would make it look stopped, although
+    Kueue would start it later.
 
     If Kueue begins to watch the kind while such a run is stopped, for example after a change of its
     configuration, it makes a Workload and starts the run when there is quota. From then on only the

@@ -13,7 +13,7 @@ from infra.kube.paths import NODES
 from infra.kube.quantity import amount
 from infra.kube.queues.kueue import GROUP, VERSIONS, served_version
 from infra.kube.queues.queue_findings import INSTALL
-from infra.kube.queues.topology_findings import no_topology_served, places
+from infra.kube.queues.topology_findings import no_topology_served, topology_nodes
 
 CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 KEEPS_AWAY = ("NoSchedule", "NoExecute")
@@ -124,7 +124,7 @@ def _of_nodes(
 
     Raises TaskError: no node has all labels of the topology.
     """
-    inside = places(nodes, levels)
+    inside = topology_nodes(nodes, levels)
     if inside.problem:
         raise TaskError(inside.problem)
     notes = [inside.note] if inside.note else []

@@ -29,7 +29,7 @@ def queue_findings(
     priority: str = "",
     comes: Collection[str] = (),
     groups_come: Collection[str] = (),
-    place: str = "",
+    level: str = "",
 ) -> Findings:
     """Why a run cannot be put into a queue. Raises ApiError and UnreachableError.
 
@@ -42,7 +42,7 @@ def queue_findings(
             not be there yet.
         groups_come: the API groups of controllers that the platform installs. They need not be
             there yet either.
-        place: the node label that has to be a level of the queue's topology, because all pods have
+        level: the node label that has to be a level of the queue's topology, because all pods have
             to be in one place; empty: none. A queue in `comes` is not checked for it.
     """
     found = Findings()
@@ -67,7 +67,7 @@ def queue_findings(
         )
         return found
     if f"localqueues/{queue}" not in comes:
-        _check_queue(api, version, namespace, queue, found, place)
+        _check_queue(api, version, namespace, queue, found, level)
     elif _is_there(api, version, namespace, queue):
         _check_queue(api, version, namespace, queue, found)
     if priority and f"workloadpriorityclasses/{priority}" not in comes:
@@ -132,7 +132,7 @@ def _is_there(api: Api, version: str, namespace: str, queue: str) -> bool:
 
 
 def _check_queue(
-    api: Api, version: str, namespace: str, queue: str, found: Findings, place: str = ""
+    api: Api, version: str, namespace: str, queue: str, found: Findings, level: str = ""
 ) -> None:
     path = collection(version, "localqueues", namespace)
     item = object_at(api, f"{path}/{queue}")
@@ -157,8 +157,8 @@ def _check_queue(
         _check_active(f"its ClusterQueue {name}", queue, team, found)
     if isinstance(team, dict):
         check_other_clusters(api, version, queue, team, found)
-        if place:
-            check_level(api, version, queue, team, place, found)
+        if level:
+            check_level(api, version, queue, team, level, found)
 
 
 def _no_queue(api: Api, namespace: str, queue: str, known: str) -> str:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from infra.kube.objects import Json, condition, is_true, name_of, part, parts
-from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
+from infra.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
 
-ASKS_FOR_PLACES = {REQUIRED_PLACE, PREFERRED_PLACE}
+TOPOLOGY_REQUESTS = {REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY}
 EXCEEDS = "ExceedsMaxQuota"  # Kueue's reason since 0.19; before, only its message says it
 EXCEEDS_WORDS = "> maximum capacity"
 UNCOVERED_WORDS = "unavailable in ClusterQueue"  # the queue has no quota for a resource
@@ -200,13 +200,13 @@ def put_out(queue: str, own: Json) -> str:
     return f"somebody has taken it out of queue {queue} (spec.active of its Workload){before}"
 
 
-def ignores_places(own: Json) -> bool:
+def ignores_topology(own: Json) -> bool:
     """Whether Kueue ignores the annotations by which a run's pods ask for their places.
 
     This function is pure.
     """
     return any(
-        ASKS_FOR_PLACES & part(pods, "template", "metadata", "annotations").keys()
+        TOPOLOGY_REQUESTS & part(pods, "template", "metadata", "annotations").keys()
         and not pods.get("topologyRequest")
         for pods in parts(part(own, "spec"), "podSets")
     )

@@ -27,7 +27,7 @@ def no_topology_served(api: Api, version: str, levels: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Places:
+class TopologyNodes:
     """The nodes of a topology.
 
     Args:
@@ -41,12 +41,13 @@ class Places:
     note: str = ""
 
 
-def places(nodes: Sequence[Json], levels: Sequence[str]) -> Places:
+def topology_nodes(nodes: Sequence[Json], levels: Sequence[str]) -> TopologyNodes:
     """The nodes that belong to a topology of these levels. This function is pure.
 
     Args:
         nodes: the nodes that accept pods.
-        levels: node labels, from the widest place to the machine; empty: all nodes belong to it.
+        levels: node labels, from the widest group of nodes to the machine; empty: all nodes belong
+            to it.
     """
     inside = [node for node in nodes if not _missing(node, levels)]
     without = {
@@ -55,16 +56,16 @@ def places(nodes: Sequence[Json], levels: Sequence[str]) -> Places:
     }
     if inside or not levels:
         left_out = sorted(name_of(node) for node in nodes if _missing(node, levels))
-        return Places(inside, note=_left_out(left_out, without) if left_out else "")
+        return TopologyNodes(inside, note=_left_out(left_out, without) if left_out else "")
     if not nodes:
-        return Places(inside, f"{KEY}: the cluster has no node that takes pods")
-    place, level = next(
-        ((place, level) for place, level in enumerate(levels) if len(without[level]) == len(nodes)),
+        return TopologyNodes(inside, f"{KEY}: the cluster has no node that takes pods")
+    index, level = next(
+        ((index, level) for index, level in enumerate(levels) if len(without[level]) == len(nodes)),
         (0, ""),
     )
     if level:
         problem = (
-            f"{KEY}[{place}]: {level!r} cannot be used: no node has this label, so no run could "
+            f"{KEY}[{index}]: {level!r} cannot be used: no node has this label, so no run could "
             f"ever start. It is missing on {_named(without[level])}"
         )
     else:
@@ -72,7 +73,7 @@ def places(nodes: Sequence[Json], levels: Sequence[str]) -> Places:
             f"{KEY}: {list(levels)} cannot be used: no node has all of these labels, so no run "
             f"could ever start. {_each(without)}"
         )
-    return Places(
+    return TopologyNodes(
         inside, f"{problem}. Label each node: kubectl label node NAME {level or 'LABEL'}=PLACE"
     )
 
@@ -101,23 +102,26 @@ def _named(names: Sequence[str]) -> str:
 
 
 def check_level(
-    api: Api, version: str, queue: str, cluster_queue: Json, place: str, found: Findings
+    api: Api, version: str, queue: str, cluster_queue: Json, label: str, found: Findings
 ) -> None:
-    """Note a problem if a run has to be in one place, but its queue knows no such places.
+    """Note a problem if a queue cannot keep the pods of a run with `placement: one-place` together.
+
+    All pods have to be on nodes with the same value of the label, and Kueue can see to that only if
+    the label is a level of the queue's topology.
 
     Args:
         api: the cluster.
         version: the version of Kueue's objects.
         queue: the name of the LocalQueue.
         cluster_queue: the object of its ClusterQueue.
-        place: the setting `placementLabel`.
+        label: the setting `placementLabel`.
         found: the problem is added to it.
     """
     levels = list[str]()
     for flavor in flavors(cluster_queue):
         known = _levels(api, version, flavor)
         if known is None:
-            found.unseen(f"whether queue {queue} knows places by the label {place}")
+            found.unseen(f"whether queue {queue} knows places by the label {label}")
             return
         levels += known
     if not levels:
@@ -126,9 +130,9 @@ def check_level(
             "never start the run. Set placement to packed, or ask the administrator of the "
             "cluster for a queue with a topology"
         )
-    elif place not in levels:
+    elif label not in levels:
         found.problems.append(
-            f"placementLabel: {place!r} cannot be used: it is no level of the topology of queue "
+            f"placementLabel: {label!r} cannot be used: it is no level of the topology of queue "
             f"{queue}. Set one of {', '.join(dict.fromkeys(levels))}"
         )
 

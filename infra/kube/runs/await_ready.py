@@ -204,15 +204,15 @@ class _Wait:
         if item and seen_stopped(api, job.namespace, item, self.suspend):
             say(stopped_text(job, api, self.workload, item))
             return ""
-        if item and (place := held_back(api, job.namespace, item, self.suspend)):
+        if item and (waits := held_back(api, job.namespace, item, self.suspend)):
             # Kueue has taken the place away from this run before its first step.
             if self._waits_for_place:
                 self.is_put_back = True
                 return ""
-            if self._queued.is_over(place.words):
-                say(ends_well(self.workload, place))
+            if self._queued.is_over(waits.words):
+                say(ends_well(self.workload, waits))
                 return ""
-            return place.words
+            return waits.words
         self._queued.is_over("")
         return self._ask_pods(item, pods)
 

@@ -1,4 +1,4 @@
-"""Decides which other runs have to make place for a new run. All functions are pure."""
+"""Decides which other runs have to make room for a new run. All functions are pure."""
 
 from dataclasses import dataclass
 from datetime import datetime

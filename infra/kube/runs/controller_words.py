@@ -14,7 +14,7 @@ from infra.kube.errors import ApiError
 from infra.kube.objects import Json, label, part, parts
 from infra.kube.paths import JOBS, NAMESPACES, STATEFUL_SETS
 from infra.kube.queues.volcano import words_of_gang
-from infra.kube.runs.making_place import ENDED
+from infra.kube.runs.suspending import ENDED
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300

@@ -72,17 +72,17 @@ def refuse_namespaces_of_others(job: Job, api: Api) -> None:
     since the last `up`, it would delete a namespace of that name in another cluster.
     """
     for given in job.mappings("own_namespaces"):
-        place = parse_own_namespace(given)
-        item = api.get(place.path)
+        namespace = parse_own_namespace(given)
+        item = api.get(namespace.path)
         if item is None or not is_foreign(item, job.owner):
             continue
         raise TaskError(
-            f"namespace {place.name}, which this would delete, {belongs(item)}. Nothing was "
+            f"namespace {namespace.name}, which this would delete, {belongs(item)}. Nothing was "
             "deleted. If the kubeconfig of the last `pulumi up` leads to another cluster by now, "
             "such as with another current context, let it lead to the cluster of this stack again. "
             "If it is the right cluster, somebody has made this namespace again. If it may be "
-            f"deleted, mark it and run pulumi destroy again: kubectl label namespace {place.name} "
-            f"--overwrite {names.OWNER_LABEL}={job.owner}"
+            "deleted, label it and run pulumi destroy again: kubectl label namespace "
+            f"{namespace.name} --overwrite {names.OWNER_LABEL}={job.owner}"
         )
 
 

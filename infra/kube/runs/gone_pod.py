@@ -45,9 +45,9 @@ def demanded(own: Json) -> Json:
             record, which other people may have changed.
     """
     user = _of(part(own, "securityContext"), USER_KEYS)
-    marks = part(own, "metadata")
+    metadata = part(own, "metadata")
     return {
-        **({"metadata": marks} if marks else {}),
+        **({"metadata": metadata} if metadata else {}),
         **({"securityContext": user} if user else {}),
     }
 

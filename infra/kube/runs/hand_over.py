@@ -1,4 +1,4 @@
-"""Task `hand-over`: suspends the runs that have to make place, and records which run has the GPUs.
+"""Task `hand-over`: suspends the runs that have to make room, and records which run has the GPUs.
 
 The task refuses a run before it changes anything. It decides and writes under the lock of the
 namespace, so two `pulumi up` at the same time cannot both take the same GPUs.
@@ -26,7 +26,9 @@ from infra.kube.record import COLLECTION, SELECTOR, Record, Ttl, parse_record, r
 from infra.kube.runs.busy import COMING_UP_SECONDS, OtherRun, other_run, runs_to_replace
 from infra.kube.runs.gone import how_ended_or_empty
 from infra.kube.runs.lock import Lock, held, holder_text
-from infra.kube.runs.making_place import (
+from infra.kube.runs.moved_run import end_in_former_namespace
+from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
+from infra.kube.runs.suspending import (
     end_workload,
     live_pods_of,
     lock_limit_seconds,
@@ -34,8 +36,6 @@ from infra.kube.runs.making_place import (
     suspend_run,
     workload_to_suspend,
 )
-from infra.kube.runs.moved_run import end_in_former_namespace
-from infra.kube.runs.name_taken import OWN_NAMES, refuse_name_of_other_run
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
@@ -44,7 +44,7 @@ from infra.kube.workload import Workload, failed_condition
 WHEN_BUSY = ("replace", "wait", "refuse")
 OTHER_CHOICE = "pulumi config set whenBusy wait (or replace)"
 AT_THE_FLAGS_LIMIT = "the longest wait of --when-busy wait; type the command again to wait on"
-LEFT_ALONE = "and no other run has to make place unless it is made again"
+LEFT_ALONE = "and no other run has to make room unless it is made again"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Plan:
 
 
 def create(job: Job, api: Api, check_again: Callable[[], None] = lambda: None) -> None:
-    """Make place for this run, write its record, and resume its workload if it is suspended.
+    """Make room for this run, write its record, and resume its workload if it is suspended.
 
     Args:
         job: the job of the task.
@@ -199,9 +199,9 @@ def _hand_over(job: Job, api: Api, plan: Plan, lock: Lock) -> list[OtherRun]:
 
 
 def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
-    """Why no other run has to make place, although our workload is gone or has failed.
+    """Why no other run has to make room, although our workload is gone or has failed.
 
-    The text is empty if other runs may have to make place. A finished run needs no place, because a
+    The text is empty if other runs may have to make room. A finished run needs no place, because a
     workload that is made again for it ends at once.
     """
     if own and label(own, names.REVISION_LABEL) != plan.revision:
@@ -214,7 +214,7 @@ def _others_stay(job: Job, api: Api, plan: Plan, own: Json | None) -> str:
         return ""
     placement = plan.ttl.placement if plan.ttl else {}
     if not own and _had_finished(api, record, placement):
-        return f"no other run has to make place: {plan.workload} had finished before it was removed"
+        return f"no other run has to make room: {plan.workload} had finished before it was removed"
     state = "has failed" if own else "is not there"
     return "" if plan.made_again else f"{plan.workload} {state}, {LEFT_ALONE}"
 

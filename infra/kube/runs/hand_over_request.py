@@ -46,8 +46,8 @@ def hand_over_request(access: Access, namespace: str, owner: str) -> str:
 def _request(api: Api, namespace: str, owner: str) -> str:
     item = api.get(record_path(namespace, owner))
     if item is None:
-        place = api.get(f"{NAMESPACES}/{namespace}")
-        uid = cast(Json, place["metadata"])["uid"] if place else "none"
+        found = api.get(f"{NAMESPACES}/{namespace}")
+        uid = cast(Json, found["metadata"])["uid"] if found else "none"
         return f"no record in namespace {uid}"
     record = parse_record(item)
     new = f"record {record.version}"

@@ -10,7 +10,7 @@ from infra.kube.api_server.findings import list_if_allowed, object_at
 from infra.kube.job import Job
 from infra.kube.objects import Json
 from infra.kube.record import ALL, SELECTOR, parse_record, record_path
-from infra.kube.runs.making_place import live_pods_of, suspend_run
+from infra.kube.runs.suspending import live_pods_of, suspend_run
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 

@@ -25,7 +25,7 @@ from infra.kube.queues.unqueued_findings import unqueued_findings
 from infra.kube.queues.volcano import volcano_queue_findings
 from infra.kube.runs.attachments_findings import attachments_findings
 from infra.kube.runs.refused_now import say_refused_now
-from infra.kube.volumes.volume_place import VolumePlace, places_of
+from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.kube.workload import Workload
 
 QUOTAS = "/api/v1/namespaces/{}/resourcequotas"
@@ -64,7 +64,7 @@ class RunPods:
         otherwise: why the setting cannot be used if the cluster does not know the kind.
         queue: the LocalQueue of Kueue in which the run waits; empty: none.
         queue_priority: the WorkloadPriorityClass of the run; empty: none.
-        place: the node label that has to be a level of that queue's topology; empty: none.
+        level: the node label that has to be a level of that queue's topology; empty: none.
         volcano_queue: the queue of Volcano in which the run waits; empty: none.
         queues_come: which LocalQueues and WorkloadPriorityClasses the stack itself makes; see
             `queue_findings`.
@@ -91,7 +91,7 @@ class RunPods:
     otherwise: str = ""
     queue: str = ""
     queue_priority: str = ""
-    place: str = ""
+    level: str = ""
     volcano_queue: str = ""
     queues_come: Sequence[str] = ()
     groups_come: Sequence[str] = ()
@@ -123,7 +123,7 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
     if run.queue:
         names = (run.queue, run.queue_priority)
         comes = (run.queues_come, run.groups_come)
-        found.add(queue_findings(api, run.namespace, *names, *comes, run.place))
+        found.add(queue_findings(api, run.namespace, *names, *comes, run.level))
     found.add(
         unqueued_findings(
             api,
@@ -134,10 +134,10 @@ def pods_findings(api: Api, run: RunPods, found: Findings | None = None) -> Find
             can_queue=run.can_queue,
         )
     )
-    places: list[VolumePlace] = []
+    volumes: list[LimitedVolume] = []
     if not run.makes_volume:
-        places = places_of(api, run.namespace, run.pod["spec"], run.class_name, found)
-    needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), places=places)
+        volumes = limited_volumes(api, run.namespace, run.pod["spec"], run.class_name, found)
+    needs = replace(pod_needs(run.pod["spec"], run.pods, without=run.without), volumes=volumes)
     _check_nodes(api, run, needs, found)
     _check_quotas(api, run, needs, found)
     _try(api, run, found)

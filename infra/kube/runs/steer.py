@@ -19,7 +19,7 @@ from infra.kube.runs.busy import NOT_THERE, other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
 from infra.kube.runs.gone_pod import harmless
 from infra.kube.runs.lock import held, holder_text
-from infra.kube.runs.making_place import live_pods_of, lock_limit_seconds, suspend_run
+from infra.kube.runs.suspending import live_pods_of, lock_limit_seconds, suspend_run
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.waiting import wait_for
 from infra.kube.workload import true_condition

@@ -12,7 +12,7 @@ from infra.kube.objects import Json, is_ending, names_of, part, parts
 from infra.kube.paths import CLAIMS, CLASSES, NODES, VOLUMES
 from infra.kube.quantity import amount
 from infra.kube.volumes.left_claims import STORAGE, left_claims, purge_problem
-from infra.kube.volumes.volume_place import VolumePlace, places_of
+from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from infra.names import MANY_NODES, ONE_NODE, ONE_POD
 
 DRIVERS = "/apis/storage.k8s.io/v1/csidrivers"
@@ -39,8 +39,8 @@ class StorageNeeds:
         stack: the name of the stack whose former claims are looked for, because this change would
             delete them; empty: they are not looked for.
         has_data_folder: whether the stack has a command of the data folder with these settings.
-        holding: returns those of the given nodes that could hold a pod of the run with volumes of
-            the given places; None: all nodes that are not cordoned.
+        holding: returns those of the given nodes that could hold a pod of the run with the given
+            volumes; None: all nodes that are not cordoned.
     """
 
     namespace: str
@@ -55,7 +55,7 @@ class StorageNeeds:
     can_grow: bool = True
     stack: str = ""
     has_data_folder: bool = True
-    holding: Callable[[Sequence[Json], Sequence[VolumePlace]], Sequence[Json]] | None = None
+    holding: Callable[[Sequence[Json], Sequence[LimitedVolume]], Sequence[Json]] | None = None
 
 
 def storage_findings(api: Api, needs: StorageNeeds) -> Findings:
@@ -266,8 +266,8 @@ def _check_nodes(api: Api, needs: StorageNeeds, modes: set[str], found: Findings
     usable: Sequence[Json] = [node for node in nodes if not part(node, "spec").get("unschedulable")]
     if needs.holding:
         claim = {"volumes": [{"persistentVolumeClaim": {"claimName": needs.claim}}]}
-        places = places_of(api, needs.namespace, claim, needs.class_name, Findings())
-        usable = needs.holding(nodes, places)
+        limited = limited_volumes(api, needs.namespace, claim, needs.class_name, Findings())
+        usable = needs.holding(nodes, limited)
     if len(usable) > 1:
         found.problems.append(
             f"pods: {needs.pods} cannot be used: the claim {needs.claim} has {ONE_NODE}, which "

@@ -10,7 +10,7 @@ from cli.status.look import look
 from cli.status.promised_place import in_promised_place
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
-from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
+from infra.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
 from tests.cli.status.lost_machine import Server
 
 RACK = "example.com/rack"
@@ -27,7 +27,7 @@ SCATTERED = (
 )
 
 
-def pod(name: str, node: str, wish: str = REQUIRED_PLACE, **metadata: str) -> dict[str, Any]:
+def pod(name: str, node: str, wish: str = REQUIRED_TOPOLOGY, **metadata: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "annotations": {wish: RACK}, **metadata},
         "spec": {"nodeName": node} if node else {},
@@ -54,7 +54,7 @@ def test_pod_outside_the_promised_rack_is_named() -> None:
     "pods",
     [
         TWO,
-        [pod("launcher", "n3", PREFERRED_PLACE), *TWO],
+        [pod("launcher", "n3", PREFERRED_TOPOLOGY), *TWO],
         [pod("launcher", "n3", deletionTimestamp="now"), *TWO],
         [pod("launcher", ""), *TWO],
         [pod("launcher", "unseen"), *TWO],

@@ -7,7 +7,7 @@ import pulumi
 import pytest
 
 from infra.labels import REVISION_LABEL
-from infra.names import REQUIRED_PLACE
+from infra.names import REQUIRED_TOPOLOGY
 from infra.workloads.topology_request import GROUP, GROUP_NAME
 from tests.unit.stacks import deploy
 
@@ -51,7 +51,7 @@ def test_launcher_and_workers_share_their_place(
     """The launcher and the workers are in one group for Kueue's topology, if there are workers.
     Otherwise Kueue would choose one rack for the launcher and another one for the workers.
     """
-    rack = {REQUIRED_PLACE: "example.com/rack"}
+    rack = {REQUIRED_TOPOLOGY: "example.com/rack"}
     changes = {"topology": "mpijob", "pods": pods, "podAnnotations": rack}
     made = deploy("sandbox-multipod", tmp_path, changes)
     for role in made.one("training-mpi-job").inputs["spec"]["mpiReplicaSpecs"].values():

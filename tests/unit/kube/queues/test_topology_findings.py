@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from infra.kube.api_server.api import Api
-from infra.kube.queues.queue_place import ignores_places
-from infra.kube.queues.topology_findings import no_topology_served, places
-from infra.names import PREFERRED_PLACE, REQUIRED_PLACE
+from infra.kube.queues.queue_place import ignores_topology
+from infra.kube.queues.topology_findings import no_topology_served, topology_nodes
+from infra.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
 
 HOST, RACK, ZONE = "kubernetes.io/hostname", "example.com/rack", "topology.kubernetes.io/zone"
 Json = dict[str, Any]
@@ -25,16 +25,18 @@ def names(nodes: Any) -> list[str]:
 
 def test_label_that_no_node_has_is_refused_with_the_nodes() -> None:
     nodes = [node("b", row="1"), node("a", row="1")]
-    found = places(nodes, ["example.com/row", RACK, HOST])
+    found = topology_nodes(nodes, ["example.com/row", RACK, HOST])
     assert found.problem.startswith(f"queues.topology[1]: '{RACK}' cannot be used: no node has")
     assert "It is missing on a, b. Label each node: kubectl label node NAME" in found.problem
-    many = places([node(f"n{number:02}") for number in range(12)], [RACK, HOST])
+    many = topology_nodes([node(f"n{number:02}") for number in range(12)], [RACK, HOST])
     assert "n08, n09, and 2 more" in many.problem
-    assert "no node that takes pods" in places([], [RACK]).problem
+    assert "no node that takes pods" in topology_nodes([], [RACK]).problem
 
 
 def test_labels_that_no_node_has_together_are_refused() -> None:
-    found = places([node("a", row="1"), node("b", rack="1")], ["example.com/row", RACK, HOST])
+    found = topology_nodes(
+        [node("a", row="1"), node("b", rack="1")], ["example.com/row", RACK, HOST]
+    )
     assert "no node has all of these labels" in found.problem
     assert f"example.com/row is missing on b; {RACK} is missing on a" in found.problem
 
@@ -43,14 +45,14 @@ def test_nodes_without_a_label_are_left_out_and_named() -> None:
     """Nodes without a label of the topology do not count for the quota, and a note names them.
     Kueue puts no pod of the queue there.
     """
-    found = places([node("a", rack="1"), node("b"), node("c", rack="2")], [RACK, HOST])
+    found = topology_nodes([node("a", rack="1"), node("b"), node("c", rack="2")], [RACK, HOST])
     assert (found.problem, names(found.nodes)) == ("", ["a", "c"])
     assert f"will not use b, and its quota does not count them: {RACK} is missing on b" in (
         found.note
     )
-    complete = places([node("a", rack="1")], [RACK, HOST])
+    complete = topology_nodes([node("a", rack="1")], [RACK, HOST])
     assert (complete.problem, complete.note) == ("", "")
-    without = places([node("a"), node("b")], [])
+    without = topology_nodes([node("a"), node("b")], [])
     assert (without.problem, without.note, names(without.nodes)) == ("", "", ["a", "b"])
 
 
@@ -75,7 +77,7 @@ def test_kueue_without_topologies_is_refused() -> None:
     assert no_topology_served(cast(Api, Served("Topology")), "v1beta1", [RACK]) == ""
 
 
-@pytest.mark.parametrize("asks", [REQUIRED_PLACE, PREFERRED_PLACE])
+@pytest.mark.parametrize("asks", [REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY])
 def test_wish_that_kueue_does_not_take_up_is_seen(asks: str) -> None:
     """The program notices if Kueue ignores a run's wish about its places, as Kueue does if its
     feature gate is off. The annotation is then in the Workload, but without a `topologyRequest`.
@@ -88,7 +90,7 @@ def test_wish_that_kueue_does_not_take_up_is_seen(asks: str) -> None:
             }
         }
 
-    assert ignores_places(workload({asks: RACK}))
-    assert not ignores_places(workload({asks: RACK}, topologyRequest={"required": RACK}))
-    assert not ignores_places(workload({}))
-    assert not ignores_places({"spec": {"podSets": [{"template": {}}]}})
+    assert ignores_topology(workload({asks: RACK}))
+    assert not ignores_topology(workload({asks: RACK}, topologyRequest={"required": RACK}))
+    assert not ignores_topology(workload({}))
+    assert not ignores_topology({"spec": {"podSets": [{"template": {}}]}})

@@ -65,7 +65,7 @@ def test_up_of_another_run_changes_nothing(conditions: tuple[str, ...]) -> None:
 
 
 def test_failed_run_suspends_no_other_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """A failed run suspends no other run. It does not train, so no other run has to make place
+    """A failed run suspends no other run. It does not train, so no other run has to make room
     until it is made again.
     """
     server = server_with("Failed", other=True)

@@ -270,7 +270,7 @@ def test_finished_run_that_has_gone_suspends_nobody(capsys: pytest.CaptureFixtur
     """
     server = Server(GONE, "finished", "all done")
     hand_over_of(server)
-    assert "no other run has to make place" in capsys.readouterr().out
+    assert "no other run has to make room" in capsys.readouterr().out
     assert (server.now().request, server.now().how_ended) == ("again", "finished: all done")
     assert server.now().since == GONE.since
     hand_over_of(server, ttl={**vars(TTL), "seconds": 7200})

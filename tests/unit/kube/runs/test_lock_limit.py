@@ -9,7 +9,7 @@ import pytest
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
 from infra.kube.record import COLLECTION
-from infra.kube.runs import hand_over, making_place, steer
+from infra.kube.runs import hand_over, steer, suspending
 from tests.cli.records import RECORD
 from tests.unit.kube.server import ApiServer, Json, api_of
 
@@ -81,5 +81,5 @@ def test_lock_is_waited_for_as_long_as_runs_save(
     does: Callable[[ApiServer], None] = hands_over if module is hand_over else stops
     with pytest.raises(TaskError, match="enough"):
         does(server)
-    assert limits == [making_place.LOCK_LIMIT_SECONDS + grace]
+    assert limits == [suspending.LOCK_LIMIT_SECONDS + grace]
     assert limits[0] > grace + 60

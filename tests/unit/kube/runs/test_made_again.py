@@ -35,7 +35,7 @@ FAILED = {"state": "failed", "words": "the loss is nan", "other": OTHER}
 
 
 def suspends(server: Server) -> bool:
-    """Whether the other run was asked to make place."""
+    """Whether the other run was asked to make room."""
     by = {"metadata": {"annotations": {SUSPENDED_BY_ANNOTATION: GONE.stack}}}
     return server.changes_of_other == [by, OTHER.suspend]
 

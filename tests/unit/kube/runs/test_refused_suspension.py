@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from infra.kube.errors import ApiError
-from infra.kube.runs.making_place import suspend_run
+from infra.kube.runs.suspending import suspend_run
 from infra.kube.workload import Workload
 from infra.workloads import volcano
 from tests.cli.records import RECORD

@@ -7,7 +7,7 @@ pods of the training and of the data set tell these programs to leave them alone
 
 from collections.abc import Mapping
 
-from infra.marks import NO_MESH_ANNOTATIONS, NO_MESH_LABELS, STAYS_ANNOTATIONS, with_own
+from infra.pod_metadata import NO_MESH_ANNOTATIONS, NO_MESH_LABELS, STAYS_ANNOTATIONS, with_own
 
 # Node selectors that ask for spot machines. When such a machine is taken away, Karpenter evicts
 # its pods, and they save. It would not evict pods with its annotation, and GKE Autopilot accepts

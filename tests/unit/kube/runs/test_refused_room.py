@@ -1,4 +1,4 @@
-"""If two runs have to make place and one of them cannot be suspended, neither is suspended."""
+"""If two runs have to make room and one of them cannot be suspended, neither is suspended."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -56,7 +56,7 @@ class Cluster(Server):
 
 
 def test_no_run_is_suspended_in_vain() -> None:
-    """No run is suspended if one of the runs that have to make place cannot be suspended. Otherwise
+    """No run is suspended if one of the runs that have to make room cannot be suspended. Otherwise
     the first one would stay suspended until its own next `pulumi up`, and the new run would still
     not start.
     """

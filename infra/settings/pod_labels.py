@@ -48,18 +48,18 @@ def is_value(text: str) -> bool:
     return re.fullmatch(f"({_NAME})?", text) is not None
 
 
-def check_marks(
-    reader: Reader, key: str, marks: Mapping[str, str], *, values_too: bool = True
+def check_labels(
+    reader: Reader, key: str, given: Mapping[str, str], *, values_too: bool = True
 ) -> None:
     """Note keys and values that Kubernetes would refuse.
 
     Args:
         reader: collects the problems that are found.
         key: key of the setting.
-        marks: labels or annotations, the value of the setting.
+        given: labels or annotations, the value of the setting.
         values_too: whether values are checked as those of labels; an annotation may be any text.
     """
-    for name, value in marks.items():
+    for name, value in given.items():
         if fault := label_fault(name, value if values_too else ""):
             reader.problem(f"{key}.{name}", value, *fault)
 

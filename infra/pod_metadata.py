@@ -34,5 +34,5 @@ def with_own(ours: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
         ours: those that the pod has from this project.
         given: the user's own (`podLabels` or `podAnnotations`).
     """
-    marks = {**ours, **given}
-    return {name: value for name, value in marks.items() if value or name not in _OURS}
+    merged = {**ours, **given}
+    return {name: value for name, value in merged.items() if value or name not in _OURS}

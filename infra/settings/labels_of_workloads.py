@@ -19,16 +19,16 @@ KEYS = {
 """The setting with the same meaning as a label or annotation, for `pulumi config set`."""
 
 
-def refuse_marks_of_workloads(reader: Reader, key: str, marks: Mapping[str, str]) -> None:
-    """Note a problem for each label or annotation in `marks` that belongs on the workload.
+def refuse_labels_of_workloads(reader: Reader, key: str, given: Mapping[str, str]) -> None:
+    """Note a problem for each label or annotation in `given` that belongs on the workload.
 
     Args:
         reader: collects the problems that are found.
-        key: the setting that holds `marks`.
-        marks: labels or annotations for the pods.
+        key: the setting that holds `given`.
+        given: labels or annotations for the pods.
     """
-    for name in KEYS.keys() & marks.keys():
-        value = marks[name]
+    for name in KEYS.keys() & given.keys():
+        value = given[name]
         reader.problem(
             f"{key}.{name}",
             value,

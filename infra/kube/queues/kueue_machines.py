@@ -13,10 +13,10 @@ from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.objects import Json, label, part, parts
 from infra.kube.queues.kueue import kueue_workload
-from infra.names import HOSTNAME_LABEL, PLACE_ANNOTATIONS, QUEUE_LABEL
+from infra.names import HOSTNAME_LABEL, QUEUE_LABEL, TOPOLOGY_ANNOTATIONS
 
 
-def words_of_places(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
+def words_of_machines(api: Api, namespace: str, item: Json, pods: Sequence[Json]) -> str:
     """The message about pods on other machines than Kueue counts.
 
     The text is empty if there are none, or if these credentials may not read Kueue's Workload.
@@ -27,17 +27,17 @@ def words_of_places(api: Api, namespace: str, item: Json, pods: Sequence[Json]) 
         item: the run's workload.
         pods: the pods of the run's training.
     """
-    placed = [pod for pod in pods if _is_placed(pod)]
-    if not placed or not label(item, QUEUE_LABEL):
+    assigned = [pod for pod in pods if _is_assigned(pod)]
+    if not assigned or not label(item, QUEUE_LABEL):
         return ""
     try:
         own = kueue_workload(api, namespace, item)
     except (ApiError, TaskError, UnreachableError):  # The Workload cannot be read.
         return ""
-    return words_of_other_places(own, placed) if own else ""
+    return words_of_other_machines(own, assigned) if own else ""
 
 
-def words_of_other_places(own: Json, pods: Sequence[Json]) -> str:
+def words_of_other_machines(own: Json, pods: Sequence[Json]) -> str:
     """The message about running pods on other machines than Kueue counts; empty: none.
 
     This function is pure.
@@ -86,9 +86,9 @@ def _names(some: Json) -> list[str]:
     return [f"{begin}{root}{end}" for root in given["roots"]]
 
 
-def _is_placed(pod: Json) -> bool:
+def _is_assigned(pod: Json) -> bool:
     """Whether the pod runs on a machine that Kueue has chosen."""
     metadata = part(pod, "metadata")
-    asks = PLACE_ANNOTATIONS & part(metadata, "annotations").keys()
+    asks = TOPOLOGY_ANNOTATIONS & part(metadata, "annotations").keys()
     lives = part(pod, "status").get("phase") == "Running" and "deletionTimestamp" not in metadata
     return bool(asks) and lives and HOSTNAME_LABEL in part(pod, "spec", "nodeSelector")

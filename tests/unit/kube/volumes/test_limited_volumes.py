@@ -12,7 +12,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
 from infra.kube.errors import ApiError
 from infra.kube.pods.room import PodNeeds, room_problem
-from infra.kube.volumes.volume_place import VolumePlace, places_of
+from infra.kube.volumes.limited_volumes import LimitedVolume, limited_volumes
 from tests.unit.kube.volumes.zone_nodes import ZONE, Json, node
 
 SPEC = {"volumes": [{"persistentVolumeClaim": {"claimName": "data"}}, {"emptyDir": {}}]}
@@ -48,7 +48,7 @@ VOLUME = {
     ],
 )
 def test_node_is_reached_as_kubernetes_reads_the_terms(terms: list[Json], reached: bool) -> None:
-    assert VolumePlace("a volume", terms).reaches(node("one", cores="8")) is reached
+    assert LimitedVolume("a volume", terms).reaches(node("one", cores="8")) is reached
 
 
 class StandInApi:
@@ -71,7 +71,7 @@ def places(objects: Mapping[str, Json | None], class_name: str = "") -> tuple[li
     """
     found = Findings()
     api = cast(Api, StandInApi(objects))
-    known = places_of(api, "ml", SPEC, class_name, found)
+    known = limited_volumes(api, "ml", SPEC, class_name, found)
     return [f"{place.what}: {place.words}" for place in known], found.notes
 
 
@@ -118,7 +118,7 @@ def test_pods_and_their_volume_need_one_place() -> None:
     """Only nodes on which the pods' volumes can be used count as room for the pods. If no node can
     use them, the message names the volume and where it can be used.
     """
-    place = VolumePlace("the volume pv-1 of the claim data", [IN_A])
+    place = LimitedVolume("the volume pv-1 of the claim data", [IN_A])
     needs = PodNeeds(1, {"cpu": "6"}, {}, [], [place])
     assert room_problem([node("one"), node("two", zone="b")], needs) == ""
     said = room_problem([node("two", zone="b"), node("three", zone="c")], needs)
@@ -130,7 +130,7 @@ def test_pods_and_their_volume_need_one_place() -> None:
     two = PodNeeds(2, {"cpu": "6"}, {}, [], [place])
     said = room_problem([node("one"), node("two", zone="b")], two)
     assert "the nodes have room for 1 of these pods (one: 1)" in said
-    other = VolumePlace("the volume pv-2 of the claim old", [term((ZONE, "In", ["b"]))])
+    other = LimitedVolume("the volume pv-2 of the claim old", [term((ZONE, "In", ["b"]))])
     said = room_problem(
         [node("one"), node("two", zone="b")], PodNeeds(1, {}, {}, [], [place, other])
     )

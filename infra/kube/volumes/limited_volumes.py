@@ -17,8 +17,8 @@ from infra.kube.paths import CLAIMS, CLASSES, VOLUMES
 
 
 @dataclass(frozen=True)
-class VolumePlace:
-    """Where a pod's volume can be used.
+class LimitedVolume:
+    """A volume of a pod that cannot be used on every node, and the nodes where it can.
 
     Args:
         what: the volume, such as `the volume NAME of the claim NAME`, for messages.
@@ -47,10 +47,10 @@ class VolumePlace:
         return list(dict.fromkeys(found))
 
 
-def places_of(
+def limited_volumes(
     api: Api, namespace: str, spec: Json, class_name: str, found: Findings
-) -> list[VolumePlace]:
-    """Where the volumes of a pod can be used. Volumes that can be used everywhere are left out.
+) -> list[LimitedVolume]:
+    """The volumes of a pod that cannot be used on every node.
 
     Args:
         api: the cluster.
@@ -59,7 +59,7 @@ def places_of(
         class_name: the storage class of a claim of the pod that does not exist yet; empty: none.
         found: each claim, volume or class that these credentials may not read is noted in it.
     """
-    places: list[VolumePlace] = []
+    volumes: list[LimitedVolume] = []
     for volume in parts(spec, "volumes"):
         claim = str(part(volume, "persistentVolumeClaim").get("claimName") or "")
         if not claim:
@@ -68,12 +68,12 @@ def places_of(
         if item == "unseen":
             found.unseen(f"on which nodes the volume of the claim {claim} can be used")
             continue
-        place = _of_claim(api, claim, item, found) if item else _of_class(api, class_name, found)
-        places += [place] if place else []
-    return places
+        limited = _of_claim(api, claim, item, found) if item else _of_class(api, class_name, found)
+        volumes += [limited] if limited else []
+    return volumes
 
 
-def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace | None:
+def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> LimitedVolume | None:
     """Where the claim's volume can be used; None: everywhere, or it is not known.
 
     If the claim has no volume yet, its storage class decides.
@@ -88,10 +88,10 @@ def _of_claim(api: Api, claim: str, item: Json, found: Findings) -> VolumePlace 
         return None
     terms = parts(part(volume, "spec", "nodeAffinity", "required"), "nodeSelectorTerms")
     what = f"the volume {name_of(volume)} of the claim {claim}"
-    return VolumePlace(what, terms) if terms else None
+    return LimitedVolume(what, terms) if terms else None
 
 
-def _of_class(api: Api, name: str, found: Findings) -> VolumePlace | None:
+def _of_class(api: Api, name: str, found: Findings) -> LimitedVolume | None:
     """Where a volume of the storage class can be used; None: everywhere, or it is not known."""
     item = object_at(api, f"{CLASSES}/{name}") if name else None
     if item == "unseen":
@@ -107,7 +107,7 @@ def _of_class(api: Api, name: str, found: Findings) -> VolumePlace | None:
         }
         for term in parts(item, "allowedTopologies")
     ]
-    return VolumePlace(f"a volume of the storage class {name}", terms) if terms else None
+    return LimitedVolume(f"a volume of the storage class {name}", terms) if terms else None
 
 
 def _expressions(term: Json) -> list[Json]:

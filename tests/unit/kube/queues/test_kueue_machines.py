@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.kube.queues.kueue_places import assigned_machines, words_of_other_places
-from infra.kube.queues.kueue_places import words_of_places as words
-from infra.names import HOSTNAME_LABEL, QUEUE_LABEL, REQUIRED_PLACE
+from infra.kube.queues.kueue_machines import assigned_machines, words_of_other_machines
+from infra.kube.queues.kueue_machines import words_of_machines as words
+from infra.names import HOSTNAME_LABEL, QUEUE_LABEL, REQUIRED_TOPOLOGY
 from tests.unit.kube.server import ApiServer, api_of
 
 RACK = "example.com/rack"
@@ -74,7 +74,7 @@ def test_machines_that_kueue_counts(given: Json, machines: dict[str, int]) -> No
 
 def pod(machine: str, phase: str = "Running", **metadata: str) -> Json:
     return {
-        "metadata": {"annotations": {REQUIRED_PLACE: RACK}, **metadata},
+        "metadata": {"annotations": {REQUIRED_TOPOLOGY: RACK}, **metadata},
         "spec": {"nodeSelector": {HOSTNAME_LABEL: machine}},
         "status": {"phase": phase},
     }
@@ -84,7 +84,7 @@ def test_pod_that_kueue_counts_elsewhere_has_a_sentence() -> None:
     """A pod on another machine than Kueue counts gets a sentence with the way out. This happens if
     the machine was silent for some time and then came back with its pod (kueue#12735).
     """
-    found = words_of_other_places(assigned(older(b=1, c=1)), [pod("a"), pod("b")])
+    found = words_of_other_machines(assigned(older(b=1, c=1)), [pod("a"), pod("b")])
     assert found.startswith("Kueue counts c for pods that are on a, so it may give their room to")
     assert "(kueue#12735" in found
     assert "./disttrain stop and then ./disttrain resume" in found
@@ -95,8 +95,8 @@ def test_pods_where_kueue_counts_them_have_none(pods: list[str]) -> None:
     """Nothing is said of pods on the machines that Kueue counts, nor of a run whose other pods are
     not there yet.
     """
-    assert words_of_other_places(assigned(older(a=1, b=1)), [pod(name) for name in pods]) == ""
-    assert words_of_other_places({"status": {}}, [pod(name) for name in pods]) == ""
+    assert words_of_other_machines(assigned(older(a=1, b=1)), [pod(name) for name in pods]) == ""
+    assert words_of_other_machines({"status": {}}, [pod(name) for name in pods]) == ""
 
 
 class Server(ApiServer):
