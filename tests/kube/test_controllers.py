@@ -116,7 +116,7 @@ def test_controller_without_its_namespace_stays_ours(installed: Installed) -> No
     remove what is left of it, and other stacks cannot.
     """
     api, job, wanted = installed.api, installed.job(), [controller_for_tasks(KIND)]
-    open_controller.mark_definitions(api, wanted[0], job)
+    open_controller.label_definitions(api, wanted[0], job)
     api.delete(wanted[0].path, {})
     wait_for("the end of the namespace", lambda: api.get(wanted[0].path) is None)
     found = controllers_findings(api, wanted, "dev")

@@ -51,7 +51,7 @@ def queue_with(lab: Lab, namespace: str, owner: str, *levels: str) -> dict[str, 
 
 def problems(lab: Lab, namespace: str, place: str, *comes: str) -> list[str]:
     """Return the problems of a run that wants its pods in one place of this label."""
-    return queue_findings(lab.api, namespace, "gpus", "", comes, place=place).problems
+    return queue_findings(lab.api, namespace, "gpus", "", comes, level=place).problems
 
 
 def test_queue_that_does_not_know_the_place_is_refused(kueue: Lab, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_queue_that_does_not_know_the_place_is_refused(kueue: Lab, tmp_path: Pat
     (without,) = problems(lab, plain, RACK)
     assert without.startswith("placement: 'one-place' cannot be used: queue gpus has no topology")
     somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
-    assert queue_findings(somebody, namespace, "gpus", place=RACK).problems == []
+    assert queue_findings(somebody, namespace, "gpus", level=RACK).problems == []
 
 
 def test_topology_does_not_change_under_a_run_that_has_its_place(kueue: Lab) -> None:
