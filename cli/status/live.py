@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.spans import span_of_seconds
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
 from cli.status.look import AWAY, Look
+from cli.status.platform_status import PlatformStatus
 from cli.status.screen import (
     HEAD,
     NO_RUN,

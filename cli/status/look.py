@@ -10,16 +10,11 @@ from functools import partial
 from cli.logs.pod_logs import has_begun
 from cli.status.clocks import ahead_by_age, ahead_when_told, by_api_clock, doubted_age
 from cli.status.current_pods import current_pods, pods_wanted
-from cli.status.judge import (
-    PlatformStatus,
-    RunStatus,
-    Seen,
-    judge_platform,
-    judge_run,
-)
+from cli.status.judge import RunStatus, Seen, judge_run
 from cli.status.lost_node import on_lost_node
 from cli.status.named import is_named, missing_text
 from cli.status.node_findings import clock_findings_of, node_findings
+from cli.status.platform_status import PlatformStatus, judge_platform
 from cli.status.progress import Progress, read_progress
 from cli.status.promised_place import in_promised_place
 from cli.status.reports import TRY_SECONDS, Reports

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
+from cli.status.platform_status import PlatformStatus
 from cli.status.screen import silence_text
 from infra.kube.objects import Json, name_of, part
 

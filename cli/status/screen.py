@@ -8,7 +8,8 @@ from datetime import datetime
 from cli.columns import columns
 from cli.spans import span_of_seconds
 from cli.status.cost import cost_so_far, cost_text
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
+from cli.status.platform_status import PlatformStatus
 from cli.status.storage import bound_lines, claim_lines
 
 HEAD = ("STACK", "STATE", "STEP", "LOSS", "TOKENS/S", "MFU", "ETA", "SAVED")

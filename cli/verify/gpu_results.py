@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from cli.check import Result
-from cli.status.judge import gpus_of
+from cli.status.platform_status import gpus_of
 from cli.verify.evidence import Evidence, result
 from infra.kube.objects import name_of
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.check import Result
-from cli.status.judge import gpus_of
+from cli.status.platform_status import gpus_of
 from cli.verify.evidence import Evidence, no_pod, result
 from trainer.transport.asked import (
     AS_ASKED,

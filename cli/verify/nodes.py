@@ -13,7 +13,7 @@ from cli.check import Result
 from cli.pod_answer import ask_by_pod
 from cli.stack_outputs import VolumePlace
 from cli.stack_pod import stack_pod
-from cli.status.judge import gpus_held
+from cli.status.platform_status import gpus_held
 from cli.verify import pod_probe
 from cli.verify.evidence import result
 from cli.verify.gpu_results import has_code_for

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.controllers import CONTROLLERS
+from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import Runner, host_runner
 from infra.platform.cluster import Cluster, ClusterArgs
@@ -23,7 +24,7 @@ from infra.platform.further_machines import (
 )
 from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.guards import GuardArgs
-from infra.platform.host import has_data_folder, prepare_host
+from infra.platform.host import PreparedHost, has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_host_setting
 from infra.platform.k3s import FutureObservation
 from infra.platform.kubectl import make_kubectl
@@ -45,6 +46,7 @@ from infra.platform.same_machine import make_same_machine_check
 from infra.platform.trainer_image import TrainerImage, trainer_image_args
 from infra.settings import PlatformSettings
 from infra.storages import STORAGES
+from infra.storages.kind import Storage
 
 
 @dataclass(frozen=True)
@@ -88,15 +90,7 @@ async def make_platform(
     is_existing = settings.cluster.kind == "existing"
     queues_seen = await see_queues(settings, settings.cluster.kubeconfig) if is_existing else None
     owner = Owner("owner")
-    runner = host_runner(settings.host)
-    kubectl = make_kubectl(settings.cluster, runner)
-    await check_adoption(settings.cluster, observation, owner.identity)
-    await check_host_setting(settings.host, observation, owner.identity)
-    checked = make_same_machine_check(settings, storage, owner.identity)
-    repair = await repair_of_first(settings.cluster, observation)
-    host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
-    cluster_args = _cluster_args(settings, runner, owner, cluster_identifier, observation)
-    cluster = Cluster("cluster", cluster_args, pulumi.ResourceOptions(depends_on=[*host.made]))
+    host, cluster = await _make_cluster(settings, storage, owner, cluster_identifier, observation)
     if not is_existing:  # Only now is there a kubeconfig.
         queues_seen = await see_queues(settings, await cluster.kubeconfig.future())
     facts = platform_facts(settings, storage, image_args.pull, cluster.identifier)
@@ -105,32 +99,15 @@ async def make_platform(
         settings, observations, owner.identity, cluster.generation, cluster.server, host.nfs
     )
     machines = make_further_machines(machines_args)
-    operator = make_gpu_operator(base, kubectl)
-    # If deleting the claim would delete the data, the claim stays in the cluster after
-    # `pulumi destroy`, and so does its namespace.
-    keeps_claim = storage.data_go_with_claim and not settings.storage.purge
-    namespace_args = NamespaceArgs(
-        base.connection,
-        settings.stack,
-        exists=settings.namespace_settings.exists,
-        kept=keeps_claim,
-        fixed_names=fixed_names(settings, image_args.pull),
-    )
+    operator = make_gpu_operator(base, make_kubectl(settings.cluster, host_runner(settings.host)))
+    namespace_args = _namespace_args(base, storage, image_args.pull)
     namespace = Namespace("namespace", namespace_args, base.inside(cluster))
     # The image comes after the namespace. If the namespace is refused, because another platform
     # owns it, this stack imports no gigabytes of image, and its next `pulumi destroy` does not
     # remove the image that the other platform uses.
     after_namespace = pulumi.ResourceOptions(depends_on=[namespace, *machines])
     image = TrainerImage("image", image_args, after_namespace)
-    volume_args = DataVolumeArgs(
-        storage,
-        settings.stack,
-        base.connection,
-        namespace.uid,
-        keeps_claim=keeps_claim,
-        purges=STORAGES[settings.storage_kind.name].purges if settings.storage.purge else "",
-        has_data_folder=has_data_folder(settings, storage),
-    )
+    volume_args = _volume_args(base, storage, namespace)
     volume = DataVolume("data", volume_args, base.inside(namespace, *host.made))
     proxy_args = ProxyConfigArgs(settings.proxy, settings.namespace, settings.stack, owner.identity)
     proxy = ProxyConfig("proxy", proxy_args, base.inside(namespace))
@@ -145,6 +122,24 @@ async def make_platform(
     ready += make_programs(base, image_args, volume, ready)
     guard = _guard_args(base, namespace_args)
     return MadePlatform(facts, base.connection, cluster, image, ready, guard)
+
+
+async def _make_cluster(
+    settings: PlatformSettings,
+    storage: Storage,
+    owner: Owner,
+    identifier: str,
+    observation: FutureObservation | None,
+) -> tuple[PreparedHost, Cluster]:
+    """Check the first machine, and register what prepares it and the cluster."""
+    runner = host_runner(settings.host)
+    await check_adoption(settings.cluster, observation, owner.identity)
+    await check_host_setting(settings.host, observation, owner.identity)
+    checked = make_same_machine_check(settings, storage, owner.identity)
+    repair = await repair_of_first(settings.cluster, observation)
+    host = prepare_host(settings, storage, runner, owner.identity, checked, repair)
+    args = _cluster_args(settings, runner, owner, identifier, observation)
+    return host, Cluster("cluster", args, pulumi.ResourceOptions(depends_on=[*host.made]))
 
 
 def _connection(facts: PlatformFacts, cluster: Cluster, owner: Owner) -> Connection:
@@ -181,6 +176,38 @@ def _cluster_args(
         observation=observation,
         shared_registry=settings.shared_registry,
         several_servers=bool(servers(settings)),
+    )
+
+
+def _keeps_claim(settings: PlatformSettings, storage: Storage) -> bool:
+    """Whether the claim stays in the cluster after `pulumi destroy`, and so does its namespace.
+
+    It stays if deleting the claim would delete the data.
+    """
+    return storage.data_go_with_claim and not settings.storage.purge
+
+
+def _namespace_args(base: Base, storage: Storage, pull: Pull) -> NamespaceArgs:
+    settings = base.settings
+    return NamespaceArgs(
+        base.connection,
+        settings.stack,
+        exists=settings.namespace_settings.exists,
+        kept=_keeps_claim(settings, storage),
+        fixed_names=fixed_names(settings, pull),
+    )
+
+
+def _volume_args(base: Base, storage: Storage, namespace: Namespace) -> DataVolumeArgs:
+    settings = base.settings
+    return DataVolumeArgs(
+        storage,
+        settings.stack,
+        base.connection,
+        namespace.uid,
+        keeps_claim=_keeps_claim(settings, storage),
+        purges=STORAGES[settings.storage_kind.name].purges if settings.storage.purge else "",
+        has_data_folder=has_data_folder(settings, storage),
     )
 
 

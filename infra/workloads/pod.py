@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 METRICS_PORT_VARIABLE = "DISTTRAIN_METRICS_PORT"  # trainer/monitoring/endpoint.py reads it
 TRANSPORTS_VARIABLE = "DISTTRAIN_TRANSPORTS"  # trainer/transport/asked.py reads it
 ADDRESS_VARIABLE = "DISTTRAIN_POD_IP"  # trainer/launch/noted_address.py reads it
-KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/messages.py reads it
+KEY_VARIABLE = "DISTTRAIN_RUN_KEY"  # trainer/launch/signed_lines.py reads it
 REVISION_VARIABLE = "DISTTRAIN_REVISION"  # trainer/launch/pod_failures.py reads it
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 

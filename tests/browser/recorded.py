@@ -16,7 +16,8 @@ from cli.dashboard.source import UnknownError
 from cli.logs.line import Line
 from cli.runs.pod_curves import thinned
 from cli.runs.table import Run
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
+from cli.status.platform_status import PlatformStatus
 from cli.status.progress import Progress
 from cli.status.screen import platform_line
 from tests.cli.records import RECORD

@@ -72,7 +72,7 @@ class Coordinator:
         Args:
             port: The TCP port.
             expected: The Hello of node 0 itself; other nodes must have the same nnodes and digest.
-            key: The run's key; see trainer.launch.messages.
+            key: The run's key; see trainer.launch.signed_lines.
             say: Prints a line.
             rules: Which nodes a round needs.
             ping_seconds: How long a node may leave a Ping unanswered before another entrypoint

@@ -22,7 +22,7 @@ from trainer.launch.gathering import RoundRules
 from trainer.launch.goodput_line import GoodputLine
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.membership import Round, RoundMember, join
-from trainer.launch.messages import RUN_KEY_VARIABLE, Hello
+from trainer.launch.messages import Hello
 from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node, machine_id, node_from_environment
 from trainer.launch.node_output import NodeOutput
@@ -37,6 +37,7 @@ from trainer.launch.pod_failures import REVISION_VARIABLE, PodFailures
 from trainer.launch.ports import free_port
 from trainer.launch.ranks_of_round import NodeParts, run_ranks
 from trainer.launch.run_digest import run_digest
+from trainer.launch.signed_lines import RUN_KEY_VARIABLE
 from trainer.launch.stall import StallTeller
 from trainer.launch.status_files import ExitReport, StatusFiles
 from trainer.launch.stop_request import StopRequest
@@ -232,23 +233,7 @@ class _Entrypoint:
             if report.code == ExitCode.DONE:
                 self._work.round_is_done()
             return report
-        if self._coordinator is not None and (why := self._coordinator.failure) is not None:
-            # No new coordinator is started: it may fail again each time the ranks end.
-            raise RetryableError(f"the coordinator failed: {why.rstrip()}")
-        if self._coordinator is None and node.rank == 0:
-            self._coordinator = Coordinator(
-                node.master_port,
-                self._hello,
-                self._key,
-                self._say,
-                self._rules,
-                stalled=self._parts.stall.tell,
-                done=self._work.round_is_done,
-                proven=self._volume.all_proven,
-            )
-            if self._address:
-                note_address(config.run_dir, self._address, self._say)
-
+        self._ensure_coordinator()
         self._events.write(Name.GATHERING)
 
         def give_up() -> bool:
@@ -277,6 +262,31 @@ class _Entrypoint:
             if report is None or report.code != ExitCode.DONE:
                 self._volume.withdraw()
         return report
+
+    def _ensure_coordinator(self) -> None:
+        """Start the coordinator and note its address, if this is node 0 and it does not run yet.
+
+        Raises:
+            RetryableError: the coordinator has failed. No new one is started, because it may fail
+                again each time the ranks end.
+        """
+        node = self._node
+        if self._coordinator is not None and (why := self._coordinator.failure) is not None:
+            raise RetryableError(f"the coordinator failed: {why.rstrip()}")
+        if self._coordinator is not None or node.rank != 0:
+            return
+        self._coordinator = Coordinator(
+            node.master_port,
+            self._hello,
+            self._key,
+            self._say,
+            self._rules,
+            stalled=self._parts.stall.tell,
+            done=self._work.round_is_done,
+            proven=self._volume.all_proven,
+        )
+        if self._address:
+            note_address(self._config.run_dir, self._address, self._say)
 
     def _noted_address(self) -> str:
         """Return the address of node 0; on node 0 itself the environment tells it.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from trainer.launch.killing import kill
-from trainer.launch.messages import RUN_KEY_VARIABLE
+from trainer.launch.signed_lines import RUN_KEY_VARIABLE
 from trainer.program.carry import own_command
 
 LEAST_SECONDS = 300.0

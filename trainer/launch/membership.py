@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.messages import (
-    RUN_KEY_VARIABLE,
     Ended,
     Failing,
-    ForeignPeerError,
     Hello,
     Message,
     Ping,
@@ -22,7 +20,6 @@ from trainer.launch.messages import (
     Proven,
     Refused,
     Regroup,
-    SignedLines,
     Stalled,
     Start,
     Stepped,
@@ -30,6 +27,7 @@ from trainer.launch.messages import (
     Wait,
 )
 from trainer.launch.search import Found, Search, asked_once, by_address, by_name
+from trainer.launch.signed_lines import RUN_KEY_VARIABLE, ForeignPeerError, SignedLines
 from trainer.launch.status_files import ExitReport
 from trainer.watch.hang import RankState, to_text
 
@@ -149,7 +147,7 @@ def join(
     Args:
         host, port: The host name of node 0, and the TCP port at which it listens.
         hello: This node's first message.
-        key: The run's key; see trainer.launch.messages.
+        key: The run's key; see trainer.launch.signed_lines.
         timeout_seconds: The longest wait.
         say: Prints a line.
         give_up: Called about ten times a second; if it returns True, the result is None.

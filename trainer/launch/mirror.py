@@ -14,8 +14,8 @@ from trainer.launch.killing import kill
 from trainer.launch.lifeline import LIFELINE_VARIABLE
 from trainer.launch.line_pipe import LinePipe
 from trainer.launch.local_ranks import killed_by
-from trainer.launch.messages import RUN_KEY_VARIABLE
 from trainer.launch.node_output import NodeOutput
+from trainer.launch.signed_lines import RUN_KEY_VARIABLE
 from trainer.mirror.status import read_status
 from trainer.program.carry import own_command
 

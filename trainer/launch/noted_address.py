@@ -2,7 +2,7 @@
 
 A pod that was made again has another address, and the DNS servers of a cluster may go on answering
 with the old one: that of k3s for 5 s, others for 30 s. The file needs no trust: whoever answers at
-the address has to prove that it holds the run's key (messages.py).
+the address has to prove that it holds the run's key (signed_lines.py).
 """
 
 from __future__ import annotations

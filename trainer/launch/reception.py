@@ -14,15 +14,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from trainer.launch.messages import (
-    ForeignPeerError,
-    Hello,
-    Message,
-    Ping,
-    Pong,
-    Refused,
-    SignedLines,
-)
+from trainer.launch.messages import Hello, Message, Ping, Pong, Refused
+from trainer.launch.signed_lines import ForeignPeerError, SignedLines
 from trainer.watch.connections import is_silent
 from trainer.watch.hang import AS_BY
 
@@ -65,7 +58,7 @@ class Reception:
         Args:
             port: The TCP port.
             expected: The Hello of node 0 itself; other nodes must have the same nnodes and digest.
-            key: The run's key; see trainer.launch.messages.
+            key: The run's key; see trainer.launch.signed_lines.
             say: Prints a line.
             joined: Called with the node rank of a node that has connected.
             heard: Called with the node rank of a node and a message of it.

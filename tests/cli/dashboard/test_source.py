@@ -13,8 +13,8 @@ from cli.dashboard.looks import Cluster, Looks
 from cli.dashboard.run_rows import Row
 from cli.dashboard.source import Source, UnknownError
 from cli.runs.table import Run
-from cli.status.judge import PlatformStatus
 from cli.status.look import Look
+from cli.status.platform_status import PlatformStatus
 from infra.kube.errors import TaskError
 from tests.browser.recorded import FOLDERS, pods, status
 from tests.cli.records import RECORD

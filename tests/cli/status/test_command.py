@@ -9,8 +9,9 @@ import pytest
 
 from cli.__main__ import main
 from cli.status import command
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
 from cli.status.look import Look
+from cli.status.platform_status import PlatformStatus
 from cli.status.storage import Claim
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError

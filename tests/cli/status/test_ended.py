@@ -16,8 +16,9 @@ from cli.dashboard.looks import Looks
 from cli.dashboard.pod_keeper import PodKeeper
 from cli.stack_outputs import ClusterPlace, VolumePlace
 from cli.status import command, ended
-from cli.status.judge import PlatformStatus, RunStatus, Seen, judge_run
+from cli.status.judge import RunStatus, Seen, judge_run
 from cli.status.look import Look
+from cli.status.platform_status import PlatformStatus
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError

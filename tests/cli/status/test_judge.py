@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from cli.status.judge import STALLED_SECONDS, Seen, judge_platform, judge_run
+from cli.status.judge import STALLED_SECONDS, Seen, judge_run
+from cli.status.platform_status import judge_platform
 from cli.status.progress import Progress
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Ttl

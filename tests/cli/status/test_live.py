@@ -19,9 +19,10 @@ from struct import pack
 import pytest
 from rich.console import Console
 
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
 from cli.status.live import drawing, is_possible, watch
 from cli.status.look import Look
+from cli.status.platform_status import PlatformStatus
 from cli.status.progress import Progress
 from cli.status.storage import Claim, bound_lines
 from tests.unit.stacks import PROJECT

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
 from cli.status.lost_node import on_lost_node
+from cli.status.platform_status import PlatformStatus
 
 TRAINS = RunStatus("dev", "disttrain", "Job train-indexed", 2, "recovering", "rank 0 lost a peer")
 

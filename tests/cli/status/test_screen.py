@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cli.status.judge import PlatformStatus, RunStatus
+from cli.status.judge import RunStatus
+from cli.status.platform_status import PlatformStatus
 from cli.status.progress import Progress
 from cli.status.screen import as_json, as_text, platform_line, span
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.status.judge import PlatformStatus
+from cli.status.platform_status import PlatformStatus
 from cli.status.screen import as_json, as_text
 from cli.status.storage import Claim, bound_lines, claim_lines, claim_names, see_claims
 from infra.kube.errors import ApiError

@@ -15,7 +15,8 @@ import pytest
 from tests.trainer.launch.gang import FAILED, KEY, LIMIT_SECONDS, Clock, Gang, hello, lost
 from trainer.launch.exit_codes import ExitCode, RetryableError
 from trainer.launch.membership import join
-from trainer.launch.messages import Ended, Hello, SignedLines, Start, from_mapping, to_mapping
+from trainer.launch.messages import Ended, Hello, Start, from_mapping, to_mapping
+from trainer.launch.signed_lines import SignedLines
 from trainer.launch.status_files import ExitReport
 
 

@@ -11,7 +11,6 @@ import pytest
 from tests.trainer.lab import free_port, loopback
 from tests.trainer.launch.gang import Gang, hello
 from trainer.launch.membership import Round
-from trainer.launch.messages import SignedLines
 from trainer.launch.node import (
     Node,
     _interface_of_ipv6,  # pyright: ignore[reportPrivateUsage]
@@ -19,6 +18,7 @@ from trainer.launch.node import (
 )
 from trainer.launch.ports import store_port
 from trainer.launch.rank_environment import rank_environment
+from trainer.launch.signed_lines import SignedLines
 
 
 @pytest.fixture
