@@ -86,6 +86,13 @@ def test_containers_of_k3s_may_pin_memory(lab: Lab) -> None:
     assert lab.differences() == []
 
 
+def test_no_timer_of_the_host_starts(lab: Lab) -> None:
+    """No timer of the distribution changes a test host. At midnight one that makes backups did, and
+    the test that ran then found files that it had not made.
+    """
+    assert lab.host.shell("systemctl list-timers --no-legend").strip() == ""
+
+
 @pytest.mark.stand_in("its recorded environment")
 def test_installer_gets_no_proxy_and_k3s_does(lab: Lab) -> None:
     proxy = {"HTTP_PROXY": "http://proxy.test:3128", "NO_PROXY": "127.0.0.1,localhost"}
