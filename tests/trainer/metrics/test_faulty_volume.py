@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
 
 from tests.trainer.faulty.file_system import FaultyFileSystem, Request
 from tests.trainer.lab import Lab, NoSignals, records
@@ -64,6 +65,9 @@ def test_volume_that_fails_for_a_while_costs_no_step(
         flush(log)  # TensorBoard's thread writes now, and not when it comes to it
 
     monkeypatch.setattr(MetricsLog, "record", noted)
+    # TensorBoard reads the files of one second in the order of their numbers as texts, which in a
+    # rank begin with 0. Here earlier tests may have counted up to 9, and 10 would come before it.
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
     volume.hook = fail
     end = train(run, World(), choose_compute(run.train, 0), NoSignals(), lambda: None)
     assert end == TrainingEnd(STEPS[-1], finished=True)
