@@ -56,4 +56,4 @@ def test_options_of_a_toy_kind_are_checked_before_anything_is_made(unmade: Stack
     with pytest.raises(PulumiFailedError) as failure:
         unmade.preview()
     assert "topologyOptions.deadline:" in str(failure.value)
-    assert "(did you mean deadlineSeconds?)" in str(failure.value)
+    assert "Set deadlineSeconds, the only one, or remove it" in str(failure.value)
