@@ -12,8 +12,6 @@ a checkpoint.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import socket
@@ -24,13 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint.durable import fsync_file
+from trainer.checkpoint.file_lock import NoLocksError, take_lock
 from trainer.launch.exit_codes import FatalError, RetryableError
 
 LOCK_FILE = "run.lock"
 _WAIT_SECONDS = 20.0
 _POLL_SECONDS = 0.2
-NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
-"""The errors of `flock` on a file system that has no locks, such as Lustre without `-o flock`."""
 
 
 class RunLock:
@@ -114,14 +111,10 @@ class RunLock:
     def _locked(self, descriptor: int) -> bool:
         """Take the lock if it is free. On a file system without locks it is always free."""
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
+            return take_lock(descriptor)
+        except NoLocksError:
             self._has_locks = False
-        return True
+            return True
 
     def _read(self) -> dict[str, Any]:
         """Read the file from the storage, and not from this machine's cache.

@@ -5,7 +5,6 @@ The folder is kept after a kill, so that the next start can continue.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from trainer.checkpoint.durable import fsync_directory, write_json
-from trainer.checkpoint.run_lock import NO_LOCKS
+from trainer.checkpoint.file_lock import NoLocksError, take_lock
 from trainer.data.request import what_differs
 from trainer.data.stream import PROGRESS
 from trainer.launch.exit_codes import FatalError
@@ -127,27 +126,18 @@ def _is_free(descriptor: int) -> bool:
     locks nobody knows whether one does, so the lock is never free.
     """
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        return take_lock(descriptor)
+    except NoLocksError:
         return False
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
-        return False
-    return True
 
 
 def _await_turn(descriptor: int, folder: Path) -> None:
     """Take the lock of a file, and wait for another process that has it."""
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(descriptor):
             print(f"another process prepares this data set in {folder}; waiting for it", flush=True)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise
+            take_lock(descriptor, waits=True)
+    except NoLocksError:
         print(
             f"warning: the file system of {folder} has no locks, so nothing keeps a second "
             "preparation of this data set out: start only one at a time",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from tests.trainer.lab import (
     text_of_words,
 )
 from trainer import set_up
-from trainer.checkpoint import run_lock, store
+from trainer.checkpoint import store
 from trainer.checkpoint.durable import sha256_of
 from trainer.checkpoint.resume import STATE_FORMAT, Wanted, find_checkpoint
 from trainer.checkpoint.run_lock import RunLock
@@ -290,7 +291,7 @@ def take_locks_away(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(descriptor: int, operation: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(run_lock.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
