@@ -5,7 +5,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.job import Job
 from infra.kube.objects import label, part
 from infra.kube.say import say
-from infra.kube.volumes.left_claims import refuse_left_claims, refuse_way_back
+from infra.kube.volumes.left_claims import refuse_left_claims
 
 
 def create(job: Job, api: Api) -> None:
@@ -15,8 +15,7 @@ def create(job: Job, api: Api) -> None:
     namespace, the next claim of the same name has another uid. Without this task it would stay
     Pending.
     """
-    refuse_way_back(job, api)
-    refuse_left_claims(job, api)
+    refuse_left_claims(job, api, never_kept=True)
     volume = job.text("volume")
     path = f"/api/v1/persistentvolumes/{volume}"
     item = api.get(path)

@@ -19,20 +19,28 @@ from infra.kube.record import COLLECTION, SELECTOR, destroy_commands, stacks_of_
 STORAGE = f"{names.COMPONENT_LABEL}=storage"
 
 
-def refuse_left_claims(job: Job, api: Api) -> None:
+def refuse_left_claims(job: Job, api: Api, *, never_kept: bool = False) -> None:
     """Look for claims of this stack other than the job's `claim`, which the engine would delete.
 
     When the engine deletes them, the pods of this stack's run have ended. But if pods of another
     stack still mount a claim, the cluster keeps the claim in the state Terminating, and `up` waits
     for its end until a time limit and fails. If the credentials may not list claims, it is not
-    known whether there is an old one, and nothing is refused. See also `purge_problem`.
+    known whether there is an old one, and nothing is refused. See also `purge_problem` and
+    `_refuse_way_back`.
+
+    Args:
+        job: the job, with the `claim` that the settings lead to.
+        api: the cluster.
+        never_kept: whether the kind of storage never keeps a claim that is no longer wanted.
 
     Raises:
         TaskError: there is an old claim, and runs of other stacks use the platform, or the data of
-            the old claim would be purged.
+            the old claim would be purged; or `claim` is itself one that the engine would delete.
     """
     mine = f"{STORAGE},{names.OWNER_LABEL}={job.owner}"
     left = left_claims(api, job.namespace, mine, job.text("claim"))
+    if never_kept:
+        _refuse_way_back(job, api, left)
     records = api.list(COLLECTION.format(job.namespace), SELECTOR) if left else []
     if others := stacks_of_others(records, job.owner):
         raise TaskError(
@@ -59,7 +67,7 @@ def left_claims(api: Api, namespace: str, selector: str, claim: str) -> list[Jso
     return [each for each in claims or () if name_of(each) != claim]
 
 
-def refuse_way_back(job: Job, api: Api) -> None:
+def _refuse_way_back(job: Job, api: Api, left: Sequence[Json]) -> None:
     """Refuse to take a change of the storage back that was not finished.
 
     An `up` that ends early has made the new claim, and the engine's state has the former one for
@@ -67,14 +75,15 @@ def refuse_way_back(job: Job, api: Api) -> None:
     and then deletes it by its name, while pods mount it. Only the ages of the claims tell in which
     direction a change goes: the claim that is wanted is the older one only if it is taken back.
 
-    This holds for the kinds of storage that never keep a claim that is no longer wanted.
+    Args:
+        job: the job, with the `claim` that the settings lead to.
+        api: the cluster.
+        left: the other claims of this stack.
 
     Raises:
-        TaskError: another claim of this stack is newer than the job's `claim`.
+        TaskError: one of the other claims is newer than the job's `claim`.
     """
     claim = job.text("claim")
-    mine = f"{STORAGE},{names.OWNER_LABEL}={job.owner}"
-    left = left_claims(api, job.namespace, mine, claim)
     wanted = object_at(api, f"{CLAIMS.format(job.namespace)}/{claim}") if left else None
     if not isinstance(wanted, dict):
         return
