@@ -30,10 +30,8 @@ def _scattered(pods: Sequence[Json], nodes: Sequence[Json]) -> str:
     labels = {name_of(node): part(node, "metadata", "labels") for node in nodes}
     wish, found = "", defaultdict[str, list[str]](list)
     for pod in pods:
-        asked, node = (
-            annotation(pod, REQUIRED_TOPOLOGY),
-            str(part(pod, "spec").get("nodeName") or ""),
-        )
+        asked = annotation(pod, REQUIRED_TOPOLOGY)
+        node = str(part(pod, "spec").get("nodeName") or "")
         if asked and node in labels and "deletionTimestamp" not in part(pod, "metadata"):
             wish = asked
             found[str(labels[node].get(asked) or "")].append(name_of(pod))
