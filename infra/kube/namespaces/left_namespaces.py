@@ -40,7 +40,7 @@ def _refuse_to_leave(job: Job, api: Api, left: str) -> None:
     if others:
         raise TaskError(
             f"namespace: {job.namespace!r} cannot be used: this stack would leave namespace "
-            f"{left}, and runs of other stacks stand there: {', '.join(others)}. Nothing was "
+            f"{left}, and runs of other stacks are there: {', '.join(others)}. Nothing was "
             f"changed. Set namespace: {left} again, or first end those runs (the data is kept):"
             f"{destroy_commands(others)}"
         )

@@ -56,7 +56,7 @@ def delete(job: Job, api: Api) -> None:
     others = stacks_of_others(items, job.owner)
     if others:
         raise TaskError(
-            f"runs of other stacks stand on this platform: {', '.join(others)}. Nothing was "
+            f"runs of other stacks use this platform: {', '.join(others)}. Nothing was "
             f"deleted. First (the data is kept):{destroy_commands(others)}"
         )
     refuse_namespaces_of_others(job, api)

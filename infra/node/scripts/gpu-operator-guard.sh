@@ -38,7 +38,7 @@ one_line() { tr '\n' ',' | sed 's/,*$//; s/,/, /g'; }
 refuse() { # why
   echo "the GPU Operator is not installed: $1"
   [ -z "$stack" ] ||
-    echo "- to stand on the platform of that stack: pulumi config set platform $stack"
+    echo "- to use the platform of that stack: pulumi config set platform $stack"
   echo "- to use the GPU Operator that is there: pulumi config set gpuOperator false"
   echo "- to have this stack install its own, remove the other one first: helm uninstall RELEASE" \
     "--namespace NAMESPACE, then kubectl delete namespace $NAMESPACE"

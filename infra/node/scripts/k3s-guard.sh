@@ -21,7 +21,7 @@ create() {
 and would take it for somebody else's. Nothing was changed. Set it back: \
 pulumi config set k3sExisting refuse"
   fi
-  echo "k3sExisting fits; this host is not left while runs of other stacks stand here"
+  echo "k3sExisting fits; this host is not left while runs of other stacks are on it"
 }
 
 delete() {
@@ -34,7 +34,7 @@ delete() {
   fi
   refuse_other_runs "$in_namespace" \
     "host or sshHost: it names another host now, and this stack would leave the host of before. Runs
-of other stacks stand there, and would be lost:" \
+of other stacks are there, and would be lost:" \
     "Nothing was changed. Either set host and sshHost back to what they were, or first take these
 runs away; their data stay on this host:"
 }

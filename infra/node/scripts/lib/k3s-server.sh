@@ -159,7 +159,7 @@ end_pods() {
 delete() {
   one_at_a_time
   removable || return 0
-  refuse_other_runs "" "runs of other stacks stand on this platform, and would be lost:" \
+  refuse_other_runs "" "runs of other stacks use this platform, and would be lost:" \
     "Nothing was removed. First take these runs away; their data are kept:"
   end_pods
   take_away

@@ -116,7 +116,7 @@ def test_namespace_with_others_objects_is_not_left(exists: bool) -> None:
     there = NEW_THERE if exists else {}
     maps = f"{NAMESPACES}/{OLD}/configmaps"
     message = said(NEW, {**there, maps: [RUN]}, exists=exists)
-    assert f"this stack would leave namespace {OLD}, and runs of other stacks stand" in message
+    assert f"this stack would leave namespace {OLD}, and runs of other stacks are there" in message
     assert "pulumi destroy --stack guests" in message
     message = said(NEW, {**there, maps: [THEIRS]}, exists=exists)
     assert f"the platform in namespace {OLD} cannot be taken away" in message
