@@ -1,6 +1,4 @@
-"""Files import only from the folders from which the table in docs/architecture.md allows them
-to.
-"""
+"""Files import only in the direction that docs/architecture.md describes."""
 
 import ast
 import subprocess
