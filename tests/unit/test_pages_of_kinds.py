@@ -4,10 +4,10 @@ real versions, places and outputs.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import pytest
 
+import infra.networks
 from infra.controllers import CONTROLLERS
 from infra.kinds import KINDS
 from infra.networks.profile import NetworkProfile
@@ -53,14 +53,14 @@ def test_table_of_kinds_names_all_of_them(page: str, head: str, kinds: dict[str,
     assert sorted(first_column(page, head)) == sorted(kinds)
 
 
-def test_profile_that_the_page_shows_can_be_chosen() -> None:
-    """The example of a network profile on the page about kinds of one's own runs, and its option
-    reaches the pods.
+def test_profile_that_the_page_shows_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of a network profile on the page about kinds of one's own runs as a module, and
+    its option reaches the pods.
     """
     (code,) = re.findall(r"```python\n(.*?)```", (DOCS / "extending.md").read_text(), re.DOTALL)
     networks: Registry[NetworkProfile] = Registry("network", [])
-    names = {"dataclass": dataclass, "replace": replace, "NetworkProfile": NetworkProfile}
-    exec(code, {**names, "NETWORKS": networks})
+    monkeypatch.setattr(infra.networks, "NETWORKS", networks)
+    exec(code, {"__name__": "my_kinds"})
     (profile,) = networks.values()
     made = profile.with_options(profile.options(devices=2))
     assert made.resources == {"example.com/fabric": "2"}
