@@ -20,7 +20,7 @@ from typing import Any
 from bench.node import cluster_lab
 from bench.row import Row
 from bench.table import publish
-from cli.status.look import MOST_LOGS as REAL_PODS
+from cli.status.snapshot import MOST_LOGS as REAL_PODS
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.objects import is_true

@@ -28,7 +28,7 @@ from cli.runs.program import PROGRAM as RUNS_PROGRAM
 from cli.runs.table import Run, parse_runs
 from cli.stack_outputs import RunPlace, VolumePlace
 from cli.status.ended import with_ends
-from cli.status.look import Look, look
+from cli.status.snapshot import Snapshot, take_snapshot
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import stream
 from infra.kube.errors import TaskError
@@ -49,12 +49,12 @@ class Cluster:
     """What the API server knows.
 
     Args:
-        look: the platform and the runs that have a record.
+        snapshot: the platform and the runs that have a record.
         owners: for each owner the names of its runs.
         ahead_seconds: by how many seconds the API server's clock is ahead of this machine's.
     """
 
-    look: Look
+    snapshot: Snapshot
     owners: dict[str, set[str]]
     ahead_seconds: float
 
@@ -74,7 +74,7 @@ class Looks:
         """Look at the platform and at the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
-        seen = with_ends(api, look(api, namespace), namespace, self._place.placement)
+        seen = with_ends(api, take_snapshot(api, namespace), namespace, self._place.placement)
         owners = runs_of_owners(api.list(COLLECTION.format(self._place.namespace), CONFIGS))
         ahead = api.now() - datetime.now().astimezone()
         return Cluster(seen, owners, ahead.total_seconds())

@@ -15,8 +15,8 @@ from cli.dashboard.kept import Kept, View
 from cli.dashboard.looks import Cluster, Looks
 from cli.dashboard.run_rows import Row, rows_of
 from cli.runs.table import Run
-from cli.status.look import Look
 from cli.status.screen import machine_lines, platform_line, slow_rank_of
+from cli.status.snapshot import Snapshot
 
 CLUSTER_SECONDS = 3.0
 VOLUME_SECONDS = 15.0
@@ -115,7 +115,7 @@ def _rows(cluster: View, volume: View) -> list[Row]:
     runs = [_older(run, volume.age_seconds or 0.0) for run in volume.content or ()]
     statuses = [
         (status, record)
-        for status, (record, _) in zip(seen.look.runs, seen.look.found, strict=True)
+        for status, (record, _) in zip(seen.snapshot.runs, seen.snapshot.found, strict=True)
     ]
     return rows_of(statuses, seen.owners, runs, _now(seen))
 
@@ -126,7 +126,7 @@ def _older(run: Run, seconds: float) -> Run:
     return replace(run, checkpoint_age_seconds=run.checkpoint_age_seconds + seconds)
 
 
-def _platform(seen: Look) -> str:
+def _platform(seen: Snapshot) -> str:
     machines = [line.strip() for line in machine_lines(seen.platform)]
     return "; ".join([platform_line(seen.platform), *machines])
 
@@ -136,8 +136,8 @@ def _overview(cluster: View, volume: View, rows: list[Row]) -> Answer:
     return {
         "cluster": cluster.as_mapping(),
         "volume": volume.as_mapping(),
-        "platform": _platform(seen.look) if seen else "",
-        "unseen": seen.look.unseen if seen else "",
+        "platform": _platform(seen.snapshot) if seen else "",
+        "unseen": seen.snapshot.unseen if seen else "",
         "runs": [{"id": row.id, **row.shown} for row in rows],
     }
 
@@ -145,8 +145,8 @@ def _overview(cluster: View, volume: View, rows: list[Row]) -> Answer:
 def _ranks(cluster: View, row: Row) -> list[dict[str, Any]] | None:
     if not isinstance(cluster.content, Cluster):
         return None
-    look = cluster.content.look
-    for status, (record, pods) in zip(look.runs, look.found, strict=True):
+    snapshot = cluster.content.snapshot
+    for status, (record, pods) in zip(snapshot.runs, snapshot.found, strict=True):
         if record.owner == row.owner:
             speed = row.shown.get("tokens_per_second")  # None if the run does not train
             return rank_rows(pods, _now(cluster.content), speed, slow_rank_of(status))

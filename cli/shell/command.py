@@ -13,7 +13,7 @@ from cli.pod_answer import ask_in_pod
 from cli.shell import rank_program
 from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import RunPlace, run_place
-from cli.status.look import see_run
+from cli.status.snapshot import see_run
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import LIMIT_SECONDS, stream
 from infra.kube.api_server.terminal import interact

@@ -10,11 +10,11 @@ from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
 from cli.status.ended import with_ends
 from cli.status.judge import NEEDS_ATTENTION
-from cli.status.look import AWAY, Look, look
 from cli.status.run_files import Found, read_run_files, require_run
 from cli.status.run_files import as_json as run_files_json
 from cli.status.run_files import as_text as run_files_text
 from cli.status.screen import as_json, as_text
+from cli.status.snapshot import AWAY, Snapshot, take_snapshot
 from cli.status.storage import ENDING, LOST
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
@@ -124,7 +124,7 @@ def _show_files(arguments: argparse.Namespace, reason: str) -> int:
     return CLUSTER_UNSEEN
 
 
-def exit_status(seen: Look) -> int:
+def exit_status(seen: Snapshot) -> int:
     """Return 1 if a run, a node or a claim needs attention, and 0 if none does."""
     runs = any(run.state in NEEDS_ATTENTION for run in seen.runs)
     machines = any(found.needs_attention for found in seen.platform.findings)
@@ -142,8 +142,8 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
 
         console = Console()
         if is_possible(console):
-            watch(lambda: _looked(api, place, arguments), console, WATCH_SECONDS, price)
-    seen, now = _looked(api, place, arguments)
+            watch(lambda: _snapshot(api, place, arguments), console, WATCH_SECONDS, price)
+    seen, now = _snapshot(api, place, arguments)
     if seen.missing:
         raise ValueError(seen.missing)
     print(_text(seen, now, arguments), flush=True)
@@ -152,7 +152,7 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
     while True:
         time.sleep(WATCH_SECONDS)
         try:
-            text = _text(*_looked(api, place, arguments), arguments)
+            text = _text(*_snapshot(api, place, arguments), arguments)
         except AWAY as reason:
             text = f"the cluster was not seen: {reason}"
             if arguments.json:
@@ -160,16 +160,18 @@ def _show(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> int:
         print(text, flush=True)
 
 
-def _looked(api: Api, place: ClusterPlace, arguments: argparse.Namespace) -> tuple[Look, datetime]:
-    """Look at the cluster once, and return what was seen and the API server's time.
+def _snapshot(
+    api: Api, place: ClusterPlace, arguments: argparse.Namespace
+) -> tuple[Snapshot, datetime]:
+    """Take a snapshot of the cluster, and return it with the API server's time.
 
-    It raises the errors of `look`.
+    It raises the errors of `take_snapshot`.
     """
-    seen = look(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
+    seen = take_snapshot(api, place.namespace, with_volume=arguments.json, wanted=arguments.run)
     return with_ends(api, seen, place.namespace, place.placement), api.now()
 
 
-def _text(seen: Look, now: datetime, arguments: argparse.Namespace) -> str:
+def _text(seen: Snapshot, now: datetime, arguments: argparse.Namespace) -> str:
     """Return the text or the JSON to print. This function is pure."""
     price: float | None = arguments.price_per_gpu_hour
     if arguments.json:

@@ -10,7 +10,7 @@ from io import StringIO
 from typing import Any
 
 from cli.status.judge import UNDER_WAY, RunStatus, Seen, judge_run
-from cli.status.look import Look
+from cli.status.snapshot import Snapshot
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.record import Record
@@ -23,7 +23,7 @@ They are kept so that `status --watch` reads the volume only once for each of th
 """
 
 
-def with_ends(api: Api, seen: Look, namespace: str, own: Mapping[str, Any]) -> Look:
+def with_ends(api: Api, seen: Snapshot, namespace: str, own: Mapping[str, Any]) -> Snapshot:
     """Add how each run ended whose workload was removed some time after its end.
 
     The first status after that starts a pod on the volume, for some seconds. It notes the answer in

@@ -11,7 +11,6 @@ from rich.text import Text
 
 from cli.spans import span_of_seconds
 from cli.status.judge import RunStatus
-from cli.status.look import AWAY, Look
 from cli.status.platform_status import PlatformStatus
 from cli.status.screen import (
     HEAD,
@@ -26,6 +25,7 @@ from cli.status.screen import (
     unasked_transport_of,
     verified_of,
 )
+from cli.status.snapshot import AWAY, Snapshot
 from cli.status.storage import bound_lines
 
 STYLES = {
@@ -49,7 +49,7 @@ def is_possible(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) -> Group:
+def drawing(seen: Snapshot, now: datetime, price_per_gpu_hour: float | None = None) -> Group:
     """Return the content of the screen. This function is pure.
 
     Args:
@@ -71,7 +71,7 @@ def drawing(seen: Look, now: datetime, price_per_gpu_hour: float | None = None) 
         *_lines(runs, lambda run: cost_of_run(run, now, price_per_gpu_hour)),
         *unseen,
         "",
-        Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends the looking", "dim"),
+        Text(f"{now.astimezone():%H:%M:%S}; Ctrl-C ends it", "dim"),
     )
 
 
@@ -115,26 +115,27 @@ def _warnings(what: str, found: Iterable[str]) -> list[Text]:
 
 
 def watch(
-    look: Callable[[], tuple[Look, datetime]],
+    take: Callable[[], tuple[Snapshot, datetime]],
     console: Console,
     pause_seconds: float,
     price_per_gpu_hour: float | None = None,
 ) -> None:
-    """Look at the cluster and draw the screen until a signal ends it; then restore the terminal.
+    """Read the state of the cluster and draw the screen until a signal ends it; then restore the
+    terminal.
 
     If the cluster does not answer for a while, the last screen stays, with the reason below it.
 
     Args:
-        look: looks at the cluster, and returns what was seen and the API server's time.
+        take: takes a snapshot, and returns it with the API server's time.
         console: the terminal.
-        pause_seconds: the time between two looks.
+        pause_seconds: the time between two snapshots.
         price_per_gpu_hour: the price; None to show no cost.
 
     Raises:
-        ValueError: the first look does not find the run that the user has named.
-        ApiError, UnreachableError: the first look fails.
+        ValueError: the first snapshot does not have the run that the user has named.
+        ApiError, UnreachableError: the first snapshot fails.
     """
-    seen, now = look()
+    seen, now = take()
     if seen.missing:
         raise ValueError(seen.missing)
     seen_at, problem = time.monotonic(), Text()
@@ -143,7 +144,7 @@ def watch(
             live.update(Group(drawing(seen, now, price_per_gpu_hour), problem), refresh=True)
             time.sleep(pause_seconds)
             try:
-                seen, now = look()
+                seen, now = take()
                 seen_at, problem = time.monotonic(), Text()
             except AWAY as reason:
                 age = span_of_seconds(time.monotonic() - seen_at)

@@ -1,4 +1,4 @@
-"""Follows the nodes' reports during a look, and limits how long a node's answer is waited for.
+"""Follows the nodes' reports during a snapshot, and limits how long a node's answer is waited for.
 
 The kubelet of a machine that is off never answers, and the user wants to know soon that the machine
 is lost. A slow kubelet renews its lease meanwhile, so its answer is waited for.
@@ -21,7 +21,7 @@ SECONDS_OF_LOST = 1.0
 
 
 class Reports:
-    """What the leases of the nodes say, from the beginning of the look on.
+    """What the leases of the nodes say, from the beginning of the snapshot on.
 
     Args:
         api: the cluster. If it does not show the leases, no node counts as silent, and nothing is

@@ -12,8 +12,8 @@ from typing import Any
 from cli.pod_answer import ask_by_pod, ask_in_pod
 from cli.stack_outputs import RunPlace
 from cli.stack_pod import stack_pod
-from cli.status.look import see_run
 from cli.status.platform_status import gpus_of
+from cli.status.snapshot import see_run
 from cli.verify import pod_probe, run_probe
 from cli.verify.evidence import Evidence
 from infra.kube.api_server.api import Api

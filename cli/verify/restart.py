@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from cli.check import Result
 from cli.stack_outputs import RunPlace
 from cli.status.judge import GOES_ON
-from cli.status.look import see_run
+from cli.status.snapshot import see_run
 from cli.verify.evidence import result
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError

@@ -1,7 +1,7 @@
 """Starts a run on several nodes, and ends one of the nodes."""
 
 from cli.status.judge import RunStatus
-from cli.status.look import look
+from cli.status.snapshot import take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from sandbox.namespaces import find_holder
@@ -33,7 +33,7 @@ def places(lab: Lab) -> dict[str, str]:
 def seen(lab: Lab) -> RunStatus:
     """Return what `./disttrain status` says of the only run in the cluster."""
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
-    (run,) = look(api, NAMESPACE).runs
+    (run,) = take_snapshot(api, NAMESPACE).runs
     return run
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.status.look import look
+from cli.status.snapshot import take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.names import RUN_CONFIG_PATH
@@ -495,7 +495,7 @@ def test_fatal_error_fails_the_workload_without_a_retry(
         assert max(starts[index] for index in engine.heard) == 1
     api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
     # The finished run of `probing` may be there too.
-    runs = {run.stack.rpartition("/")[2]: run for run in look(api, NAMESPACE).runs}
+    runs = {run.stack.rpartition("/")[2]: run for run in take_snapshot(api, NAMESPACE).runs}
     run = runs[stack.name]
     state = "failed" if engine.ends else "failing"
     assert (run.state, "/data/no-such-weights" in run.detail) == (state, True)

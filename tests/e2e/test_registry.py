@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from cli.status.look import look
+from cli.status.snapshot import take_snapshot
 from infra.deliveries.registry import PULL_SECRET
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
@@ -84,7 +84,7 @@ def test_pod_that_pulls_while_the_registry_is_away_trains_once_it_is_back(world:
         api = Api(Access(kubeconfig_path=str(lab.cluster.kubeconfig)))
 
         def told() -> bool:
-            (run,) = look(api, NAMESPACE).runs
+            (run,) = take_snapshot(api, NAMESPACE).runs
             return run.state == "failing" and "ImagePull" in run.detail
 
         wait_for("status to say so", told, 300)

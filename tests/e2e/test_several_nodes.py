@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.status.look import look
 from cli.status.screen import platform_line
+from cli.status.snapshot import take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from sandbox.follow import train_points
@@ -87,7 +87,7 @@ def test_run_goes_on_with_fewer_nodes_and_takes_one_back(nodes: Lab, stack: Stac
         api = Api(Access(kubeconfig_path=str(nodes.cluster.kubeconfig)))
 
         def told() -> bool:
-            (run,) = look(api, NAMESPACE).runs
+            (run,) = take_snapshot(api, NAMESPACE).runs
             return run.state == "training" and "with 1 of 2 pods: " in run.detail
 
         wait_for("status to say so", told, 120)
@@ -212,7 +212,7 @@ def test_run_goes_on_on_a_spare_node_when_one_is_drained_or_lost(nodes: Lab, sta
     told_soon: list[str] = []
 
     def told() -> str:
-        seen = look(api, NAMESPACE)
+        seen = take_snapshot(api, NAMESPACE)
         (run,) = seen.runs
         if run.detail.startswith(soon):
             assert f"{node} has not reported for " in platform_line(seen.platform)

@@ -16,7 +16,7 @@ from math import isclose
 import pytest
 
 from cli.status.judge import QUIET_SECONDS, QUIET_STEPS, RunStatus
-from cli.status.look import look
+from cli.status.snapshot import take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from sandbox.stack import Stack
@@ -135,7 +135,7 @@ class Look:
 def take_look(api: Api) -> Look:
     """Return what status says now of the only run."""
     begin = datetime.now(UTC)
-    (run,) = look(api, NAMESPACE).runs
+    (run,) = take_snapshot(api, NAMESPACE).runs
     return Look(begin, datetime.now(UTC), run)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.status.look import look
+from cli.status.snapshot import take_snapshot
 from infra.names import NODE_HEALTH
 from infra.platform.node_health import HEALTH
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
@@ -75,7 +75,7 @@ def test_unusable_machine_is_cordoned_and_its_training_saves(watched: Watched) -
     assert wait_for("the training to end", watched.exit_code) == 83
 
     (pod,) = watched.pods(NODE_HEALTH)
-    found = {f.text: f.needs_attention for f in look(lab.api, "x").platform.findings}
+    found = {f.text: f.needs_attention for f in take_snapshot(lab.api, "x").platform.findings}
     assert any("kubectl uncordon" in text for text in found)
     assert set(found.values()) == {True}
 

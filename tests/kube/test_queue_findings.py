@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.status.look import look, see_run
+from cli.status.snapshot import see_run, take_snapshot
 from infra.kube.api_server.api import Api
 from infra.kube.queues.kueue import VERSIONS
 from infra.kube.queues.queue_findings import queue_findings
@@ -153,7 +153,7 @@ def test_status_says_what_a_run_waits_for_as_far_as_it_may_be_read(
     run, workload = queued_run(kueue)
 
     def seen(api: Api) -> tuple[str, str]:
-        (found,) = [each for each in look(api, run.namespace).runs if each.stack == "dev"]
+        (found,) = [each for each in take_snapshot(api, run.namespace).runs if each.stack == "dev"]
         return found.state, found.detail
 
     somebody = viewer_of(kueue, run.namespace, tmp_path, "view", "rolebinding")

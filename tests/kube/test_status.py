@@ -9,8 +9,8 @@ import pulumi
 import pytest
 
 from cli.status.clocks import NOISE_SECONDS, ahead_by_age, ahead_when_told, clocks_ahead
-from cli.status.look import look
 from cli.status.silence import LEASES
+from cli.status.snapshot import take_snapshot
 from cli.status.storage import Claim
 from infra.kube import names
 from infra.kube.api_server.api import Api
@@ -38,12 +38,12 @@ def test_a_viewer_of_one_namespace_sees_its_runs_and_what_is_not_shown(
     run = Run(lab, namespace, "dev")
     run.up()
     assert Run(lab, elsewhere, "theirs").hand_over()[0] == 0
-    found = {(r.namespace, r.stack): r.state for r in look(lab.api, namespace).runs}
+    found = {(r.namespace, r.stack): r.state for r in take_snapshot(lab.api, namespace).runs}
     assert found[namespace, "dev"] == "starting"  # its pods never print a step
     assert found[elsewhere, "theirs"] == "starting"  # its `up` is under way
-    assert look(lab.api, namespace).platform.nodes == 1
+    assert take_snapshot(lab.api, namespace).platform.nodes == 1
     somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
-    seen = look(somebody, namespace)
+    seen = take_snapshot(somebody, namespace)
     assert [(r.stack, r.state) for r in seen.runs] == [("dev", "starting")]
     assert f"runs in other namespaces than {namespace}" in seen.unseen
     assert seen.platform.nodes is None
@@ -61,8 +61,8 @@ def test_viewer_of_one_namespace_finds_a_run_by_its_name(lab: Lab, tmp_path: Pat
     configure(lab, run, "wide")
     somebody = viewer_of(lab, namespace, tmp_path, "view", "rolebinding")
     for wanted in ("wide", "dev"):
-        assert [r.stack for r in look(somebody, namespace, wanted=wanted).runs] == ["dev"]
-    missing = look(somebody, namespace, wanted="narrow").missing
+        assert [r.stack for r in take_snapshot(somebody, namespace, wanted=wanted).runs] == ["dev"]
+    missing = take_snapshot(somebody, namespace, wanted="narrow").missing
     assert "The runs there: wide (stack dev); not seen: runs in other namespaces" in missing
 
 
@@ -77,7 +77,7 @@ def test_viewers_role_of_the_platform_shows_all_and_changes_nothing(
     lab.api.create(ROLES, {**role, "metadata": {"name": name}})
     try:
         somebody = viewer_of(lab, namespace, tmp_path, name, "clusterrolebinding")
-        seen, all_of_it = look(somebody, namespace), look(lab.api, namespace)
+        seen, all_of_it = take_snapshot(somebody, namespace), take_snapshot(lab.api, namespace)
         assert (seen.platform, seen.unseen) == (all_of_it.platform, "")
         assert [r.stack for r in seen.runs] == [r.stack for r in all_of_it.runs]
         for path in (run.path, f"/api/v1/namespaces/{namespace}/secrets"):
@@ -106,7 +106,7 @@ def test_folder_of_the_volume_is_shown_to_whoever_may_read_volumes(
         viewer = viewer_of(lab, run.namespace, tmp_path, role_name, "clusterrolebinding")
 
         def is_seen(source: str) -> bool:
-            claims = look(viewer, run.namespace).platform.claims
+            claims = take_snapshot(viewer, run.namespace).platform.claims
             return Claim(run.namespace, name, "Bound", "1Gi", "", source) in claims
 
         assert is_seen(f"folder {run.more['folder']}")
@@ -167,14 +167,16 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
         viewer = viewer_of(lab, namespace, tmp_path, name, "clusterrolebinding")
 
         def silent(api: Api) -> Mapping[str, float]:
-            return look(api, namespace).platform.silent
+            return take_snapshot(api, namespace).platform.silent
 
         def reports() -> bool:
             kubelet.renew()
             return not silent(lab.api)
 
         wait_for("its report", reports)
-        (clock,) = [f for f in look(viewer, namespace).platform.findings if f.node == kubelet.name]
+        (clock,) = [
+            f for f in take_snapshot(viewer, namespace).platform.findings if f.node == kubelet.name
+        ]
         assert re.match(r"the clock is \d{8} s behind the API server's; the times here", clock.text)
         wait_for("its silence", lambda: silent(lab.api))
         assert kubelet.name in wait_for("the same for a viewer", lambda: silent(viewer))
@@ -183,7 +185,7 @@ def test_node_that_stops_to_report_is_silent_until_it_reports_again(
         wait_for("nothing without the right", lambda: not silent(viewer))
         wait_for("its silence for others", lambda: silent(lab.api))
         assert not silent(viewer)
-        assert look(viewer, namespace).platform.nodes == 2
+        assert take_snapshot(viewer, namespace).platform.nodes == 2
         wait_for("its next report", reports)
     finally:
         lab.kubectl("delete", "clusterrolebinding", f"viewer-{namespace}")
@@ -257,7 +259,7 @@ def test_fatal_error_of_a_pod_is_over_when_another_has_its_place(lab: Lab) -> No
     run.make()
 
     def states() -> set[str]:
-        return {r.state for r in look(lab.api, namespace).runs if r.namespace == namespace}
+        return {r.state for r in take_snapshot(lab.api, namespace).runs if r.namespace == namespace}
 
     wait_for("the run to start again", lambda: states() == {"starting"})
 
@@ -275,7 +277,7 @@ def test_reason_of_missing_pods_is_the_controllers_own(lab: Lab) -> None:
     run.make()
 
     def told() -> str:
-        runs = look(lab.api, run.namespace).runs
+        runs = take_snapshot(lab.api, run.namespace).runs
         (seen,) = [each for each in runs if each.namespace == run.namespace]
         assert seen.state == "waiting"
         return seen.detail
@@ -298,7 +300,7 @@ def test_what_a_stopped_run_has_saved_is_known_until_it_is_stopped_again(lab: La
     run.up()
 
     def told() -> tuple[str, str]:
-        runs = look(lab.api, run.namespace).runs
+        runs = take_snapshot(lab.api, run.namespace).runs
         (seen,) = [each for each in runs if each.namespace == run.namespace]
         return seen.state, seen.detail
 

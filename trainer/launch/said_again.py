@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from trainer.checkpoint.verified_words import Verified, newer_of, read_verified
 
 EVERY_LINES = 100
-"""Half of the lines that `./disttrain status` reads of a pod (cli/status/look.py)."""
+"""Half of the lines that `./disttrain status` reads of a pod (cli/status/snapshot.py)."""
 _AGAIN = re.compile(r"said at (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ): (?P<text>.*)")
 _GOODPUT = re.compile(rb"\[node \d+\] goodput \d")
 _VERIFIED = (b"continuing after step ", b"[mirror] step ")

@@ -13,8 +13,8 @@ from cli.dashboard.looks import Cluster, Looks
 from cli.dashboard.run_rows import Row
 from cli.dashboard.source import Source, UnknownError
 from cli.runs.table import Run
-from cli.status.look import Look
 from cli.status.platform_status import PlatformStatus
+from cli.status.snapshot import Snapshot
 from infra.kube.errors import TaskError
 from tests.browser.recorded import FOLDERS, pods, status
 from tests.cli.records import RECORD
@@ -32,7 +32,7 @@ class Recorded:
         if self.problem:
             raise TaskError(self.problem)
         found = replace(status("training"), namespace=self.record.namespace)
-        seen = Look(PlatformStatus(1), (found,), "", ((self.record, pods()),))
+        seen = Snapshot(PlatformStatus(1), (found,), "", ((self.record, pods()),))
         return Cluster(seen, self.owners, 0.0)
 
     def volume(self) -> list[Run]:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import urlencode
 
 from cli.status.judge import RunStatus
-from cli.status.look import see_run
+from cli.status.snapshot import see_run
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
 from infra.kube.api_server.api import Api, Requests

@@ -7,9 +7,9 @@ import pytest
 
 from cli.status.clocks import ahead_when_told, by_api_clock, clocks_ahead
 from cli.status.judge import STALLED_SECONDS, RunStatus
-from cli.status.look import Look, look
 from cli.status.progress import Progress
 from cli.status.silence import LEASES
+from cli.status.snapshot import Snapshot, take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
 from infra.kube.api_server.api import Api
@@ -88,11 +88,11 @@ class Wrong(Server):
         return Answer(200, answer.date, "".join(f"{line}\n" for line in last))
 
 
-def seen(server: Server) -> Look:
-    """Return what one look of `status` finds."""
+def seen(server: Server) -> Snapshot:
+    """Return what one snapshot of `status` has."""
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    return look(api, "disttrain")
+    return take_snapshot(api, "disttrain")
 
 
 def run_of(server: Server) -> RunStatus:
@@ -201,7 +201,7 @@ def test_status_without_a_noted_time_tells_of_no_clock() -> None:
 
 def test_node_that_does_not_tell_its_age_is_seen_as_before() -> None:
     """If the further question gets no answer, the run is shown by the times of its lines. A later
-    look asks again.
+    snapshot asks again.
     """
     server = Wrong(-600, 2, shows_leases=False)
     server.tells_ages = False

@@ -10,8 +10,8 @@ import pytest
 from cli.__main__ import main
 from cli.status import command
 from cli.status.judge import RunStatus
-from cli.status.look import Look
 from cli.status.platform_status import PlatformStatus
+from cli.status.snapshot import Snapshot
 from cli.status.storage import Claim
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
@@ -27,29 +27,29 @@ def run(state: str) -> RunStatus:
     return RunStatus("organization/disttrain/dev", "disttrain", "Job train-singlepod", 2, state)
 
 
-def seen(*runs: RunStatus, missing: str = "") -> Look:
-    """Return a look that has found these runs."""
-    return Look(PlatformStatus(1), runs, "", missing=missing)
+def seen(*runs: RunStatus, missing: str = "") -> Snapshot:
+    """Return a snapshot with these runs."""
+    return Snapshot(PlatformStatus(1), runs, "", missing=missing)
 
 
 @pytest.fixture
 def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
-    """Return a function that runs `./disttrain status` with these looks, one after the other, and
-    options.
+    """Return a function that runs `./disttrain status` with these snapshots, one after the other,
+    and options.
 
-    After the last look it ends as by Ctrl-C. It returns the exit status.
+    After the last snapshot it ends as by Ctrl-C. It returns the exit status.
     """
 
-    def main_of(looks: list[Look | Exception], *words: str) -> int:
-        left = iter(looks)
+    def main_of(snapshots: list[Snapshot | Exception], *words: str) -> int:
+        left = iter(snapshots)
 
-        def look(*_: object, **__: object) -> Look:
+        def take_snapshot(*_: object, **__: object) -> Snapshot:
             found = next(left, KeyboardInterrupt())
             if isinstance(found, BaseException):
                 raise found
             return found
 
-        monkeypatch.setattr(command, "look", look)
+        monkeypatch.setattr(command, "take_snapshot", take_snapshot)
         monkeypatch.setattr(command, "WATCH_SECONDS", 0.0)
         monkeypatch.setattr(Api, "now", lambda _: datetime(2026, 11, 22, tzinfo=UTC))
         return main(["status", "--kubeconfig", str(kubeconfig(tmp_path)), *words])
@@ -61,11 +61,11 @@ def status(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Status:
 def test_plain_watch_survives_a_cluster_away(
     status: Status, failure: Exception, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`status --watch` goes on when the cluster is away for one look: it says so, and looks again
-    until Ctrl-C.
+    """`status --watch` goes on when the cluster is away for one snapshot: it says so, and tries
+    again until Ctrl-C.
     """
-    looks = [seen(run("training")), failure, seen(run("saving"))]
-    assert status(looks, "--watch") == 130
+    snapshots = [seen(run("training")), failure, seen(run("saving"))]
+    assert status(snapshots, "--watch") == 130
     said = capsys.readouterr().out
     words = ("training", "the cluster was not seen: the line was cut", "saving")
     assert sorted(words, key=said.index) == list(words)
@@ -74,8 +74,8 @@ def test_plain_watch_survives_a_cluster_away(
 def test_watching_program_gets_json_for_each_look(
     status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`status --watch --json` prints JSON for each look. A look that failed has the form of a
-    status without a cluster.
+    """`status --watch --json` prints JSON for each snapshot. A snapshot that failed has the form of
+    a status without a cluster.
     """
     assert status([seen(run("training")), CUT, seen(run("saving"))], "--watch", "--json") == 130
     decoder, text, found = json.JSONDecoder(), capsys.readouterr().out, list[dict[str, object]]()
@@ -94,7 +94,7 @@ def test_watching_program_gets_json_for_each_look(
 def test_first_look_that_fails_ends_the_watch(
     status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If the first look fails, `status --watch` ends with 2 and the reason."""
+    """If the first snapshot fails, `status --watch` ends with 2 and the reason."""
     assert status([CUT], "--watch") == 2
     assert "the cluster could not be asked: the line was cut" in capsys.readouterr().err
 
@@ -103,10 +103,10 @@ def test_named_run_that_goes_is_said_while_watched(
     status: Status, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run that goes while it is watched is said, and the watch goes on. A run that is not there
-    at the first look ends the watch with 2.
+    at the first snapshot ends the watch with 2.
     """
-    looks = [seen(run("training")), seen(missing="there is no run 'dev'")]
-    assert status(looks, "dev", "--watch") == 130
+    snapshots = [seen(run("training")), seen(missing="there is no run 'dev'")]
+    assert status(snapshots, "dev", "--watch") == 130
     assert "there is no run 'dev'" in capsys.readouterr().out
     assert status([seen(missing="there is no run 'dev'")], "dev", "--watch") == 2
     assert "there is no run 'dev'" in capsys.readouterr().err
@@ -139,4 +139,4 @@ def test_volume_that_is_lost_needs_somebody(status: Status, phase: str, exit_sta
     A claim that waits for its volume is no fault.
     """
     platform = PlatformStatus(1, claims=(Claim("disttrain", "disttrain-pvc", phase),))
-    assert status([Look(platform, (run("training"),), "")]) == exit_status
+    assert status([Snapshot(platform, (run("training"),), "")]) == exit_status

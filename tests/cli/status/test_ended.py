@@ -17,8 +17,8 @@ from cli.dashboard.pod_keeper import PodKeeper
 from cli.stack_outputs import ClusterPlace, VolumePlace
 from cli.status import command, ended
 from cli.status.judge import RunStatus, Seen, judge_run
-from cli.status.look import Look
 from cli.status.platform_status import PlatformStatus
+from cli.status.snapshot import Snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -30,9 +30,9 @@ OWN = {"securityContext": {"runAsUser": 5000}}
 GOES = replace(RECORD, ttl=Ttl(1800, "image", "claim", "/data/runs/dev", {}))
 
 
-def looked(record: Record) -> Look:
-    """Return a look that has found this record, and no workload for it."""
-    return Look(
+def snapshot_of(record: Record) -> Snapshot:
+    """Return a snapshot with this record, and no workload for it."""
+    return Snapshot(
         PlatformStatus(1), (judge_run(Seen(record, None, (), {}), NOW),), "", ((record, []),)
     )
 
@@ -63,7 +63,7 @@ class Volume:
 def shown(api: Api, volume: Volume, monkeypatch: pytest.MonkeyPatch, record: Record) -> RunStatus:
     """Return what `status` shows of the record's run."""
     monkeypatch.setattr(ended, "how_ended", volume)
-    (run,) = ended.with_ends(api, looked(record), NAMESPACE, OWN).runs
+    (run,) = ended.with_ends(api, snapshot_of(record), NAMESPACE, OWN).runs
     return run
 
 
@@ -77,7 +77,7 @@ def test_runs_of_stacks_of_one_name_are_told_apart(
     found = tuple((record, []) for record in (of_others, GOES))
     runs = tuple(judge_run(Seen(record, None, (), {}), NOW) for record, _ in found)
     monkeypatch.setattr(ended, "how_ended", Volume("finished: all done"))
-    seen = ended.with_ends(api, Look(PlatformStatus(1), runs, "", found), NAMESPACE, OWN)
+    seen = ended.with_ends(api, Snapshot(PlatformStatus(1), runs, "", found), NAMESPACE, OWN)
     assert [run.state for run in seen.runs] == ["gone", "finished"]
 
 
@@ -91,7 +91,7 @@ def test_short_run_that_has_gone_is_not_called_starting(
     """
     assert GOES.ttl
     short = replace(GOES, ttl=replace(GOES.ttl, seconds=60), since=NOW - timedelta(seconds=80))
-    assert looked(short).runs[0].state == "starting"
+    assert snapshot_of(short).runs[0].state == "starting"
     assert shown(api, Volume("finished: all done"), monkeypatch, short).state == "finished"
     assert shown(api, Volume(""), monkeypatch, short).state == "starting"
     young, volume = replace(short, since=NOW - timedelta(seconds=50)), Volume("finished: ")
@@ -163,10 +163,10 @@ def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.Monkey
         api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs", placement=OWN
     )
     volume = Volume("finished: all done")
-    monkeypatch.setattr(looks, "look", lambda *_: looked(GOES))
+    monkeypatch.setattr(looks, "take_snapshot", lambda *_: snapshot_of(GOES))
     monkeypatch.setattr(Api, "list", lambda *_: [])
     monkeypatch.setattr(ended, "how_ended", volume)
-    (run,) = Looks(place, PodKeeper(no_pod)).cluster().look.runs
+    (run,) = Looks(place, PodKeeper(no_pod)).cluster().snapshot.runs
     assert run.state == "finished"
     assert volume.own == [OWN]
 
@@ -209,9 +209,9 @@ def test_status_asks_with_the_placement_of_its_stack(
     """`status` hands the placement of its stack on to the pod."""
     volume = Volume("finished: all done")
     monkeypatch.setattr(ended, "how_ended", volume)
-    monkeypatch.setattr(command, "look", lambda *_, **__: looked(GOES))
+    monkeypatch.setattr(command, "take_snapshot", lambda *_, **__: snapshot_of(GOES))
     place = ClusterPlace(api.access, NAMESPACE, OWN)
-    seen, _ = command._looked(api, place, Namespace(json=False, run=""))  # pyright: ignore[reportPrivateUsage]
+    seen, _ = command._snapshot(api, place, Namespace(json=False, run=""))  # pyright: ignore[reportPrivateUsage]
     assert [run.state for run in seen.runs] == ["finished"]
     assert volume.own == [OWN]
 

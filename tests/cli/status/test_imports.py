@@ -1,4 +1,4 @@
-"""`status` starts quickly, because it imports nothing that takes longer than the look itself."""
+"""`status` starts quickly, because it imports nothing that takes longer than the snapshot itself."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ print(__main__.main(sys.argv[1:]), *sorted({heavy} & set(sys.modules)))
 """
 
 
-def looked(file: Path) -> tuple[str, str]:
+def status_of(file: Path) -> tuple[str, str]:
     """Run `status` with a kubeconfig. Return its exit status with the modules of HEAVY that it
     imported, and its error.
     """
@@ -32,7 +32,7 @@ def test_status_imports_no_official_client(tmp_path: Path) -> None:
     """`status` with `--kubeconfig` imports neither the official Kubernetes client nor what only a
     terminal, a stack or a training needs.
     """
-    status, error = looked(kubeconfig(tmp_path))
+    status, error = status_of(kubeconfig(tmp_path))
     assert status == "2"
     assert "the cluster could not be asked: " in error
     assert "refused" in error
@@ -46,7 +46,7 @@ def test_official_client_reads_what_others_cannot(tmp_path: Path, key: str, valu
     """A kubeconfig with a proxy or a missing certificate is read by the official client, which also
     has the words for what cannot be used.
     """
-    status, error = looked(kubeconfig(tmp_path, **{key: value}))
+    status, error = status_of(kubeconfig(tmp_path, **{key: value}))
     assert status.startswith("2 ")
     assert "kubernetes" in status.split()
     assert "error: " in error

@@ -21,9 +21,9 @@ from rich.console import Console
 
 from cli.status.judge import RunStatus
 from cli.status.live import drawing, is_possible, watch
-from cli.status.look import Look
 from cli.status.platform_status import PlatformStatus
 from cli.status.progress import Progress
+from cli.status.snapshot import Snapshot
 from cli.status.storage import Claim, bound_lines
 from tests.unit.stacks import PROJECT
 
@@ -45,34 +45,34 @@ LOST = RunStatus(
     "no step is reported any more",
     NOW - timedelta(minutes=7),
 )
-SEEN = Look(PlatformStatus(2, ("n2",), 4, 2), (RUN, LOST), "")
+SEEN = Snapshot(PlatformStatus(2, ("n2",), 4, 2), (RUN, LOST), "")
 LIMIT_SECONDS = 60.0
-# The real loop. Each look is one more step; the third one finds no cluster, and the sixth one no
-# kubeconfig.
+# The real loop. Each snapshot is one more step; the third one finds no cluster, and the sixth one
+# no kubeconfig.
 WATCH = """
 from datetime import UTC, datetime
 from rich.console import Console
 from cli.endings import end_in_order
 from cli.status.live import watch
-from cli.status.look import Look
+from cli.status.snapshot import Snapshot
 from infra.kube.errors import UnreachableError
 from tests.cli.status.test_live import NOW, RUN, SEEN
 from dataclasses import replace
 end_in_order()
-looks = []
-def look():
-    looks.append(1)
-    if len(looks) == 3:
+taken = []
+def take():
+    taken.append(1)
+    if len(taken) == 3:
         raise UnreachableError("the line was cut")
-    if len(looks) == 6:
+    if len(taken) == 6:
         raise ValueError("the kubeconfig cannot be read")
-    run = replace(RUN, progress=replace(RUN.progress, step=len(looks)))
+    run = replace(RUN, progress=replace(RUN.progress, step=len(taken)))
     return replace(SEEN, runs=(run,)), NOW
-watch(look, Console(), 0.05)
+watch(take, Console(), 0.05)
 """
 
 
-def text_of(width: int, seen: Look = SEEN, price_per_gpu_hour: float | None = None) -> str:
+def text_of(width: int, seen: Snapshot = SEEN, price_per_gpu_hour: float | None = None) -> str:
     """Return what is drawn on a terminal with so many columns."""
     out = StringIO()
     Console(file=out, width=width).print(drawing(seen, NOW, price_per_gpu_hour))
@@ -92,20 +92,20 @@ def test_verified_checkpoint_stands_below_the_runs() -> None:
     known = {"verified_step": 700, "verified_by": "the copy to the mirror", "verified_at": NOW}
     run = replace(RUN, progress=replace(RUN.progress, **known))
     assert "dev: verified: step 700, 0 s ago, by the copy to the mirror" in text_of(
-        120, Look(SEEN.platform, (run,), "")
+        120, Snapshot(SEEN.platform, (run,), "")
     )
 
 
 def test_silent_node_is_seen_before_kubernetes_misses_it() -> None:
     """A node that has not reported for seconds is shown, before Kubernetes calls it not ready."""
-    seen = Look(PlatformStatus(2, silent={"n2": 14.0}), (RUN,), "")
+    seen = Snapshot(PlatformStatus(2, silent={"n2": 14.0}), (RUN,), "")
     assert "2 nodes, n2 has not reported for 14 s" in text_of(120, seen)
 
 
 def test_storage_stands_below_the_nodes() -> None:
     """The storage is shown below the nodes, in the same words as without a terminal."""
     claim = Claim("disttrain", "disttrain-pvc", "Bound", "50Gi", "efs")
-    lines = text_of(120, Look(PlatformStatus(2, claims=(claim,)), (RUN,), "")).splitlines()
+    lines = text_of(120, Snapshot(PlatformStatus(2, claims=(claim,)), (RUN,), "")).splitlines()
     assert lines[1].rstrip() == bound_lines([claim])[0]
 
 
@@ -119,20 +119,20 @@ def test_narrow_terminal_shows_every_state() -> None:
 
 def test_idle_gpus_are_named_below_the_nodes() -> None:
     """Idle GPUs are named with their node, and with their cost if a price is known."""
-    seen = Look(PlatformStatus(2, gpus=8, gpus_used=4, gpus_idle={"n2": 4}), (RUN,), "")
+    seen = Snapshot(PlatformStatus(2, gpus=8, gpus_used=4, gpus_idle={"n2": 4}), (RUN,), "")
     assert "idle GPUs: 4 on n2" in text_of(120, seen)
     assert "idle GPUs: 4 on n2; 10.00 an hour at 2.5 per GPU-hour" in text_of(120, seen, 2.5)
 
 
 def test_platform_without_runs_says_so() -> None:
-    assert "no run is on this platform" in text_of(80, Look(SEEN.platform, (), ""))
+    assert "no run is on this platform" in text_of(80, Snapshot(SEEN.platform, (), ""))
 
 
 def test_named_run_that_is_not_there_is_said() -> None:
-    """A named run that is not there ends the watch at the first look. If the run goes later, the
-    screen says so and the watch goes on, because it may come back.
+    """A named run that is not there ends the watch at the first snapshot. If the run goes later,
+    the screen says so and the watch goes on, because it may come back.
     """
-    gone = Look(SEEN.platform, (), "", missing="no stack has a run 'dev'")
+    gone = Snapshot(SEEN.platform, (), "", missing="no stack has a run 'dev'")
     shown = text_of(80, gone)
     assert "no stack has a run 'dev'" in shown
     assert "no run is on this platform" not in shown
@@ -159,8 +159,8 @@ def terminal() -> Iterator[tuple[int, int]]:
 
 def test_screen_is_drawn_in_place_and_given_back(terminal: tuple[int, int]) -> None:
     """The screen is drawn in place until Ctrl-C, and the terminal's own screen comes back. A
-    cluster or a kubeconfig that is away for one look leaves the last screen, with the reason below
-    it.
+    cluster or a kubeconfig that is away for one snapshot leaves the last screen, with the reason
+    below it.
     """
     keyboard, there = terminal
     process = subprocess.Popen(

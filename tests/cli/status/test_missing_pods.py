@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.status.look import see_run
+from cli.status.snapshot import see_run
 from infra.kube.record import Record
 from infra.kube.workload import Workload
 from infra.workloads.jobset import API_VERSION

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cli.status.look import see_run
+from cli.status.snapshot import see_run
 from infra.kube.workload import Workload
 from tests.cli.records import RECORD
 from tests.unit.kube.server import ApiServer, Json, api_of

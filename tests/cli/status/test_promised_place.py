@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cli.status.judge import RunStatus
-from cli.status.look import look
 from cli.status.promised_place import in_promised_place
+from cli.status.snapshot import take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
@@ -84,4 +84,4 @@ def test_status_shows_the_pod_outside_the_rack() -> None:
     server.answers["/api/v1/nodes"] = {"items": [{**node, "status": ready} for node in NODES]}
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    assert look(api, "disttrain").runs[0].detail.endswith(SCATTERED)
+    assert take_snapshot(api, "disttrain").runs[0].detail.endswith(SCATTERED)

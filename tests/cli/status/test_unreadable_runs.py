@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cli.status.judge import RunStatus
-from cli.status.look import look
+from cli.status.snapshot import take_snapshot
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.answer import Answer
 from infra.kube.api_server.api import Api
@@ -56,11 +56,11 @@ class Blind(Server):
 
 
 def runs_of(server: Blind, monkeypatch: pytest.MonkeyPatch) -> list[RunStatus]:
-    """Return the two runs that a look finds."""
+    """Return the two runs in a snapshot."""
     monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    found = look(api, "disttrain")
+    found = take_snapshot(api, "disttrain")
     assert found.platform.nodes == 2
     return list(found.runs)
 
@@ -88,6 +88,6 @@ def test_run_that_may_not_be_read_is_unknown(path: str, monkeypatch: pytest.Monk
 
 
 def test_other_refusals_end_the_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any other refusal ends the look with its reason."""
+    """Any other refusal ends the snapshot with its reason."""
     with pytest.raises(ApiError, match="no /apis"):
         runs_of(Blind(RUN, 400), monkeypatch)

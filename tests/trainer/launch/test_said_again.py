@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.status.look import LINES
 from cli.status.progress import Progress, read_progress
+from cli.status.snapshot import LINES
 from trainer.checkpoint import verified_words
 from trainer.launch.said_again import EVERY_LINES, SaidAgain, read_again
 from trainer.program.progress import Point

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.status.look import see_run
+from cli.status.snapshot import see_run
 from infra.kube import waiting
 from infra.kube.errors import TaskError
 from infra.kube.names import WITHOUT_KUEUE_ANNOTATION

@@ -1,6 +1,6 @@
-"""Looks at the cluster for `disttrain status`. It only reads, and changes nothing.
+"""Reads the state of the cluster for `disttrain status`, and changes nothing.
 
-A look is one reading of the nodes, the runs, their pods and the pods' last log lines.
+A snapshot is one reading of the nodes, the runs, their pods and the pods' last log lines.
 """
 
 from collections.abc import Mapping
@@ -39,14 +39,15 @@ NO_SUCH_KIND = 404  # the API server's status if it no longer knows the kind of 
 FIRST_BYTES = 1 << 16  # how much of a log's beginning is read, for lines that are only there
 LINES = 200  # how many last lines of each pod are read; the trainer writes one per logged step
 AWAY = (ApiError, UnreachableError, ValueError)
-"""The errors of a look while the cluster does not answer, or while its kubeconfig is replaced."""
+"""The errors of a snapshot while the cluster does not answer, or while its kubeconfig is replaced.
+"""
 # The logs of so many pods of a run are read: node 0, and some that may say why the run waits.
 MOST_LOGS = 8
 
 
 @dataclass(frozen=True)
-class Look:
-    """What one look has seen, and what it could not see.
+class Snapshot:
+    """What one reading of the cluster has seen, and what it could not see.
 
     Args:
         platform: the nodes, GPUs and claims.
@@ -63,15 +64,17 @@ class Look:
     missing: str = ""
 
 
-def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "") -> Look:
-    """Look at the cluster once. The result names what these credentials may not read.
+def take_snapshot(
+    api: Api, namespace: str, *, with_volume: bool = False, wanted: str = ""
+) -> Snapshot:
+    """Read the state of the cluster once. The result names what these credentials may not read.
 
     Args:
         api: the cluster.
         namespace: the namespace in which runs are looked for, if all namespaces may not be read.
         with_volume: whether to look for `Progress.volume` also in the first lines of a run that has
             trained for long. This takes another request for each run.
-        wanted: the name of a run or of a stack, to look only at that run; empty for all runs.
+        wanted: the name of a run or of a stack, to read only that run; empty for all runs.
 
     Raises:
         ApiError: the cluster refuses even to list the runs of this namespace.
@@ -121,19 +124,19 @@ def look(api: Api, namespace: str, *, with_volume: bool = False, wanted: str = "
         for status, _, pods in seen
     )
     by_run = tuple((record, pods) for _, record, pods in seen)
-    return Look(platform, runs, unseen, by_run, missing)
+    return Snapshot(platform, runs, unseen, by_run, missing)
 
 
 def see_run(
     api: Api, record: Record, reports: Reports | None = None, *, with_volume: bool = False
 ) -> tuple[RunStatus, list[Json]]:
-    """Look at one run, and return its state and its training pods. It raises as `look` does.
+    """Return the state of one run, and its training pods. It raises as `take_snapshot` does.
 
     Args:
         api: the cluster.
         record: the record of the run.
         reports: the reports of the nodes. With None, the answer of each node is waited for.
-        with_volume: as for `look`.
+        with_volume: as for `take_snapshot`.
     """
     seen = _see(api, record, reports)
     if with_volume:
@@ -143,7 +146,7 @@ def see_run(
 
 def _run_names(api: Api, namespace: str) -> dict[str, set[str]]:
     """Return the names of each owner's runs, as far as these credentials may read them."""
-    # Imported here, because a look at all runs does not need the import of YAML.
+    # Imported here, because a snapshot of all runs does not need the import of YAML.
     from cli.runs.in_use import CONFIGS, runs_of_owners
 
     found, _ = list_if_allowed(api, ALL, CONFIGS)
@@ -255,7 +258,7 @@ def _with_volume(api: Api, seen: Seen) -> Mapping[str, Progress]:
     try:
         begin = api.text(log_path(pod_path(seen.record.namespace, name)), query, TRY_SECONDS)
     except (ApiError, UnreachableError):
-        return progress  # everything else was read, and a later look can try again
+        return progress  # everything else was read, and a later snapshot can try again
     said = read_progress(begin).volume
     return {**progress, name: replace(progress[name], volume=said)}
 
@@ -276,7 +279,7 @@ def _ahead_by_age(api: Api, namespace: str, pod: Json, told: Progress) -> float:
     try:
         return (ahead_by_age(ask, api.now, doubted) if doubted else None) or 0.0
     except (ApiError, UnreachableError):
-        return 0.0  # everything else was read, and a later look can try again
+        return 0.0  # everything else was read, and a later snapshot can try again
 
 
 def _log(api: Api, namespace: str, pod: Json, seconds: float | None) -> str:

@@ -1,6 +1,6 @@
-"""A look of `status` at a cluster that has just lost a machine does not keep the user waiting.
+"""A snapshot of a cluster that has just lost a machine does not keep the user waiting.
 
-The API server is a table of answers here; tests/kube and tests/e2e look at real ones.
+The API server is a table of answers here; tests/kube and tests/e2e use real ones.
 """
 
 from dataclasses import replace
@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.status.look import Look, look
 from cli.status.reports import SECONDS_OF_LOST, TRY_SECONDS
+from cli.status.snapshot import Snapshot, take_snapshot
 from infra.kube import names
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
@@ -24,19 +24,19 @@ def seen(
     *,
     with_volume: bool = False,
     wanted: str = "",
-) -> Look:
-    """Return what one look finds, by the clock of this server."""
+) -> Snapshot:
+    """Return what one snapshot has, by the clock of this server."""
     monkeypatch.setattr("cli.status.reports.monotonic", lambda: server.seconds)
     api = Api(Access(kubeconfig="{}"), patience_seconds=0)
     api.use(server)
-    return look(api, "disttrain", with_volume=with_volume, wanted=wanted)
+    return take_snapshot(api, "disttrain", with_volume=with_volume, wanted=wanted)
 
 
 def test_lost_machine_is_waited_for_until_it_should_have_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The look waits for a machine that gives no log only until the machine should have reported,
-    and then names it. A second pod on this machine is not asked.
+    """The snapshot waits for a machine that gives no log only until the machine should have
+    reported, and then names it. A second pod on this machine is not asked.
     """
     server = Server(5)
     found = seen(server, monkeypatch)
