@@ -3,8 +3,8 @@
 import argparse
 from contextlib import AbstractContextManager, ExitStack
 
-from cli.dashboard.looks import Looks
 from cli.dashboard.pod_keeper import DEADLINE_SECONDS, PodKeeper
+from cli.dashboard.queries import Queries
 from cli.dashboard.server import serving
 from cli.dashboard.source import Source
 from cli.endings import end_in_order
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_port(arguments.port)  # first, because the next line takes the time of Pulumi
     place = volume_place(arguments.stack)
     keeper = PodKeeper(lambda: open_pod(place))
-    source = Source(Looks(place, keeper), place.namespace)
+    source = Source(Queries(place, keeper), place.namespace)
     with ExitStack() as stack:
         with port_to_have(arguments.port):
             server = stack.enter_context(serving(arguments.port, source))
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def open_pod(place: VolumePlace) -> AbstractContextManager[VolumePod]:
-    """Start a pod that can read the volume; each look runs its own program in it."""
+    """Start a pod that can read the volume; each query runs its own program in it."""
     return volume_pod(
         place,
         TASK,

@@ -1,4 +1,4 @@
-"""Keeps one pod on the volume for all looks. It is started when needed, and removed when unused.
+"""Keeps one pod on the volume for all queries. It is started when needed, and removed when unused.
 
 The main thread keeps the pod, because signals end the main thread. So the pod is removed at the
 end, whatever the other threads are doing.
@@ -15,11 +15,11 @@ from cli.volume_pod import VolumePod
 from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
 
 DEADLINE_SECONDS = 1800  # the pod ends after this time, even if this program was killed
-RENEW_SECONDS = 1200.0  # a pod of this age is replaced as soon as no look uses it
+RENEW_SECONDS = 1200.0  # a pod of this age is replaced as soon as no query uses it
 IDLE_SECONDS = 60.0
 RETRY_SECONDS = 15.0
 CHECK_SECONDS = 5.0
-START_SECONDS = 660.0  # how long a look waits for the pod; its image may have to be pulled
+START_SECONDS = 660.0  # how long a query waits for the pod; its image may have to be pulled
 STEP_SECONDS = 0.2
 # The errors while the cluster does not answer, or while its kubeconfig is being replaced.
 AWAY = (ApiError, KubeconfigError, UnreachableError)
@@ -30,7 +30,7 @@ class PodKeeper:
 
     Args:
         open_pod: starts a pod; the end of its context removes the pod.
-        idle_seconds: the pod is removed after this time without a look.
+        idle_seconds: the pod is removed after this time without a query.
         sleep: waits. When a signal comes, the main thread is nearly always in this function.
     """
 
@@ -49,7 +49,7 @@ class PodKeeper:
 
     @contextmanager
     def using(self) -> Iterator[VolumePod]:
-        """Wait for the pod, and yield it to a look. The main thread must not call this.
+        """Wait for the pod, and yield it to a query. The main thread must not call this.
 
         Raises:
             TaskError: the pod does not start.
@@ -80,7 +80,7 @@ class PodKeeper:
                 self._waiting -= 1
 
     def keep(self) -> NoReturn:
-        """Start the pod whenever a look waits for it. Only a signal ends this.
+        """Start the pod whenever a query waits for it. Only a signal ends this.
 
         The main thread has to call it.
         """
@@ -105,7 +105,7 @@ class PodKeeper:
             self._changed.notify_all()
 
     def _take_back(self) -> None:
-        """Offer the pod no longer, so that no further look begins with it."""
+        """Offer the pod no longer, so that no further query begins with it."""
         with self._changed:
             self._pod = None
 
@@ -129,7 +129,7 @@ class PodKeeper:
                 is_idle = not self._users and now - self._used_at > self._idle_seconds
                 is_old = not self._users and now - begun > RENEW_SECONDS
                 if is_idle or is_old or now - begun > DEADLINE_SECONDS:
-                    self._pod = None  # under the lock, so that no look can begin meanwhile
+                    self._pod = None  # under the lock, so that no query can begin meanwhile
                     return
 
 

@@ -1,6 +1,6 @@
 """Answers the page's requests for its parts.
 
-An answer has what is known, how old it is, and what could not be read. All looks run in the
+An answer has what is known, how old it is, and what could not be read. All queries run in the
 background and their results are kept, so an answer never waits for the cluster.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from cli.dashboard.details import rank_rows
 from cli.dashboard.kept import Kept, View
-from cli.dashboard.looks import Cluster, Looks
+from cli.dashboard.queries import Cluster, Queries
 from cli.dashboard.run_rows import Row, rows_of
 from cli.runs.table import Run
 from cli.status.screen import machine_lines, platform_line, slow_rank_of
@@ -38,21 +38,21 @@ class Source:
     """Answers the page's requests.
 
     Args:
-        looks: takes the looks.
+        queries: makes the queries.
         namespace: the namespace of the volume.
-        keep: makes the object that repeats a look and keeps its result; tests give one without
+        keep: makes the object that repeats a query and keeps its result; tests give one without
             threads.
     """
 
     def __init__(
         self,
-        looks: Looks,
+        queries: Queries,
         namespace: str,
         keep: Callable[[Callable[[], Any], float], Kept] = Kept,
     ) -> None:
-        self._looks, self._namespace, self._keep = looks, namespace, keep
-        self._cluster = keep(looks.cluster, CLUSTER_SECONDS)
-        self._volume = keep(looks.volume, VOLUME_SECONDS)
+        self._queries, self._namespace, self._keep = queries, namespace, keep
+        self._cluster = keep(queries.cluster, CLUSTER_SECONDS)
+        self._volume = keep(queries.volume, VOLUME_SECONDS)
         self._kept: dict[tuple[str, str], Kept] = {}
 
     def see(self, part: str, run_id: str) -> Answer:
@@ -82,13 +82,13 @@ class Source:
 
     def _of_run(self, part: str, row: Row) -> Kept | str:
         """Return the object that keeps this part of a run; or why the part cannot be read."""
-        looks, name = self._looks, row.run_name
+        queries, name = self._queries, row.run_name
         if part == "logs":  # logs can be read without the run's folder
-            return self._kept_as(part, row, partial(looks.logs, row), LOGS_SECONDS)
+            return self._kept_as(part, row, partial(queries.logs, row), LOGS_SECONDS)
         ways: dict[str, tuple[Callable[[str], Any], float]] = {
-            "curves": (looks.curves, CURVES_SECONDS),
-            "goodput": (looks.goodput, GOODPUT_SECONDS),
-            "sample": (looks.sample, SAMPLE_SECONDS),
+            "curves": (queries.curves, CURVES_SECONDS),
+            "goodput": (queries.goodput, GOODPUT_SECONDS),
+            "sample": (queries.sample, SAMPLE_SECONDS),
         }
         if part not in ways:
             raise UnknownError(f"the page has no part {part!r}")
@@ -98,9 +98,9 @@ class Source:
         way, seconds = ways[part]
         return self._kept_as(part, row, partial(way, name), seconds)
 
-    def _kept_as(self, part: str, row: Row, look: Callable[[], Any], seconds: float) -> Kept:
+    def _kept_as(self, part: str, row: Row, query: Callable[[], Any], seconds: float) -> Kept:
         key = (part, f"{row.id} {row.run_name}")  # the stack may get a run with another name
-        return self._kept.setdefault(key, self._keep(look, seconds))
+        return self._kept.setdefault(key, self._keep(query, seconds))
 
 
 def _now(cluster: Cluster) -> datetime:

@@ -26,8 +26,8 @@ from trainer.events.event import Events, Name
 from trainer.watch.slow import Cause, Finding
 
 NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
-SEEN = {"age_seconds": 2.0, "problem": "", "is_looking": False}
-NOT_SEEN = {"age_seconds": None, "problem": "", "is_looking": True}
+SEEN = {"age_seconds": 2.0, "problem": "", "is_querying": False}
+NOT_SEEN = {"age_seconds": None, "problem": "", "is_querying": True}
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 STEPS = 4000
 SLOW = str(Finding(Cause.DATA, 3, 1, 1.8, 0.18, 0.1))

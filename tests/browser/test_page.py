@@ -373,7 +373,7 @@ def said(**change: Any) -> Recorded:
     return made
 
 
-UNREACHABLE = {**NOT_SEEN, "is_looking": False, "problem": "the API server does not answer"}
+UNREACHABLE = {**NOT_SEEN, "is_querying": False, "problem": "the API server does not answer"}
 STATES: dict[str, tuple[Recorded, str, str]] = {
     "nothing was seen yet": (
         said(has_runs=False, cluster=NOT_SEEN, volume=NOT_SEEN),
@@ -395,10 +395,10 @@ STATES: dict[str, tuple[Recorded, str, str]] = {
         "#runs",
         "There are no runs yet. `pulumi up` starts the first one.",
     ),
-    "an old look stays": (
-        said(cluster={"age_seconds": 240.0, "problem": "no route", "is_looking": False}),
+    "an old answer stays": (
+        said(cluster={"age_seconds": 240.0, "problem": "no route", "is_querying": False}),
         "#cluster-age",
-        "The last look failed: no route. This was seen 4 min ago.",
+        "The last query failed: no route. This was seen 4 min ago.",
     ),
     "not all may be read": (
         said(unseen="runs in other namespaces"),

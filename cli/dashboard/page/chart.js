@@ -49,14 +49,14 @@ function legend(lines) {
   return h("ul", { class: "legend" }, lines.map((line) =>
     h("li", {},
       s("svg", { width: 26, height: 10, "aria-hidden": "true" },
-        s("line", { x1: 1, y1: 5, x2: 25, y2: 5, class: `line ${line.look}` })),
+        s("line", { x1: 1, y1: 5, x2: 25, y2: 5, class: `line ${line.style}` })),
       line.name)));
 }
 
 /**
  * Return a figure with a chart.
  *
- * Each of `lines` has `name`, `look` (a class of page.css), `points` ([step, value] in the order of
+ * Each of `lines` has `name`, `style` (a class of page.css), `points` ([step, value] in the order of
  * steps) and `mark` (whether single points are drawn). `format` turns a value into text.
  */
 export function chart({ id, title, lines, format, width, fromZero = false }) {
@@ -76,9 +76,9 @@ export function chart({ id, title, lines, format, width, fromZero = false }) {
   const steps = ticks(x[0], x[1], width < 420 ? 4 : 6).filter(Number.isInteger).map((step) =>
     s("text", { x: at(step), y: HEIGHT - 6, class: "tick middle" }, axisText(step)));
   const paths = drawn.map((line) => [
-    s("path", { d: path(line.points), class: `line ${line.look}` }),
+    s("path", { d: path(line.points), class: `line ${line.style}` }),
     line.mark && line.points.length <= 60 && line.points.map(([a, b]) =>
-      s("circle", { cx: at(a), cy: up(b), r: 3, class: `dot ${line.look}` })),
+      s("circle", { cx: at(a), cy: up(b), r: 3, class: `dot ${line.style}` })),
   ]);
   const cross = s("g", { class: "cross", visibility: "hidden" });
   const reading = h("output", { class: "reading" });

@@ -28,7 +28,7 @@ async function answer(part, run) {
     { headers: { "X-Disttrain-Page": "1" }, signal: AbortSignal.timeout(15000) });
   if (response.ok) return response.json();
   if (response.status !== 404) throw new Error(await response.text());
-  return { content: null, age_seconds: null, is_looking: false, problem: await response.text() };
+  return { content: null, age_seconds: null, is_querying: false, problem: await response.text() };
 }
 
 function fromAddress() {
@@ -59,7 +59,7 @@ function isSeen(view) {
 async function poll() {
   clearTimeout(timer);
   try {
-    if (!document.hidden) await look();
+    if (!document.hidden) await refresh();
   } catch (error) {
     if (!(error instanceof NoAnswer)) throw error; // a fault of this page: the console shows it
     away();
@@ -69,7 +69,7 @@ async function poll() {
   }
 }
 
-async function look() {
+async function refresh() {
   known.overview = await ask("overview", "");
   const run = choose(known.overview.runs);
   if (run?.id !== known.run) change(run?.id ?? "");
@@ -91,7 +91,7 @@ async function askRun(run) {
   const curves = other && (await ask("curves", other.id));
   if (known.run !== run.id) return; // the user has chosen another run meanwhile
   wanted.forEach((part, n) => { known.of[part] = { ...answers[n], at: Date.now() }; });
-  if (known.of.sample && !known.of.sample.is_looking) wishes.sampleOf = ""; // the next sample needs a click
+  if (known.of.sample && !known.of.sample.is_querying) wishes.sampleOf = ""; // the next sample needs a click
   known.other = other ? { name: other.name, content: curves.content } : null;
 }
 
@@ -106,7 +106,7 @@ function age(view) {
   if (!view) return ["Looking.", false];
   const old = view.age_seconds == null ? null : view.age_seconds + (Date.now() - (view.at ?? known.at)) / 1000;
   if (view.problem && old == null) return [sentence(`not seen: ${view.problem}`), true];
-  if (view.problem) return [`${sentence(`the last look failed: ${view.problem}`)} This was seen ${span(old)} ago.`, true];
+  if (view.problem) return [`${sentence(`the last query failed: ${view.problem}`)} This was seen ${span(old)} ago.`, true];
   if (old == null) return ["Looking.", false];
   return [`seen ${span(old)} ago`, false];
 }
@@ -124,7 +124,7 @@ function showAges() {
   showAge("cluster-age", overview.cluster);
   showAge("volume-age", overview.volume);
   for (const part of PARTS) showAge(`${part}-age`, of[part]);
-  if (of.sample && !of.sample.is_looking) showAge("sample-age", of.sample);
+  if (of.sample && !of.sample.is_querying) showAge("sample-age", of.sample);
   else byId("sample-age").textContent = wishes.sampleOf ? "The trainer is writing; this takes a minute or so." : "";
 }
 

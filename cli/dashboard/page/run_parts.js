@@ -22,10 +22,10 @@ export function curves(content, other, width) {
   }
   const wide = width >= 900;
   const room = (part) => Math.max(240, Math.floor(wide ? (width - 32) * part : width));
-  const lines = (name, title, look, mark) => [
-    { name: title, look, mark, points: content[name] },
+  const lines = (name, title, style, mark) => [
+    { name: title, style, mark, points: content[name] },
     ...(other?.content ? [{
-      name: `${title} of ${other.name}`, look: `${look} other`, mark, points: other.content[name],
+      name: `${title} of ${other.name}`, style: `${style} other`, mark, points: other.content[name],
     }] : []),
   ];
   const made = [chart({
@@ -37,7 +37,7 @@ export function curves(content, other, width) {
     const middle = medians(content.tokens_per_second);
     made.push(chart({
       id: "speed-chart", title: "Tokens per second", format: whole, width: room(0.4), fromZero: true,
-      lines: [...speed, { name: "median around it", look: "main", points: middle }],
+      lines: [...speed, { name: "median around it", style: "main", points: middle }],
     }));
   }
   return made;

@@ -1,4 +1,4 @@
-"""The dashboard's pod is started when a look needs it, and removed when nobody looks any more."""
+"""The dashboard's pod is started when a query needs it, and removed when nobody asks any more."""
 
 import threading
 import time
@@ -83,8 +83,8 @@ def _keep(keeper: PodKeeper) -> None:
         keeper.keep()
 
 
-def test_no_pod_is_started_before_a_look_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nobody looks, the keeper goes on to sleep and starts no pod."""
+def test_no_pod_is_started_before_a_query_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody asks, the keeper goes on to sleep and starts no pod."""
     pods = Pods()
     with kept(pods, monkeypatch) as keeper:
         assert pods.has_slept.wait(LIMIT_SECONDS)
@@ -95,16 +95,16 @@ def test_no_pod_is_started_before_a_look_needs_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_signal_removes_the_pod_while_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A signal that ends the dashboard removes the pod, also while a look still uses it."""
+    """A signal that ends the dashboard removes the pod, also while a query still uses it."""
     pods = Pods()
     with kept(pods, monkeypatch, idle_seconds=600) as keeper, keeper.using():
         pods.ends = True
         assert pods.gone.wait(LIMIT_SECONDS)
 
 
-def test_looks_share_a_pod_and_it_goes_when_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks at the same time share one pod. Some time after the last look the pod is removed, and a
-    later look gets a new one.
+def test_queries_share_a_pod_and_it_goes_when_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries at the same time share one pod. Some time after the last query the pod is removed,
+    and a later query gets a new one.
     """
     pods = Pods()
     with kept(pods, monkeypatch) as keeper:
@@ -116,7 +116,7 @@ def test_looks_share_a_pod_and_it_goes_when_nobody_looks(monkeypatch: pytest.Mon
 
 
 def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod that no longer runs is removed, and the next look gets another one."""
+    """A pod that no longer runs is removed, and the next query gets another one."""
     pods = Pods()
     with kept(pods, monkeypatch, idle_seconds=600) as keeper:
         with keeper.using():
@@ -131,7 +131,7 @@ def test_pod_that_has_ended_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None
 def test_kubeconfig_that_is_replaced_does_not_end_the_page(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A kubeconfig that cannot be read for a moment fails one look, and the next look gets its pod.
+    """A kubeconfig that cannot be read for a moment fails one query, and the next one gets its pod.
     A cloud's program may write the file anew just when it is read.
     """
     monkeypatch.setattr(pod_keeper, "RETRY_SECONDS", 0.1)
@@ -156,35 +156,35 @@ def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.Monkey
     assert pod_keeper._may_run(pod)  # pyright: ignore[reportPrivateUsage]
 
 
-def test_pod_that_is_being_removed_is_given_to_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look that begins while a pod is being removed gets the next pod. The removal takes seconds,
-    and a look with the old pod would fail.
+def test_pod_that_is_being_removed_is_given_to_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that begins while a pod is being removed gets the next pod. The removal takes
+    seconds, and a query with the old pod would fail.
     """
     pods = Pods()
 
-    def look(keeper: PodKeeper) -> str:
+    def query(keeper: PodKeeper) -> str:
         with keeper.using() as pod:
             return cast(str, pod)
 
     with kept(pods, monkeypatch, idle_seconds=600) as keeper, ThreadPoolExecutor(1) as beside:
-        assert look(keeper) == "pod 1"
+        assert query(keeper) == "pod 1"
         pods.removal_may_end.clear()
         pods.may_run = False
         assert pods.gone.wait(LIMIT_SECONDS)
         pods.may_run = True
-        found = beside.submit(look, keeper)
+        found = beside.submit(query, keeper)
         deadline = time.monotonic() + LIMIT_SECONDS
         while not (keeper._waiting or found.done()):  # pyright: ignore[reportPrivateUsage]
-            assert time.monotonic() < deadline, "the second look has not asked for a pod"
+            assert time.monotonic() < deadline, "the second query has not asked for a pod"
             time.sleep(0.01)
         pods.removal_may_end.set()
         assert found.result(LIMIT_SECONDS) == "pod 2"
 
 
-def test_look_hears_why_there_is_no_pod_and_the_next_gets_one(
+def test_query_hears_why_there_is_no_pod_and_the_next_gets_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A look fails with the reason why its pod did not start, and the next look tries again."""
+    """A query fails with the reason why its pod did not start, and the next query tries again."""
     pods = Pods(("no room on the nodes",))
     with kept(pods, monkeypatch) as keeper:
         with pytest.raises(TaskError, match="no room on the nodes"), keeper.using():

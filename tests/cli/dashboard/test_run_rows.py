@@ -17,7 +17,7 @@ def test_run_of_a_stack_has_its_folder_and_its_newest_lines() -> None:
     seen = status("training", step=2860)
     (row,) = rows_of([(seen, RECORD)], NAMES, [folder("dev", 2800, False)], NOW)
     assert (row.run_name, row.owner, row.shown["name"]) == ("dev", RECORD.owner, "dev")
-    assert row.shown["step"] == 2860  # from the log, which is newer than the look at the volume
+    assert row.shown["step"] == 2860  # from the log, which is newer than the answer of the volume
     assert row.shown["loss"] == 1.8307
     assert row.shown["val_loss"] == 1.9512  # only the volume has it
     assert row.shown["tokens_per_second"] == 48210.0

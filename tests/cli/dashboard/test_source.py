@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from cli.dashboard.kept import Kept
-from cli.dashboard.looks import Cluster, Looks
+from cli.dashboard.queries import Cluster, Queries
 from cli.dashboard.run_rows import Row
 from cli.dashboard.source import Source, UnknownError
 from cli.runs.table import Run
@@ -21,7 +21,7 @@ from tests.cli.records import RECORD
 
 
 class Recorded:
-    """A stand-in for the looks at the cluster and the volume, which finds recorded runs."""
+    """A stand-in for the queries to the cluster and the volume, which finds recorded runs."""
 
     def __init__(self) -> None:
         self.owners = {RECORD.owner: {"dev"}}
@@ -47,13 +47,13 @@ class Recorded:
     goodput = sample = curves
 
 
-def source_of(looks: Recorded) -> Source:
-    """Return a source whose looks are taken at once, in the thread that asks."""
+def source_of(queries: Recorded) -> Source:
+    """Return a source whose queries are made at once, in the thread that asks."""
 
-    def keep(look: Callable[[], Any], seconds: float) -> Kept:
-        return Kept(look, seconds, start=lambda work: work())
+    def keep(query: Callable[[], Any], seconds: float) -> Kept:
+        return Kept(query, seconds, start=lambda work: work())
 
-    return Source(cast(Looks, looks), "disttrain", keep)
+    return Source(cast(Queries, queries), "disttrain", keep)
 
 
 def ids_of(source: Source) -> list[str]:
@@ -78,9 +78,9 @@ def test_no_run_is_shown_while_the_cluster_is_not_seen() -> None:
     """No run is listed while the cluster cannot be asked, and the reason is shown. The volume alone
     does not tell which runs belong to a stack.
     """
-    looks = Recorded()
-    looks.problem = "the API server does not answer"
-    found = source_of(looks).see("overview", "")
+    queries = Recorded()
+    queries.problem = "the API server does not answer"
+    found = source_of(queries).see("overview", "")
     assert found["runs"] == []
     assert found["cluster"]["problem"] == "the API server does not answer"
     assert found["platform"] == ""
@@ -90,9 +90,9 @@ def test_run_without_a_folder_says_so_and_shows_its_lines() -> None:
     """A run whose folder is not known shows its log, and says in place of its curves why there are
     none.
     """
-    looks = Recorded()
-    looks.owners = {}
-    source = source_of(looks)
+    queries = Recorded()
+    queries.owners = {}
+    source = source_of(queries)
     run = ids_of(source)[0]
     assert "its configuration is not there" in source.see("curves", run)["problem"]
     assert source.see("logs", run)["content"] == {"of": "", "by": RECORD.owner}
@@ -100,9 +100,9 @@ def test_run_without_a_folder_says_so_and_shows_its_lines() -> None:
 
 def test_run_of_another_namespace_says_what_is_not_seen() -> None:
     """For a run of another namespace, whose volume the dashboard does not see, the page says so."""
-    looks = Recorded()
-    looks.owners, looks.record = {}, replace(RECORD, namespace="others")
-    source = source_of(looks)
+    queries = Recorded()
+    queries.owners, queries.record = {}, replace(RECORD, namespace="others")
+    source = source_of(queries)
     run = ids_of(source)[0]
     assert "the run is in namespace others" in source.see("goodput", run)["problem"]
 

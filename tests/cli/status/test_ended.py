@@ -11,9 +11,9 @@ import pytest
 import cli.resume
 import cli.stop
 from cli import stack_outputs
-from cli.dashboard import looks
-from cli.dashboard.looks import Looks
+from cli.dashboard import queries
 from cli.dashboard.pod_keeper import PodKeeper
+from cli.dashboard.queries import Queries
 from cli.stack_outputs import ClusterPlace, VolumePlace
 from cli.status import command, ended
 from cli.status.judge import RunStatus, Seen, judge_run
@@ -163,10 +163,10 @@ def test_page_calls_such_a_run_finished_too(api: Api, monkeypatch: pytest.Monkey
         api.access, GOES.namespace, GOES.owner, "image", "claim", "/data/runs", placement=OWN
     )
     volume = Volume("finished: all done")
-    monkeypatch.setattr(looks, "take_snapshot", lambda *_: snapshot_of(GOES))
+    monkeypatch.setattr(queries, "take_snapshot", lambda *_: snapshot_of(GOES))
     monkeypatch.setattr(Api, "list", lambda *_: [])
     monkeypatch.setattr(ended, "how_ended", volume)
-    (run,) = Looks(place, PodKeeper(no_pod)).cluster().snapshot.runs
+    (run,) = Queries(place, PodKeeper(no_pod)).cluster().snapshot.runs
     assert run.state == "finished"
     assert volume.own == [OWN]
 

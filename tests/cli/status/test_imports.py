@@ -1,4 +1,4 @@
-"""`status` starts quickly, because it imports nothing that takes longer than the snapshot itself."""
+"""`status` starts quickly: it imports nothing that takes longer than the snapshot itself."""
 
 import subprocess
 import sys

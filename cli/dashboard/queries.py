@@ -1,4 +1,4 @@
-"""Looks at the cluster and at the volume for the page, with the functions of the other commands.
+"""Asks the cluster and the volume for the page, with the functions of the other commands.
 
 The API server is asked for everything that needs no pod. The rest is read by one pod
 (pod_keeper.py).
@@ -59,8 +59,8 @@ class Cluster:
     ahead_seconds: float
 
 
-class Looks:
-    """The looks of the page. Each method raises one of `kept.EXPECTED` if its look fails.
+class Queries:
+    """The queries of the page. Each method raises one of `kept.EXPECTED` if its query fails.
 
     Args:
         place: the place of the volume.
@@ -71,7 +71,7 @@ class Looks:
         self._place, self._keeper = place, keeper
 
     def cluster(self) -> Cluster:
-        """Look at the platform and at the runs that have a record."""
+        """Read the platform and the runs that have a record."""
         api = self._api()
         namespace = self._place.namespace
         seen = with_ends(api, take_snapshot(api, namespace), namespace, self._place.placement)
@@ -142,7 +142,7 @@ class Looks:
         raise TaskError(f"the trainer could not write text: {shorten(said, 300)}")
 
     def _api(self) -> Api:
-        """Return new connections, because each look runs in its own thread."""
+        """Return new connections, because each query runs in its own thread."""
         return Api(self._place.access, PATIENCE_SECONDS)
 
     def _path(self, run_name: str) -> str:
