@@ -10,8 +10,8 @@ from collections.abc import Callable
 from cli.check import Result
 from cli.report import Report
 from cli.stack_outputs import RunPlace
+from cli.verify.gather import gather
 from cli.verify.judge import judge
-from cli.verify.look import gather
 from infra.kube.__main__ import run_task
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
@@ -44,14 +44,14 @@ def create(job: Job, api: Api) -> None:
         access=job.access, namespace=job.namespace, owner=job.owner, **job.mapping("place")
     )
 
-    def look() -> list[Result]:
+    def check() -> list[Result]:
         seen = gather(api, place)
         if seen.status.state in NOT_BEGUN:
             raise _WaitsError(seen.status.state)
         return judge(seen)
 
     try:
-        report = patiently(look, place.run_path.rpartition("/")[2])
+        report = patiently(check, place.run_path.rpartition("/")[2])
     except _WaitsError as state:
         say(f"verify: after, and the run is {state}. Once it trains: ./disttrain verify")
         return
@@ -63,14 +63,14 @@ def create(job: Job, api: Api) -> None:
         )
 
 
-def patiently(look: Callable[[], list[Result]], run: str) -> Report:
+def patiently(check: Callable[[], list[Result]], run: str) -> Report:
     """Return the first report without an error, or the last one after PATIENCE_SECONDS.
 
     A run that has just made its first step may not have written its first line yet.
     """
     begin = time.monotonic()
     while True:
-        results = look()
+        results = check()
         seconds = time.monotonic() - begin
         report = Report(f"run {run}", results, seconds, title="verify")
         if not report.exit_code("error") or seconds >= PATIENCE_SECONDS:

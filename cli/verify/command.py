@@ -9,8 +9,8 @@ from cli.report import Report
 from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import RunPlace, refuse_program, run_place, volume_place
 from cli.verify.evidence import result
+from cli.verify.gather import gather
 from cli.verify.judge import judge
-from cli.verify.look import gather
 from cli.verify.nodes import check_nodes
 from cli.verify.restart import restart
 from infra.kube.api_server.api import Api

@@ -12,7 +12,7 @@ import pytest
 
 from cli.logs import pod_logs
 from cli.logs.pod_logs import PodLogs
-from cli.verify.look import _first_lines  # pyright: ignore[reportPrivateUsage]
+from cli.verify.gather import _first_lines  # pyright: ignore[reportPrivateUsage]
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError
 from tests.unit.kube.server import ApiServer, Json, api_of

@@ -27,8 +27,8 @@ def point(status: Status) -> Result:
     return Result("steps", status, f"seen as {status}", "", 0)
 
 
-def looks(monkeypatch: pytest.MonkeyPatch, *statuses: Status) -> None:
-    """Let each look see the next of these statuses; the last one stays."""
+def statuses_seen(monkeypatch: pytest.MonkeyPatch, *statuses: Status) -> None:
+    """Let each check see the next of these statuses; the last one stays."""
     rest = list(statuses)
     monkeypatch.setattr(at_up, "PAUSE_SECONDS", 0.0)
     seen = {"status": SimpleNamespace(state="training")}
@@ -45,7 +45,7 @@ def test_a_point_may_become_right_a_little_later(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A point that is wrong at first may become right, and `up` then ends well."""
-    looks(monkeypatch, "error", "error", "ok")
+    statuses_seen(monkeypatch, "error", "error", "ok")
     at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert "seen as ok" in capsys.readouterr().out
 
@@ -55,7 +55,7 @@ def test_only_wrong_points_make_up_fail(
     status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Warnings and points that could not be checked are shown and do not make `up` fail."""
-    looks(monkeypatch, status)
+    statuses_seen(monkeypatch, status)
     at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
     assert f"seen as {status}" in capsys.readouterr().out
 
@@ -64,7 +64,7 @@ def test_a_point_that_stays_wrong_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A point that stays wrong makes `up` fail, and is shown."""
-    looks(monkeypatch, "error")
+    statuses_seen(monkeypatch, "error")
     monkeypatch.setattr(at_up, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(TaskError, match="verify: after, and a point is wrong"):
         at_up.create(JOB, SimpleNamespace())  # pyright: ignore[reportArgumentType]
@@ -72,7 +72,7 @@ def test_a_point_that_stays_wrong_fails(
 
 
 @pytest.mark.parametrize("state", ["queued", "stopped"])
-def test_run_without_a_step_by_choice_is_not_looked_at(
+def test_run_without_a_step_by_choice_is_not_checked(
     state: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run that waits in a queue or was stopped is not checked, and `up` ends well. Otherwise `up`

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.verify import look
+from cli.verify import gather
 from infra.kube.errors import ApiError
 from tests.cli.records import RECORD
 
@@ -20,13 +20,13 @@ def test_verify_without_the_right_to_exec_shows_the_rest(monkeypatch: pytest.Mon
     def refuse(*_: Any, **__: Any) -> None:
         raise ApiError(403, "pods is forbidden")
 
-    monkeypatch.setattr(look, "find_record", lambda *_: RECORD)
-    monkeypatch.setattr(look, "see_run", lambda *_: (SimpleNamespace(state="training"), [POD]))
-    monkeypatch.setattr(look, "ask_in_pod", refuse)
-    monkeypatch.setattr(look, "ask_by_pod", refuse)
-    monkeypatch.setattr(look, "stack_pod", lambda *_, **__: None)
-    monkeypatch.setattr(look, "_first_lines", lambda *_: "")
+    monkeypatch.setattr(gather, "find_record", lambda *_: RECORD)
+    monkeypatch.setattr(gather, "see_run", lambda *_: (SimpleNamespace(state="training"), [POD]))
+    monkeypatch.setattr(gather, "ask_in_pod", refuse)
+    monkeypatch.setattr(gather, "ask_by_pod", refuse)
+    monkeypatch.setattr(gather, "stack_pod", lambda *_, **__: None)
+    monkeypatch.setattr(gather, "_first_lines", lambda *_: "")
     place: Any = SimpleNamespace(namespace="n", owner="o", run_path="/data/runs/a", world_size=1)
-    seen = look.gather(SimpleNamespace(), place)  # pyright: ignore[reportArgumentType]
+    seen = gather.gather(SimpleNamespace(), place)  # pyright: ignore[reportArgumentType]
     assert seen.unseen == {"train-a": "pods is forbidden"}
     assert "pods is forbidden" in seen.volume_problem
