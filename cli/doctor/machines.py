@@ -34,7 +34,7 @@ def examine_machines(plan: Plan) -> list[ExaminedMachine]:
     plans = {first_name(plan): replace(plan, machines=()), **_further(plan)}
     servers = {first_name(plan), *(each.name for each in plan.machines if each.is_server)}
     with ThreadPoolExecutor(max_workers=len(plans)) as pool:
-        return list(pool.map(_look, plans, plans.values(), (name in servers for name in plans)))
+        return list(pool.map(_examine, plans, plans.values(), (name in servers for name in plans)))
 
 
 def examine_pairs(examined: list[ExaminedMachine], expect_address: str) -> list[Machine]:
@@ -94,7 +94,7 @@ def _further(plan: Plan) -> dict[str, Plan]:
     }
 
 
-def _look(name: str, plan: Plan, is_server: bool) -> ExaminedMachine:
+def _examine(name: str, plan: Plan, is_server: bool) -> ExaminedMachine:
     try:
         return ExaminedMachine(name, plan, gather(plan).facts, None, is_server)
     except UnreachableError as reason:
@@ -118,8 +118,8 @@ def _sees(
     """Return what a machine sees of others, by their names; nothing if it does not answer now.
 
     Args:
-        examined: the machine that looks.
-        others: the other machines, each with the address at which it is looked for.
+        examined: the machine.
+        others: the other machines, each with the address at which it should be reached.
         first: the name of the first machine, which may serve the data.
     """
     facts = examined.facts or Facts()

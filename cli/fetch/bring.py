@@ -1,7 +1,7 @@
 """Copies a run's files to this machine.
 
-It looks at the run, chooses a checkpoint and transfers the files. If something has changed in the
-meantime, it looks again.
+It lists the run's files, chooses a checkpoint and transfers the files. If something has changed in
+the meantime, it begins again.
 """
 
 import shutil
@@ -26,11 +26,11 @@ from cli.fetch.wanted import (
     checkpoint_files,
     checkpoint_folder,
     choose,
-    parse_look,
+    parse_contents,
 )
 from infra.kube.errors import TaskError
 
-MOST_LOOKS = 6  # without a limit, a run that removes checkpoints too fast would be tried for ever
+MOST_TRIES = 6  # without a limit, a run that removes checkpoints too fast would be tried for ever
 
 
 class Source(Protocol):
@@ -104,12 +104,12 @@ class Bringer:
             ValueError: there is no such checkpoint, it is damaged, the folder has other files that
                 this program has not written, or too little space is free.
             TaskError: the source cannot read, the connection is cut again and again, or the run
-                has changed MOST_LOOKS times.
+                has changed MOST_TRIES times.
             OSError: this machine cannot write.
         """
         begin = time.monotonic()
-        for _ in range(MOST_LOOKS):
-            run = self._look()
+        for _ in range(MOST_TRIES):
+            run = self._contents()
             where = self._source.where
             checkpoint, notes = choose(run.checkpoints, self._choice, self._refused, where)
             self._say_once(notes)
@@ -117,7 +117,7 @@ class Bringer:
             try:
                 self._transfer(wanted, checkpoint)
             except GoneError as gone:
-                self._say(f"{gone}; {self._source.where} is looked at again")
+                self._say(f"{gone}; {self._source.where} is read again")
             except DamagedError as damaged:
                 self._judge(damaged)
             else:
@@ -126,14 +126,14 @@ class Bringer:
                 seconds = time.monotonic() - begin
                 return Brought(checkpoint, len(wanted), size, self._sent, seconds)
         raise TaskError(
-            f"the run has changed {MOST_LOOKS} times while it was fetched: its checkpoints are "
+            f"the run has changed {MOST_TRIES} times while it was fetched: its checkpoints are "
             "removed before they are here. Raise run.checkpoint.keep_last, or fetch one that "
             "stays: --checkpoint best"
         )
 
-    def _look(self) -> FoundRun:
-        answer = self._source.ask("look", self._run_path)
-        return parse_look(answer, PurePosixPath(self._run_path).name, self._source.where)
+    def _contents(self) -> FoundRun:
+        answer = self._source.ask("list", self._run_path)
+        return parse_contents(answer, PurePosixPath(self._run_path).name, self._source.where)
 
     def _transfer(self, wanted: Sequence[Wanted], checkpoint: Checkpoint | None) -> None:
         missing = self._folder.plan(wanted)

@@ -36,14 +36,14 @@ class MirrorSource:
         self.where = f"the mirror {place.parent().url}"
 
     def ask(self, *words: str) -> dict[str, Any]:
-        """Answer `look RUN` or `verify CHECKPOINT_FOLDER` as `pod_program.py` does.
+        """Answer `list RUN` or `verify CHECKPOINT_FOLDER` as `pod_program.py` does.
 
         Raises:
             ValueError: the store refuses, does not answer, or has no such bucket.
         """
         name = PurePosixPath(words[1]).name
         try:
-            return self._look() if words[0] == "look" else self._verify(name)
+            return self._contents() if words[0] == "list" else self._verify(name)
         except StoreError as error:
             raise ValueError(reason_of(error, self._place.parent().url)) from None
 
@@ -76,7 +76,7 @@ class MirrorSource:
             sink(memoryview(block))
             offset += len(block)
 
-    def _look(self) -> dict[str, Any]:
+    def _contents(self) -> dict[str, Any]:
         there = self._place.names()
         if not there:
             self._place.check()

@@ -3,7 +3,7 @@
 It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
 this project. It changes nothing. Commands:
 
-    look RUN_DIR                        prints one line of JSON: the files and the checkpoints, or
+    list RUN_DIR                        prints one line of JSON: the files and the checkpoints, or
                                         the existing runs if there is no such run
     verify CHECKPOINT_DIR               prints one line of JSON: why the checkpoint is damaged, if
                                         it is, and whether it exists
@@ -30,14 +30,14 @@ BLOCK_BYTES = 1 << 20
 ALIVE_SECONDS = 5.0  # a reader that gets no byte for a minute takes the connection for dead
 
 
-def look(run: Path) -> dict[str, object]:
+def contents(run: Path) -> dict[str, object]:
     """List what the run has; if there is no such run, list the names of the existing runs."""
     if not run.is_dir():
         names = sorted(path.name for path in run.parent.glob("[!.]*") if path.is_dir())
         return {"found": False, "runs": names}
     checkpoints = [checkpoint(run / CHECKPOINTS / name) for name in steps(run / CHECKPOINTS)]
     found: dict[str, object] = {"found": True, "files": files(run), "checkpoints": checkpoints}
-    return found if run.is_dir() else look(run)  # the run may have been deleted meanwhile
+    return found if run.is_dir() else contents(run)  # the run may have been deleted meanwhile
 
 
 def steps(root: Path) -> list[str]:
@@ -202,8 +202,8 @@ def main(words: list[str]) -> int:
     if words[0] == "send":
         return send(words[1:])
     directory = Path(words[1])
-    if words[0] == "look":
-        answer: object = look(directory)
+    if words[0] == "list":
+        answer: object = contents(directory)
     else:
         answer = {"problem": problem(directory, read=True), "found": directory.is_dir()}
     print(json.dumps(answer))

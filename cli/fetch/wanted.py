@@ -70,8 +70,8 @@ def parse_choice(text: str) -> str:
     )
 
 
-def parse_look(given: Mapping[str, Any], run: str, where: str = VOLUME) -> FoundRun:
-    """Read the source's answer to `look`.
+def parse_contents(given: Mapping[str, Any], run: str, where: str = VOLUME) -> FoundRun:
+    """Read the source's answer to `list`.
 
     Args:
         given: the answer.

@@ -88,16 +88,16 @@ def push(
     """
     incoming = f".push-{key_of(files)}-{name}"
     size = sum(each.size for each in files)
-    seen = pod.ask("look", place.runs_path, name, incoming)
+    seen = pod.ask("examine", place.runs_path, name, incoming)
     if reason := refusal(seen, name, incoming, size):
         raise ValueError(reason)
-    begun = {str(each).partition(MARK)[0] for each in seen["begun"]}
+    arriving = {str(each).partition(MARK)[0] for each in seen["arriving"]}
     sender = Pod(pod.api, pod.path, pod.container)
     for file in files:
         target = f"{place.runs_path}/{incoming}/{file.name}"
         sent = SentFile(folder / file.name, target, file.size, file.sha256)
         try:
-            send(sent, sender, "the same command", is_new=file.name not in begun)
+            send(sent, sender, "the same command", is_new=file.name not in arriving)
         except TaskError as reason:
             raise TaskError(
                 f"{reason}. What has arrived stays on the volume for another try. To remove it: "
@@ -111,25 +111,25 @@ def push(
         )
 
 
-def refusal(look: dict[str, Any], name: str, incoming: str, size: int) -> str:
+def refusal(seen: dict[str, Any], name: str, incoming: str, size: int) -> str:
     """Return why a push cannot begin; empty if it can. This function is pure.
 
     Args:
-        look: the answer of the pod's program to `look`.
+        seen: the answer of the pod's program to `examine`.
         name: the name of the run.
         incoming: the name of the folder for exactly these files; it depends on their contents.
         size: the size of all files, in bytes.
     """
-    if look["exists"]:
+    if seen["exists"]:
         return _taken(name)
-    unfinished = cast(dict[str, int], look["unfinished"])
+    unfinished = cast(dict[str, int], seen["unfinished"])
     others = [each for each in unfinished if each != incoming]
     if others:
         return (
             f"an unfinished push of other files under the name {name!r} is on the volume. Finish "
             f"it, choose another name by --run, or remove it: ./disttrain runs delete {others[0]}"
         )
-    needed, free = size - unfinished.get(incoming, 0), cast(int | None, look["free_bytes"])
+    needed, free = size - unfinished.get(incoming, 0), cast(int | None, seen["free_bytes"])
     if free is not None and needed > free:
         return (
             f"the volume has {free:,} bytes free, and the run needs {needed:,} more. "

@@ -3,9 +3,9 @@
 It is sent as text to `python3 -c`, so it uses only the standard library and imports nothing of
 this project. Each command answers with one line of JSON:
 
-    look RUNS_DIR RUN INCOMING   whether a run of this name exists, its unfinished pushes, the files
-                                 in the folder INCOMING, and the free space
-    publish INCOMING RUN_DIR     renames the folder with the files that have arrived
+    examine RUNS_DIR RUN INCOMING   whether a run of this name exists, its unfinished pushes, the
+                                    files in the folder INCOMING, and the free space
+    publish INCOMING RUN_DIR        renames the folder with the files that have arrived
 """
 
 import json
@@ -17,7 +17,7 @@ from pathlib import Path
 KEY = "?" * 12
 
 
-def look(runs: Path, run: str, incoming: str) -> dict[str, object]:
+def examine(runs: Path, run: str, incoming: str) -> dict[str, object]:
     """Return what the volume has of a run before a push.
 
     The answer says whether the run exists, how many bytes each unfinished push of it has, which
@@ -26,9 +26,9 @@ def look(runs: Path, run: str, incoming: str) -> dict[str, object]:
     unfinished = {path.name: size_of(path) for path in sorted(runs.glob(f".push-{KEY}-{run}"))}
     exists = os.path.lexists(runs / run)
     below = runs / incoming
-    begun = [str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()]
+    arriving = [str(path.relative_to(below)) for path in below.rglob("*") if path.is_file()]
     room = free_bytes(runs)
-    return {"exists": exists, "unfinished": unfinished, "begun": begun, "free_bytes": room}
+    return {"exists": exists, "unfinished": unfinished, "arriving": arriving, "free_bytes": room}
 
 
 def free_bytes(folder: Path) -> int | None:
@@ -78,8 +78,8 @@ def sync(folder: Path) -> None:
 
 def main(words: list[str]) -> None:
     """Run one command."""
-    if words[0] == "look":
-        answer = look(Path(words[1]), words[2], words[3])
+    if words[0] == "examine":
+        answer = examine(Path(words[1]), words[2], words[3])
     else:
         answer = publish(Path(words[1]), Path(words[2]))
     print(json.dumps(answer))

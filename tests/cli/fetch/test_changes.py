@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.fetch import pod_program
-from cli.fetch.wanted import NoRunError, parse_look
+from cli.fetch.wanted import NoRunError, parse_contents
 from infra.kube.errors import TaskError
 from tests.cli.fetch.local_pod import LocalPod, add_checkpoint, contents, fetch, make_run
 
@@ -79,7 +79,7 @@ def test_metrics_written_anew_are_read_again(
     metrics = run / "metrics.jsonl"
     fetch(monkeypatch, LocalPod(before=rewrite), run, tmp_path / "here", say=said.append)
     assert contents(tmp_path / "here") == contents(run)
-    assert any("looked at again" in line or "written anew" in line for line in said)
+    assert any("is read again" in line or "written anew" in line for line in said)
 
 
 def prune(run: Path, step: int) -> None:
@@ -165,14 +165,14 @@ def test_run_deleted_while_it_is_looked_at_is_not_there(
         return found(path)
 
     monkeypatch.setattr(pod_program, moment, delete_first)
-    assert pod_program.look(run) == {"found": False, "runs": ["other"]}
+    assert pod_program.contents(run) == {"found": False, "runs": ["other"]}
 
 
 def test_name_of_another_run_does_not_steer_the_terminal() -> None:
     """Control characters in the name of a run are printed as escapes."""
     answer = {"found": False, "runs": ["gone\x1b[2J", "other"]}
     with pytest.raises(NoRunError, match=r"The runs there: gone\\x1b\[2J, other$"):
-        parse_look(answer, "demo")
+        parse_contents(answer, "demo")
 
 
 def test_file_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
@@ -182,4 +182,4 @@ def test_file_whose_name_is_no_text_is_named(tmp_path: Path) -> None:
     run = make_run(tmp_path / "demo")
     (run / os.fsdecode(b"bytes-\xff")).touch()
     with pytest.raises(ValueError, match=r"bytes-\\udcff' of run 'demo' .* UTF-8.*Rename it"):
-        parse_look(pod_program.look(run), "demo")
+        parse_contents(pod_program.contents(run), "demo")

@@ -117,11 +117,11 @@ def test_run_that_has_no_room_is_refused_before_a_byte() -> None:
     """`push` refuses to begin if the volume has too little room; what has arrived before is not
     counted again. A file system that does not tell its room is no reason to refuse.
     """
-    look: dict[str, Any] = {"exists": False, "unfinished": {".push-a-demo": 300}, "free_bytes": 700}
-    assert refusal(look, "demo", ".push-a-demo", 1000) == ""
-    said = refusal(look, "demo", ".push-a-demo", 1200)
+    seen: dict[str, Any] = {"exists": False, "unfinished": {".push-a-demo": 300}, "free_bytes": 700}
+    assert refusal(seen, "demo", ".push-a-demo", 1000) == ""
+    said = refusal(seen, "demo", ".push-a-demo", 1200)
     assert said.startswith("the volume has 700 bytes free, and the run needs 900 more")
-    assert refusal({**look, "free_bytes": None}, "demo", ".push-a-demo", 10**18) == ""
+    assert refusal({**seen, "free_bytes": None}, "demo", ".push-a-demo", 10**18) == ""
 
 
 def test_checkpoint_that_is_added_is_another_push(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_push_that_came_too_late_names_what_it_left() -> None:
         api = path = container = None
 
         def ask(self, word: str, *_: str) -> dict[str, object]:
-            free = {"exists": False, "unfinished": {}, "begun": [], "free_bytes": None}
-            return free if word == "look" else {"ok": False}
+            free = {"exists": False, "unfinished": {}, "arriving": [], "free_bytes": None}
+            return free if word == "examine" else {"ok": False}
 
     pod, place = cast(Any, Late()), cast(Any, SimpleNamespace(runs_path="/data/runs"))
     with pytest.raises(ValueError, match=r"runs delete \.push-[0-9a-f]{12}-demo$"):
@@ -171,7 +171,7 @@ def test_push_that_fails_names_what_it_left(monkeypatch: pytest.MonkeyPatch) -> 
         raise TaskError("the pod cannot write x: no space left")
 
     monkeypatch.setattr(command, "send", fail)
-    free = {"exists": False, "unfinished": {}, "begun": [], "free_bytes": None}
+    free = {"exists": False, "unfinished": {}, "arriving": [], "free_bytes": None}
     pod = cast(Any, SimpleNamespace(api=None, path="", container="", ask=lambda *_: free))
     place = cast(Any, SimpleNamespace(runs_path="/data/runs"))
     with pytest.raises(TaskError, match=r"^the pod .* no space left\. .* delete \.push-\w+-demo$"):
@@ -188,8 +188,8 @@ def test_only_what_has_begun_to_arrive_is_asked_for(monkeypatch: pytest.MonkeyPa
         new[Path(file.target).name] = is_new
 
     monkeypatch.setattr(command, "send", note)
-    begun = ["there", "checkpoints/step-00000100/half.partial-0123456789ab"]
-    seen = {"exists": False, "unfinished": {}, "begun": begun, "free_bytes": None, "ok": True}
+    arriving = ["there", "checkpoints/step-00000100/half.partial-0123456789ab"]
+    seen = {"exists": False, "unfinished": {}, "arriving": arriving, "free_bytes": None, "ok": True}
     pod = cast(Any, SimpleNamespace(api=None, path="", container="", ask=lambda *_: seen))
     place = cast(Any, SimpleNamespace(runs_path="/data/runs"))
     names = ["there", "checkpoints/step-00000100/half", "new"]

@@ -12,7 +12,7 @@ INCOMING = ".push-0123456789ab-demo"
 
 def unfinished(runs: Path, name: str) -> dict[str, int]:
     """Return the unfinished pushes under a name, with the bytes that have arrived of each."""
-    return cast(dict[str, int], pod_program.look(runs, name, INCOMING)["unfinished"])
+    return cast(dict[str, int], pod_program.examine(runs, name, INCOMING)["unfinished"])
 
 
 def test_publish_gives_the_name_once(tmp_path: Path) -> None:
@@ -20,12 +20,12 @@ def test_publish_gives_the_name_once(tmp_path: Path) -> None:
     and has the same answer.
     """
     before = contents(make_run(tmp_path / INCOMING))
-    look = pod_program.look(tmp_path, "demo", INCOMING)
-    assert (look["exists"], list(unfinished(tmp_path, "demo"))) == (False, [INCOMING])
+    seen = pod_program.examine(tmp_path, "demo", INCOMING)
+    assert (seen["exists"], list(unfinished(tmp_path, "demo"))) == (False, [INCOMING])
     for _ in range(2):
         assert pod_program.publish(tmp_path / INCOMING, tmp_path / "demo") == {"ok": True}
     assert contents(tmp_path / "demo") == before
-    assert pod_program.look(tmp_path, "demo", INCOMING)["exists"]
+    assert pod_program.examine(tmp_path, "demo", INCOMING)["exists"]
     assert unfinished(tmp_path, "demo") == {}
 
 
@@ -51,19 +51,19 @@ def test_room_and_what_has_arrived_are_counted(tmp_path: Path) -> None:
     make_run(tmp_path / INCOMING, model_bytes=1_000_000)
     assert 1_000_000 <= unfinished(tmp_path, "demo")[INCOMING] <= 2_000_000
     for folder in (tmp_path, tmp_path / "data" / "runs"):
-        free = pod_program.look(folder, "demo", INCOMING)["free_bytes"]
+        free = pod_program.examine(folder, "demo", INCOMING)["free_bytes"]
         assert isinstance(free, int)
         assert 0 <= free <= shutil.disk_usage(tmp_path).total
 
 
 def test_files_that_have_begun_to_arrive_are_named(tmp_path: Path) -> None:
     """The program names the files that are there, in whole or in part."""
-    assert pod_program.look(tmp_path / "runs", "demo", INCOMING)["begun"] == []
+    assert pod_program.examine(tmp_path / "runs", "demo", INCOMING)["arriving"] == []
     folder = tmp_path / INCOMING / "checkpoints" / "step-00000100"
     folder.mkdir(parents=True)
     (folder / "model.bin.partial-0123456789ab").touch()
     (tmp_path / INCOMING / "run.yaml").touch()
-    found = pod_program.look(tmp_path, "demo", INCOMING)["begun"]
+    found = pod_program.examine(tmp_path, "demo", INCOMING)["arriving"]
     assert sorted(cast(list[str], found)) == [
         "checkpoints/step-00000100/model.bin.partial-0123456789ab",
         "run.yaml",
