@@ -186,13 +186,13 @@ def send(words: list[str]) -> int:
         except FileNotFoundError:
             print(f"{name} is gone", file=sys.stderr)
             return GONE
-        place, left = int(offset), int(count)
+        position, left = int(offset), int(count)
         while left:
-            sent = os.sendfile(1, file, place, min(left, BLOCK_BYTES))
+            sent = os.sendfile(1, file, position, min(left, BLOCK_BYTES))
             if not sent:
-                print(f"{name} ends at byte {place}", file=sys.stderr)
+                print(f"{name} ends at byte {position}", file=sys.stderr)
                 return GONE
-            place, left = place + sent, left - sent
+            position, left = position + sent, left - sent
         os.close(file)
     return 0
 

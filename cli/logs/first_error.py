@@ -141,14 +141,14 @@ def _with_context(lines: Sequence[Line], at: int, weight: Weight) -> FirstError:
     same = [n for n, each in enumerate(lines) if label(each) in (label(line), label(fault))]
     here = same.index(at)
     begin = max(0, here - BEFORE_LINES)
-    for place in range(here - 1, max(-1, here - LONGEST_TRACEBACK), -1):
-        if TRACEBACK.match(lines[same[place]].text):  # the whole traceback is shown
-            begin = min(begin, place)
+    for index in range(here - 1, max(-1, here - LONGEST_TRACEBACK), -1):
+        if TRACEBACK.match(lines[same[index]].text):  # the whole traceback is shown
+            begin = min(begin, index)
             break
     near = [lines[n] for n in same[begin : here + 1 + AFTER_LINES]]
     kept = [each for each in near if each is line or weigh(each.text) != Weight.VICTIM]
-    place = next(n for n, each in enumerate(kept) if each is line)
-    return FirstError(fault, line, weight, tuple(kept[:place]), tuple(kept[place + 1 :]))
+    index = next(n for n, each in enumerate(kept) if each is line)
+    return FirstError(fault, line, weight, tuple(kept[:index]), tuple(kept[index + 1 :]))
 
 
 def _at_fault(line: Line) -> Line:

@@ -26,8 +26,8 @@ PROGRAM = Path(rank_program.__file__).read_text()
 
 
 @dataclass(frozen=True)
-class RankPlace:
-    """Where a rank runs.
+class RankProcess:
+    """The process of a rank.
 
     Args:
         pod: the name of its pod.
@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     place = run_place(arguments.stack)
     api = Api(place.access)
-    found = rank_place(find_ranks(api, place, arguments.rank), arguments.rank)
+    found = process_of(find_ranks(api, place, arguments.rank), arguments.rank)
     command = ["python3", "-c", PROGRAM, "beside", str(found.pid), *words]
     path = pod_path(place.namespace, found.pod)
     if has_terminal:
@@ -98,7 +98,7 @@ def pass_on(block: memoryview) -> None:
     sys.stdout.buffer.flush()
 
 
-def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int, RankPlace]:
+def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int, RankProcess]:
     """Find the ranks that run, by the processes in the pods.
 
     A pod that cannot be asked, for instance on a lost machine, is an error only if the wanted rank
@@ -114,7 +114,7 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
         ApiError, UnreachableError: the cluster refuses or does not answer.
     """
     _, pods = see_run(api, find_record(api, place.namespace, place.owner))
-    found, problem = dict[int, RankPlace](), None
+    found, problem = dict[int, RankProcess](), None
     for pod in pods:
         if part(pod, "status").get("phase") != "Running":
             continue
@@ -129,15 +129,15 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
     return found
 
 
-def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankPlace]:
+def _ranks_of(api: Api, namespace: str, pod: Json) -> dict[int, RankProcess]:
     name = name_of(pod)
     failed = f"pod {name} cannot say which ranks it has"
     pids: dict[str, int] = ask_in_pod(api, namespace, pod, PROGRAM, "find", failed=failed)
-    return {int(rank): RankPlace(name, container_of(pod), pid) for rank, pid in pids.items()}
+    return {int(rank): RankProcess(name, container_of(pod), pid) for rank, pid in pids.items()}
 
 
-def rank_place(found: dict[int, RankPlace], rank: int) -> RankPlace:
-    """Return the place of a rank. This function is pure. Raises ValueError if it does not run."""
+def process_of(found: dict[int, RankProcess], rank: int) -> RankProcess:
+    """Return the process of a rank. This function is pure. Raises ValueError if it does not run."""
     if not found:
         raise ValueError(
             f"--rank: {rank} cannot be used: no rank of the run is running. ./disttrain status "

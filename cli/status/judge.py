@@ -83,7 +83,7 @@ class Seen:
         unseen: why something could not be read; empty if everything was read.
         queued: what it waits for in a queue, if it is suspended for that reason.
         no_pods: why pods are missing, in the words of the controller that should make them.
-        places: a text if Kueue counts other machines than those of the pods; else empty.
+        other_machines: a text if Kueue counts other machines than those of the pods; else empty.
         no_kind: True if the cluster no longer knows the kind of the workload, which is gone too.
         unread: why the workload or the pods may not be read; empty if they may.
         out_of_queue: why it is out of its queue of Kueue, if that was done neither by
@@ -97,7 +97,7 @@ class Seen:
     unseen: str = ""
     queued: InQueue | None = None
     no_pods: str = ""
-    places: str = ""
+    other_machines: str = ""
     no_kind: bool = False
     unread: str = ""
     out_of_queue: str = ""
@@ -118,7 +118,7 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
         workload=str(record.workload),
         gpus=record.gpus,
         state=state,
-        detail=_joined(detail or seen.unseen, seen.places),
+        detail=_joined(detail or seen.unseen, seen.other_machines),
         since=since,
         progress=leading(seen),
     )

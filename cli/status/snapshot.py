@@ -108,14 +108,14 @@ def take_snapshot(
             ),
         )
         seen.append((status, record, pods))
-    places: dict[str, list[Json]] = {} if seen else {namespace: []}
+    pods_by_namespace: dict[str, list[Json]] = {} if seen else {namespace: []}
     for status, _, pods in seen:
-        places.setdefault(status.namespace, []).extend(pods)
+        pods_by_namespace.setdefault(status.namespace, []).extend(pods)
     clocks = clock_findings_of(reports.clocks_ahead, platform.findings)
     platform = replace(
         platform,
         silent=reports.silent,
-        claims=see_claims(api, places),
+        claims=see_claims(api, pods_by_namespace),
         findings=(*platform.findings, *clocks),
     )
     seen.sort(key=lambda each: (each[0].stack, each[0].namespace))
@@ -199,7 +199,9 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     said = ""
     if item and not held and not is_over:
         said = words_of_controller(api, record.namespace, item, pods, pods_wanted(pods))
-    places = words_of_machines(api, record.namespace, item, pods) if item and not held else ""
+    other_machines = (
+        words_of_machines(api, record.namespace, item, pods) if item and not held else ""
+    )
     return Seen(
         record,
         item,
@@ -208,7 +210,7 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
         unseen=unseen,
         queued=queued,
         no_pods=said,
-        places=places,
+        other_machines=other_machines,
         no_kind=no_kind,
         out_of_queue=out,
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cli.shell import command
-from cli.shell.command import RankPlace, find_ranks
+from cli.shell.command import RankProcess, find_ranks
 from infra.kube.errors import UnreachableError
 from tests.cli.records import RECORD
 
@@ -44,7 +44,7 @@ def test_rank_of_a_living_machine_is_found() -> None:
     """`shell` finds a rank on a living machine though a pod on a lost machine gives no answer. It
     is when a machine is lost that somebody wants to see what the other ranks do.
     """
-    assert find_ranks(Any, PLACE, 1) == {1: RankPlace("train-1", "trainer", 11)}  # pyright: ignore
+    assert find_ranks(Any, PLACE, 1) == {1: RankProcess("train-1", "trainer", 11)}  # pyright: ignore
 
 
 def test_rank_that_may_be_on_the_lost_machine_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,11 +216,11 @@ function renderLogs() {
   ]);
   const [rank, words] = [byId("rank").value, byId("words").value];
   const before = byId("lines");
-  const place = before?.scrollTop;
+  const position = before?.scrollTop;
   const atEnd = !before || before.scrollHeight - before.clientHeight - before.scrollTop < 8;
   renderPart("logs", [content, rank, words], (given) => parts.logs(given, rank, words));
   const after = byId("lines");
-  if (after && after !== before) after.scrollTop = atEnd ? after.scrollHeight : place;
+  if (after && after !== before) after.scrollTop = atEnd ? after.scrollHeight : position;
 }
 
 byId("write").addEventListener("click", () => { wishes.sampleOf = known.run; poll(); });

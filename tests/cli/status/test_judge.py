@@ -114,7 +114,9 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "either its `pulumi up` is just about to make it, or somebody has deleted it",
     ),
     "Kueue counts another machine for it": (
-        Seen(RECORD, job(), (pod(),), {"train-singlepod-x": STEPPED}, places="Kueue counts b"),
+        Seen(
+            RECORD, job(), (pod(),), {"train-singlepod-x": STEPPED}, other_machines="Kueue counts b"
+        ),
         "training",
         "Kueue counts b",
     ),
