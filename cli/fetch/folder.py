@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from cli.fetch.partial import MARK
+from cli.fetch.partial import PARTIAL
 from cli.fetch.wanted import MANIFEST, Wanted
 from infra.airgap.manifest import sha256_of
 
@@ -92,7 +92,7 @@ class Folder:
             if not path.is_dir() or (path / MANIFEST).exists():
                 continue
             for file in list(path.iterdir()):
-                begin = file.name.partition(MARK)[0]
+                begin = file.name.partition(PARTIAL)[0]
                 if f"{folder}/{begin}" in self._ours:
                     file.unlink()
             if not any(path.iterdir()):

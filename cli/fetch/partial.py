@@ -16,7 +16,7 @@ from pathlib import Path
 RANGE_BYTES = 64 << 20
 _COUNT_BYTES = 8
 HASH_BLOCK_BYTES = 4 << 20
-MARK = ".partial-"
+PARTIAL = ".partial-"
 
 
 class PartialFile:
@@ -30,7 +30,7 @@ class PartialFile:
 
     def __init__(self, target: Path, size: int, sha256: str) -> None:
         self.target, self.size, self.sha256 = target, size, sha256
-        self.path = target.with_name(f"{target.name}{MARK}{sha256[:12]}")
+        self.path = target.with_name(f"{target.name}{PARTIAL}{sha256[:12]}")
         self._arrived_path = self.path.with_name(f"{self.path.name}.arrived")
         self.is_checked = False
         """Whether a thread already finishes this file, so that no other thread does it too."""
@@ -82,7 +82,7 @@ class PartialFile:
         os.fsync(data)
         self.close()
         self.path.replace(self.target)
-        for other in self.target.parent.glob(f"{_literal(self.target.name)}{MARK}*"):
+        for other in self.target.parent.glob(f"{_literal(self.target.name)}{PARTIAL}*"):
             other.unlink(missing_ok=True)  # the counts, and partial files of earlier contents
         return found
 

@@ -46,8 +46,8 @@ class Merged:
             since: the time from which lines are wanted, in seconds since the epoch; 0.0 for all.
             tail: how many last lines of each pod are enough if there is no volume; -1 for all.
         """
-        for mark, line in self._until(HISTORY_BEGINS):
-            if mark == RECENT and line is not None:
+        for kind, line in self._until(HISTORY_BEGINS):
+            if kind == RECENT and line is not None:
                 self._seam.seen(line)
                 self._newest[line.node] = max(line.at, self._newest.get(line.node, 0.0))
         pods = self._pods.pods()
@@ -63,8 +63,8 @@ class Merged:
             self._seam.api(line, now)
         for problem in self._pods.problems:
             self._warn(f"not shown: {problem}")
-        for mark, line in self._until(HISTORY_ENDS):
-            if line is not None and mark == WANTED:
+        for kind, line in self._until(HISTORY_ENDS):
+            if line is not None and kind == WANTED:
                 yield from self._seam.record(line, all_nodes=True)
             elif line is not None:
                 self._seam.seen(line)
@@ -114,26 +114,26 @@ class Merged:
             time.sleep(STEP_SECONDS)
             return []
         found: list[Line] = []
-        marked = self._volume.next(STEP_SECONDS)
-        while marked is not None and len(found) < MOST_AT_ONCE:
-            if marked.mark == PROGRAM_ENDED:
-                self._lose_volume(marked.reason)
+        printed = self._volume.next(STEP_SECONDS)
+        while printed is not None and len(found) < MOST_AT_ONCE:
+            if printed.kind == PROGRAM_ENDED:
+                self._lose_volume(printed.reason)
                 break
-            if marked.line is not None:
-                found += self._seam.record(marked.line)
-            marked = self._volume.next(0)
+            if printed.line is not None:
+                found += self._seam.record(printed.line)
+            printed = self._volume.next(0)
         return found
 
     def _until(self, end: str) -> Iterator[tuple[str, Line | None]]:
-        """Yield what the program in the volume's pod sends before the mark `end`."""
+        """Yield what the program in the volume's pod sends before a line of the kind `end`."""
         while self._volume is not None:
-            marked = self._volume.next(STEP_SECONDS)
-            if marked is not None and marked.mark == PROGRAM_ENDED:
-                self._lose_volume(marked.reason)
-            elif marked is not None and marked.mark == end:
+            printed = self._volume.next(STEP_SECONDS)
+            if printed is not None and printed.kind == PROGRAM_ENDED:
+                self._lose_volume(printed.reason)
+            elif printed is not None and printed.kind == end:
                 return
-            elif marked is not None:
-                yield marked.mark, marked.line
+            elif printed is not None:
+                yield printed.kind, printed.line
 
     def _lose_volume(self, reason: str) -> None:
         self._volume = None

@@ -24,7 +24,7 @@ from infra.kube.say import shorten
 from infra.kube.volumes.keep_claim import CLAIM
 
 TASK = "logs"
-PROGRAM_ENDED = "!"  # a mark of this module
+PROGRAM_ENDED = "!"  # a kind of this module
 START_SECONDS = 45.0  # the nodes have the image; a pod that needs longer has found no free node
 DEADLINE_SECONDS = 12 * 3600
 MOST_BLOCKS = 256  # the most blocks that have arrived and are not read yet
@@ -35,14 +35,14 @@ class NoVolumeError(Exception):
 
 
 @dataclass(frozen=True)
-class Marked:
-    """A line that the program in the pod has printed: its mark, and its record if it has one.
+class Printed:
+    """A line that the program in the pod has printed: its kind, and its record if it has one.
 
-    volume_program.py explains the marks. VolumeReader adds the mark PROGRAM_ENDED, which says that
+    volume_program.py explains the kinds. VolumeReader adds the kind PROGRAM_ENDED, which says that
     the program has ended, for the given reason.
     """
 
-    mark: str
+    kind: str
     line: Line | None
     reason: str = ""
 
@@ -61,11 +61,11 @@ class VolumeReader:
         self._api, self._path, self._arguments = api, path, arguments
         self._container = container
         self._blocks: queue.Queue[bytes | str] = queue.Queue(MOST_BLOCKS)
-        self._lines: deque[Marked] = deque()
+        self._lines: deque[Printed] = deque()
         self._rest = b""
         threading.Thread(target=self._read, daemon=True).start()
 
-    def next(self, seconds: float) -> Marked | None:
+    def next(self, seconds: float) -> Printed | None:
         """Return the next line; None if none comes within this time."""
         if not self._lines:
             try:
@@ -76,13 +76,13 @@ class VolumeReader:
 
     def _parse(self, block: bytes | str) -> None:
         if isinstance(block, str):
-            self._lines.append(Marked(PROGRAM_ENDED, None, block))
+            self._lines.append(Printed(PROGRAM_ENDED, None, block))
             return
         *lines, self._rest = (self._rest + block).split(b"\n")
         for line in lines:
-            mark = line[:1].decode(errors="replace")
-            record = parse_record(line[1:]) if mark in (WANTED, RECENT) else None
-            self._lines.append(Marked(mark, record))
+            kind = line[:1].decode(errors="replace")
+            record = parse_record(line[1:]) if kind in (WANTED, RECENT) else None
+            self._lines.append(Printed(kind, record))
 
     def _put(self, block: memoryview) -> None:
         self._blocks.put(bytes(block))  # a copy, because the block is valid only during this call

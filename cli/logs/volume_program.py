@@ -4,7 +4,7 @@ It is sent as text to `python3 -c`, so it uses only the standard library and imp
 this project. Its one argument is JSON: `folder`, `since` (a time as in the files, or empty),
 `ranks`, `grep`, `tail` (-1: all) and `follow`. trainer/launch/run_log.py writes the files.
 
-Each line that it prints begins with a mark:
+Each line that it prints begins with a letter or sign for its kind:
 
     S  a recent record of a node, which is printed whether or not it is wanted, so that the reader
        knows it
@@ -29,7 +29,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
-RECENT, HISTORY_BEGINS, WANTED, HISTORY_ENDS, ALIVE = "S", "B", "R", "H", "."  # the marks
+RECENT, HISTORY_BEGINS, WANTED, HISTORY_ENDS, ALIVE = "S", "B", "R", "H", "."  # the kinds of lines
 RECORD = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z) (\d+) (-|\d+) (.*)", re.DOTALL)
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 RECENT_SECONDS = 10
@@ -200,9 +200,9 @@ def recent(node: int, files: list[BinaryIO]) -> list[bytes]:
     return [record for at, record in found if at >= first]
 
 
-def put(mark: str, record: bytes = b"") -> None:
-    """Print one marked line."""
-    sys.stdout.buffer.write(mark.encode() + record + b"\n")
+def put(kind: str, record: bytes = b"") -> None:
+    """Print one line of this kind."""
+    sys.stdout.buffer.write(kind.encode() + record + b"\n")
 
 
 def main(words: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from cli.endings import end_in_order
 from cli.fetch.order import NAME
-from cli.fetch.partial import MARK
+from cli.fetch.partial import PARTIAL
 from cli.os_words import os_words
 from cli.push import pod_program
 from cli.push.local_run import LocalFile, key_of, read_run
@@ -91,7 +91,7 @@ def push(
     seen = pod.ask("examine", place.runs_path, name, incoming)
     if reason := refusal(seen, name, incoming, size):
         raise ValueError(reason)
-    arriving = {str(each).partition(MARK)[0] for each in seen["arriving"]}
+    arriving = {str(each).partition(PARTIAL)[0] for each in seen["arriving"]}
     sender = Pod(pod.api, pod.path, pod.container)
     for file in files:
         target = f"{place.runs_path}/{incoming}/{file.name}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.fetch import pod_program
-from cli.fetch.partial import MARK
+from cli.fetch.partial import PARTIAL
 from cli.printable import is_text, printable
 
 CONFIG = "run.yaml"
@@ -90,7 +90,7 @@ def _names(folder: Path) -> Iterator[str]:
             path = Path(where) / name
             if name.startswith("."):
                 continue
-            if MARK in name:
+            if PARTIAL in name:
                 raise ValueError(
                     f"FOLDER: {folder} cannot be pushed: {path.relative_to(folder)} shows that a "
                     "fetch into it has not ended. Run that fetch again first"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.fetch.partial import MARK
+from cli.fetch.partial import PARTIAL
 from infra.kube.errors import TaskError, UnreachableError
 from tests.cli.fetch.local_pod import (
     BLOCK_BYTES,
@@ -45,7 +45,7 @@ def test_fifty_cuts_at_random_bytes_change_nothing(
     manifest = (run / "checkpoints/step-00000100/manifest.json").stat().st_size
     assert brought.sent == size - manifest  # the answer of `look` already has the manifest
     assert pod.sent_bytes <= brought.sent + CUTS * BLOCK_BYTES
-    assert not list((tmp_path / "here").rglob(f"*{MARK}*"))
+    assert not list((tmp_path / "here").rglob(f"*{PARTIAL}*"))
 
 
 PROGRAM = """

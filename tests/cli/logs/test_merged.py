@@ -9,7 +9,7 @@ import pytest
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
-from cli.logs.volume import Marked, VolumeReader
+from cli.logs.volume import Printed, VolumeReader
 
 POD = {"metadata": {"name": "train-singlepod-x", "uid": "1"}, "status": {"phase": "Running"}}
 
@@ -17,11 +17,11 @@ POD = {"metadata": {"name": "train-singlepod-x", "uid": "1"}, "status": {"phase"
 class Volume:
     """A stand-in for the volume's pod: it gives what it was given, one by one, and then nothing."""
 
-    def __init__(self, *marked: Marked) -> None:
-        self._marked = deque(marked)
+    def __init__(self, *printed: Printed) -> None:
+        self._printed = deque(printed)
 
-    def next(self, seconds: float) -> Marked | None:
-        return self._marked.popleft() if self._marked else None
+    def next(self, seconds: float) -> Printed | None:
+        return self._printed.popleft() if self._printed else None
 
 
 class Pods:
@@ -74,15 +74,15 @@ def test_lines_of_both_come_once_and_in_order() -> None:
     order of time.
     """
     volume = Volume(
-        Marked("S", rank0(995, "b")),
-        Marked("S", rank0(999, "c")),
-        Marked("B", None),
-        Marked("R", rank0(900, "a")),
-        Marked("R", rank0(995, "b")),
-        Marked(".", None),
-        Marked("R", rank0(999, "c")),
-        Marked("H", None),
-        Marked("R", rank0(1000, "d")),
+        Printed("S", rank0(995, "b")),
+        Printed("S", rank0(999, "c")),
+        Printed("B", None),
+        Printed("R", rank0(900, "a")),
+        Printed("R", rank0(995, "b")),
+        Printed(".", None),
+        Printed("R", rank0(999, "c")),
+        Printed("H", None),
+        Printed("R", rank0(1000, "d")),
     )
     pods = Pods(
         api(890, "before the log"), api(995.1, "b"), api(997, "no room"), api(999.1, "c"),
@@ -102,10 +102,10 @@ def test_where_the_volume_is_lost_the_pods_lines_go_on() -> None:
     says so.
     """
     volume = Volume(
-        Marked("S", rank0(995, "b")),
-        Marked("B", None),
-        Marked("R", rank0(900, "a")),
-        Marked("!", None, "the connection was cut"),
+        Printed("S", rank0(995, "b")),
+        Printed("B", None),
+        Printed("R", rank0(900, "a")),
+        Printed("!", None, "the connection was cut"),
     )
     stream, said = merged(Pods(api(995.1, "b"), api(999, "c")), volume)
     assert [line.text for line in stream.history(since=0.0)] == ["a", "c"]
@@ -126,8 +126,8 @@ def test_pods_that_have_not_begun_are_known(
     """
     pods = Pods()
     monkeypatch.setattr(pods, "pods", lambda: [{**POD, "status": {"phase": phase}}])
-    seen = [Marked("S", record)] if record else []
-    stream, _ = merged(pods, Volume(*seen, Marked("B", None), Marked("H", None)))
+    seen = [Printed("S", record)] if record else []
+    stream, _ = merged(pods, Volume(*seen, Printed("B", None), Printed("H", None)))
     assert not [*stream.history(since=0.0)]
     assert (stream.found_any, stream.has_begun) == (True, has_begun)
 
