@@ -116,7 +116,7 @@ def judge(facts: Mapping[str, str], new_id: str) -> K3sObservation:
             repair_id=facts["repair"] if healthy else new_id,
             generation_id=new_id if wiped else facts.get("generation", ""),
             owner=facts.get("owner", ""),
-            role=facts.get("place", ""),
+            role=facts.get("role", ""),
             kubeconfig=facts.get("kubeconfig", ""),
             authority=facts.get("authority", ""),
             node=facts.get("node", ""),

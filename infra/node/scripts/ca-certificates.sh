@@ -19,7 +19,7 @@ readonly LOCK="$STORE_ROOT/run/disttrain-trust.lock"   # machines that swap name
 readonly HOLDER="$STORE_ROOT/var/lib/disttrain-trust"  # whose they are, see lib/holder.sh
 # This file exists while the certificates have changed and the store is not up to date yet. So the next run
 # completes one that was cut off.
-readonly BEGUN="$STORE_ROOT/var/lib/disttrain-trust-begun"
+readonly UNFINISHED="$STORE_ROOT/var/lib/disttrain-trust-begun"
 
 . ./lib/turn.sh
 . ./lib/holder.sh
@@ -35,7 +35,7 @@ END
   return 1
 }
 
-begin() { mkdir -p "${BEGUN%/*}" && : >"$BEGUN"; }
+begin() { mkdir -p "${UNFINISHED%/*}" && : >"$UNFINISHED"; }
 
 create() {
   find_store
@@ -50,7 +50,7 @@ stacks, or destroy that stack first. If it is lost, remove the line 'owner' from
     return
   fi
   dry || note_holder
-  if [ ! -e "$BEGUN" ] && [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
+  if [ ! -e "$UNFINISHED" ] && [ "$(cat "$folder/$FILE" 2>/dev/null)" = "$wanted" ]; then
     echo "$folder/$FILE is there"
     return
   elif dry; then
@@ -62,14 +62,14 @@ stacks, or destroy that stack first. If it is lost, remove the line 'owner' from
   chmod 644 "$folder/$FILE.new"
   mv "$folder/$FILE.new" "$folder/$FILE"
   "$update" >/dev/null
-  rm -f "$BEGUN"
+  rm -f "$UNFINISHED"
   echo "$folder/$FILE is trusted"
 }
 
 delete() {
   find_store || return 0
   one_at_a_time
-  [ -e "$folder/$FILE" ] || [ -e "$BEGUN" ] || [ -e "$HOLDER" ] || return 0
+  [ -e "$folder/$FILE" ] || [ -e "$UNFINISHED" ] || [ -e "$HOLDER" ] || return 0
   is_holder "$folder/$FILE" || return 0
   if dry; then
     echo "would remove: $folder/$FILE, and run $update"
@@ -78,7 +78,7 @@ delete() {
   begin
   rm -f "$folder/$FILE" "$folder/$FILE.new"
   "$update" ${fresh:+"$fresh"} >/dev/null
-  rm -f "$BEGUN"
+  rm -f "$UNFINISHED"
   rm -f "$HOLDER"
   echo "$folder/$FILE is removed"
 }

@@ -22,7 +22,7 @@ case $WAIT_FOR in
 esac
 MIG_CONFIG=${MIG_CONFIG:-}
 readonly HEARTBEAT_SECONDS=20
-readonly STEADY_LOOKS=15 # of 2 s: so often it has to be ready in a row after a change of the release
+readonly STEADY_CHECKS=15 # of 2 s: so often it has to be ready in a row after a change of the release
 readonly QUIET_SECONDS=15 # without Helm at work: it may fetch the chart first
 
 kubectl_() { eval "$KUBECTL \"\$@\"" </dev/null; }
@@ -111,7 +111,7 @@ create() {
     echo "would wait up to $TIMEOUT_SECONDS s until $GPUS GPUs are offered"
     return
   fi
-  start=$(date +%s) told=0 said="" looks=0 wanted=$STEADY_LOOKS
+  start=$(date +%s) told=0 said="" checks=0 wanted=$STEADY_CHECKS
   [ "${RELEASE_REVISION:-1}" != 1 ] || wanted=1
   while :; do
     now=$(date +%s)
@@ -121,15 +121,15 @@ create() {
     [ -z "$mig_failed" ] || fail "$mig_failed"
     gpus=$(offered) pods=$(missing_pods)
     if [ "$state$mig_missing" = ready ] && [ "$gpus" -ge "$GPUS" ]; then
-      looks=$((looks + 1))
-      [ "$wanted" = 1 ] || [ -z "$pods" ] || looks=0
-      if [ "$looks" -ge "$wanted" ]; then
+      checks=$((checks + 1))
+      [ "$wanted" = 1 ] || [ -z "$pods" ] || checks=0
+      if [ "$checks" -ge "$wanted" ]; then
         echo "GPU Operator is ready after $((now - start)) s; $gpus GPUs are offered"
         return
       fi
       pods=${pods:-"the operator, which may not have seen the change of its release yet"}
     else
-      looks=0
+      checks=0
       [ -n "$pods" ] || [ "$gpus" != 0 ] || has_gpu_node ||
         pods="a node with an NVIDIA GPU: the node feature discovery has found none (lspci -d 10de:)"
     fi

@@ -7,7 +7,7 @@
 set -eu
 
 case ${ROLE:-agent} in
-  server) PLACE=k3s-server ;;
+  server) K3S_ROLE=k3s-server ;;
   *) SERVICE=k3s-agent ;;
 esac
 . ./lib/k3s.sh
@@ -16,7 +16,7 @@ esac
 readonly NODE_PASSWORD=/etc/rancher/node/password
 
 # A server without its etcd data is a new member, even if everything else is there.
-is_new_machine() { [ ! -s "$NODE_PASSWORD" ] || { [ "$PLACE" = k3s-server ] && [ ! -d "$ETCD_DATA" ]; }; }
+is_new_machine() { [ ! -s "$NODE_PASSWORD" ] || { [ "$K3S_ROLE" = k3s-server ] && [ ! -d "$ETCD_DATA" ]; }; }
 
 # k3s makes this kubeconfig when it joins. With it the kubelet may read its own Node.
 readonly KUBELET_KUBECONFIG=/var/lib/rancher/k3s/agent/kubelet.kubeconfig

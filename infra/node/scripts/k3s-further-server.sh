@@ -16,7 +16,7 @@ set -eu
 umask 022
 
 : "${NODE:?}" "${K3S_VERSION:?}" "${SERVER_URL:?}" "${POD_CIDR:?}" "${SERVICE_CIDR:?}"
-PLACE=k3s-server
+K3S_ROLE=k3s-server
 
 . ./lib/k3s.sh
 . ./lib/k3s-preflight.sh

@@ -27,7 +27,7 @@ look() {
     echo "repair=$(noted repair)"
     echo "generation=$(noted generation)"
     echo "owner=$(noted owner)"
-    echo "place=$(noted_place)"
+    echo "role=$(noted_role)"
     echo "way=$(noted way)"
   elif [ -e "$OWNERSHIP_FILE" ] || [ -e "$BINARY" ] || [ -e "$UNIT" ]; then
     echo "state=others"

@@ -184,13 +184,13 @@ def test_up_without_an_answer_runs_the_install_and_never_replaces_k3s() -> None:
     assert ignored(UNREACHED, is_preview=False) == ("triggers",)
 
 
-@pytest.mark.parametrize(("place", "role"), [("k3s-server", "server"), ("k3s-agent", "agent")])
+@pytest.mark.parametrize(("noted", "role"), [("k3s-server", "server"), ("k3s-agent", "agent")])
 @pytest.mark.parametrize("is_preview", [True, False])
-def test_further_machine_cannot_become_the_first(place: str, role: str, is_preview: bool) -> None:
+def test_further_machine_cannot_become_the_first(noted: str, role: str, is_preview: bool) -> None:
     """A further machine is refused as the first machine. The error has all six steps to a new
     platform, for a user who has lost the first machine and names another one instead.
     """
-    observation = judge({**OURS, "place": place}, NEW)
+    observation = judge({**OURS, "role": noted}, NEW)
     with pytest.raises(pulumi.RunError) as raised:
         k3s_state(args(observation), is_preview)
     reason, stays, leaves, *way = str(raised.value).splitlines()
@@ -222,8 +222,8 @@ def test_each_line_of_the_way_out_fits_a_screen() -> None:
 
 
 def test_first_machine_stays_the_first() -> None:
-    """A host that has noted its place as the first machine is not refused."""
-    observation = judge({**OURS, "place": "k3s"}, NEW)
+    """A host that has noted its role as the first machine is not refused."""
+    observation = judge({**OURS, "role": "k3s"}, NEW)
     assert k3s_state(args(observation), is_preview=False).ignored == ()
 
 

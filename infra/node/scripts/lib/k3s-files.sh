@@ -40,7 +40,7 @@ record_ownership() {
   fi
 }
 
-place() { # file mode source
+replace_file() { # file mode source
   mkdir -p "${1%/*}"
   install -m "$2" "$3" "$1.disttrain-new"
   mv "$1.disttrain-new" "$1" # a running program keeps the old file
@@ -51,11 +51,11 @@ put() { # file text; readable by root alone
     rm -f "$1"
   elif wrong_text "$1" "$2"; then
     (umask 077 && printf '%s\n' "$2" >"$SCRATCH/text")
-    place "$1" 600 "$SCRATCH/text"
+    replace_file "$1" 600 "$SCRATCH/text"
   fi
 }
 
-place_images() {
+put_images() {
   mkdir -p "$IMAGES"
   echo "$K3S_IMAGES" | while read -r sum name; do
     file=$(image_file "$sum" "$name")

@@ -48,7 +48,7 @@ nodeInterface), move it to another folder, and run pulumi up again"
 }
 
 # Whether this host is or becomes one of several servers, which keep the cluster's data in k3s' etcd.
-has_etcd() { [ "$PLACE" = k3s-server ] || [ -n "${CLUSTER_INIT:-}" ]; }
+has_etcd() { [ "$K3S_ROLE" = k3s-server ] || [ -n "${CLUSTER_INIT:-}" ]; }
 
 # Prints which process listens on a port. Fails if none does, or if it is k3s itself, as a server or as
 # an agent with the embedded registry.

@@ -110,8 +110,8 @@ removable() {
     echo "k3s here was not installed by this program, or is gone already"
     return 1
   fi
-  if [ "$(noted_place)" != "$PLACE" ]; then
-    echo "this host has $(noted_place) of this program, not $PLACE; it is left as it is"
+  if [ "$(noted_role)" != "$K3S_ROLE" ]; then
+    echo "this host has $(noted_role) of this program, not $K3S_ROLE; it is left as it is"
     return 1
   fi
   if [ -n "$(noted node)" ] && [ "$(noted node)" != "${NODE:-}" ]; then

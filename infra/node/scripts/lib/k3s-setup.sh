@@ -28,15 +28,15 @@ repair_binary() {
   free_space
   open_scratch
   fetch_binary
-  place_binary
+  put_binary
   compare
 }
 
-place_binary() {
+put_binary() {
   # The record comes first: a binary without a record would count as somebody else's.
   note version "$K3S_VERSION"
   note binary "$(sha256_of "$SCRATCH/k3s")"
-  place "$BINARY" 755 "$SCRATCH/k3s"
+  replace_file "$BINARY" 755 "$SCRATCH/k3s"
 }
 
 # Brings everything to the host, but does not start k3s.
@@ -56,9 +56,9 @@ lay_out() {
   put "$REGISTRIES" "${K3S_REGISTRIES:-}"
   put "$ENVIRONMENT" "$(environment)"
   put_files_of_role
-  if changed binary; then place_binary; fi
+  if changed binary; then put_binary; fi
   if changed service; then run_installer; fi
-  if changed images; then place_images; fi
+  if changed images; then put_images; fi
 }
 
 converge() {
@@ -72,7 +72,7 @@ note_owner() {
   [ -z "${STACK:-}" ] || [ "$(noted stack)" = "$STACK" ] || note stack "$STACK"
   [ -z "${WAY:-}" ] || [ "$(noted way)" = "$WAY" ] || note way "$WAY"
   [ -z "${HOST:-}" ] || [ "$(noted host)" = "$HOST" ] || note host "$HOST"
-  [ "$(noted_place)" = "$PLACE" ] || note service "$PLACE"
+  [ "$(noted_role)" = "$K3S_ROLE" ] || note service "$K3S_ROLE"
   [ "$(noted node)" = "${NODE:-}" ] || note node "${NODE:-}"
 }
 

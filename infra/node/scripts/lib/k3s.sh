@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2034 # not every script that includes this uses every constant
 # What all scripts about k3s need: where its files are, and to whom the k3s of this host belongs.
-# SERVICE is the name of k3s' systemd service. A script for an agent sets it to k3s-agent first. PLACE is
+# SERVICE is the name of k3s' systemd service. A script for an agent sets it to k3s-agent first. K3S_ROLE is
 # the role of the host in the cluster: k3s (the first machine), k3s-agent (an agent) or k3s-server (a
 # further server).
-: "${SERVICE:=k3s}" "${PLACE:=$SERVICE}"
+: "${SERVICE:=k3s}" "${K3S_ROLE:=$SERVICE}"
 readonly BINARY=/usr/local/bin/k3s
 readonly UNINSTALLER="/usr/local/bin/$SERVICE-uninstall.sh" # k3s' installer makes it
 readonly UNIT="/etc/systemd/system/$SERVICE.service"        # k3s' installer makes this too
@@ -28,7 +28,7 @@ readonly OWNERSHIP_FILE=/etc/rancher/disttrain
 readonly GENERATION_FILE=/var/lib/rancher/k3s/server/db/disttrain-generation
 readonly LOCK=/run/disttrain-k3s.lock
 
-case $PLACE in # what the first machine can do with a k3s of others, and a further one cannot
+case $K3S_ROLE in # what the first machine can do with a k3s of others, and a further one cannot
   k3s) USE_IT_AS_IT_IS="Or use its k3s as it is: pulumi config set k3sExisting adopt. " ;;
   *) USE_IT_AS_IT_IS="" ;;
 esac
@@ -60,9 +60,9 @@ note() { # key value
   mv "$OWNERSHIP_FILE.new" "$OWNERSHIP_FILE"
 }
 
-noted_place() { # the first machine is not noted, as there were no further ones once
-  place=$(noted service)
-  echo "${place:-k3s}"
+noted_role() { # the first machine is not noted, as there were no further ones once
+  role=$(noted service)
+  echo "${role:-k3s}"
 }
 
 # Whether k3s belongs to another stack: its recorded owner is not this one.
@@ -93,10 +93,10 @@ refuse_k3s_of_others() {
     fail "the k3s of this host belongs to another stack ($(noted stack)). Destroy that stack \
 first. ${USE_IT_AS_IT_IS}If that stack is lost, remove the line 'owner' from $OWNERSHIP_FILE on this host"
   fi
-  if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_place)" != "$PLACE" ]; then
-    fail "this host is in the cluster already: $(noted_place) of this program runs here, and no \
+  if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_role)" != "$K3S_ROLE" ]; then
+    fail "this host is in the cluster already: $(noted_role) of this program runs here, and no \
 host is the first machine and a further node. Take it out of sshHost or of nodes, run pulumi up, and then \
-give it its other place. If it is to replace a first machine that is lost: docs/node.md, Several servers"
+give it the other role. If it is to replace a first machine that is lost: docs/node.md, Several servers"
   fi
   if installed_by_others; then
     fail "a k3s that this program did not install is on this host. Remove it \

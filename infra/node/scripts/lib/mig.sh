@@ -31,7 +31,7 @@ change_node() { # label, annotate or patch; node; further words for kubectl
 # The two functions that set the label remove the state, which would look like the state for the new label.
 make_whole() { change_node label "$1" --overwrite "$MIG_LABEL=$WHOLE" "$MIG_LABEL.state-"; }
 
-# One request sets the label and the annotation. With the new annotation alone, the next look would take the
+# One request sets the label and the annotation. With the new annotation alone, the next check would take the
 # label of before for one that somebody else has set.
 divide() { # node
   change_node patch "$1" --type=merge --patch="{\"metadata\": {\

@@ -13,19 +13,19 @@ $ROOT/etc/default/nfs-kernel-server.ucf-dist $ROOT/var/lib/nfs/export-lock \
 $ROOT/var/lib/nfs/.etab.lock $ROOT/var/lib/nfs/.rmtab.lock $ROOT/var/lib/nfs"
 # With root_squash, root on a client has no rights of root in the folder. The trainer's user owns it.
 readonly OPTIONS=rw,sync,no_subtree_check,root_squash,sec=sys
-readonly MARK='# made by disttrain:'
+readonly MADE_BY_US='# made by disttrain:'
 
 # Commands change the exports for several machines at the same time, and only one package manager can work
 # at a time. So the scripts take turns.
 . ./lib/turn.sh
 
 is_ours() { # file of exports
-  case $(head -n 1 "$1" 2>/dev/null) in "$MARK"*) ;; *) return 1 ;; esac
+  case $(head -n 1 "$1" 2>/dev/null) in "$MADE_BY_US"*) ;; *) return 1 ;; esac
 }
 
 # Whether the file was made for another stack.
 is_of_other_stack() { # file of exports
-  noted=$(sed -n "1s/^$MARK.* owner //p" "$1")
+  noted=$(sed -n "1s/^$MADE_BY_US.* owner //p" "$1")
   [ -n "$noted" ] && [ -n "${OWNER:-}" ] && [ "$noted" != "$OWNER" ]
 }
 
@@ -52,7 +52,7 @@ exported_line() { [ ! -e "$1" ] || sed -n 2p "$1"; }
 # the machine has left the cluster. Both may be the same machine. So only files that still bear the old
 # name and address may be deleted.
 is_made_for() { # file of exports, what it is for
-  case $(head -n 1 "$1") in "$MARK $2 (stack "*) ;; *) return 1 ;; esac
+  case $(head -n 1 "$1") in "$MADE_BY_US $2 (stack "*) ;; *) return 1 ;; esac
 }
 
 # Lets one client mount the folder, now and after each start of the server. Other lines in the files of
@@ -67,7 +67,7 @@ lost, remove the file on this host"
   fi
   before=$(exported_line "$1")
   wanted="$DATA_ROOT $2($OPTIONS)"
-  head="$MARK $3 (stack ${STACK:-}) owner ${OWNER:-}"
+  head="$MADE_BY_US $3 (stack ${STACK:-}) owner ${OWNER:-}"
   if [ "$before" != "$wanted" ] || [ "$(head -n 1 "$1")" != "$head" ]; then
     printf '%s\n%s\n' "$head" "$wanted" >"$1.new"
     chmod 644 "$1.new"
