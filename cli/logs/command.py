@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from functools import partial
 
 from cli.endings import end_in_order
 from cli.logs.explain import explain
@@ -17,6 +18,7 @@ from cli.logs.labels import colour_is_wanted, label, shown
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
+from cli.logs.run_end import is_over
 from cli.logs.selection import Selection, no_such_ranks, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
@@ -107,7 +109,8 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
         if volume is None and selection.ranks:
             warn("--rank is not applied, because the API server does not know the ranks")
             selection = Selection(frozenset(), selection.since, selection.grep)
-        merged = Merged(PodLogs(api, place), volume, warn)
+        over = partial(is_over, api, place.namespace, place.owner)
+        merged = Merged(PodLogs(api, place), volume, warn, over)
         enough = tail if selection.grep is None else -1
         lines = merged.history(selection.since, enough)
         if not follow:

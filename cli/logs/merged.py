@@ -28,12 +28,18 @@ class Merged:
         pods: the logs of the pods, as the API server has them.
         volume: the logs on the volume; None if they cannot be read.
         warn: prints a sentence for the user.
+        is_over: whether no new pod will come after all pods have ended; the default is yes.
     """
 
     def __init__(
-        self, pods: PodLogs, volume: VolumeReader | None, warn: Callable[[str], None]
+        self,
+        pods: PodLogs,
+        volume: VolumeReader | None,
+        warn: Callable[[str], None],
+        is_over: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._pods, self._volume, self._warn = pods, volume, warn
+        self._pods, self._volume, self._warn, self._is_over = pods, volume, warn, is_over
+        self._has_told_of_wait = False
         self._seam = Seam(HOLD_SECONDS if volume is not None else ORDER_SECONDS)
         self._newest: dict[int, float] = {}  # the time of each node's last record
         self.found_any = False  # whether there is a pod, or a record on the volume
@@ -81,7 +87,7 @@ class Merged:
         return self._seam.rest()
 
     def follow(self) -> Iterator[list[Line]]:
-        """Yield lists of new lines until all pods have ended.
+        """Yield lists of new lines until all pods have ended and no new one will come.
 
         A list may be empty, so that the caller gets its turn while no lines come.
         """
@@ -98,7 +104,7 @@ class Merged:
             if not ended and time.monotonic() - looked_at > POLL_SECONDS:
                 pods, looked_at = self._pods.pods(), time.monotonic()
                 self.found_any = self.found_any or bool(pods)
-                ended = self._pods.follow(pods)
+                ended = self._pods.follow(pods) and not self._waits_for_a_pod()
                 quiet_since = time.monotonic()
             quiet = 0.0 if self._volume is None else QUIET_SECONDS
             if ended and time.monotonic() - quiet_since >= quiet:
@@ -108,6 +114,19 @@ class Merged:
                 for problem in self._pods.problems[told:]:
                     self._warn(f"not shown: {problem}")
                 return
+
+    def _waits_for_a_pod(self) -> bool:
+        """Whether a new pod will come although all pods have ended; the first time, say so.
+
+        Kubernetes waits for some seconds before it replaces a pod that has failed. Without any pod
+        or line yet, the user should ask the status what the run waits for.
+        """
+        if not self.found_any or self._is_over():
+            return False
+        if not self._has_told_of_wait:
+            self._has_told_of_wait = True
+            self._warn("all pods of the run have ended; the lines of its next pod follow")
+        return True
 
     def _from_volume(self) -> list[Line]:
         if self._volume is None:

@@ -138,3 +138,30 @@ def test_without_a_volume_the_pods_lines_are_shown_at_once() -> None:
     assert [line.text for line in stream.history(since=0.0, tail=5)] == ["a", "b"]
     assert stream.found_any
     assert said == []
+
+
+def test_next_pod_of_a_run_that_continues_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all pods have ended and the run has not, Kubernetes makes a new pod some seconds later.
+    Its lines are shown, and a sentence says what is waited for.
+    """
+    monkeypatch.setattr("cli.logs.merged.POLL_SECONDS", 0.0)
+    pods, said = Pods(), list[str]()
+    answers = deque([False, False, True])
+    new = deque([[], [api(1001, "the new pod")]])
+    monkeypatch.setattr(pods, "take", lambda: new.popleft() if new else [])
+    stream = Merged(cast(PodLogs, pods), None, said.append, is_over=answers.popleft)
+    assert [*stream.history(since=0.0)] == []
+    later = [line.text for some in stream.follow() for line in some]
+    assert (later, len(answers)) == (["the new pod"], 0)
+    (sentence,) = said
+    assert sentence == "all pods of the run have ended; the lines of its next pod follow"
+
+
+def test_run_that_never_had_a_pod_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any pod or line, the stream ends, so that the user is told to ask the status."""
+    pods = Pods()
+    monkeypatch.setattr(pods, "pods", list)
+    stream = Merged(cast(PodLogs, pods), None, print, is_over=lambda: False)
+    assert [*stream.history(since=0.0)] == []
+    assert [line for some in stream.follow() for line in some] == []
+    assert not stream.found_any
