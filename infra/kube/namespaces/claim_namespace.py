@@ -74,12 +74,17 @@ def refusal(name: str, item: Json, owner: str, stack: str) -> str:
         return ""
     is_left = left_by and not label(item, names.OWNER_LABEL)
     there = f"was left there with the data of stack {left_by}" if is_left else belongs(item)
+    of = label(item, names.STACK_LABEL)
+    # A stack of the same name is in another backend of Pulumi, so `platform` would not find it.
+    is_findable = of and not is_left and of != stack.rpartition("/")[2]
+    join = f" To put a run onto the platform of that stack: pulumi config set platform {of}."
     return (
         f"namespace: {name!r} exists on the cluster and {there}, so it is left as it is: "
         "`pulumi destroy` of this stack would delete it with all that is in it. Choose another "
         "name, and on the same machine also another data folder: "
         "pulumi config set namespace NAME; pulumi config set dataRoot FOLDER. To use it "
-        "without ever changing or deleting it: pulumi config set namespaceExisting use"
+        "without ever changing or deleting it: pulumi config set namespaceExisting use."
+        f"{join if is_findable else ''}"
     )
 
 

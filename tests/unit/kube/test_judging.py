@@ -275,6 +275,9 @@ def test_namespace_of_another_stack_is_named_as_such() -> None:
     metadata: Json = {"labels": labels}
     refused = refusal("shared", {"metadata": metadata}, "o1", "dev")
     assert re.search(r"belongs to stack dev of another state.*\(owner o2\)", refused)
+    assert "pulumi config set platform" not in refused  # the other `dev` is in another backend
+    of_second = refusal("shared", {"metadata": metadata}, "o1", "organization/disttrain/wide")
+    assert "platform of that stack: pulumi config set platform dev" in of_second
     assert refusal("shared", {"metadata": metadata}, "o2", "dev") == ""
 
 

@@ -87,11 +87,21 @@ is_adopted() {
 
 installed_by_others() { [ ! -e "$OWNERSHIP_FILE" ] && { [ -e "$BINARY" ] || [ -e "$UNIT" ]; }; }
 
+# What a user can do who makes a platform where that of another stack of theirs is. Not every script knows
+# the own STACK. One of the same name is in another backend of Pulumi, where `platform` does not find it.
+use_that_platform() {
+  other=$(noted stack) own=${STACK:-}
+  other=${other##*/} own=${own##*/}
+  [ "$K3S_ROLE" != k3s ] || [ "$other" = "$own" ] || [ -z "$other" ] ||
+    printf '%s' "If it is yours, put the run onto its platform: pulumi config set platform $other. "
+}
+
 # With `k3sExisting: refuse`, the k3s of the host has to be this stack's, or there has to be none.
 refuse_k3s_of_others() {
   if other_owner; then
-    fail "the k3s of this host belongs to another stack ($(noted stack)). Destroy that stack \
-first. ${USE_IT_AS_IT_IS}If that stack is lost, remove the line 'owner' from $OWNERSHIP_FILE on this host"
+    fail "the k3s of this host belongs to another stack ($(noted stack)). $(use_that_platform)To \
+install k3s here, destroy that stack first. ${USE_IT_AS_IT_IS}If that stack is lost, remove the line 'owner' \
+from $OWNERSHIP_FILE on this host"
   fi
   if [ -e "$OWNERSHIP_FILE" ] && [ "$(noted_role)" != "$K3S_ROLE" ]; then
     fail "this host is in the cluster already: $(noted_role) of this program runs here, and no \
