@@ -78,7 +78,7 @@ def read_image(
     try:
         plan = plan_image(PROJECT_ROOT, repository, base, torch_index_url or None)
     except ValueError as error:
-        reader.problems.append(str(error))
+        reader.add_problem(str(error))
         return None
     return ImageSettings(
         plan, base, builder, build_on, torch_index_url, index if hidden else None, ctr, address

@@ -120,7 +120,7 @@ def _check_secrets(reader: Reader, items: list[Any]) -> None:
                 path = f"{KEY}[{index}].{name}"
                 reason = "it holds a secret in plain text"
                 hint = f"Encrypt it: `pulumi config set --secret --path '{path}'`"
-                reader.problems.append(problem_text(path, "[secret]", reason, hint))
+                reader.add_problem(problem_text(path, "[secret]", reason, hint))
 
 
 def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:

@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
-from infra.settings.engine_yaml import TIME_OF_ENGINE
 from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
-from infra.settings.setting_error import problem_text
+from infra.settings.setting_error import Problem, problem_text
 from trainer.config.problem import either, logins, shown_value, without_logins
 
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
@@ -41,7 +40,7 @@ class Reader:
         self._unused_keys = frozenset(unused_keys)
         self._secret_keys = frozenset(secret_keys)
         self.keys: list[str] = []
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self._wrong: set[str] = set()
         self._hidden = set(self._secret_keys)
 
@@ -58,6 +57,10 @@ class Reader:
         self._note(key, value, reason, hint)
         self._wrong.add(key)
 
+    def add_problem(self, text: str) -> None:
+        """Note a problem whose whole text is known. It begins with its key and a colon."""
+        self.problems.append(Problem(text.partition(": ")[0], text))
+
     def shown_problems(self) -> list[str]:
         """Return the problems as they may be shown, without the user and password of an address.
 
@@ -66,10 +69,10 @@ class Reader:
         """
         values = self._raw.values()
         found = logins([*map(_from_json, values), *values, *self._raw])
-        shown = self.problems
+        shown = [problem.text for problem in self.problems]
         for login in sorted(found, key=len, reverse=True):
             for written in {login, repr(login)[1:-1], json.dumps(login)[1:-1]}:
-                shown = [problem.replace(f"{written}@", "[secret]@") for problem in shown]
+                shown = [text.replace(f"{written}@", "[secret]@") for text in shown]
         return shown
 
     def are_right(self, *keys: str) -> bool:
@@ -307,22 +310,19 @@ class Reader:
     def _value(self, key: str) -> str:
         self.keys.append(key)
         if key not in self._raw:
-            self.problems.append(f"{key}: not set, and Pulumi.yaml has no default for it")
+            self.add_problem(f"{key}: not set, and Pulumi.yaml has no default for it")
         return self._raw.get(key, "")
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
         shown = "[secret]" if is_hidden else shown_value(without_logins(value))
-        if isinstance(value, str) and TIME_OF_ENGINE.fullmatch(value):
-            reason = "Pulumi made this of a date without quotation marks"
-            hint = "Put it in quotation marks in the stack's file"
         if key not in self._unused_keys:
-            self.problems.append(problem_text(key, shown, reason, hint))
+            self.problems.append(Problem(key, problem_text(key, shown, reason, hint)))
 
     def _not_encrypted(self, key: str) -> None:
         reason = "it holds a secret in plain text"
         hint = f"Encrypt it: `pulumi config set --secret {key}`"
-        self.problems.append(problem_text(key, "[secret]", reason, hint))
+        self.add_problem(problem_text(key, "[secret]", reason, hint))
 
 
 def as_written(text: str) -> object:

@@ -219,7 +219,8 @@ def _read_config(
         if file:
             dataset = replace(dataset, url=None, file=file.path_in_pods, sha256=file.sha256)
             config, problems = build(dataset)
-    reader.problems += problems
+    for problem in problems:
+        reader.add_problem(problem)
     return config, file, tokenizer_file
 
 
