@@ -77,16 +77,17 @@ def read_gpu_operator(
     if devices.accelerator == "gpu" and not wanted:
         for problem in without_operator(sharing):
             reader.problem(*problem)
+    source = read_chart_source(reader, version)
     settings = GpuOperatorSettings(
         version,
-        read_chart_source(reader, version),
+        source,
         parts.driver,
         parts.toolkit,
         chosen,
         sharing,
         reader.boolean("gpuOperatorDcgmExporter"),
         reader.integer("gpuOperatorTimeoutSeconds", at_least=60),
-        read_gpu_values(reader, is_wanted=wanted),
+        read_gpu_values(reader, version, source, is_wanted=wanted),
     )
     return settings if wanted else None
 
