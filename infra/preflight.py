@@ -37,7 +37,7 @@ from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
-from infra.platform.new_k3s import missing_controllers
+from infra.platform.new_k3s import missing_controllers, missing_queues
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.stack_state import StackState
@@ -114,10 +114,8 @@ async def check_platform(
         pulumi.log.info(note)
     if cluster.kind != "existing":
         _refuse_other_user(settings.demands)
-        sentences = missing_controllers(settings, run) if cluster.k3s.existing == "refuse" else []
-        if sentences and not owner_in_state(await state.resources()):
-            for sentence in sentences:
-                pulumi.log.warn(sentence)
+        if cluster.k3s.existing == "refuse":
+            await _check_new_k3s(settings, run, state)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
@@ -159,6 +157,24 @@ async def check_platform(
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
     await _check_cluster(access, volume, needs, pods, await _installed(settings, pull, state))
+
+
+async def _check_new_k3s(
+    settings: PlatformSettings, run: RunSettings | None, state: StackState
+) -> None:
+    """Before the first `up` of the stack, check what its k3s will have for the run.
+
+    Raises:
+        pulumi.RunError: It will not have the run's queue.
+    """
+    warnings = missing_controllers(settings, run)
+    problems = missing_queues(settings, run) if run else []
+    if not (warnings or problems) or owner_in_state(await state.resources()):
+        return
+    for warning in warnings:
+        pulumi.log.warn(warning)
+    if problems:
+        raise _refusal("this stack cannot come up on a new k3s; nothing was made:", problems)
 
 
 async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) -> Installed:
@@ -303,10 +319,13 @@ async def _check_cluster(
     for note in found.notes:
         pulumi.log.info(note)
     if found.problems:
-        lines = [f"  - {problem}" for problem in found.problems]
-        raise pulumi.RunError(
-            "\n".join(["this stack cannot come up on its cluster; nothing was made:", *lines])
-        )
+        headline = "this stack cannot come up on its cluster; nothing was made:"
+        raise _refusal(headline, found.problems)
+
+
+def _refusal(headline: str, problems: Iterable[str]) -> pulumi.RunError:
+    """Return the error with these problems, one a line."""
+    return pulumi.RunError("\n".join([headline, *(f"  - {problem}" for problem in problems)]))
 
 
 def ask(
