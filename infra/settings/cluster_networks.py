@@ -46,6 +46,8 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
 
 def _read(reader: Reader, key: str) -> Network | None:
     text = reader.text(key)
+    if not reader.are_right(key):
+        return None
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:

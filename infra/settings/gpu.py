@@ -62,7 +62,9 @@ def read_gpu_operator(
     # An adopted k3s may have another version than the setting says, and it is not known here.
     is_installed = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
     k3s = k3s_version(cluster.k3s.version) if is_installed else ()
-    if chart is None:
+    if not reader.are_right("gpuOperatorVersion"):
+        pass  # Its problem is noted already.
+    elif chart is None:
         form = "it is not the tag of a chart"
         reader.problem(
             "gpuOperatorVersion", version, form, f"Write it like {shown(FIRST_NRI_CHART)}"

@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Protocol, cast
 
 from infra.registry import Kind, OptionError, Refusal
-from infra.settings.reader import Reader, did_you_mean, is_misspelt
+from infra.settings.reader import LARGEST, Reader, did_you_mean, is_misspelt
 from infra.settings.secret import Secret
 
 
@@ -196,8 +196,8 @@ class Chosen:
 def import_extensions(reader: Reader) -> None:
     """Import the modules of the setting `extensions`, which register kinds of their own."""
     hint = "Set the name of a Python module in the project's folder, such as my_kinds"
-    for module in map(str, reader.sequence("extensions")):
-        if not re.fullmatch(r"\w+(\.\w+)*", module):
+    for module in reader.sequence("extensions"):
+        if not isinstance(module, str) or not re.fullmatch(r"\w+(\.\w+)*", module):
             reader.problem("extensions", module, "it is not the name of a Python module", hint)
             continue
         try:
@@ -308,6 +308,9 @@ def _check_option(
     takes = _TAKES.get(cast(type, type_))
     if takes and type(value) is not type_:
         reader.problem(where, value, f"{owner} takes {takes} here", f"Set {takes}")
+    elif type_ is int and value > LARGEST:
+        hint = f"Set a whole number of at most {LARGEST}"
+        reader.problem(where, value, "it is too large", hint)
     elif _is_secret(field) and not reader.is_encrypted(where.partition(".")[0]):
         reader.problem(
             where,

@@ -13,6 +13,9 @@ from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.setting_error import Problem, problem_text
 from trainer.config.problem import either, logins, shown_value, without_logins
 
+LARGEST = 2**31 - 1
+"""The largest whole number of a setting. Kubernetes keeps most of its numbers in 32 bits, and the
+engine cannot keep a time of many more seconds."""
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 # The user and password of an address. Go, in which k3s is written, accepts no other characters.
 _OF_LOGIN = r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*"
@@ -133,6 +136,9 @@ class Reader:
             example: one such text, for the message.
         """
         value = self._value(key)
+        if "\0" in value:
+            self.problem(key, value, "it has a zero byte in it", "Write it without that byte")
+            return ""
         if re.fullmatch(pattern, value) is None:
             reason = f"it is not {form}" if form else "it has more than one line"
             hint = f"Write it like {example}" if example else "Write it on one line"
@@ -174,24 +180,25 @@ class Reader:
             self.problem(key, value, f"{key} has no such choice", f"Set {either(known)}{hint}")
         return known[0]
 
-    def integer(self, key: str, *, at_least: int, at_most: int | None = None) -> int:
+    def integer(self, key: str, *, at_least: int, at_most: int = LARGEST) -> int:
         """Read a whole number within limits. A wrong value gives the lower limit."""
         value = self._value(key)
-        limits = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
-        reason = "it is not a whole number"
+        reason, limits = "it is not a whole number", f"of at least {at_least}"
         if re.fullmatch(r"[+-]?\d{1,18}", value):
             number = int(value)
-            if at_least <= number and (at_most is None or number <= at_most):
+            if at_least <= number <= at_most:
                 return number
             reason = "it is too small" if number < at_least else "it is too large"
         elif re.fullmatch(r"[+-]?\d+", value):
             reason = "it is too small" if value.startswith("-") else "it is too large"
+        if at_most < LARGEST or reason == "it is too large":
+            limits += f" and at most {at_most}"
         self.problem(key, value, reason, f"Set a whole number {limits}")
         return at_least
 
     def checksum(self, key: str) -> str:
         """Read a sha256 in hexadecimal digits, or an empty text."""
-        form = "a sha256 checksum of 64 hexadecimal digits"
+        form = "a sha256 checksum of 64 hexadecimal digits (0-9, a-f)"
         example = "e3b0c442...b855, as sha256sum prints it"
         return self.text(key, pattern=r"([0-9a-f]{64})?", form=form, example=example)
 

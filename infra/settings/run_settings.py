@@ -107,6 +107,8 @@ def build_run_config(
         reason = f"accelerator is {accelerator}"
         hint = f"Set {device}, or remove it: it follows from accelerator"
         problems.append(problem_text("run.train.device", train["device"], reason, hint))
+        del train["device"]  # so that nothing else is said about it
+        overrides = {**overrides, "train": train}
     if smoke_test and train.get("smoke_test") is False:
         reason = "verify is before, which needs it"
         hint = "Remove it, or set verify to never or after"

@@ -1,0 +1,115 @@
+"""Odd values that YAML allows: of another type, very large, or empty. Each gets one message."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.settings.form import FORM
+from tests.unit.settings.reading import SSH, read, refusal
+
+TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": "ssh-ed25519 AAAA"}
+NODES: dict[str, Any] = {
+    **SSH,
+    "nodeAddress": "10.1.2.3",
+    "storageOptions": {"shared": True},
+    "topology": "single-pod",
+}
+HUGE = 10**18 - 1
+TOO_LARGE = "it is too large. Set a whole number of at least"
+
+ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
+    ({"datasetFile": "a\0b"}, "datasetFile: 'a\\x00b' cannot be used: it has a zero byte in it"),
+    ({"placementLabel": "a\nb"}, "placementLabel: 'a\\nb' cannot be used: it has more than one"),
+    ({"podCidr": "a\nb"}, "podCidr: 'a\\nb' cannot be used: it has more than one line"),
+    ({"gpuOperatorVersion": "a\nb"}, "gpuOperatorVersion: 'a\\nb' cannot be used: it has more th"),
+    ({"imageRepository": "a\nb"}, "imageRepository: 'a\\nb' cannot be used: it has more than one"),
+    ({"imageBase": "a\nb"}, "imageBase: 'a\\nb' cannot be used: it has more than one line"),
+    ({"trainingTimeoutSeconds": HUGE}, f"{TOO_LARGE} 10 and at most 2147483647."),
+    ({"terminationGraceSeconds": HUGE}, f"{TOO_LARGE} 5 and at most 2147483647."),
+    ({"gpus": HUGE}, f"{TOO_LARGE} 1 and at most 2147483647."),
+    (
+        {"accelerator": "cpu", "torchIndexUrl": "", "topology": "indexed-job", "pods": 100001},
+        f"{TOO_LARGE} 0 and at most 100000.",
+    ),
+    (
+        {"imageDeliveryOptions": {"keepUnusedMinutes": 10**20}},
+        "it is too large. Set a whole number of at most 2147483647.",
+    ),
+    (
+        {
+            "tolerations": [
+                {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2**63}
+            ]
+        },
+        "tolerationSeconds is a whole number of 64 bits and goes with the effect NoExecute",
+    ),
+    (
+        {"k3sSha256": "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855"},
+        "it is not a sha256 checksum of 64 hexadecimal digits (0-9, a-f). Write it like e3b0",
+    ),
+    ({"extensions": [None]}, "extensions: null cannot be used: it is not the name of a Python"),
+    ({"extensions": [True]}, "extensions: true cannot be used: it is not the name of a Python"),
+    (
+        {**NODES, "nodes": [{**TWO, "taints": [None]}]},
+        "nodes[0].taints: null cannot be used: it is",
+    ),
+    (
+        {**NODES, "nodes": [{**TWO, "taints": [{"key": "a"}]}]},
+        "nodes[0].taints: {key: 'a'} cannot be used: it is not a taint",
+    ),
+    (
+        {"controllers": ["volcano"], "controllerManifests": {"volcano": ["a"]}},
+        "controllerManifests.volcano: ['a'] cannot be used: it is not a text. Set the path of a fo",
+    ),
+    (
+        {"controllers": ["kueue"], "controllerCharts": {"kueue": None}},
+        "controllerCharts.kueue: null cannot be used: it is not a text. Set a path on this machine",
+    ),
+    (
+        {"cpuPerRank": 1.5},
+        "cpuPerRank: '1.5' cannot be used: it is not auto or a whole number of CPUs or of "
+        "thousandths (m). Write it like 2 or 1500m.",
+    ),
+    (
+        {"memoryPerRank": 8},
+        "memoryPerRank: '8' cannot be used: it is not auto or a size in Ki, Mi, Gi or Ti. Write it "
+        "like 4Gi.",
+    ),
+    (
+        {"datasetFile": "/dev/zero"},
+        "datasetFile: '/dev/zero' cannot be used: it is not a regular f",
+    ),
+    (
+        {"datasetFile": "/dev/null"},
+        "datasetFile: '/dev/null' cannot be used: it is not a regular f",
+    ),
+    ({"run": {"train": {"device": "cuda:0"}}}, "run.train.device: 'cuda:0' cannot be used: accel"),
+    ({"run": {"train": {"device": "cpu"}}}, "run.train.device: 'cpu' cannot be used: accelerator"),
+    (
+        {"migProfile": "1g.5gb"},
+        "migProfile: '1g.5gb' cannot be used: the A10 (gpuModel) has no MIG",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), ONE_MESSAGE)
+def test_odd_values_get_one_message(changes: dict[str, Any], words: str) -> None:
+    """An odd value is shown as a stack's file writes it, with the reason and the remedy. Without
+    the refusal `pulumi up` would fail later, or never end.
+    """
+    (line,) = [line for line in refusal(changes).splitlines() if line.startswith("  - ")]
+    assert words in line
+    assert FORM.match(line.replace('"', "'"))
+
+
+def test_largest_whole_numbers_are_accepted() -> None:
+    """A number that the engine and Kubernetes can take is accepted, however large."""
+    assert read({"trainingTimeoutSeconds": 2**31 - 1}).run
+
+
+def test_empty_file_of_a_text_is_refused(tmp_path: Path) -> None:
+    """A text without a character would end in the Job that prepares the data set."""
+    (tmp_path / "empty.txt").touch()
+    text = refusal({"datasetFile": str(tmp_path / "empty.txt")})
+    assert "empty.txt' cannot be used: it is empty. Set the path of a file on this machine." in text
