@@ -26,6 +26,7 @@ _KEYS: Mapping[str, tuple[type, str]] = {
     "labels": (dict, "an object of texts"),
     "taints": (list, "a list of texts"),
 }
+_OF_KUBELET = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
 _SECRETS = ("private_key", "sudo_password")
 _TAINT = r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)"
 
@@ -216,6 +217,9 @@ def _check_labels(reader: Reader, where: str, labels: Mapping[str, str]) -> None
     for name, value in labels.items():
         if fault := label_fault(name, value):
             reader.problem(f"{where}.labels.{name}", value, *fault)
+        elif name in _OF_KUBELET:
+            reason, hint = "the kubelet sets it itself", "Remove it, or use a label of another name"
+            reader.problem(f"{where}.labels.{name}", value, reason, hint)
         elif name.startswith("disttrain.dev/"):
             reason = "the program finds its nodes by the labels that begin so"
             reader.problem(f"{where}.labels.{name}", value, reason, "Use a label of another prefix")

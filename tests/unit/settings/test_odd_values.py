@@ -84,6 +84,53 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         {"datasetFile": "/dev/null"},
         "datasetFile: '/dev/null' cannot be used: it is not a regular f",
     ),
+    ({**SSH, "sshHost": "-v"}, "sshHost: '-v' cannot be used: it is not the name of a host. Write"),
+    ({**SSH, "sshHost": "gpu..1"}, "sshHost: 'gpu..1' cannot be used: it is not the name of a hos"),
+    (
+        {**SSH, "sshHost": "a" * 254},
+        "aaa' cannot be used: it is not the name of a host. Write it li",
+    ),
+    (
+        {**NODES, "nodes": [{**TWO, "address": "-v"}]},
+        "nodes[0].address: '-v' cannot be used: it is not the name of a host. Write it like gpu01.",
+    ),
+    (
+        {"nodeAddress": "0.0.0.0"},
+        "nodeAddress: '0.0.0.0' cannot be used: it is the address of no m",
+    ),
+    ({"nodeAddress": "224.0.0.5"}, "nodeAddress: '224.0.0.5' cannot be used: it is the address of"),
+    (
+        {"nodeAddress": "10.42.3.4"},
+        "nodeAddress: '10.42.3.4' cannot be used: it is in the network of the pods (podCidr "
+        "10.42.0.0/16). Set a podCidr that has no address of a machine.",
+    ),
+    ({"podCidr": "127.0.0.0/8"}, "podCidr: '127.0.0.0/8' cannot be used: no pod can have an addre"),
+    ({"podCidr": "224.0.0.0/8"}, "podCidr: '224.0.0.0/8' cannot be used: no pod can have an addre"),
+    (
+        {"dataRoot": "/proc/x"},
+        "dataRoot: '/proc/x' cannot be used: the kernel makes what is in /pr",
+    ),
+    (
+        {**NODES, "nodes": [{**TWO, "labels": {"kubernetes.io/hostname": "x"}}]},
+        "nodes[0].labels.kubernetes.io/hostname: 'x' cannot be used: the kubelet sets it itself.",
+    ),
+    (
+        {"k3sRegistries": {"mirrors": {"docker.io": {"endpoints": ["https://a.example"]}}}},
+        "k3sRegistries.mirrors['docker.io'].endpoints: [secret] cannot be used: k3s has no such "
+        "key (did you mean endpoint?)",
+    ),
+    (
+        {"k3sRegistries": {"configs": {"a": {"auth": {"username": "a", "pasword": "b"}}}}},
+        "k3sRegistries.configs['a'].auth.pasword: [secret] cannot be used: k3s has no such key",
+    ),
+    (
+        {"k3sRegistries": {"configs": {"a": {"tls": {"insecure_skip_verify": "yes"}}}}},
+        "configs['a'].tls.insecure_skip_verify: [secret] cannot be used: it is not true or false",
+    ),
+    (
+        {"program": {"command": ["a"], "image": "x:y:z"}},
+        "program.image: 'x:y:z' cannot be used: it is not the name of an image",
+    ),
     ({"run": {"train": {"device": "cuda:0"}}}, "run.train.device: 'cuda:0' cannot be used: accel"),
     ({"run": {"train": {"device": "cpu"}}}, "run.train.device: 'cpu' cannot be used: accelerator"),
     (
