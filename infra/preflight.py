@@ -37,7 +37,7 @@ from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
-from infra.platform.new_k3s import missing_controllers, missing_queues
+from infra.platform.new_k3s import missing_controllers, missing_objects
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.stack_state import StackState
@@ -162,13 +162,13 @@ async def check_platform(
 async def _check_new_k3s(
     settings: PlatformSettings, run: RunSettings | None, state: StackState
 ) -> None:
-    """Before the first `up` of the stack, check what its k3s will have for the run.
+    """Before the first `up` of the stack, check what its k3s will have.
 
     Raises:
-        pulumi.RunError: It will not have the run's queue.
+        pulumi.RunError: It will not have the namespace or the run's queue.
     """
     warnings = missing_controllers(settings, run)
-    problems = missing_queues(settings, run) if run else []
+    problems = missing_objects(settings, run)
     if not (warnings or problems) or owner_in_state(await state.resources()):
         return
     for warning in warnings:

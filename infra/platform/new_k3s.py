@@ -38,16 +38,26 @@ def missing_controllers(platform: PlatformSettings, run: RunSettings | None) -> 
     ]
 
 
-def missing_queues(platform: PlatformSettings, run: RunSettings) -> list[str]:
-    """Return a problem for the run's queue and for its priority, unless the platform makes them.
+def missing_objects(platform: PlatformSettings, run: RunSettings | None) -> list[str]:
+    """Return a problem for each object that the settings name and that a new k3s cannot have.
 
-    In a new k3s nobody else can have made them. `pulumi up` would find out only when it makes the
-    run's objects.
+    In a new k3s nobody else can have made them. `pulumi up` would find out only after it has
+    installed k3s.
 
     Args:
         platform: the settings of the platform, whose k3s is not there yet.
-        run: the settings of the run.
+        run: the settings of the run; None if this stack makes a platform alone.
     """
+    namespace, found = platform.namespace_settings, list[str]()
+    if namespace.exists and namespace.name != "default":
+        reason = f"a new k3s has no namespace {namespace.name}"
+        hint = "Remove it, so that this stack makes it: `pulumi config rm namespaceExisting`"
+        found.append(problem_text("namespaceExisting", "'use'", reason, hint))
+    return [*found, *(_missing_queues(platform, run) if run else [])]
+
+
+def _missing_queues(platform: PlatformSettings, run: RunSettings) -> list[str]:
+    """Return a problem for the run's queue and for its priority, unless the platform makes them."""
     made, name, priority = platform.queues, run.queue.name, run.queue.priority
     queues, priorities = ([made.name], [*made.priorities]) if made else ([], [])
     classes = "WorkloadPriorityClass"

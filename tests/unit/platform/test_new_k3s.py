@@ -87,6 +87,17 @@ def test_a_missing_queue_is_refused_at_first(
     deploy("dev", tmp_path, {**IN_QUEUE, **more}, before=first)
 
 
+def test_a_missing_namespace_is_refused_at_first(tmp_path: Path) -> None:
+    """A new k3s has no namespace of others for `namespaceExisting: use`, except `default`."""
+    first = deploy("dev", tmp_path)
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy("dev", tmp_path, {"namespaceExisting": "use"})
+    said = "namespaceExisting: 'use' cannot be used: a new k3s has no namespace disttrain."
+    assert said in str(refused.value)
+    deploy("dev", tmp_path, {"namespaceExisting": "use", "namespace": "default"})
+    deploy("dev", tmp_path, {"namespaceExisting": "use"}, before=first)
+
+
 def test_queues_of_the_platform_are_taken(tmp_path: Path) -> None:
     """The queue and the priorities that the platform makes are there when the run comes."""
     deploy("dev", tmp_path, {**IN_QUEUE, **WITH_CLASS, "queuePriority": "urgent"})
