@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.settings.airgap import BundleSettings
-from infra.settings.gpu_chart import CHART_ERRORS, chart_description
+from infra.settings.gpu_chart import CHART_ERRORS, chart_description, why_no_chart
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
@@ -188,7 +188,7 @@ def _chart_problem(path: Path, name: str, version: str) -> str:
     try:
         about = chart_description(path, name)
     except CHART_ERRORS as error:
-        return f"no chart can be read there ({error})"
+        return f"no chart can be read there ({why_no_chart(error)})"
     if (about.get("name"), about.get("version")) != (name, version):
         return (
             f"the chart there is {about.get('name')} {about.get('version')}, and this program "

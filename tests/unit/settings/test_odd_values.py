@@ -1,5 +1,6 @@
 """Odd values that YAML allows: of another type, very large, or empty. Each gets one message."""
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,65 @@ def test_empty_file_of_a_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").touch()
     text = refusal({"datasetFile": str(tmp_path / "empty.txt")})
     assert "empty.txt' cannot be used: it is empty. Set the path of a file on this machine." in text
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "words"),
+    [
+        ("caBundle", "missing", "it cannot be read (No such file or directory)"),
+        ("caBundle", "binary", "it cannot be read (it is not a text in UTF-8)"),
+        ("kubeconfig", "missing", "it cannot be read (No such file or directory)"),
+        (
+            "kubeconfig",
+            "binary",
+            "it cannot be read (it is not a text in UTF-8)",
+        ),
+        (
+            "bundle",
+            "missing",
+            "is not a complete bundle (manifest.json: No such file or",
+        ),
+        (
+            "bundle",
+            "bundle",
+            "is not a complete bundle (manifest.json.sha256 holds no checksum)",
+        ),
+        (
+            "gpuOperatorChart",
+            "missing",
+            "no chart can be read there (No such file or directory)",
+        ),
+        (
+            "gpuOperatorChart",
+            "binary",
+            "no chart can be read there (it is no packed chart, or",
+        ),
+        (
+            "gpuOperatorChart",
+            "chart",
+            "no chart can be read there (its Chart.yaml is no YAML",
+        ),
+        (
+            "gpuOperatorChart",
+            "empty.tgz",
+            "no chart can be read there (it has no Chart.yaml)",
+        ),
+    ],
+)
+def test_unreadable_files_are_named_in_words(
+    key: str, name: str, words: str, tmp_path: Path
+) -> None:
+    """Why a file cannot be read is said in one line without the words of Python's errors."""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    for folder, file, text in (
+        *(("bundle", "manifest.json", "{}"), ("bundle", "manifest.json.sha256", "")),
+        ("chart", "Chart.yaml", "a: ["),
+    ):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / file).write_text(text)
+    with tarfile.open(tmp_path / "empty.tgz", "w:gz"):
+        pass
+    more = {"cluster": "existing"} if key == "kubeconfig" else {}
+    lines = refusal({**more, key: str(tmp_path / name)}).splitlines()
+    (line,) = [line for line in lines if line.startswith(f"  - {key}: ")]
+    assert words in line
