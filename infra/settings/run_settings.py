@@ -170,6 +170,10 @@ def _in_stack_terms(problem: str) -> str:
     have a setting of their own, and would be refused there.
     """
     problem = problem.replace(_KEYS_OF_TRAINER, _KEYS)
+    head, separator, hint = problem.partition(". ")
+    for trainers, ours in _DATASET_KEYS.items():
+        hint = re.sub(rf"\bdataset\.{trainers}\b", ours, hint)
+    problem = f"{head}{separator}{hint}"
     key = re.match(r"[\w.]*", problem)
     name = key[0] if key else ""
     if name.startswith("dataset."):

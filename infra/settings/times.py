@@ -16,14 +16,15 @@ from infra.settings.reader import Reader
 def check_times(reader: Reader, raw: Mapping[str, str]) -> None:
     """Note each such value, in place of the other problems of the value and of what contains it.
 
-    Call it after all other checks.
+    Call it after all other checks of values. Keys that nothing has read are left out: what is wrong
+    is the key.
 
     Args:
         reader: collects the problems that are found.
         raw: `{key: text}` without the project's prefix; objects are JSON text.
     """
     for key, text in raw.items():
-        if TIME_OF_ENGINE.search(text) is None:
+        if key not in reader.keys or TIME_OF_ENGINE.search(text) is None:
             continue
         for path, value in _texts_in(key, _content(text)):
             if TIME_OF_ENGINE.fullmatch(value):

@@ -16,6 +16,7 @@ NODES: dict[str, Any] = {
     "storageOptions": {"shared": True},
     "topology": "single-pod",
 }
+QUEUED: dict[str, Any] = {"controllers": ["kueue"], "queue": "gpus"}
 HUGE = 10**18 - 1
 TOO_LARGE = "it is too large. Set a whole number of at least"
 
@@ -132,6 +133,21 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         {"program": {"command": ["a"], "image": "x:y:z"}},
         "program.image: 'x:y:z' cannot be used: it is not the name of an image",
     ),
+    (
+        {"run": {"train": {"learning_rate": 0}}},
+        "run.train.learning_rate: 0 cannot be used: it is t",
+    ),
+    ({"podLabls": "2026-11-28 00:00:00 +0000 UTC"}, "UTC' cannot be used: there is no such key"),
+    (
+        {**QUEUED, "queues": {"name": "gpus", "quota": {"memory": "11Gi"}}},
+        "queues.quota.memory: '11Gi' cannot be used: the run of this stack is in queue gpus and "
+        "requests 3 * 4Gi (memoryPerRank), and would wait for ever. Set at least that",
+    ),
+    (
+        {**QUEUED, "queues": {"name": "gpus", "quota": {"cpu": "2999m"}}},
+        "queues.quota.cpu: '2999m' cannot be used: the run of this stack is in queue gpus and "
+        "requests 3 * 1 (cpuPerRank), and would wait for ever. Set at least that",
+    ),
     ({"run": {"train": {"device": "cuda:0"}}}, "run.train.device: 'cuda:0' cannot be used: accel"),
     ({"run": {"train": {"device": "cpu"}}}, "run.train.device: 'cpu' cannot be used: accelerator"),
     (
@@ -223,3 +239,15 @@ def test_unreadable_files_are_named_in_words(
     lines = refusal({**more, key: str(tmp_path / name)}).splitlines()
     (line,) = [line for line in lines if line.startswith(f"  - {key}: ")]
     assert words in line
+
+
+def test_missing_text_is_described_by_settings() -> None:
+    """The message about a missing text names settings of the stack, and no keys of the trainer."""
+    text = refusal({"preset": "gpt2-124m"})
+    assert "datasetUrl: not set, and so there is no text to train on." in text
+    assert "several in datasetFiles, or a file or folder in datasetFile." in text
+
+
+def test_quota_that_is_enough_for_the_run_is_accepted() -> None:
+    """A quota of just what the ranks request is enough."""
+    assert read({**QUEUED, "queues": {"name": "gpus", "quota": {"memory": "12Gi", "cpu": 3}}}).run
