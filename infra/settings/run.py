@@ -255,7 +255,7 @@ def _check_sources(reader: Reader, file: str, url: str, sha256: str, *, several:
     for key, value in (("datasetFile", file), ("datasetUrl", url)):
         if several and value:
             reader.problem(key, value, "datasetFiles is set too", "Remove one of the two")
-    if url and not sha256:
+    if url and not sha256 and reader.are_right("datasetSha256"):
         reader.problem(
             "datasetSha256",
             "",

@@ -134,6 +134,10 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         "program.image: 'x:y:z' cannot be used: it is not the name of an image",
     ),
     (
+        {"datasetUrl": "https://host.example/a", "datasetSha256": "0"},
+        "datasetSha256: '0' cannot be used: it is not a sha256 checksum",
+    ),
+    (
         {"run": {"train": {"learning_rate": 0}}},
         "run.train.learning_rate: 0 cannot be used: it is t",
     ),
