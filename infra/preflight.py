@@ -119,30 +119,25 @@ async def check_platform(
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
-    pods, programs = None, ()
+    pods, programs = None, QUEUES_PROGRAMS if settings.queues else ()
     pull = trainer_image_args(settings).pull
+    controllers = [CONTROLLERS[each.name] for each in settings.controllers]
     if run:
         value = _run_value(run, platform_facts(settings, storage, pull, ""), owns_platform=True)
         kinds |= run_kinds(value)
-        programs = run_programs(value)
-        offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
-        pods = _pods(run, value, settings.cluster.grows, offered_later)
+        programs = (*run_programs(value), *programs)
         pods = replace(
-            pods,
+            _pods(run, value, settings.cluster.grows),
             class_name=storage.class_name,
             makes_volume=bool(storage.objects) and not storage.class_name,
             only_here=_only_here(settings, storage),
             here=boot_id(),
+            without=(GPU_RESOURCE,) if settings.gpu_operator else (),
+            queues_come=objects_of(settings.queues) if settings.queues else (),
+            groups_come=tuple(group for kind in controllers for group in kind.groups),
         )
-    if settings.queues:
-        programs = (*programs, *QUEUES_PROGRAMS)
-        pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
-    comes = [CONTROLLERS[each.name] for each in settings.controllers]
-    if pods:
-        groups = tuple(group for kind in comes for group in kind.groups)
-        pods = replace(pods, groups_come=groups)
     needs = needs_of(kinds, settings.namespace, programs)
-    if settings.gpu_operator or comes:
+    if settings.gpu_operator or controllers:
         needs.add(ADMINISTRATOR)
     volume = StorageNeeds(
         namespace=settings.namespace,
@@ -282,9 +277,7 @@ def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bo
     return make_run_value(settings, facts, names, NOT_KNOWN_YET)
 
 
-def _pods(
-    settings: RunSettings, run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()
-) -> RunPods:
+def _pods(settings: RunSettings, run: Run, cluster_grows: bool) -> RunPods:
     spec = {**run.template["spec"], "restartPolicy": "Never"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": run.template["metadata"], "spec": spec}
     return RunPods(
@@ -292,7 +285,6 @@ def _pods(
         pod=pod,
         pods=run.world.pods,
         grows=cluster_grows,
-        without=offered_later,
         workload=(run.kind.api_version, run.kind.kind) if run.kind.otherwise else None,
         setting=run.kind.setting,
         otherwise=run.kind.otherwise,
