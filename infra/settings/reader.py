@@ -88,11 +88,13 @@ class Reader:
         The keys do not count as wrong afterwards, because each value is right by itself. So later
         checks can note further combinations that do not work.
         """
-        keys = (refusal.key, *refusal.with_keys)
-        if self._wrong.isdisjoint(keys) and not any(
-            wrong.startswith((f"{key}.", f"{key}[")) for wrong in self._wrong for key in keys
-        ):
+        if not any(map(self._has_problem, (refusal.key, *refusal.with_keys))):
             self._note(refusal.key, refusal.value, refusal.reason, refusal.hint)
+
+    def _has_problem(self, key: str) -> bool:
+        """Whether a problem was noted for a key or for something inside its value."""
+        inside = (f"{key}.", f"{key}[")
+        return any(wrong == key or wrong.startswith(inside) for wrong in self._wrong)
 
     def hide(self, key: str) -> None:
         """Let no message show a value of this key, because it may hold secrets.
@@ -135,7 +137,7 @@ class Reader:
             form: description of such a text for the message, such as "a size".
             example: one such text, for the message.
         """
-        value = self._value(key)
+        value = self.raw(key)
         if "\0" in value:
             self.problem(key, value, "it has a zero byte in it", "Write it without that byte")
             return ""
@@ -171,7 +173,7 @@ class Reader:
             choices: its values.
             also_called: other words that users may write, in lower case, and the choices they mean.
         """
-        value, known = self._value(key), list(choices)
+        value, known = self.raw(key), list(choices)
         if value in known:
             return value
         meant = (also_called or {}).get(value.lower())
@@ -182,7 +184,7 @@ class Reader:
 
     def integer(self, key: str, *, at_least: int, at_most: int = LARGEST) -> int:
         """Read a whole number within limits. A wrong value gives the lower limit."""
-        value = self._value(key)
+        value = self.raw(key)
         reason, limits = "it is not a whole number", f"of at least {at_least}"
         if re.fullmatch(r"[+-]?\d{1,18}", value):
             number = int(value)
@@ -209,38 +211,38 @@ class Reader:
 
     def boolean(self, key: str) -> bool:
         """Read `true` or `false`. A wrong value gives False."""
-        value = self._value(key)
+        value = self.raw(key)
         if value not in ("true", "false"):
             self.problem(key, value, "it is neither true nor false", "Set true or false")
         return value == "true"
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Read an object as nested dicts. A wrong value gives an empty one."""
-        value = self._value(key)
-        content = _from_json(value or "{}")
-        if not isinstance(content, dict):
-            hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
-            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
-                reason = f"it is {_form(content)} and must be a mapping of keys"
-                self.problem(key, as_written(value), reason, hint)
-            return {}
-        return cast(dict[str, Any], content)
+        content = _from_json(self.raw(key) or "{}")
+        if isinstance(content, dict):
+            return cast(dict[str, Any], content)
+        hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
+        self._refuse_form(key, content, "a mapping of keys", hint)
+        return {}
 
     def sequence(self, key: str) -> list[Any]:
         """Read a list. A wrong value gives an empty one."""
-        value = self._value(key)
-        content = _from_json(value or "[]")
-        if not isinstance(content, list):
-            hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
-            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
-                reason = f"it is {_form(content)} and must be a list"
-                self.problem(key, as_written(value), reason, hint)
-            return []
-        return cast(list[Any], content)
+        content = _from_json(self.raw(key) or "[]")
+        if isinstance(content, list):
+            return cast(list[Any], content)
+        hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
+        self._refuse_form(key, content, "a list", hint)
+        return []
+
+    def _refuse_form(self, key: str, content: object, wanted: str, hint: str) -> None:
+        """Note that a value has another form, unless an earlier read has noted its problem."""
+        if self.are_right(key):
+            reason = f"it is {_form(content)} and must be {wanted}"
+            self.problem(key, as_written(self._raw.get(key, "")), reason, hint)
 
     def secret(self, key: str) -> Secret | None:
         """Read a value that must be encrypted in the stack's file; None if it is empty."""
-        value = self._value(key)
+        value = self.raw(key)
         if value:
             self.require_encrypted(key)
         return Secret(value) if value else None
@@ -274,7 +276,7 @@ class Reader:
 
         No message shows the user and password in it. The caller decides whether it may have them.
         """
-        value = self._value(key)
+        value = self.raw(key)
         if not value:
             return None
         if re.fullmatch(pattern, value) is None or not is_url(value):
@@ -283,13 +285,21 @@ class Reader:
         return Secret(value)
 
     def raw(self, key: str) -> str:
-        """Return the text of a setting without a check, such as to compare it with its default."""
-        return self._value(key)
+        """Return the text of a setting without a check, such as to compare it with its default.
+
+        The other methods read by this one. It notes that the key exists.
+        """
+        self.keys.append(key)
+        if key not in self._raw:
+            self.add_problem(f"{key}: not set, and Pulumi.yaml has no default for it")
+        return self._raw.get(key, "")
 
     def require_encrypted(self, key: str) -> None:
         """Note a problem unless `key`, which holds a secret, is encrypted in the stack's file."""
         if key not in self._secret_keys:
-            self._not_encrypted(key)
+            reason = "it holds a secret in plain text"
+            hint = f"Encrypt it: `pulumi config set --secret {key}`"
+            self.add_problem(problem_text(key, "[secret]", reason, hint))
 
     def reject_unknown(self) -> None:
         """Note a problem for each key that nothing has read. Call it after all reads."""
@@ -314,22 +324,11 @@ class Reader:
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
         self.problem(key, as_written(self._raw[key]), reason, hint)
 
-    def _value(self, key: str) -> str:
-        self.keys.append(key)
-        if key not in self._raw:
-            self.add_problem(f"{key}: not set, and Pulumi.yaml has no default for it")
-        return self._raw.get(key, "")
-
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
         shown = "[secret]" if is_hidden else shown_value(without_logins(value))
         if key not in self._unused_keys:
             self.problems.append(Problem(key, problem_text(key, shown, reason, hint)))
-
-    def _not_encrypted(self, key: str) -> None:
-        reason = "it holds a secret in plain text"
-        hint = f"Encrypt it: `pulumi config set --secret {key}`"
-        self.add_problem(problem_text(key, "[secret]", reason, hint))
 
 
 def as_written(text: str) -> object:
