@@ -186,7 +186,7 @@ def _read_instance(reader: Reader, workload: WorkloadChoice) -> str:
         reader.problem(
             "instance",
             instance,
-            f"has {len(instance)} characters, and the names of the pods of topology "
+            f"it has {len(instance)} characters, and the names of the pods of topology "
             f"{workload.name} have room for {most}",
             "Shorten it",
         )
