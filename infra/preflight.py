@@ -37,7 +37,7 @@ from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
-from infra.platform.new_k3s import missing_controllers
+from infra.platform.new_k3s import missing_controllers, missing_objects
 from infra.platform.owner import owner_in_state
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.stack_state import StackState
@@ -114,37 +114,30 @@ async def check_platform(
         pulumi.log.info(note)
     if cluster.kind != "existing":
         _refuse_other_user(settings.demands)
-        sentences = missing_controllers(settings, run) if cluster.k3s.existing == "refuse" else []
-        if sentences and not owner_in_state(await state.resources()):
-            for sentence in sentences:
-                pulumi.log.warn(sentence)
+        if cluster.k3s.existing == "refuse":
+            await _check_new_k3s(settings, run, state)
         return
     storage = make_storage(settings)
     kinds = platform_kinds(settings, storage)
-    pods, programs = None, ()
+    pods, programs = None, QUEUES_PROGRAMS if settings.queues else ()
     pull = trainer_image_args(settings).pull
+    controllers = [CONTROLLERS[each.name] for each in settings.controllers]
     if run:
         value = _run_value(run, platform_facts(settings, storage, pull, ""), owns_platform=True)
         kinds |= run_kinds(value)
-        programs = run_programs(value)
-        offered_later = (GPU_RESOURCE,) if settings.gpu_operator else ()
-        pods = _pods(run, value, settings.cluster.grows, offered_later)
+        programs = (*run_programs(value), *programs)
         pods = replace(
-            pods,
+            _pods(run, value, settings.cluster.grows),
             class_name=storage.class_name,
             makes_volume=bool(storage.objects) and not storage.class_name,
             only_here=_only_here(settings, storage),
             here=boot_id(),
+            without=(GPU_RESOURCE,) if settings.gpu_operator else (),
+            queues_come=objects_of(settings.queues) if settings.queues else (),
+            groups_come=tuple(group for kind in controllers for group in kind.groups),
         )
-    if settings.queues:
-        programs = (*programs, *QUEUES_PROGRAMS)
-        pods = replace(pods, queues_come=objects_of(settings.queues)) if pods else None
-    comes = [CONTROLLERS[each.name] for each in settings.controllers]
-    if pods:
-        groups = tuple(group for kind in comes for group in kind.groups)
-        pods = replace(pods, groups_come=groups)
     needs = needs_of(kinds, settings.namespace, programs)
-    if settings.gpu_operator or comes:
+    if settings.gpu_operator or controllers:
         needs.add(ADMINISTRATOR)
     volume = StorageNeeds(
         namespace=settings.namespace,
@@ -159,6 +152,24 @@ async def check_platform(
     )
     access = Access(kubeconfig_path=cluster.kubeconfig, context=cluster.context)
     await _check_cluster(access, volume, needs, pods, await _installed(settings, pull, state))
+
+
+async def _check_new_k3s(
+    settings: PlatformSettings, run: RunSettings | None, state: StackState
+) -> None:
+    """Before the first `up` of the stack, check what its k3s will have.
+
+    Raises:
+        pulumi.RunError: It will not have the namespace or the run's queue.
+    """
+    warnings = missing_controllers(settings, run)
+    problems = missing_objects(settings, run)
+    if not (warnings or problems) or owner_in_state(await state.resources()):
+        return
+    for warning in warnings:
+        pulumi.log.warn(warning)
+    if problems:
+        raise _refusal("this stack cannot come up on a new k3s; nothing was made:", problems)
 
 
 async def _installed(settings: PlatformSettings, pull: Pull, state: StackState) -> Installed:
@@ -266,9 +277,7 @@ def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bo
     return make_run_value(settings, facts, names, NOT_KNOWN_YET)
 
 
-def _pods(
-    settings: RunSettings, run: Run, cluster_grows: bool, offered_later: Sequence[str] = ()
-) -> RunPods:
+def _pods(settings: RunSettings, run: Run, cluster_grows: bool) -> RunPods:
     spec = {**run.template["spec"], "restartPolicy": "Never"}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": run.template["metadata"], "spec": spec}
     return RunPods(
@@ -276,7 +285,6 @@ def _pods(
         pod=pod,
         pods=run.world.pods,
         grows=cluster_grows,
-        without=offered_later,
         workload=(run.kind.api_version, run.kind.kind) if run.kind.otherwise else None,
         setting=run.kind.setting,
         otherwise=run.kind.otherwise,
@@ -303,10 +311,13 @@ async def _check_cluster(
     for note in found.notes:
         pulumi.log.info(note)
     if found.problems:
-        lines = [f"  - {problem}" for problem in found.problems]
-        raise pulumi.RunError(
-            "\n".join(["this stack cannot come up on its cluster; nothing was made:", *lines])
-        )
+        headline = "this stack cannot come up on its cluster; nothing was made:"
+        raise _refusal(headline, found.problems)
+
+
+def _refusal(headline: str, problems: Iterable[str]) -> pulumi.RunError:
+    """Return the error with these problems, one a line."""
+    return pulumi.RunError("\n".join([headline, *(f"  - {problem}" for problem in problems)]))
 
 
 def ask(

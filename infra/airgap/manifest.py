@@ -83,8 +83,11 @@ def read_manifest(folder: Path, expected_sha256: str = "") -> Manifest:
         text = (folder / MANIFEST).read_bytes()
         noted = (folder / CHECKSUM).read_text().split()[0]
     except (OSError, UnicodeDecodeError, IndexError) as error:
+        reason = f"{CHECKSUM} holds no checksum"
+        if isinstance(error, OSError):
+            reason = f"{Path(error.filename).name}: {error.strerror}"
         raise ValueError(
-            f"{folder} is not a complete bundle ({error}); run `make bundle` to make one"
+            f"{folder} is not a complete bundle ({reason}); run `make bundle` to make one"
         ) from None
     got = hashlib.sha256(text).hexdigest()
     for expected, who in ((noted, f"as {CHECKSUM} says"), (expected_sha256, "as expected")):

@@ -4,6 +4,7 @@ from infra.controllers import CONTROLLERS
 from infra.kinds import WORKLOADS
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import KUEUE
+from infra.settings.setting_error import problem_text
 
 
 def missing_controllers(platform: PlatformSettings, run: RunSettings | None) -> list[str]:
@@ -34,4 +35,44 @@ def missing_controllers(platform: PlatformSettings, run: RunSettings | None) -> 
         f"would fail after it has installed k3s. Add {name} to controllers: "
         f"`pulumi config set --path 'controllers[{index}]' {name}`"
         for index, (name, setting) in enumerate(missing.items(), len(installed))
+    ]
+
+
+def missing_objects(platform: PlatformSettings, run: RunSettings | None) -> list[str]:
+    """Return a problem for each object that the settings name and that a new k3s cannot have.
+
+    In a new k3s nobody else can have made them. `pulumi up` would find out only after it has
+    installed k3s.
+
+    Args:
+        platform: the settings of the platform, whose k3s is not there yet.
+        run: the settings of the run; None if this stack makes a platform alone.
+    """
+    namespace, found = platform.namespace_settings, list[str]()
+    if namespace.exists and namespace.name != "default":
+        reason = f"a new k3s has no namespace {namespace.name}"
+        hint = "Remove it, so that this stack makes it: `pulumi config rm namespaceExisting`"
+        found.append(problem_text("namespaceExisting", "'use'", reason, hint))
+    return [*found, *(_missing_queues(platform, run) if run else [])]
+
+
+def _missing_queues(platform: PlatformSettings, run: RunSettings) -> list[str]:
+    """Return a problem for the run's queue and for its priority, unless the platform makes them."""
+    made, name, priority = platform.queues, run.queue.name, run.queue.priority
+    queues, priorities = ([made.name], [*made.priorities]) if made else ([], [])
+    classes = "WorkloadPriorityClass"
+    wanted = (
+        ("queue", name, "LocalQueue", queues, f"queues.name {name}"),
+        ("queuePriority", priority, classes, priorities, f"queues.priorities.{priority} 1000"),
+    )
+    return [
+        problem_text(
+            key,
+            repr(value),
+            f"a new k3s has no {kind}, and queues makes {', '.join(there) or 'none'}",
+            f"Let the platform make it (`pulumi config set --path {setting}`), or make the "
+            f"platform first (`pulumi config set topology none`; `pulumi up`), then the {kind}",
+        )
+        for key, value, kind, there, setting in wanted
+        if value and value not in there
     ]

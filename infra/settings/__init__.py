@@ -181,7 +181,7 @@ def read_settings(
     assert platform_of_run is not None
     run = read_run(reader, stack, kinds, platform_of_run, bundle, limits, demands)
     if platform and platform.queues and run:
-        check_own_run(reader, platform.queues, run.queue.name, run.compute.world.gpus)
+        check_own_run(reader, platform.queues, run.queue.name, run.compute.world, run.pods)
     if platform and run:
         check_gpu_model(reader, run, platform.image.plan.torch_index_url or "")
     if run and bundle:

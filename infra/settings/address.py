@@ -6,6 +6,8 @@ import re
 from infra.settings.reader import Reader
 
 ADDRESS = r"[A-Za-z0-9._:-]+"
+_NAME = r"[A-Za-z0-9_]([A-Za-z0-9_-]|\.(?!\.))*"
+_LONGEST_NAME = 253
 ADDRESS_FORM = "the name or address of a host"
 
 
@@ -30,6 +32,10 @@ def check_address(reader: Reader, key: str, text: str, port_key: str = "") -> No
     elif re.fullmatch(r"[0-9.]+", text):
         reason = "it is neither an IPv4 address nor a name"
         reader.problem(key, text, reason, "Write it like 10.1.2.4")
+    elif len(text) > _LONGEST_NAME or re.fullmatch(_NAME, text) is None:
+        # ssh would take a name that begins with - as an option.
+        reason = "it is not the name of a host"
+        reader.problem(key, text, reason, "Write it like gpu01.example.com")
 
 
 def spelled(text: str) -> str:

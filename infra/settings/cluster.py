@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias, cast
 
 from infra.settings.address import check_address
 from infra.settings.cluster_k3s import K3sSettings, read_k3s
-from infra.settings.cluster_networks import read_networks
+from infra.settings.cluster_networks import check_node_address, read_networks
 from infra.settings.kubeconfig import api_server_host, current_context
 from infra.settings.local_path import from_home
 from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings
@@ -63,6 +63,8 @@ def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     kubeconfig, context, server = _read_kubeconfig(reader, kind, named_context)
     _check_host(reader, kind, host)
     pod_cidr, service_cidr = read_networks(reader, is_k3s=kind == "k3s")
+    is_installed = kind == "k3s" and k3s.existing == "refuse"
+    check_node_address(reader, given_address, (pod_cidr, service_cidr) if is_installed else ())
     return ClusterSettings(
         kind=kind,
         kubeconfig=kubeconfig,

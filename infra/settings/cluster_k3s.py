@@ -10,6 +10,11 @@ from infra.settings.reader import Reader, did_you_mean
 from infra.settings.secret import Secret, is_url
 
 _REGISTRIES_PARTS = ("mirrors", "configs", "auths")
+_AUTH = ("username", "password", "auth", "identity_token")
+_TLS = ("ca_file", "cert_file", "key_file", "insecure_skip_verify")
+# The keys of a registry in each part, and those inside the keys of `configs`.
+_KEYS_OF_HOST = {"mirrors": ("endpoint", "rewrite"), "configs": ("auth", "tls"), "auths": _AUTH}
+_KEYS_OF_CONFIG = {"auth": _AUTH, "tls": _TLS}
 _REGISTRIES_HINT = (
     "Write it as k3s' registries.yaml: {mirrors: {docker.io: {endpoint: [https://host]}}, configs: "
     "{host: {auth: {username: me, password: ...}}}}"
@@ -96,9 +101,32 @@ def registries_faults(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 if not isinstance(about or {}, dict):
                     yield f".{part}[{host!r}]", "it is not an object"
                     continue
-                endpoint = cast(dict[str, object], about or {}).get("endpoint")
-                if part == "mirrors" and not _is_list_of_texts(endpoint):
-                    yield f".{part}[{host!r}].endpoint", "it is not a list of addresses"
+                path, keys = f".{part}[{host!r}]", cast(dict[str, object], about or {})
+                yield from _faults_of_host(path, part, keys)
+
+
+def _faults_of_host(path: str, part: str, keys: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong in the keys of one registry.
+
+    A key that k3s does not know is refused only if it is like a known one. Later releases of k3s
+    may know others.
+    """
+    if part == "mirrors" and not _is_list_of_texts(keys.get("endpoint")):
+        yield f"{path}.endpoint", "it is not a list of addresses"
+    inner = {
+        name: cast(dict[str, object], value)
+        for name, value in keys.items()
+        if part == "configs" and name in _KEYS_OF_CONFIG and isinstance(value, dict)
+    }
+    sections = {"": (keys, _KEYS_OF_HOST[part])}
+    sections |= {f".{name}": (value, _KEYS_OF_CONFIG[name]) for name, value in inner.items()}
+    for section, (given, known) in sections.items():
+        for name in given:
+            if name not in known and (meant := did_you_mean(name, known)):
+                yield f"{path}{section}.{name}", f"k3s has no such key{meant}"
+    skip = inner.get("tls", {}).get("insecure_skip_verify", False)
+    if not isinstance(skip, bool):
+        yield f"{path}.tls.insecure_skip_verify", "it is not true or false"
 
 
 def _is_list_of_texts(value: object) -> bool:

@@ -1,6 +1,7 @@
 """Reads the networks from which the cluster's pods and Services get their addresses."""
 
 import ipaddress
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from infra.settings.reader import Reader
@@ -44,8 +45,38 @@ def read_networks(reader: Reader, *, is_k3s: bool) -> tuple[str, str]:
     return str(pods), str(services)
 
 
+def check_node_address(reader: Reader, text: str, networks: Sequence[str]) -> None:
+    """Refuse a `nodeAddress` that no machine can have, or that is an address of a pod or Service.
+
+    Args:
+        reader: collects the problems that are found.
+        text: the setting. A name is not looked up.
+        networks: `podCidr` and `serviceCidr` of a k3s that this stack installs. In another cluster
+            the pods may be in the network of the machines.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return
+    if _is_of_nobody(address):
+        hint = "Set the machine's address, such as 10.1.2.3"
+        reader.problem("nodeAddress", text, "it is the address of no machine", hint)
+    for key, network in zip(("podCidr", "serviceCidr"), networks, strict=False):
+        if network and address in ipaddress.ip_network(network):
+            whose = "pods" if key == "podCidr" else "Services"
+            reason = f"it is in the network of the {whose} ({key} {network})"
+            hint = f"Set a {key} that has no address of a machine"
+            reader.problem("nodeAddress", text, reason, hint)
+
+
+def _is_of_nobody(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    return address.is_unspecified or address.is_multicast or str(address) == "255.255.255.255"
+
+
 def _read(reader: Reader, key: str) -> Network | None:
     text = reader.text(key)
+    if not reader.are_right(key):
+        return None
     try:
         network = ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -57,5 +88,10 @@ def _read(reader: Reader, key: str) -> Network | None:
         return None
     if ipaddress.ip_interface(text).ip != network.network_address:
         reader.problem(key, text, f"it is an address of the network {network}", f"Set {network}")
+        return None
+    if network.is_loopback or network.is_multicast:
+        whose = "pod" if key == "podCidr" else "Service"
+        hint = "Set a private network, such as 10.42.0.0/16"
+        reader.problem(key, text, f"no {whose} can have an address in it", hint)
         return None
     return network

@@ -12,6 +12,8 @@ from infra.world import World
 PODS = 3
 """Number of pods of a topology with several pods, if `pods` is 0 and the platform has one machine.
 The stack multipod has as many."""
+MOST_PODS = 100_000
+"""The largest number of pods of a Job whose pods have indices."""
 _SEVERAL = "Remove it, or set a topology of several pods, such as indexed-job"
 
 
@@ -61,7 +63,8 @@ def read_compute(
             "with accelerator: gpu each pod has one rank per GPU",
             "Set 1, and the number of ranks by gpusPerPod",
         )
-    if on_gpu and devices.shared and compute.world.world_size > 1:
+    is_shared = devices.shared and reader.are_right("gpuTimeSlices", "migProfile")
+    if on_gpu and is_shared and compute.world.world_size > 1:
         reader.problem(
             "gpusPerPod" if pods == 1 else "pods",
             compute.world.world_size,
@@ -99,7 +102,7 @@ def _read_pods(reader: Reader, topology: Chosen, kind: WorkloadChoice, machines:
     With `pods: 0`, a topology of several pods gets one pod for each of the platform's machines, or
     PODS pods if there is one machine.
     """
-    pods = reader.integer("pods", at_least=0)
+    pods = reader.integer("pods", at_least=0, at_most=MOST_PODS)
     if kind.several_pods:
         return pods or (machines if machines > 1 else PODS)
     if pods > 1 and reader.are_right("topology"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.settings.airgap import BundleSettings
-from infra.settings.gpu_chart import CHART_ERRORS, chart_description
+from infra.settings.gpu_chart import CHART_ERRORS, chart_description, why_no_chart
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
@@ -117,7 +117,9 @@ def _charts(
         where, text = f"{CHARTS}.{name}", str(value)
         if not _is_wanted(reader, kinds, names, where, name, value):
             continue
-        if kinds[name].files:
+        if not isinstance(value, str):
+            reader.problem(where, value, "it is not a text", _HINT)
+        elif kinds[name].files:
             hint = f"Set {MANIFESTS}.{name} to a folder with its files"
             reader.problem(where, text, f"{name} is installed by manifests, not by a chart", hint)
         elif "://" in text:
@@ -144,6 +146,10 @@ def _manifests(
     for name, value in reader.mapping(MANIFESTS).items():
         where, text = f"{MANIFESTS}.{name}", str(value)
         if not _is_wanted(reader, kinds, names, where, name, value):
+            continue
+        if not isinstance(value, str):
+            hint = "Set the path of a folder on this machine with its files (docs/clusters.md)"
+            reader.problem(where, value, "it is not a text", hint)
             continue
         path = local_path(text)
         missing = [file for file in kinds[name].files if not (path / file).is_file()]
@@ -182,7 +188,7 @@ def _chart_problem(path: Path, name: str, version: str) -> str:
     try:
         about = chart_description(path, name)
     except CHART_ERRORS as error:
-        return f"no chart can be read there ({error})"
+        return f"no chart can be read there ({why_no_chart(error)})"
     if (about.get("name"), about.get("version")) != (name, version):
         return (
             f"the chart there is {about.get('name')} {about.get('version')}, and this program "

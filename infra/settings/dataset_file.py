@@ -1,5 +1,6 @@
 """Files of this machine that are copied to the volume: texts, and tokenizers."""
 
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,8 +57,12 @@ def local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
     """
     path = local_path(text)
     try:
-        return DatasetFile(path, file_checksum(path), path.stat().st_size)
+        found = path.stat()
+        # Others may have no end, such as /dev/zero, or wait for somebody who writes into them.
+        if stat.S_ISREG(found.st_mode) and found.st_size:
+            return DatasetFile(path, file_checksum(path), found.st_size)
+        reason = "it is empty" if stat.S_ISREG(found.st_mode) else "it is not a regular file"
     except OSError as error:
-        hint = "Set the path of a file on this machine"
-        reader.problem(key, str(path), f"it cannot be read ({error.strerror})", hint)
-        return None
+        reason = f"it cannot be read ({error.strerror})"
+    reader.problem(key, str(path), reason, "Set the path of a file on this machine")
+    return None

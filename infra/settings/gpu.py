@@ -62,7 +62,9 @@ def read_gpu_operator(
     # An adopted k3s may have another version than the setting says, and it is not known here.
     is_installed = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
     k3s = k3s_version(cluster.k3s.version) if is_installed else ()
-    if chart is None:
+    if not reader.are_right("gpuOperatorVersion"):
+        pass  # Its problem is noted already.
+    elif chart is None:
         form = "it is not the tag of a chart"
         reader.problem(
             "gpuOperatorVersion", version, form, f"Write it like {shown(FIRST_NRI_CHART)}"
@@ -77,16 +79,17 @@ def read_gpu_operator(
     if devices.accelerator == "gpu" and not wanted:
         for problem in without_operator(sharing):
             reader.problem(*problem)
+    source = read_chart_source(reader, version)
     settings = GpuOperatorSettings(
         version,
-        read_chart_source(reader, version),
+        source,
         parts.driver,
         parts.toolkit,
         chosen,
         sharing,
         reader.boolean("gpuOperatorDcgmExporter"),
         reader.integer("gpuOperatorTimeoutSeconds", at_least=60),
-        read_gpu_values(reader, is_wanted=wanted),
+        read_gpu_values(reader, version, source, is_wanted=wanted),
     )
     return settings if wanted else None
 

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import yaml
 
-from infra.settings.local_path import local_path
+from infra.kube.api_server.access import line_and_column
+from infra.settings.local_path import local_path, why_unreadable
 from infra.settings.reader import Reader
 from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
@@ -96,7 +97,7 @@ def chart_problem(path: Path, version: str) -> SettingError | None:
     try:
         about = chart_description(path)
     except CHART_ERRORS as error:
-        return SettingError(f"no chart can be read there ({error})", _HINT)
+        return SettingError(f"no chart can be read there ({why_no_chart(error)})", _HINT)
     if about.get("name") != CHART:
         reason = f"the chart there is named {about.get('name')!r}"
         return SettingError(reason, f"Set the path of the chart {CHART}")
@@ -107,6 +108,17 @@ def chart_problem(path: Path, version: str) -> SettingError | None:
             f"Set gpuOperatorVersion to {found}, or take the other chart",
         )
     return None
+
+
+def why_no_chart(error: Exception) -> str:
+    """Return in words why `chart_description` has raised one of CHART_ERRORS."""
+    if isinstance(error, yaml.YAMLError):
+        return f"its Chart.yaml is no YAML{line_and_column(error)}"
+    if isinstance(error, KeyError):
+        return "it has no Chart.yaml"
+    if isinstance(error, UnicodeDecodeError) or (isinstance(error, OSError) and error.strerror):
+        return why_unreadable(error)
+    return str(error) if type(error) is ValueError else "it is no packed chart, or it is damaged"
 
 
 def chart_description(path: Path, chart: str = CHART) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """Reads further values for the chart of the GPU Operator: the setting `gpuOperatorValues`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from infra.settings.reader import Reader
+from infra.settings.gpu_chart import CHART, NVIDIA_REPOSITORY, ChartSource
+from infra.settings.gpu_chart_keys import chart_keys
+from infra.settings.gpu_regime import chart_version
+from infra.settings.reader import Reader, did_you_mean
 
 KEY = "gpuOperatorValues"
 # The values that this program computes, and what sets each of them.
@@ -25,11 +28,15 @@ COMPUTED = {
 }
 
 
-def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
+def read_gpu_values(
+    reader: Reader, version: str, source: ChartSource, *, is_wanted: bool
+) -> Mapping[str, Any]:
     """Read the further values. They are in none of the paths in `COMPUTED`.
 
     Args:
         reader: gives the value and collects the problems with it.
+        version: the setting `gpuOperatorVersion`.
+        source: where the chart comes from.
         is_wanted: whether this stack installs the operator.
     """
     values = reader.mapping(KEY)
@@ -50,6 +57,9 @@ def read_gpu_values(reader: Reader, *, is_wanted: bool) -> Mapping[str, Any]:
             f"Set gpuOperator: true, or {remove}",
         )
     _refuse_points(reader, values)
+    chart = chart_version(version) if reader.are_right("gpuOperatorVersion") else None
+    if chart and is_wanted and source.repository == NVIDIA_REPOSITORY:
+        _refuse_unknown(reader, values, version, chart_keys(chart))
     for path, value in _leaves({key: each for key, each in values.items() if "." not in key}):
         # A value that leads to several computed ones, such as `driver: null`, has one problem.
         if computed := next((each for each in COMPUTED if _overlap(path, each)), None):
@@ -75,6 +85,20 @@ def _refuse_points(reader: Reader, values: Mapping[str, Any]) -> None:
             "Write it as keys inside each other: `pulumi config set --path "
             f"{KEY}.{name} VALUE`, and remove this one: `pulumi config rm --path "
             f"'{KEY}[\"{name}\"]'`",
+        )
+
+
+def _refuse_unknown(
+    reader: Reader, values: Mapping[str, Any], version: str, known: Sequence[str]
+) -> None:
+    """Refuse keys that NVIDIA's chart of this version does not have; none if `known` is empty."""
+    for name in sorted(name for name in values if known and name not in known and "." not in name):
+        reader.problem(
+            f"{KEY}.{name}",
+            values[name],
+            f"the chart {version} has no such key{did_you_mean(name, known)}, and Helm ignores it",
+            f"Correct it, or remove it: `pulumi config rm --path {KEY}.{name}`. The keys are shown "
+            f"by `helm show values {CHART} --repo {NVIDIA_REPOSITORY} --version {version}`",
         )
 
 

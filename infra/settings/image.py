@@ -68,7 +68,7 @@ def read_image(
         form="an absolute path",
         example="/run/containerd/containerd.sock",
     )
-    if not re.fullmatch(_IMAGE, base):
+    if not re.fullmatch(_IMAGE, base) and reader.are_right("imageBase"):
         reader.problem(
             "imageBase",
             base,
@@ -78,7 +78,8 @@ def read_image(
     try:
         plan = plan_image(PROJECT_ROOT, repository, base, torch_index_url or None)
     except ValueError as error:
-        reader.problems.append(str(error))
+        if reader.are_right("imageRepository"):
+            reader.add_problem(str(error))
         return None
     return ImageSettings(
         plan, base, builder, build_on, torch_index_url, index if hidden else None, ctr, address

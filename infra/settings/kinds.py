@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Protocol, cast
 
 from infra.registry import Kind, OptionError, Refusal
-from infra.settings.reader import Reader, did_you_mean, is_misspelt
+from infra.settings.reader import LARGEST, Reader, did_you_mean, is_misspelt
 from infra.settings.secret import Secret
 
 
@@ -196,8 +196,8 @@ class Chosen:
 def import_extensions(reader: Reader) -> None:
     """Import the modules of the setting `extensions`, which register kinds of their own."""
     hint = "Set the name of a Python module in the project's folder, such as my_kinds"
-    for module in map(str, reader.sequence("extensions")):
-        if not re.fullmatch(r"\w+(\.\w+)*", module):
+    for module in reader.sequence("extensions"):
+        if not isinstance(module, str) or not re.fullmatch(r"\w+(\.\w+)*", module):
             reader.problem("extensions", module, "it is not the name of a Python module", hint)
             continue
         try:
@@ -256,7 +256,7 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
             continue
         _check_option(reader, f"{key}.{name}", owner, field, given)
     if not reader.are_right(*(f"{key}.{name}" for name in {*known, *given})):
-        return None
+        return None  # Each option has its message, and the checks of the dataclass would add more.
     values = {
         name: Secret(value) if _is_secret(known[name]) else value for name, value in given.items()
     }
@@ -291,7 +291,17 @@ def _refuse_unknown_options(
 
 # What a field of each type takes, as messages say it.
 _TAKES: Mapping[type, str] = {str: "a text", int: "a whole number", bool: "true or false"}
-_TYPES = {type_.__name__: type_ for type_ in _TAKES}
+
+
+def _type_of(field: Field[Any]) -> type:
+    """Return the type of an option's value.
+
+    In a module with `from __future__ import annotations` a field's type is the text `int`.
+    """
+    if _is_secret(field):
+        return str
+    by_name = {type_.__name__: type_ for type_ in _TAKES}
+    return by_name.get(str(field.type), cast(type, field.type))
 
 
 def _check_option(
@@ -303,11 +313,13 @@ def _check_option(
             hint = f"Set it: `pulumi config set --path {where} VALUE`"
             reader.problem(where, "", f"{owner} needs it", hint)
         return
-    value = given[field.name]
-    type_ = str if _is_secret(field) else _TYPES.get(str(field.type), field.type)
-    takes = _TAKES.get(cast(type, type_))
+    value, type_ = given[field.name], _type_of(field)
+    takes = _TAKES.get(type_)
     if takes and type(value) is not type_:
         reader.problem(where, value, f"{owner} takes {takes} here", f"Set {takes}")
+    elif type_ is int and value > LARGEST:
+        hint = f"Set a whole number of at most {LARGEST}"
+        reader.problem(where, value, "it is too large", hint)
     elif _is_secret(field) and not reader.is_encrypted(where.partition(".")[0]):
         reader.problem(
             where,

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from infra.kube.api_server.access import line_and_column
+from infra.settings.local_path import why_unreadable
 from infra.settings.secret import is_url
 from infra.settings.setting_error import SettingError
 
@@ -62,7 +63,8 @@ def _content(path: Path) -> dict[str, Any]:
     try:
         content: object = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"it cannot be read ({error})", _OTHER_FILE) from None
+        reason = f"it cannot be read ({why_unreadable(error)})"
+        raise SettingError(reason, _OTHER_FILE) from None
     except yaml.YAMLError as error:
         raise SettingError(f"it is no YAML{line_and_column(error)}", _OTHER_FILE) from None
     if not isinstance(content, dict):

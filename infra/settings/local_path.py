@@ -17,3 +17,10 @@ def from_home(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         return Path(text)
+
+
+def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Return why a text file cannot be read, without the number of the error and the path."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not a text in UTF-8"
+    return error.strerror or str(error)

@@ -26,6 +26,7 @@ _KEYS: Mapping[str, tuple[type, str]] = {
     "labels": (dict, "an object of texts"),
     "taints": (list, "a list of texts"),
 }
+_OF_KUBELET = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
 _SECRETS = ("private_key", "sudo_password")
 _TAINT = r"(?P<key>[^=:]+)(=(?P<value>[^=:]*))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)"
 
@@ -120,7 +121,7 @@ def _check_secrets(reader: Reader, items: list[Any]) -> None:
                 path = f"{KEY}[{index}].{name}"
                 reason = "it holds a secret in plain text"
                 hint = f"Encrypt it: `pulumi config set --secret --path '{path}'`"
-                reader.problems.append(problem_text(path, "[secret]", reason, hint))
+                reader.add_problem(problem_text(path, "[secret]", reason, hint))
 
 
 def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
@@ -187,8 +188,8 @@ def _read_node(reader: Reader, where: str, item: object, host: HostSettings) -> 
     role = read_role(reader, where, given)
     node_host = read_node_host(reader, where, given, host)
     labels = read_texts(reader, f"{where}.labels", given.get("labels", {}))
-    taints = tuple(str(taint) for taint in given.get("taints", []))
-    _check_labels_and_taints(reader, where, labels, taints)
+    taints = _read_taints(reader, where, given.get("taints", []))
+    _check_labels(reader, where, labels)
     if len(reader.problems) > before:
         return None
     return NodeSettings(
@@ -212,18 +213,22 @@ def _check_texts(reader: Reader, where: str, given: Mapping[str, Any]) -> None:
             reader.problem(f"{where}.{name}", value, f"it is not {form}", f"Set one like {example}")
 
 
-def _check_labels_and_taints(
-    reader: Reader, where: str, labels: Mapping[str, str], taints: tuple[str, ...]
-) -> None:
+def _check_labels(reader: Reader, where: str, labels: Mapping[str, str]) -> None:
     for name, value in labels.items():
         if fault := label_fault(name, value):
             reader.problem(f"{where}.labels.{name}", value, *fault)
+        elif name in _OF_KUBELET:
+            reason, hint = "the kubelet sets it itself", "Remove it, or use a label of another name"
+            reader.problem(f"{where}.labels.{name}", value, reason, hint)
         elif name.startswith("disttrain.dev/"):
             reason = "the program finds its nodes by the labels that begin so"
             reader.problem(f"{where}.labels.{name}", value, reason, "Use a label of another prefix")
+
+
+def _read_taints(reader: Reader, where: str, taints: list[object]) -> tuple[str, ...]:
     seen: dict[tuple[str, str], str] = {}
     for taint in taints:
-        found = re.fullmatch(_TAINT, taint)
+        found = re.fullmatch(_TAINT, taint) if isinstance(taint, str) else None
         if not found or not is_key(found["key"]) or not is_value(found["value"] or ""):
             hint = "Write it like dedicated=training:NoSchedule"
             reader.problem(f"{where}.taints", taint, "it is not a taint", hint)
@@ -232,4 +237,5 @@ def _check_labels_and_taints(
         if id in seen:
             reason = f"{seen[id]!r} has the same key and effect, of which a node has one taint"
             reader.problem(f"{where}.taints", taint, reason, "Remove one of the two")
-        seen[id] = taint
+        seen[id] = found[0]
+    return tuple(seen.values())

@@ -104,6 +104,7 @@ def toleration_fault(item: object) -> str:
         meant = did_you_mean(effect, _EFFECTS)
         return f"the effect {shown_value(effect)} is none of {', '.join(_EFFECTS)}{meant}"
     seconds = given.get("tolerationSeconds")
-    if seconds is not None and (type(seconds) is not int or given.get("effect") != "NoExecute"):
-        return "tolerationSeconds is a whole number and goes with the effect NoExecute"
+    is_number = type(seconds) is int and abs(seconds) < 2**63
+    if seconds is not None and (not is_number or given.get("effect") != "NoExecute"):
+        return "tolerationSeconds is a whole number of 64 bits and goes with the effect NoExecute"
     return ""

@@ -13,8 +13,19 @@ from infra.settings.pods_neighbours import NeighbourSettings, read_neighbours
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
 
-_QUANTITY_CPU = r"[1-9][0-9]{0,5}m?"
-_QUANTITY_MEMORY = r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)"
+
+@dataclass(frozen=True)
+class _Amount:
+    """How a user writes an amount: a regular expression, and for messages its form in words and an
+    example."""
+
+    pattern: str
+    form: str
+    example: str
+
+
+_CPU = _Amount(r"[1-9][0-9]{0,5}m?", "a whole number of CPUs or of thousandths (m)", "2 or 1500m")
+_MEMORY = _Amount(r"[1-9][0-9]{0,8}(Ki|Mi|Gi|Ti)", "a size in Ki, Mi, Gi or Ti", "4Gi")
 # Requests of containers whose work is short. Without requests a pod would be in the class
 # BestEffort, which is evicted first, and a namespace with a quota of requests would refuse it.
 LEAST_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
@@ -53,15 +64,13 @@ def read_pods(reader: Reader, accelerator: str, demands: PodDemands) -> PodSetti
         demands: what all pods of the stack have.
     """
     cpu, memory = DEFAULT_REQUESTS[accelerator]
-    cpu = _quantity(reader, "cpuPerRank", _QUANTITY_CPU, "2 or 500m", cpu)
-    memory = _quantity(reader, "memoryPerRank", _QUANTITY_MEMORY, "4Gi", memory)
+    cpu = _quantity(reader, "cpuPerRank", _CPU, cpu)
+    memory = _quantity(reader, "memoryPerRank", _MEMORY, memory)
     return PodSettings(
         cpu_per_rank=cpu,
         memory_per_rank=memory,
-        cpu_limit_per_rank=_limit(reader, "cpuLimitPerRank", _QUANTITY_CPU, "4 or 500m", cpu),
-        memory_limit_per_rank=_limit(
-            reader, "memoryLimitPerRank", _QUANTITY_MEMORY, "16Gi", memory
-        ),
+        cpu_limit_per_rank=_limit(reader, "cpuLimitPerRank", _CPU, cpu),
+        memory_limit_per_rank=_limit(reader, "memoryLimitPerRank", _MEMORY, memory),
         environment=_environment(reader),
         secrets=_secrets(reader),
         node_selector=_node_selector(reader),
@@ -77,13 +86,13 @@ def read_pods(reader: Reader, accelerator: str, demands: PodDemands) -> PodSetti
     )
 
 
-def _quantity(reader: Reader, key: str, pattern: str, example: str, default: str) -> str:
-    form = "auto or an amount as Kubernetes writes it"
-    text = reader.text(key, pattern=f"auto|{pattern}", form=form, example=example)
+def _quantity(reader: Reader, key: str, kind: _Amount, default: str) -> str:
+    form = f"auto or {kind.form}"
+    text = reader.text(key, pattern=f"auto|{kind.pattern}", form=form, example=kind.example)
     return default if text in ("auto", "") else text
 
 
-def _limit(reader: Reader, key: str, pattern: str, example: str, request: str) -> str:
+def _limit(reader: Reader, key: str, kind: _Amount, request: str) -> str:
     """Read a limit of one rank, which must not be below any request that it holds for.
 
     The limit also holds for the pod that prepares the data set, which requests LEAST_REQUESTS.
@@ -91,13 +100,12 @@ def _limit(reader: Reader, key: str, pattern: str, example: str, request: str) -
     Args:
         reader: collects the problems that are found.
         key: key of the setting.
-        pattern: a regular expression for an amount.
-        example: an amount, for the message.
+        kind: what an amount looks like.
         request: the amount that each rank requests.
     """
     needed = key.replace("Limit", "")
-    form = "an amount as Kubernetes writes it; empty: no limit"
-    text = reader.text(key, pattern=f"({pattern})?", form=form, example=example)
+    form = f"{kind.form}; empty: no limit"
+    text = reader.text(key, pattern=f"({kind.pattern})?", form=form, example=kind.example)
     if not text or not reader.are_right(key, needed):
         return text
     least = LEAST_REQUESTS[needed.removesuffix("PerRank")]

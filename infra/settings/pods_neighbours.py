@@ -25,7 +25,7 @@ def read_neighbours(reader: Reader) -> NeighbourSettings:
     """Read the placement. `reader` collects the problems."""
     placement = reader.choice("placement", ("auto", "packed", "spread", "one-place"))
     label = reader.text("placementLabel")
-    if not is_key(label):
+    if not is_key(label) and reader.are_right("placementLabel"):
         hint = "Write it like topology.kubernetes.io/rack"
         reader.problem("placementLabel", label, "it is not the key of a label", hint)
     return NeighbourSettings(cast(PlacementChoice, placement), label)

@@ -110,7 +110,8 @@ def read_program(
     try:
         config = RunConfig.from_mapping(mapping)
     except ConfigError as error:
-        reader.problems += [_in_stack_terms(problem) for problem in error.problems]
+        for problem in error.problems:
+            reader.add_problem(_in_stack_terms(problem))
         return None
     return ProgramSettings(config, files, image)
 

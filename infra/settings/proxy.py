@@ -14,7 +14,7 @@ from infra.no_proxy import (
     split_no_proxy,
 )
 from infra.settings.cluster import ClusterSettings
-from infra.settings.local_path import local_path
+from infra.settings.local_path import local_path, why_unreadable
 from infra.settings.nodes import NodeSettings
 from infra.settings.reader import Reader
 from infra.settings.secret import Secret
@@ -97,7 +97,7 @@ def read_ca_bundle(reader: Reader) -> str:
         bundle = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         hint = "Set the path of a file on this machine"
-        reader.problem("caBundle", text, f"it cannot be read ({error})", hint)
+        reader.problem("caBundle", text, f"it cannot be read ({why_unreadable(error)})", hint)
         return ""
     hint = "Set a file with certificates (PEM) alone"
     if "PRIVATE KEY" in bundle:

@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from infra.kube import quantity
+from infra.kube.quantity import amount
 from infra.names import GPU_RESOURCE
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
 from infra.settings.pod_labels import is_key
+from infra.settings.pods import PodSettings
 from infra.settings.queues_topology import read_levels
 from infra.settings.reader import Reader, did_you_mean, is_misspelt
+from infra.world import World
 
 KEY = "queues"
 _PARTS = ("name", "quota", "priorities", "topology")
@@ -118,49 +120,71 @@ def _name(reader: Reader, value: object, namespace: str) -> str:
 
 def _quota(reader: Reader, value: object) -> dict[str, str]:
     key, found = f"{KEY}.quota", dict[str, str]()
-    for resource, amount in _mapping(reader, key, value, "{cpu: 64, memory: 512Gi}").items():
-        if fault := _quota_fault(resource, str(amount)):
-            reader.problem(f"{key}.{resource}", amount, *fault)
+    for resource, given in _mapping(reader, key, value, "{cpu: 64, memory: 512Gi}").items():
+        if fault := _quota_fault(resource, str(given)):
+            reader.problem(f"{key}.{resource}", given, *fault)
         else:
-            found[resource] = str(amount)
+            found[resource] = str(given)
     return found
 
 
-def _quota_fault(resource: str, amount: str) -> tuple[str, str] | None:
+def _quota_fault(resource: str, given: str) -> tuple[str, str] | None:
     """Why this quota cannot be used, and what to do; None if it can."""
     if not is_key(resource) or ("/" not in resource and not re.fullmatch(_BUILT_IN, resource)):
         return "it is not the name of a resource", f"Write it like cpu, memory or {GPU_RESOURCE}"
-    if re.fullmatch(_AMOUNT, amount) is None:
+    if re.fullmatch(_AMOUNT, given) is None:
         return "it is not an amount", "Write it like 64, 500m or 512Gi"
-    if not float(re.split("[a-zA-Z]", amount)[0]):
+    if not float(re.split("[a-zA-Z]", given)[0]):
         hint = "Set more than 0, or remove it: then it is what the nodes offer"
         return "no run could ever start", hint
-    has_no_unit = re.fullmatch(r"[\d.]+m?", amount) is not None  # m: thousandths
-    if resource == "memory" and has_no_unit and (size := quantity.amount(amount)) < _LEAST_BYTES:
+    has_no_unit = re.fullmatch(r"[\d.]+m?", given) is not None  # m: thousandths
+    if resource == "memory" and has_no_unit and (size := amount(given)) < _LEAST_BYTES:
         reason = f"it is {size:g} bytes, and no pod could ever start with that"
-        return reason, f"Write its unit, like {amount.removesuffix('m')}Gi"
-    if resource == GPU_RESOURCE and not amount.isdecimal():
+        return reason, f"Write its unit, like {given.removesuffix('m')}Gi"
+    if resource == GPU_RESOURCE and not given.isdecimal():
         return "it is not a whole number", "Set one"
     return None
 
 
-def check_own_run(reader: Reader, queues: QueuesSettings, queue: str, gpus: int) -> None:
-    """Note a problem if the stack's own run needs more GPUs than the quota of its queue.
+def check_own_run(
+    reader: Reader, queues: QueuesSettings, queue: str, world: World, pods: PodSettings
+) -> None:
+    """Note a problem if the stack's own run needs more than the quota of its queue.
 
     Args:
         reader: collects the problems that are found.
         queues: the queue that the platform makes.
         queue: name of the run's LocalQueue; empty if the run is in no queue.
-        gpus: number of GPUs of all pods of the run.
+        world: the numbers of ranks and GPUs of the run.
+        pods: the settings of the run's pods, with what each rank requests.
     """
+    if queue != queues.name:
+        return
     quota = queues.quota.get(GPU_RESOURCE, "")
-    if queue == queues.name and quota and gpus > int(quota):
+    if quota and world.gpus > int(quota):
         reader.problem(
             f"{KEY}.quota.{GPU_RESOURCE}",
             quota,
-            f"the run of this stack is in queue {queue} with {gpus} GPUs, and would wait for ever",
-            f"Set at least {gpus}, or lower pods * gpusPerPod to at most {quota}",
+            f"the run of this stack is in queue {queue} with {world.gpus} GPUs, and would wait for "
+            "ever",
+            f"Set at least {world.gpus}, or lower pods * gpusPerPod to at most {quota}",
         )
+    ranks = world.world_size
+    for resource, each in (("cpu", pods.cpu_per_rank), ("memory", pods.memory_per_rank)):
+        key, quota = f"{resource}PerRank", queues.quota.get(resource, "")
+        if quota and reader.are_right(key) and _thousandths(each) * ranks > _thousandths(quota):
+            reader.problem(
+                f"{KEY}.quota.{resource}",
+                quota,
+                f"the run of this stack is in queue {queue} and requests {ranks} * {each} ({key}), "
+                "and would wait for ever",
+                f"Set at least that, or lower {key} or the number of ranks",
+            )
+
+
+def _thousandths(quantity: str) -> int:
+    """Return a quantity in thousandths, because 3 * 0.1 is more than 0.3 in binary fractions."""
+    return round(1000 * amount(quantity))
 
 
 def _priorities(reader: Reader, value: object) -> dict[str, int]:

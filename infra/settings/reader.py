@@ -8,12 +8,14 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 from infra.registry import Refusal
-from infra.settings.engine_yaml import TIME_OF_ENGINE
 from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
-from infra.settings.setting_error import problem_text
+from infra.settings.setting_error import Problem, problem_text
 from trainer.config.problem import either, logins, shown_value, without_logins
 
+LARGEST = 2**31 - 1
+"""The largest whole number of a setting. Kubernetes keeps most of its numbers in 32 bits, and the
+engine cannot keep a time of many more seconds."""
 _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 # The user and password of an address. Go, in which k3s is written, accepts no other characters.
 _OF_LOGIN = r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*"
@@ -41,7 +43,7 @@ class Reader:
         self._unused_keys = frozenset(unused_keys)
         self._secret_keys = frozenset(secret_keys)
         self.keys: list[str] = []
-        self.problems: list[str] = []
+        self.problems: list[Problem] = []
         self._wrong: set[str] = set()
         self._hidden = set(self._secret_keys)
 
@@ -58,6 +60,10 @@ class Reader:
         self._note(key, value, reason, hint)
         self._wrong.add(key)
 
+    def add_problem(self, text: str) -> None:
+        """Note a problem whose whole text is known. It begins with its key and a colon."""
+        self.problems.append(Problem(text.partition(": ")[0], text))
+
     def shown_problems(self) -> list[str]:
         """Return the problems as they may be shown, without the user and password of an address.
 
@@ -66,10 +72,10 @@ class Reader:
         """
         values = self._raw.values()
         found = logins([*map(_from_json, values), *values, *self._raw])
-        shown = self.problems
+        shown = [problem.text for problem in self.problems]
         for login in sorted(found, key=len, reverse=True):
             for written in {login, repr(login)[1:-1], json.dumps(login)[1:-1]}:
-                shown = [problem.replace(f"{written}@", "[secret]@") for problem in shown]
+                shown = [text.replace(f"{written}@", "[secret]@") for text in shown]
         return shown
 
     def are_right(self, *keys: str) -> bool:
@@ -82,11 +88,13 @@ class Reader:
         The keys do not count as wrong afterwards, because each value is right by itself. So later
         checks can note further combinations that do not work.
         """
-        keys = (refusal.key, *refusal.with_keys)
-        if self._wrong.isdisjoint(keys) and not any(
-            wrong.startswith((f"{key}.", f"{key}[")) for wrong in self._wrong for key in keys
-        ):
+        if not any(map(self._has_problem, (refusal.key, *refusal.with_keys))):
             self._note(refusal.key, refusal.value, refusal.reason, refusal.hint)
+
+    def _has_problem(self, key: str) -> bool:
+        """Whether a problem was noted for a key or for something inside its value."""
+        inside = (f"{key}.", f"{key}[")
+        return any(wrong == key or wrong.startswith(inside) for wrong in self._wrong)
 
     def hide(self, key: str) -> None:
         """Let no message show a value of this key, because it may hold secrets.
@@ -129,7 +137,10 @@ class Reader:
             form: description of such a text for the message, such as "a size".
             example: one such text, for the message.
         """
-        value = self._value(key)
+        value = self.raw(key)
+        if "\0" in value:
+            self.problem(key, value, "it has a zero byte in it", "Write it without that byte")
+            return ""
         if re.fullmatch(pattern, value) is None:
             reason = f"it is not {form}" if form else "it has more than one line"
             hint = f"Write it like {example}" if example else "Write it on one line"
@@ -162,7 +173,7 @@ class Reader:
             choices: its values.
             also_called: other words that users may write, in lower case, and the choices they mean.
         """
-        value, known = self._value(key), list(choices)
+        value, known = self.raw(key), list(choices)
         if value in known:
             return value
         meant = (also_called or {}).get(value.lower())
@@ -171,24 +182,25 @@ class Reader:
             self.problem(key, value, f"{key} has no such choice", f"Set {either(known)}{hint}")
         return known[0]
 
-    def integer(self, key: str, *, at_least: int, at_most: int | None = None) -> int:
+    def integer(self, key: str, *, at_least: int, at_most: int = LARGEST) -> int:
         """Read a whole number within limits. A wrong value gives the lower limit."""
-        value = self._value(key)
-        limits = f"of at least {at_least}" + ("" if at_most is None else f" and at most {at_most}")
-        reason = "it is not a whole number"
+        value = self.raw(key)
+        reason, limits = "it is not a whole number", f"of at least {at_least}"
         if re.fullmatch(r"[+-]?\d{1,18}", value):
             number = int(value)
-            if at_least <= number and (at_most is None or number <= at_most):
+            if at_least <= number <= at_most:
                 return number
             reason = "it is too small" if number < at_least else "it is too large"
         elif re.fullmatch(r"[+-]?\d+", value):
             reason = "it is too small" if value.startswith("-") else "it is too large"
+        if at_most < LARGEST or reason == "it is too large":
+            limits += f" and at most {at_most}"
         self.problem(key, value, reason, f"Set a whole number {limits}")
         return at_least
 
     def checksum(self, key: str) -> str:
         """Read a sha256 in hexadecimal digits, or an empty text."""
-        form = "a sha256 checksum of 64 hexadecimal digits"
+        form = "a sha256 checksum of 64 hexadecimal digits (0-9, a-f)"
         example = "e3b0c442...b855, as sha256sum prints it"
         return self.text(key, pattern=r"([0-9a-f]{64})?", form=form, example=example)
 
@@ -199,38 +211,38 @@ class Reader:
 
     def boolean(self, key: str) -> bool:
         """Read `true` or `false`. A wrong value gives False."""
-        value = self._value(key)
+        value = self.raw(key)
         if value not in ("true", "false"):
             self.problem(key, value, "it is neither true nor false", "Set true or false")
         return value == "true"
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Read an object as nested dicts. A wrong value gives an empty one."""
-        value = self._value(key)
-        content = _from_json(value or "{}")
-        if not isinstance(content, dict):
-            hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
-            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
-                reason = f"it is {_form(content)} and must be a mapping of keys"
-                self.problem(key, as_written(value), reason, hint)
-            return {}
-        return cast(dict[str, Any], content)
+        content = _from_json(self.raw(key) or "{}")
+        if isinstance(content, dict):
+            return cast(dict[str, Any], content)
+        hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
+        self._refuse_form(key, content, "a mapping of keys", hint)
+        return {}
 
     def sequence(self, key: str) -> list[Any]:
         """Read a list. A wrong value gives an empty one."""
-        value = self._value(key)
-        content = _from_json(value or "[]")
-        if not isinstance(content, list):
-            hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
-            if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
-                reason = f"it is {_form(content)} and must be a list"
-                self.problem(key, as_written(value), reason, hint)
-            return []
-        return cast(list[Any], content)
+        content = _from_json(self.raw(key) or "[]")
+        if isinstance(content, list):
+            return cast(list[Any], content)
+        hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
+        self._refuse_form(key, content, "a list", hint)
+        return []
+
+    def _refuse_form(self, key: str, content: object, wanted: str, hint: str) -> None:
+        """Note that a value has another form, unless an earlier read has noted its problem."""
+        if self.are_right(key):
+            reason = f"it is {_form(content)} and must be {wanted}"
+            self.problem(key, as_written(self._raw.get(key, "")), reason, hint)
 
     def secret(self, key: str) -> Secret | None:
         """Read a value that must be encrypted in the stack's file; None if it is empty."""
-        value = self._value(key)
+        value = self.raw(key)
         if value:
             self.require_encrypted(key)
         return Secret(value) if value else None
@@ -264,7 +276,7 @@ class Reader:
 
         No message shows the user and password in it. The caller decides whether it may have them.
         """
-        value = self._value(key)
+        value = self.raw(key)
         if not value:
             return None
         if re.fullmatch(pattern, value) is None or not is_url(value):
@@ -273,13 +285,21 @@ class Reader:
         return Secret(value)
 
     def raw(self, key: str) -> str:
-        """Return the text of a setting without a check, such as to compare it with its default."""
-        return self._value(key)
+        """Return the text of a setting without a check, such as to compare it with its default.
+
+        The other methods read by this one. It notes that the key exists.
+        """
+        self.keys.append(key)
+        if key not in self._raw:
+            self.add_problem(f"{key}: not set, and Pulumi.yaml has no default for it")
+        return self._raw.get(key, "")
 
     def require_encrypted(self, key: str) -> None:
         """Note a problem unless `key`, which holds a secret, is encrypted in the stack's file."""
         if key not in self._secret_keys:
-            self._not_encrypted(key)
+            reason = "it holds a secret in plain text"
+            hint = f"Encrypt it: `pulumi config set --secret {key}`"
+            self.add_problem(problem_text(key, "[secret]", reason, hint))
 
     def reject_unknown(self) -> None:
         """Note a problem for each key that nothing has read. Call it after all reads."""
@@ -304,25 +324,11 @@ class Reader:
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
         self.problem(key, as_written(self._raw[key]), reason, hint)
 
-    def _value(self, key: str) -> str:
-        self.keys.append(key)
-        if key not in self._raw:
-            self.problems.append(f"{key}: not set, and Pulumi.yaml has no default for it")
-        return self._raw.get(key, "")
-
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
         is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
         shown = "[secret]" if is_hidden else shown_value(without_logins(value))
-        if isinstance(value, str) and TIME_OF_ENGINE.fullmatch(value):
-            reason = "Pulumi made this of a date without quotation marks"
-            hint = "Put it in quotation marks in the stack's file"
         if key not in self._unused_keys:
-            self.problems.append(problem_text(key, shown, reason, hint))
-
-    def _not_encrypted(self, key: str) -> None:
-        reason = "it holds a secret in plain text"
-        hint = f"Encrypt it: `pulumi config set --secret {key}`"
-        self.problems.append(problem_text(key, "[secret]", reason, hint))
+            self.problems.append(Problem(key, problem_text(key, shown, reason, hint)))
 
 
 def as_written(text: str) -> object:

@@ -186,7 +186,7 @@ def _read_instance(reader: Reader, workload: WorkloadChoice) -> str:
         reader.problem(
             "instance",
             instance,
-            f"has {len(instance)} characters, and the names of the pods of topology "
+            f"it has {len(instance)} characters, and the names of the pods of topology "
             f"{workload.name} have room for {most}",
             "Shorten it",
         )
@@ -219,7 +219,8 @@ def _read_config(
         if file:
             dataset = replace(dataset, url=None, file=file.path_in_pods, sha256=file.sha256)
             config, problems = build(dataset)
-    reader.problems += problems
+    for problem in problems:
+        reader.add_problem(problem)
     return config, file, tokenizer_file
 
 
@@ -254,7 +255,7 @@ def _check_sources(reader: Reader, file: str, url: str, sha256: str, *, several:
     for key, value in (("datasetFile", file), ("datasetUrl", url)):
         if several and value:
             reader.problem(key, value, "datasetFiles is set too", "Remove one of the two")
-    if url and not sha256:
+    if url and not sha256 and reader.are_right("datasetSha256"):
         reader.problem(
             "datasetSha256",
             "",

@@ -48,7 +48,7 @@ def dataset_files(reader: Reader) -> tuple[dict[str, Any], ...]:
                 "Set the sha256 of the file; `sha256sum` shows it",
             )
         elif re.fullmatch("[0-9a-f]{64}", str(file["sha256"])) is None:
-            reason = "it is not a sha256 checksum of 64 hexadecimal digits"
+            reason = "it is not a sha256 checksum of 64 hexadecimal digits (0-9, a-f)"
             hint = "Write it like e3b0c442...b855, as sha256sum prints it"
             reader.problem(f"{key}.sha256", file.pop("sha256"), reason, hint)
         files.append(file)

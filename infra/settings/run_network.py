@@ -26,7 +26,7 @@ def read_network(
         try:
             made = networks[chosen.name].with_options(chosen.options)
         except ValueError as error:
-            reader.problems.append(f"{error}.")
+            reader.add_problem(f"{error}.")
         else:
             _refuse_annotations(reader, chosen.name, made, annotations)
     return chosen

@@ -107,6 +107,8 @@ def build_run_config(
         reason = f"accelerator is {accelerator}"
         hint = f"Set {device}, or remove it: it follows from accelerator"
         problems.append(problem_text("run.train.device", train["device"], reason, hint))
+        del train["device"]  # so that nothing else is said about it
+        overrides = {**overrides, "train": train}
     if smoke_test and train.get("smoke_test") is False:
         reason = "verify is before, which needs it"
         hint = "Remove it, or set verify to never or after"
@@ -168,6 +170,10 @@ def _in_stack_terms(problem: str) -> str:
     have a setting of their own, and would be refused there.
     """
     problem = problem.replace(_KEYS_OF_TRAINER, _KEYS)
+    head, separator, hint = problem.partition(". ")
+    for trainers, ours in _DATASET_KEYS.items():
+        hint = re.sub(rf"\bdataset\.{trainers}\b", ours, hint)
+    problem = f"{head}{separator}{hint}"
     key = re.match(r"[\w.]*", problem)
     name = key[0] if key else ""
     if name.startswith("dataset."):

@@ -1,5 +1,7 @@
 """Describes a value that cannot be used: why it cannot, and what to do."""
 
+from typing import NamedTuple
+
 
 class SettingError(ValueError):
     """A value cannot be used.
@@ -13,6 +15,18 @@ class SettingError(ValueError):
         super().__init__(f"{reason}. {hint}.")
         self.reason = reason
         self.hint = hint
+
+
+class Problem(NamedTuple):
+    """A problem in the settings.
+
+    Args:
+        key: the key that the problem is about, such as `run.train.max_steps` or `nodes[0].name`.
+        text: the whole message, which begins with the key.
+    """
+
+    key: str
+    text: str
 
 
 def problem_text(key: str, shown: str, reason: str, hint: str) -> str:

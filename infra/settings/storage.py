@@ -13,6 +13,8 @@ from infra.settings.reader import Reader
 # k3s' uninstaller and the kubelet delete the content of these folders.
 K3S_FOLDERS = ("/var/lib/rancher", "/var/lib/kubelet", "/etc/rancher", "/run/k3s")
 
+_OF_KERNEL = ("/proc", "/sys", "/dev")
+
 
 @dataclass(frozen=True)
 class StorageSettings:
@@ -123,6 +125,10 @@ def _read_data_root(reader: Reader) -> PurePosixPath:
     root = PurePosixPath(text or "/nowhere")
     if ".." in root.parts:
         reader.problem("dataRoot", text, "it has .. in it", "Set the folder's path without it")
+        return root
+    if kernel := next((each for each in _OF_KERNEL if root.is_relative_to(each)), None):
+        reason = f"the kernel makes what is in {kernel}, and nothing stays there"
+        reader.problem("dataRoot", text, reason, "Set a folder on a disk, such as /srv/disttrain")
         return root
     for folder in map(PurePosixPath, K3S_FOLDERS):
         if root.is_relative_to(folder) or folder.is_relative_to(root):

@@ -14,27 +14,37 @@ from infra.settings.reader import Reader
 
 
 def check_times(reader: Reader, raw: Mapping[str, str]) -> None:
-    """Note each such value, in place of what earlier checks have noted about it.
+    """Note each such value, in place of the other problems of the value and of what contains it.
 
-    `reader` puts the reason into words.
+    Call it after all other checks of values. Keys that nothing has read are left out: what is wrong
+    is the key.
+
+    Args:
+        reader: collects the problems that are found.
+        raw: `{key: text}` without the project's prefix; objects are JSON text.
     """
     for key, text in raw.items():
-        if TIME_OF_ENGINE.search(text) is None:
+        if key not in reader.keys or TIME_OF_ENGINE.search(text) is None:
             continue
         for path, value in _texts_in(key, _content(text)):
             if TIME_OF_ENGINE.fullmatch(value):
                 reader.problems = [
-                    problem for problem in reader.problems if not _is_about(problem, path, value)
+                    problem for problem in reader.problems if not _leads_to(problem.key, path)
                 ]
-                reader.problem(path, value, "it is a time", "Put it in quotation marks")
+                reason = "Pulumi made this of a date without quotation marks"
+                hint = "Put it in quotation marks in the stack's file"
+                reader.problem(path, value, reason, hint)
 
 
-def _is_about(problem: str, path: str, value: str) -> bool:
-    """Whether a message is about this value, and not about an object of which it is a part."""
-    key = re.split(r"[.\[]", path)[0]
-    if problem.startswith((f"{path}: ", f"{key}: {value!r} ")):
-        return True
-    return problem.startswith(f"{key}: ") and value in problem.partition(" cannot be used: ")[2]
+def _leads_to(key: str, path: str) -> bool:
+    """Whether a key is the path of a value, or of a mapping or a list that contains the value."""
+    parts = _parts(key)
+    return _parts(path)[: len(parts)] == parts
+
+
+def _parts(path: str) -> list[str]:
+    """Return the parts of a path. It may be written like `a.b[0]`, or like `a['b'][0]`."""
+    return re.findall(r"[^][.'\"]+", path)
 
 
 def _content(text: str) -> object:

@@ -302,7 +302,7 @@ def test_presets_with_a_corpus_name_each_file_once() -> None:
         ({"file": "x", "format": "jsonl", "document_separator": "-"}, r"is for plain text, and"),
         (
             {"file": "x", "val_share": 1},
-            r"dataset.val_share: 1.0 cannot be used: it is too large. Set a number that",
+            r"dataset.val_share: 1 cannot be used: it is too large. Set a number that",
         ),
     ],
 )

@@ -22,6 +22,11 @@ LAUNCH_OPTIONS = (
     "nodes_wait_seconds",
     "nodes_return_seconds",
 )
+_PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    r"(([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:[0-9]+)?/)?"  # the registry
+    rf"{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{{64}})?"
+)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,7 @@ def _image_problems(image: str | None) -> list[str]:
     remedy = "Write it like nvcr.io/nvidia/pytorch:25.01-py3"
     if image is None:
         return []
-    if re.fullmatch(r"[^\s:@][^\s@]*(@sha256:[0-9a-f]{64})?", image) is None:
+    if _IMAGE.fullmatch(image) is None:
         return [problem_text("program.image", image, "it is not the name of an image", remedy)]
     tag = re.search(r":([^/:@]+)(@|$)", image)
     if "@" not in image and (tag is None or tag[1] == "latest"):

@@ -102,6 +102,7 @@ def _check(
     wanted: type[Any] = typing.get_args(hint)[0] if optional else hint
     if optional and (value is None or value == ""):
         return None
+    given = value
     if wanted is float:
         value = _as_float(value)
     if isinstance(value, bool) and "on" in (metadata["choices"] or ()):
@@ -109,7 +110,7 @@ def _check(
     if reason := fault(value, wanted, metadata):
         hint = did_you_mean(_closest_values(value, wanted, metadata))
         what = f"{remedy(wanted, metadata)}{hint}. The option means: {metadata['doc']}"
-        problems.append(problem_text(name, value, reason, what))
+        problems.append(problem_text(name, given if wanted is float else value, reason, what))
     return value
 
 

@@ -103,8 +103,8 @@ def test_password_in_plain_text_is_refused_and_not_shown() -> None:
     reader = Reader(raw)
     read_options(reader, "imageDeliveryOptions", "imageDelivery: registry", RegistryOptions)
     (problem,) = reader.problems
-    assert problem.startswith("imageDeliveryOptions.password: [secret] cannot be used")
-    assert "--secret --path imageDeliveryOptions.password" in problem
+    assert problem.text.startswith("imageDeliveryOptions.password: [secret] cannot be used")
+    assert "--secret --path imageDeliveryOptions.password" in problem.text
     encrypted = Reader(raw, ["imageDeliveryOptions"])
     options = read_options(encrypted, "imageDeliveryOptions", "x", RegistryOptions)
     assert encrypted.problems == []

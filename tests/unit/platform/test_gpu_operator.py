@@ -362,6 +362,13 @@ def test_values_of_ones_own_join_the_computed_ones() -> None:
             "rm --path 'gpuOperatorValues[\"driver.version\"]'`.",
         ),
         ({"driver.enabled": False}, "Helm looks for no value with a point in its name"),
+        (
+            {"drivers": {"rdma": {"enabled": True}}},
+            "gpuOperatorValues.drivers: {rdma: {enabled: true}} cannot be used: the chart v26.3.3 "
+            "has no such key (did you mean driver?), and Helm ignores it. Correct it, or remove "
+            "it: `pulumi config rm --path gpuOperatorValues.drivers`. The keys are shown by `helm "
+            "show values gpu-operator --repo https://helm.ngc.nvidia.com/nvidia --version v26.3.3`",
+        ),
     ],
 )
 def test_values_that_settings_decide_about_are_refused(own: dict[str, Any], said: str) -> None:
@@ -370,6 +377,36 @@ def test_values_that_settings_decide_about_are_refused(own: dict[str, Any], said
         values_with({"gpuOperatorValues": own})
     assert said in str(refused.value)
     assert str(refused.value).count("cannot be used") == 1
+
+
+@pytest.mark.parametrize(
+    ("chart", "key", "is_known"),
+    [
+        ("v25.3.4", "extraObjects", False),
+        ("v26.3.0", "extraObjects", True),
+        ("v26.3.3", "draDriver", False),
+        ("v26.7.0", "draDriver", True),
+        ("v26.7.0", "drivers", False),
+        ("v26.7.1", "drivers", True),
+        *((chart, key, True) for chart in SCHEMAS for key in ("gfd", "nameOverride", "global")),
+    ],
+)
+def test_keys_of_each_chart_are_known(chart: str, key: str, *, is_known: bool) -> None:
+    """A key is refused if the chart of that version does not have it. Of a chart that is newer than
+    the newest known one every key is taken.
+    """
+    given = {"gpuOperatorVersion": chart, "gpuOperatorValues": {key: {"a": 1}}}
+    if is_known:
+        assert values_with(given)[key] == {"a": 1}
+    else:
+        with pytest.raises(RunError, match=f"the chart {chart} has no such key"):
+            values_with(given)
+
+
+def test_keys_of_another_chart_are_taken() -> None:
+    """A chart from elsewhere may be changed, so its keys are not known."""
+    elsewhere = {"gpuOperatorChart": "https://charts.example.org/nvidia"}
+    assert values_with({**elsewhere, "gpuOperatorValues": {"ours": {"a": 1}}})["ours"] == {"a": 1}
 
 
 def test_names_in_values_may_have_points() -> None:

@@ -55,3 +55,49 @@ def test_a_preview_warns_before_the_first_up_alone(
     warned.clear()
     deploy("dev", tmp_path, changes, before=first)
     assert not any("needs JobSet" in text for text in warned)
+
+
+IN_QUEUE: dict[str, Any] = {"gpusPerPod": 1, **KUEUE, "queue": "team"}
+WITH_CLASS = {"queues": {"name": "team", "priorities": {"urgent": 9}}}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "queue: 'team' cannot be used: a new k3s has no LocalQueue, and queues makes none."),
+        (QUEUES, "queue: 'team' cannot be used: a new k3s has no LocalQueue, and queues makes gpu"),
+        (
+            {**WITH_CLASS, "queuePriority": "high"},
+            "queuePriority: 'high' cannot be used: a new k3s has no WorkloadPriorityClass, and "
+            "queues makes urgent",
+        ),
+    ],
+)
+def test_a_missing_queue_is_refused_at_first(
+    more: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """A queue or a priority that a new k3s cannot have is refused before anything is registered.
+    On a k3s that is there somebody may have made it.
+    """
+    first = deploy("dev", tmp_path, {**IN_QUEUE, "queue": ""})
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy("dev", tmp_path, {**IN_QUEUE, **more})
+    assert said in str(refused.value)
+    assert "`pulumi config set --path queues." in str(refused.value)
+    deploy("dev", tmp_path, {**IN_QUEUE, **more}, before=first)
+
+
+def test_a_missing_namespace_is_refused_at_first(tmp_path: Path) -> None:
+    """A new k3s has no namespace of others for `namespaceExisting: use`, except `default`."""
+    first = deploy("dev", tmp_path)
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy("dev", tmp_path, {"namespaceExisting": "use"})
+    said = "namespaceExisting: 'use' cannot be used: a new k3s has no namespace disttrain."
+    assert said in str(refused.value)
+    deploy("dev", tmp_path, {"namespaceExisting": "use", "namespace": "default"})
+    deploy("dev", tmp_path, {"namespaceExisting": "use"}, before=first)
+
+
+def test_queues_of_the_platform_are_taken(tmp_path: Path) -> None:
+    """The queue and the priorities that the platform makes are there when the run comes."""
+    deploy("dev", tmp_path, {**IN_QUEUE, **WITH_CLASS, "queuePriority": "urgent"})

@@ -119,6 +119,7 @@ def test_run_may_stand_in_the_queue_that_comes_with_its_platform(tmp_path: Path)
         "queue": "gpus",
         "queuePriority": "urgent",
         "topology": "indexed-job",
+        "processesPerPod": 1,
     }
     asked: list[RunPods] = []
 

@@ -311,7 +311,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "warn",
     ),
     # training pods
-    ({"cpuPerRank": "many"}, "cpuPerRank: 'many' cannot be used: it is not auto or an amount"),
+    (
+        {"cpuPerRank": "many"},
+        "cpuPerRank: 'many' cannot be used: it is not auto or a whole number of CPUs",
+    ),
     (
         {"podEnvironment": {"RANK": "1"}},
         "podEnvironment.RANK: '1' cannot be used: the entrypoint sets",

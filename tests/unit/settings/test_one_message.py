@@ -7,13 +7,15 @@ import pytest
 from infra.kinds import KINDS
 from infra.settings import parse_settings
 from tests.unit.settings.form import FORM
-from tests.unit.settings.reading import refusal
+from tests.unit.settings.reading import SSH, refusal
 from tests.unit.stacks import raw_settings
 
 PROMETHEUS = {"monitoring": "install", "monitoringStorageClass": "local-path"}
 PROGRAM = "program.command"
 SET_IT = "Pulumi made this of a date without quotation marks. Put it in quotation marks"
 DAY = "2026-11-28 00:00:00 +0000 UTC"
+TWO = {"name": "gpu2", "address": "10.1.2.4", "host_key": "ssh-ed25519 AAAA"}
+SHARED = {"storageOptions": {"shared": True}, "topology": "single-pod"}
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"preset": "/etc/preset"},
@@ -78,6 +80,15 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         f"tolerations[0].value: '{DAY}' cannot be used: {SET_IT}",
     ),
     (
+        {**SSH, "nodeAddress": "10.1.2.3", "nodes": [{**TWO, "taints": [DAY]}], **SHARED},
+        f"nodes[0].taints[0]: '{DAY}' cannot be used: {SET_IT}",
+    ),
+    (
+        {"k3sRegistries": {"mirrors": {"a.example": {"endpoint": DAY}}}},
+        f"k3sRegistries.mirrors.a.example.endpoint: [secret] cannot be used: {SET_IT}",
+    ),
+    ({"imageRepository": DAY}, f"imageRepository: '{DAY}' cannot be used: {SET_IT}"),
+    (
         {"datasetOptions": {"format": DAY}},
         f"datasetOptions.format: '{DAY}' cannot be used: {SET_IT}",
     ),
@@ -101,6 +112,17 @@ def test_a_mistake_gets_one_message(changes: dict[str, Any], words: str) -> None
     (line,) = lines_of(refusal(changes))
     assert words in line
     assert FORM.match(line.replace('"', "'"))
+
+
+def test_other_faults_beside_a_date_are_shown() -> None:
+    """A date without quotation marks hides the messages about itself and about the value that
+    contains it. Other mistakes in the same setting are shown with it.
+    """
+    given = {"train": {"max_steps": DAY, "grad_clip": "x"}, "model": {"layer": 2}}
+    shown = lines_of(refusal({"run": given}))
+    assert [line.removeprefix("  - ").partition(": ")[0] for line in shown] == [
+        *("run.model.layer", "run.train.grad_clip", "run.train.max_steps")
+    ]
 
 
 @pytest.mark.parametrize("stack", ["stack-", "-stack", "_stack", "a" * 64])

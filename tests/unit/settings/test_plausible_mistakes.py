@@ -83,7 +83,7 @@ WORDS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"datasetFiles": [{**FILE, "sha256": "sha256:" + "a" * 64}]},
-        "it is not a sha256 checksum of 64 hexadecimal digits. Write it like e3b0c442...b855",
+        "it is not a sha256 checksum of 64 hexadecimal digits (0-9, a-f). Write it like e3b0c442",
     ),
 ]
 

@@ -60,5 +60,5 @@ def test_name_leaves_room_for_the_one_of_a_preview(tmp_path: Path) -> None:
     made = deploy("sandbox-multipod", tmp_path, longest).one("training-job-set").inputs
     (jobs,) = made["spec"]["replicatedJobs"]
     assert len(f"{made['metadata']['name']}abcde-{jobs['name']}-0-1000-abcde") == 63
-    with pytest.raises(pulumi.RunError, match=r"instance: .* has 27 characters"):
+    with pytest.raises(pulumi.RunError, match=r"instance: .* it has 27 characters"):
         deploy("sandbox-multipod", tmp_path, {**longest, "instance": "s" * 27})
