@@ -194,10 +194,10 @@ def _agreed_problem(
                 if damage is None and world.is_main:
                     misfit = _misfit(config, root, step, wanted)
         except FatalError as error:
-            return json.dumps({"fatal": str(error)[:900]})
+            return json.dumps({"fatal": str(error)})
         except RetryableError as error:
-            return json.dumps({"retry": str(error)[:900]})
-        return json.dumps({"damage": (damage or "")[:900], "misfit": (misfit or "")[:900]})
+            return json.dumps({"retry": str(error)})
+        return json.dumps({"damage": damage or "", "misfit": misfit or ""})
 
     for answer in map(json.loads, world.together_while_asking(look)):
         if "fatal" in answer:

@@ -174,7 +174,7 @@ class Save:
             # `drain` must not put in place what was written only in part.
             self._job = None
             raise
-        results = [dict(json.loads(text)) for text in self._world.gather_text(json.dumps(mine))]
+        results = self._world.gather_objects(mine)
         if failures := [result for result in results if "error" in result]:
             self._give_up(self._job, failures)
         elif self._job.is_committing:

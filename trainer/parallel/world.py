@@ -34,7 +34,6 @@ from trainer.parallel.store_port import await_store
 from trainer.watch.beat import BEAT
 
 _POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
-_LONGEST_REASON_BYTES = 4096
 _NOT_CONNECTED = "connectFullMesh failed"  # in gloo's error; torch has no class of its own for it
 _TOO_LATE = "the limit is the longer one of train.start_timeout_seconds and train.timeout_seconds"
 _T = TypeVar("_T")
@@ -142,11 +141,11 @@ class World:
         began = time.monotonic()
         await_store(self.rank, self.size, longest)
         _join(backend, longest, began)
-        texts = self.gather_text(Choice.of(compute).to_text())
+        texts = self.gather_objects(Choice.of(compute).to_text())
         compute = agree(compute, train.dtype, [Choice.from_text(text) for text in texts])
         if compute.backend == "nccl":
             uuid = str(torch.cuda.get_device_properties(compute.device).uuid)
-            if shared := duplicates(self.gather_text(uuid)):
+            if shared := duplicates(self.gather_objects(uuid)):
                 raise FatalError(
                     f"several ranks use the same GPU {', '.join(shared)} (time-slicing, or more "
                     "processes than GPUs), which NCCL refuses: give each rank its own GPU or MIG "
@@ -190,7 +189,7 @@ class World:
             )
         threads.shutdown()
         if failed:  # Each node shows the reason of one of its ranks, so every rank needs it.
-            reason = self.gather_text(str(error or ""), _LONGEST_REASON_BYTES)[0]
+            reason = self.gather_objects(str(error or ""))[0]
             if error is not None:
                 raise error
             raise (FatalError if fatal else RetryableError)(reason)
@@ -229,8 +228,8 @@ class World:
     def together_while_asking(self, work: Callable[[], str]) -> list[str]:
         """Run `work` in a thread of every rank, and return the texts of all ranks, by rank.
 
-        A text is cut off after 1024 bytes. `work` may take longer than a collective, as in
-        `on_main_while_others_ask`. All ranks must call this, and `work` must not raise.
+        `work` may take longer than a collective, as in `on_main_while_others_ask`. All ranks must
+        call this, and `work` must not raise.
         """
         if self.size == 1:
             return [work()]
@@ -238,17 +237,7 @@ class World:
             future = threads.submit(work)
             while self.any(bool(futures.wait([future], _POLL_SECONDS).not_done)):
                 pass
-        return self.gather_text(future.result())
-
-    @_tells
-    def gather_text(self, text: str, room: int = 1024) -> list[str]:
-        """Return the text of every rank on all ranks. A text is cut off after `room` bytes."""
-        if self.size == 1:
-            return [text]
-        mine = torch.tensor(list(text.encode()[:room].ljust(room)), dtype=torch.uint8)
-        everyones = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(everyones, mine)
-        return [bytes(tensor.tolist()).decode(errors="ignore").strip() for tensor in everyones]
+        return self.gather_objects(future.result())
 
     @_tells
     def gather_objects(self, mine: _T) -> list[_T]:
