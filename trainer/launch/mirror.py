@@ -22,6 +22,7 @@ from trainer.program.carry import own_command
 AGAIN_SECONDS = 10.0
 """The pause between an unexpected end of the process and the start of the next one."""
 _LAST_LINES_SECONDS = 1.0
+_QUIET_SECONDS = 1.0  # A wait that takes longer is announced.
 
 
 class MirrorProcess:
@@ -98,9 +99,7 @@ class MirrorProcess:
         with suppress(OSError):  # the process has ended and cannot be restarted
             self.ensure_running()
             os.write(self._lifeline, b"f")
-        try:
-            self._process.wait(self._config.checkpoint.mirror_wait_seconds)
-        except subprocess.TimeoutExpired:
+        if not self._has_finished():
             kill(self._process)
             problem = ""
             with suppress(OSError):  # the volume may be why it has not finished
@@ -112,6 +111,24 @@ class MirrorProcess:
             )
         self._close_pipes()
         self._process = None
+
+    def _has_finished(self) -> bool:
+        """Wait for the end of the process at most `checkpoint.mirror_wait_seconds`, and say so."""
+        assert self._process is not None
+        limit = self._config.checkpoint.mirror_wait_seconds
+        quiet_seconds = min(_QUIET_SECONDS, limit)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(quiet_seconds)
+            return True
+        if limit > quiet_seconds:
+            self._output.say(
+                f"waiting until the mirror has the newest checkpoint, for at most {limit} s "
+                "(checkpoint.mirror_wait_seconds)"
+            )
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit - quiet_seconds)
+            return True
+        return False
 
     def _close_pipes(self) -> None:
         """Close the pipes of a process that has ended."""
