@@ -211,7 +211,9 @@ class _Entrypoint:
                 f"({count} without a newer checkpoint)"
             )
             self._stop.wait(pause)
-        self._say("stopped by a signal; the run continues from its last checkpoint")
+        has_nothing = self._work.is_our_trainer and not self._work.newest()
+        then = "starts at step 0" if has_nothing else "continues from its last checkpoint"
+        self._say(f"stopped by a signal; the run {then}")
         return ExitCode.PREEMPTED
 
     def _one_round(self) -> ExitReport | None:
