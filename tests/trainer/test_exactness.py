@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import math
@@ -422,6 +423,37 @@ def test_too_little_memory_is_tried_once_more(lab: Lab, monkeypatch: pytest.Monk
     assert report.code == ExitCode.FATAL
     assert "lower train.micro_batch_size" in report.reason
     assert end().code == ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+)
+def test_too_little_host_memory_is_tried_once_more(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Lack of the machine's memory is tried once more too, and then ends the run with what to do. A
+    model that is too large would otherwise be started again and again.
+    """
+    run = lab.config(train__max_steps=6)
+
+    def no_memory(*values: object) -> None:
+        raise error
+
+    def end() -> ExitReport:
+        return worker._train(run, World(), NoSignals(), None)  # pyright: ignore
+
+    monkeypatch.setattr(worker, "train", no_memory)
+    assert end().code == ExitCode.RETRYABLE
+    report = end()
+    assert report.code == ExitCode.FATAL
+    assert "too little memory on the machine or in the pod" in report.reason
+    assert "give each rank more memory (memoryPerRank)" in report.reason
+    assert str(error) in report.reason
 
 
 def test_a_mistake_of_torch_is_tried_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

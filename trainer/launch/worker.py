@@ -33,6 +33,7 @@ from trainer.train import train
 from trainer.watch.beat import BEAT
 from trainer.watch.stack import answer_with_stack
 
+_NO_HOST_MEMORY = "can't allocate memory"  # in a RuntimeError; torch has no class of its own for it
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -110,13 +111,16 @@ def _train(
         return ExitReport(ExitCode.RETRYABLE, str(error))
     except torch.OutOfMemoryError as error:
         return _out_of_memory(config, world, str(error))
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            traceback.print_exc()
-            return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
-        return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
     except (Exception, SystemExit) as error:  # SystemExit: the other ranks would wait for this one
-        if stop.requested:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
+        if _lacks_host_memory(error):
+            traceback.print_exc()
+            text = (
+                f"too little memory on the machine or in the pod: {type(error).__name__}: {error}"
+            )
+            return _out_of_memory(config, world, text, of_host=True)
+        if stop.requested and not isinstance(error, OSError):
             return ExitReport(ExitCode.PREEMPTED, f"stopped while a peer was leaving: {error}")
         traceback.print_exc()
         return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
@@ -125,10 +129,20 @@ def _train(
     return ExitReport(ExitCode.PREEMPTED, f"stopped by a signal, saved at step {end.step}")
 
 
-def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
+def _lacks_host_memory(error: BaseException) -> bool:
+    """Whether the kernel has refused memory. A limit of the pod does not: it kills the process."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or _NO_HOST_MEMORY in str(error)
+
+
+def _out_of_memory(
+    config: RunConfig, world: World, reason: str, *, of_host: bool = False
+) -> ExitReport:
     """Return RETRYABLE for the first time, because the allocator's memory may be fragmented.
 
-    For the second time after the same checkpoint, return FATAL.
+    For the second time after the same checkpoint, return FATAL. `of_host`: whether it is the memory
+    of the machine that is missing, and not that of a GPU.
     """
     newest = ""
     with suppress(OSError):  # The volume may fail too, and must not hide that memory is missing.
@@ -136,22 +150,28 @@ def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
     newest = newest or "start"
     again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")
     if again:
-        advice = _memory_advice(config.train, world.size)
+        advice = _memory_advice(config.train, world.size, of_host=of_host)
         return ExitReport(
             ExitCode.FATAL, f"{reason} (for the second time after {newest}; {advice})"
         )
     return ExitReport(ExitCode.RETRYABLE, f"{reason} (trying once more)")
 
 
-def _memory_advice(train: TrainConfig, ranks: int) -> str:
-    """Say what would need less memory, the least costly first, without what is set already."""
+def _memory_advice(train: TrainConfig, ranks: int, *, of_host: bool) -> str:
+    """Say what would need less memory, the least costly first, without what is set already.
+
+    `of_host`: see `_out_of_memory`. With a GPU, only the model's size changes the host's memory.
+    """
     ways: list[str] = []
-    if train.micro_batch_size > 1:
+    is_on_gpu = of_host and torch.cuda.is_available()
+    if train.micro_batch_size > 1 and not is_on_gpu:
         ways.append("lower train.micro_batch_size")
-    if not train.activation_checkpointing:
+    if not train.activation_checkpointing and not is_on_gpu:
         ways.append("set train.activation_checkpointing to true")
     if train.parallel == "ddp" and ranks > 1:
         ways.append("set train.parallel to fsdp")
+    if of_host:
+        ways += ["give each rank more memory (memoryPerRank)", "use a smaller model"]
     if not ways:
         return "use more GPUs, GPUs with more memory, or a smaller model"
     *first, last = ways
