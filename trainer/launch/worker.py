@@ -30,6 +30,7 @@ from trainer.parallel.smoke_test import smoke_test
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
 from trainer.train import train
+from trainer.volume.remedy import remedy
 from trainer.watch.beat import BEAT
 from trainer.watch.stack import answer_with_stack
 
@@ -113,7 +114,11 @@ def _train(
         return _out_of_memory(config, world, str(error))
     except (Exception, SystemExit) as error:  # SystemExit: the other ranks would wait for this one
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
+            folder = f"The run's folder is {config.run_dir}"
+            return ExitReport(
+                ExitCode.FATAL,
+                f"a file cannot be written: {error}. {remedy(error.errno)}. {folder}",
+            )
         if _lacks_host_memory(error):
             traceback.print_exc()
             text = (
