@@ -12,8 +12,8 @@ The names are those of transformers. Only the tensors that a caller asks for are
 from __future__ import annotations
 
 import json
-import stat
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
