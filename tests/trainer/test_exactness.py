@@ -407,6 +407,18 @@ def test_a_loss_that_overflows_once_is_recorded_as_none(tmp_path: Path) -> None:
     assert metrics.line(2).startswith("step 1/2 loss - val -")
 
 
+def test_run_without_entrypoint_says_how_it_ended(lab: Lab) -> None:
+    """Ranks that were started by torchrun or by hand say how the run ended, once, and how it goes
+    on. A finished run that is started again would otherwise end without a word.
+    """
+    run = lab.config(train__max_steps=6)
+    for times in (1, 2):
+        lab.train(run, 2)
+        said = "run tiny: finished at step 6; raise train.max_steps to go on\n"
+        assert lab.rank_log(run, 0).read_text().count(said) == times
+    assert "finished" not in lab.rank_log(run, 1).read_text()
+
+
 def test_too_little_memory_is_tried_once_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lack of GPU memory is tried once more, as a restart mends fragmented memory. The second time
     the settings are the cause, and it is fatal.

@@ -58,6 +58,10 @@ def run_worker(config: RunConfig) -> NoReturn:
     events.close()
     if ending.code not in (ExitCode.DONE, ExitCode.PREEMPTED):
         print(f"rank {world.rank}: {ending.reason}", file=sys.stderr)
+    elif status is None and world.is_main:  # with an entrypoint, that says it
+        is_done = ending.code == ExitCode.DONE
+        then = "raise train.max_steps" if is_done else "start it again"
+        print(f"run {config.run_name}: {ending.reason}; {then} to go on")
     if status is not None:
         status.report_exit(world.local_rank, ending)
     sys.stdout.flush()
