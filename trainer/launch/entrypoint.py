@@ -212,8 +212,11 @@ class _Entrypoint:
             )
             self._stop.wait(pause)
         has_nothing = self._work.is_our_trainer and not self._work.newest()
-        then = "starts at step 0" if has_nothing else "continues from its last checkpoint"
-        self._say(f"stopped by a signal; the run {then}")
+        none, some = (
+            "the volume has no checkpoint yet",
+            "the run continues from its last checkpoint",
+        )
+        self._say(f"stopped by a signal; {none if has_nothing else some}")
         return ExitCode.PREEMPTED
 
     def _one_round(self) -> ExitReport | None:

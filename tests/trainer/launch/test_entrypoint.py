@@ -193,7 +193,7 @@ def test_pod_evicted_before_first_step_costs_nothing(lab: Lab) -> None:
     wait_for("the pass before the first step", computes, LIMIT_SECONDS, lab)
     nodes[1].terminate()
     assert nodes[1].wait(timeout=LIMIT_SECONDS) == ExitCode.PREEMPTED, lab.logs()
-    assert "[node 1] stopped by a signal; the run starts at step 0\n" in lab.logs()
+    assert "[node 1] stopped by a signal; the volume has no checkpoint yet\n" in lab.logs()
     accident.end()
     nodes[1] = start(1)
     wait_for("the done marker", (run.run_dir / "done.json").exists, LIMIT_SECONDS, lab)
