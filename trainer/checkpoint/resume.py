@@ -101,7 +101,14 @@ def find_checkpoint(
         return store.all_steps(root)
 
     def fetch() -> list[int]:
-        fetched = restore(root, mirror_place(config), say)
+        try:
+            fetched = restore(root, mirror_place(config), say)
+        except RetryableError as error:
+            raise RetryableError(
+                f"the volume holds no checkpoint that can be used, and {error}. The run does not "
+                "start at step 0 while the mirror may hold one; unset checkpoint.mirror if it "
+                "should"
+            ) from error
         return [] if fetched is None else [fetched]
 
     skipped: list[_Problem] = []
