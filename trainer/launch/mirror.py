@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from trainer.checkpoint.store import newest_name
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.killing import kill
@@ -18,6 +19,7 @@ from trainer.launch.node_output import NodeOutput
 from trainer.launch.signed_lines import RUN_KEY_VARIABLE
 from trainer.mirror.status import read_status
 from trainer.program.carry import own_command
+from trainer.run_folder import CHECKPOINTS_DIR
 
 AGAIN_SECONDS = 10.0
 """The pause between an unexpected end of the process and the start of the next one."""
@@ -92,14 +94,20 @@ class MirrorProcess:
     def finish(self) -> None:
         """Let the process copy what is left, and end it.
 
-        After `checkpoint.mirror_wait_seconds` it is killed.
+        After `checkpoint.mirror_wait_seconds` it is killed, and at once if the run has no
+        checkpoint yet.
         """
         if self._process is None:
             return
         with suppress(OSError):  # the process has ended and cannot be restarted
             self.ensure_running()
             os.write(self._lifeline, b"f")
-        if not self._has_finished():
+        newest = "unknown"
+        with suppress(OSError):  # a volume that has failed must not replace the pod's exit code
+            newest = newest_name(self._config.run_dir / CHECKPOINTS_DIR)
+        if not newest:
+            kill(self._process)
+        elif not self._has_finished():
             kill(self._process)
             problem = ""
             with suppress(OSError):  # the volume may be why it has not finished
