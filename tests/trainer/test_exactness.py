@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import math
@@ -242,6 +243,8 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_the_earlier_checkpoints_co
             fill(run.run_dir / "filler", leave_bytes=300_000)
             lab.train(run, 2, expect=78)
             reason = "[Errno 28] No space left on device"
+            told = "Make room on the volume, for checkpoint.keep_last + 2 = 4 checkpoints"
+            assert told in lab.rank_log(run, 0).read_text()
             (run.run_dir / "filler").unlink()
         else:  # a limit on the size of files fails in the middle of a file just as well
             lab.train(first, 2)
@@ -251,6 +254,7 @@ def test_a_full_disk_ends_the_run_with_the_reason_and_the_earlier_checkpoints_co
         main, other = (lab.rank_log(run, rank).read_text() for rank in (0, 1))
         assert f"rank 0: the checkpoint of step 10 could not be written: {reason}" in main
         assert "the earlier ones are untouched (step-00000005)" in main
+        assert main.rstrip().endswith(". Then start the run again")
         assert f"rank 1: the checkpoint of step 10 could not be written: {reason}" in other
         assert [path.name for path in checkpoints(run).iterdir()] == ["step-00000005"]
         lab.train(run, 2)
@@ -403,6 +407,18 @@ def test_a_loss_that_overflows_once_is_recorded_as_none(tmp_path: Path) -> None:
     assert metrics.line(2).startswith("step 1/2 loss - val -")
 
 
+def test_run_without_entrypoint_says_how_it_ended(lab: Lab) -> None:
+    """Ranks that were started by torchrun or by hand say how the run ended, once, and how it goes
+    on. A finished run that is started again would otherwise end without a word.
+    """
+    run = lab.config(train__max_steps=6)
+    for times in (1, 2):
+        lab.train(run, 2)
+        said = "run tiny: finished at step 6; raise train.max_steps to go on\n"
+        assert lab.rank_log(run, 0).read_text().count(said) == times
+    assert "finished" not in lab.rank_log(run, 1).read_text()
+
+
 def test_too_little_memory_is_tried_once_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lack of GPU memory is tried once more, as a restart mends fragmented memory. The second time
     the settings are the cause, and it is fatal.
@@ -422,6 +438,61 @@ def test_too_little_memory_is_tried_once_more(lab: Lab, monkeypatch: pytest.Monk
     assert report.code == ExitCode.FATAL
     assert "lower train.micro_batch_size" in report.reason
     assert end().code == ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+)
+def test_too_little_host_memory_is_tried_once_more(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Lack of the machine's memory is tried once more too, and then ends the run with what to do. A
+    model that is too large would otherwise be started again and again.
+    """
+    run = lab.config(train__max_steps=6)
+
+    def no_memory(*values: object) -> None:
+        raise error
+
+    def end() -> ExitReport:
+        return worker._train(run, World(), NoSignals(), None)  # pyright: ignore
+
+    monkeypatch.setattr(worker, "train", no_memory)
+    assert end().code == ExitCode.RETRYABLE
+    report = end()
+    assert report.code == ExitCode.FATAL
+    assert "too little memory on the machine or in the pod" in report.reason
+    assert "give each rank more memory (memoryPerRank)" in report.reason
+    assert str(error) in report.reason
+
+
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(errno.EROFS, "mounted read-only"), (errno.ENOSPC, "Make room on the volume")],
+)
+def test_volume_that_takes_no_file_ends_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, number: int, told: str
+) -> None:
+    """A volume that takes no file before the first save, as one that is mounted read-only, ends the
+    run. The reason says what is wrong with it and what to do.
+    """
+    run = lab.config(train__max_steps=6)
+
+    def fail(*values: object) -> None:
+        raise OSError(number, os.strerror(number), str(run.run_dir / "run.lock"))
+
+    monkeypatch.setattr(worker, "train", fail)
+    report = worker._train(run, World(), NoSignals(), None)  # pyright: ignore
+    assert report.code == ExitCode.FATAL
+    assert os.strerror(number) in report.reason
+    assert told in report.reason
+    assert str(run.run_dir) in report.reason
+    assert "no room" not in report.reason
 
 
 def test_a_mistake_of_torch_is_tried_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

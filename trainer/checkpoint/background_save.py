@@ -10,7 +10,7 @@ from typing import Any
 class BackgroundSave:
     """Runs one piece of work after the other in one thread, because starting a thread takes long.
 
-    The result of this rank's work is sent to all ranks, so it must be a small JSON mapping.
+    The result of this rank's work is sent to all ranks, so it must be small.
     """
 
     def __init__(self) -> None:
@@ -36,4 +36,4 @@ class BackgroundSave:
         try:
             return {} if work is None else work.result()
         except OSError as error:
-            return {"errno": error.errno, "error": str(error)[:300]}
+            return {"errno": error.errno, "error": str(error)}

@@ -101,7 +101,14 @@ def find_checkpoint(
         return store.all_steps(root)
 
     def fetch() -> list[int]:
-        fetched = restore(root, mirror_place(config), say)
+        try:
+            fetched = restore(root, mirror_place(config), say)
+        except RetryableError as error:
+            raise RetryableError(
+                f"the volume holds no checkpoint that can be used, and {error}. The run does not "
+                "start at step 0 while the mirror may hold one; unset checkpoint.mirror if it "
+                "should"
+            ) from error
         return [] if fetched is None else [fetched]
 
     skipped: list[_Problem] = []
@@ -194,10 +201,10 @@ def _agreed_problem(
                 if damage is None and world.is_main:
                     misfit = _misfit(config, root, step, wanted)
         except FatalError as error:
-            return json.dumps({"fatal": str(error)[:900]})
+            return json.dumps({"fatal": str(error)})
         except RetryableError as error:
-            return json.dumps({"retry": str(error)[:900]})
-        return json.dumps({"damage": (damage or "")[:900], "misfit": (misfit or "")[:900]})
+            return json.dumps({"retry": str(error)})
+        return json.dumps({"damage": damage or "", "misfit": misfit or ""})
 
     for answer in map(json.loads, world.together_while_asking(look)):
         if "fatal" in answer:

@@ -13,7 +13,6 @@ take longer than a collective.
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import time
@@ -37,11 +36,10 @@ from trainer.metrics.log import sync_metrics
 from trainer.mirror.status import step_being_copied
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
+from trainer.volume.remedy import FULL, LASTING, remedy
 from trainer.watch.beat import BEAT, Phase
 
 MOST_FAILURES_IN_A_ROW = 3
-# The disk is full or may not be written, so another attempt would fail the same way.
-LASTING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 _POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
 _PAUSE_SECONDS = 2.0
 _PAGE_BYTES = 4096
@@ -174,7 +172,7 @@ class Save:
             # `drain` must not put in place what was written only in part.
             self._job = None
             raise
-        results = [dict(json.loads(text)) for text in self._world.gather_text(json.dumps(mine))]
+        results = self._world.gather_objects(mine)
         if failures := [result for result in results if "error" in result]:
             self._give_up(self._job, failures)
         elif self._job.is_committing:
@@ -280,12 +278,17 @@ class Save:
         self._job = None
         self._failures_in_a_row += 1
         lasting = [failure for failure in failures if failure["errno"] in LASTING]
-        reason = (lasting or failures)[0]["error"]
+        first = (lasting or failures)[0]
         if self._world.is_main:
             shutil.rmtree(job.building, ignore_errors=True)
-        text = f"{words.failed(job.step)}: {reason}; {self._others()}"
+        text = f"{words.failed(job.step)}: {first['error']}; {self._others()}"
         if lasting or self._failures_in_a_row >= MOST_FAILURES_IN_A_ROW:
-            raise FatalError(text)
+            count = self._keep.keep_last + 2
+            room = f", for checkpoint.keep_last + 2 = {count} checkpoints"
+            room = room if first["errno"] in FULL else ""
+            raise FatalError(
+                f"{text}, in {self._root}. {remedy(first['errno'])}{room}. Then start the run again"
+            )
         self._say(
             f"warning: {text} (failure {self._failures_in_a_row} in a row, "
             f"{MOST_FAILURES_IN_A_ROW} end the run); "

@@ -70,5 +70,12 @@ def raise_diverged(run_dir: Path, world: World, step: int, what: str, newest: in
     where = f"the newest checkpoint is of step {newest}" if newest else "there is no checkpoint yet"
     text = f"step {step} diverged: {what}; {where}"
     if world.any(again):
-        raise FatalError(f"{text}; it did so at the start before this one too")
+        older = (
+            ". If that does not help, the weights in the newest checkpoint are bad already: move "
+            "it out of the folder checkpoints, and the run continues from the one before"
+        )
+        raise FatalError(
+            f"{text}; it did so at the start before this one too. Lower train.learning_rate, or "
+            f"set train.grad_clip to a lower value above 0{older if newest else ''}"
+        )
     raise RetryableError(f"{text}; trying once more")

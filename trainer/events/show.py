@@ -46,7 +46,7 @@ def as_text(account: Account, cost: Cost | None) -> str:
         *_starts(account.starts),
         _lost(account),
         f"GPU-hours: {sum(account.gpu_seconds.values()) / HOUR_SECONDS:.3f} "
-        f"({account.gpus} rank(s), a GPU each)",
+        f"({account.gpus} rank(s), each counted as a GPU)",
     ]
     if cost is not None:
         tokens = cost.per_million_tokens

@@ -211,7 +211,12 @@ class _Entrypoint:
                 f"({count} without a newer checkpoint)"
             )
             self._stop.wait(pause)
-        self._say("stopped by a signal; the run continues from its last checkpoint")
+        has_nothing = self._work.is_our_trainer and not self._work.newest()
+        none, some = (
+            "the volume has no checkpoint yet",
+            "the run continues from its last checkpoint",
+        )
+        self._say(f"stopped by a signal; {none if has_nothing else some}")
         return ExitCode.PREEMPTED
 
     def _one_round(self) -> ExitReport | None:

@@ -34,6 +34,8 @@ from trainer.watch.hang import RankState, to_text
 _SAY_EVERY_SECONDS = 10
 _POLL_SECONDS = 0.1
 _REFUSED_PAUSE_SECONDS = 1.0
+# Characters. A message has at most 65,536 bytes, and JSON may need 12 of them for a character.
+_LONGEST_REASON = 4000
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,21 @@ class RoundMember:
 
     def report_stopped(self, report: ExitReport) -> None:
         """Tell node 0 that the ranks of this node end now, before other nodes lose these ranks."""
-        self._line.send(Ended(int(report.code), report.reason))
+        self._line.send(_ended(report))
 
     def leave(self, report: ExitReport) -> None:
         """Report how the ranks of this node ended, and close the connection."""
-        self._line.send(Ended(int(report.code), report.reason))
+        self._line.send(_ended(report))
         self._line.close()
+
+
+def _ended(report: ExitReport) -> Ended:
+    """Return the message for a report; of a very long reason it has the beginning and the end."""
+    reason = report.reason
+    if len(reason) > _LONGEST_REASON:
+        half = _LONGEST_REASON // 2
+        reason = f"{reason[:half]} [...] {reason[-half:]}"
+    return Ended(int(report.code), reason)
 
 
 def join(

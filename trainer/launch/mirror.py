@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
+from trainer.checkpoint.store import newest_name
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
 from trainer.launch.killing import kill
@@ -18,10 +19,12 @@ from trainer.launch.node_output import NodeOutput
 from trainer.launch.signed_lines import RUN_KEY_VARIABLE
 from trainer.mirror.status import read_status
 from trainer.program.carry import own_command
+from trainer.run_folder import CHECKPOINTS_DIR
 
 AGAIN_SECONDS = 10.0
 """The pause between an unexpected end of the process and the start of the next one."""
 _LAST_LINES_SECONDS = 1.0
+_QUIET_SECONDS = 1.0  # A wait that takes longer is announced.
 
 
 class MirrorProcess:
@@ -91,16 +94,20 @@ class MirrorProcess:
     def finish(self) -> None:
         """Let the process copy what is left, and end it.
 
-        After `checkpoint.mirror_wait_seconds` it is killed.
+        After `checkpoint.mirror_wait_seconds` it is killed, and at once if the run has no
+        checkpoint yet.
         """
         if self._process is None:
             return
         with suppress(OSError):  # the process has ended and cannot be restarted
             self.ensure_running()
             os.write(self._lifeline, b"f")
-        try:
-            self._process.wait(self._config.checkpoint.mirror_wait_seconds)
-        except subprocess.TimeoutExpired:
+        newest = "unknown"
+        with suppress(OSError):  # a volume that has failed must not replace the pod's exit code
+            newest = newest_name(self._config.run_dir / CHECKPOINTS_DIR)
+        if not newest:
+            kill(self._process)
+        elif not self._has_finished():
             kill(self._process)
             problem = ""
             with suppress(OSError):  # the volume may be why it has not finished
@@ -112,6 +119,24 @@ class MirrorProcess:
             )
         self._close_pipes()
         self._process = None
+
+    def _has_finished(self) -> bool:
+        """Wait for the end of the process at most `checkpoint.mirror_wait_seconds`, and say so."""
+        assert self._process is not None
+        limit = self._config.checkpoint.mirror_wait_seconds
+        quiet_seconds = min(_QUIET_SECONDS, limit)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(quiet_seconds)
+            return True
+        if limit > quiet_seconds:
+            self._output.say(
+                f"waiting until the mirror has the newest checkpoint, for at most {limit} s "
+                "(checkpoint.mirror_wait_seconds)"
+            )
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit - quiet_seconds)
+            return True
+        return False
 
     def _close_pipes(self) -> None:
         """Close the pipes of a process that has ended."""

@@ -74,7 +74,10 @@ class PodFailures:
         self._path, self._most, self._say = run_dir / PLACE, most, say
         self._count = Count(revision)
         self._reads, self._writes = bool(revision), bool(revision) and writes
-        self._has_warned = False
+        self._known: set[Count | None] = {None}
+        """What the file can hold if no other pod has written it: what this pod has last read there
+        or written, or nothing."""
+        self._has_warned = self._is_replaced = False
 
     def start(self, newest: Callable[[], str]) -> None:
         """Count an earlier pod that ended without recording how, and say which restart this is.
@@ -141,22 +144,43 @@ class PodFailures:
             )
 
     def _read(self) -> None:
+        found = self._on_volume()
+        self._known = {None, found}
+        if found is not None and found.revision == self._count.revision:
+            self._count = found
+
+    def _on_volume(self) -> Count | None:
+        """Return what the file holds now; None if there is none, or if it cannot be read."""
         if not self._reads:
-            return
+            return None
         try:
-            found = Count(**json.loads(self._path.read_text()))
+            return Count(**json.loads(self._path.read_text()))
         except FileNotFoundError:
-            return
+            return None
         except (OSError, ValueError, TypeError) as error:
             self._warn(f"read ({error})")
-            return
-        self._count = found if found.revision == self._count.revision else self._count
+            return None
 
     def _write(self, count: Count) -> None:
+        """Write the count, unless another pod of node 0 has written one since this pod did.
+
+        Where a machine has lost its network but still has the volume, its pod may run on while the
+        next pod of node 0 counts. That pod has counted this one as failed already.
+        """
         self._count = count
+        if self._on_volume() not in self._known:
+            if not self._is_replaced:
+                self._is_replaced = True
+                self._say(
+                    f"another pod of node 0 has written {self._path} since this one did, so this "
+                    "pod counts its failures there no longer"
+                )
+            return
+        self._known.add(count)  # an error may come after the file is in its place
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             write_json(self._path, asdict(count))
+            self._known = {None, count}
         except OSError as error:
             self._warn(f"written ({error})")
 

@@ -30,9 +30,11 @@ from trainer.parallel.smoke_test import smoke_test
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR
 from trainer.train import train
+from trainer.volume.remedy import remedy
 from trainer.watch.beat import BEAT
 from trainer.watch.stack import answer_with_stack
 
+_NO_HOST_MEMORY = "can't allocate memory"  # in a RuntimeError; torch has no class of its own for it
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
@@ -56,6 +58,10 @@ def run_worker(config: RunConfig) -> NoReturn:
     events.close()
     if ending.code not in (ExitCode.DONE, ExitCode.PREEMPTED):
         print(f"rank {world.rank}: {ending.reason}", file=sys.stderr)
+    elif status is None and world.is_main:  # with an entrypoint, that says it
+        is_done = ending.code == ExitCode.DONE
+        then = "raise train.max_steps" if is_done else "start it again"
+        print(f"run {config.run_name}: {ending.reason}; {then} to go on")
     if status is not None:
         status.report_exit(world.local_rank, ending)
     sys.stdout.flush()
@@ -110,13 +116,20 @@ def _train(
         return ExitReport(ExitCode.RETRYABLE, str(error))
     except torch.OutOfMemoryError as error:
         return _out_of_memory(config, world, str(error))
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            traceback.print_exc()
-            return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
-        return ExitReport(ExitCode.FATAL, f"no room to write below {config.run_dir}: {error}")
     except (Exception, SystemExit) as error:  # SystemExit: the other ranks would wait for this one
-        if stop.requested:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            folder = f"The run's folder is {config.run_dir}"
+            return ExitReport(
+                ExitCode.FATAL,
+                f"a file cannot be written: {error}. {remedy(error.errno)}. {folder}",
+            )
+        if _lacks_host_memory(error):
+            traceback.print_exc()
+            text = (
+                f"too little memory on the machine or in the pod: {type(error).__name__}: {error}"
+            )
+            return _out_of_memory(config, world, text, of_host=True)
+        if stop.requested and not isinstance(error, OSError):
             return ExitReport(ExitCode.PREEMPTED, f"stopped while a peer was leaving: {error}")
         traceback.print_exc()
         return ExitReport(ExitCode.RETRYABLE, f"{type(error).__name__}: {error}")
@@ -125,10 +138,20 @@ def _train(
     return ExitReport(ExitCode.PREEMPTED, f"stopped by a signal, saved at step {end.step}")
 
 
-def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
+def _lacks_host_memory(error: BaseException) -> bool:
+    """Whether the kernel has refused memory. A limit of the pod does not: it kills the process."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or _NO_HOST_MEMORY in str(error)
+
+
+def _out_of_memory(
+    config: RunConfig, world: World, reason: str, *, of_host: bool = False
+) -> ExitReport:
     """Return RETRYABLE for the first time, because the allocator's memory may be fragmented.
 
-    For the second time after the same checkpoint, return FATAL.
+    For the second time after the same checkpoint, return FATAL. `of_host`: whether it is the memory
+    of the machine that is missing, and not that of a GPU.
     """
     newest = ""
     with suppress(OSError):  # The volume may fail too, and must not hide that memory is missing.
@@ -136,22 +159,28 @@ def _out_of_memory(config: RunConfig, world: World, reason: str) -> ExitReport:
     newest = newest or "start"
     again = happened_before(config.run_dir, world.rank, "out of memory", f"after {newest}")
     if again:
-        advice = _memory_advice(config.train, world.size)
+        advice = _memory_advice(config.train, world.size, of_host=of_host)
         return ExitReport(
             ExitCode.FATAL, f"{reason} (for the second time after {newest}; {advice})"
         )
     return ExitReport(ExitCode.RETRYABLE, f"{reason} (trying once more)")
 
 
-def _memory_advice(train: TrainConfig, ranks: int) -> str:
-    """Say what would need less memory, the least costly first, without what is set already."""
+def _memory_advice(train: TrainConfig, ranks: int, *, of_host: bool) -> str:
+    """Say what would need less memory, the least costly first, without what is set already.
+
+    `of_host`: see `_out_of_memory`. With a GPU, only the model's size changes the host's memory.
+    """
     ways: list[str] = []
-    if train.micro_batch_size > 1:
+    is_on_gpu = of_host and torch.cuda.is_available()
+    if train.micro_batch_size > 1 and not is_on_gpu:
         ways.append("lower train.micro_batch_size")
-    if not train.activation_checkpointing:
+    if not train.activation_checkpointing and not is_on_gpu:
         ways.append("set train.activation_checkpointing to true")
     if train.parallel == "ddp" and ranks > 1:
         ways.append("set train.parallel to fsdp")
+    if of_host:
+        ways += ["give each rank more memory (memoryPerRank)", "use a smaller model"]
     if not ways:
         return "use more GPUs, GPUs with more memory, or a smaller model"
     *first, last = ways

@@ -50,11 +50,7 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
             skipped.append(f"step {step} of the mirror is skipped: {problem}")
             say(skipped[-1])
     except StoreError as error:
-        raise RetryableError(
-            f"the volume holds no checkpoint, and the mirror could not be asked: {error}. The run "
-            "does not start at step 0 while the mirror may hold one; unset checkpoint.mirror if "
-            "it should"
-        ) from error
+        raise RetryableError(f"the mirror could not be asked: {error}") from error
     if skipped:
         raise FatalError(
             f"the mirror holds checkpoints, and none of them can be used: {'; '.join(skipped)}. "

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -162,7 +163,11 @@ def _write(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
         contiguous: Sequence[tuple[str, torch.Tensor]] = [
             (name, tensor.contiguous()) for name, tensor in tensors.items()
         ]
+        building.touch()
+        usual_mode = stat.S_IMODE(building.stat().st_mode)
         save_file(dict(contiguous), building, {"format": "pt"})
+        if stat.S_IMODE(building.stat().st_mode) != usual_mode:
+            building.chmod(usual_mode)  # safetensors 0.8.0 lets only the owner read the file
         fsync_file(building)
         building.replace(path)
         fsync_directory(path.parent)

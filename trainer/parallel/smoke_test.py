@@ -143,7 +143,7 @@ def _wait_for(device: torch.device) -> None:
 
 
 def _stop_if_any_failed(world: World, what: str, problem: str) -> None:
-    problems = world.gather_text(problem, room=256)
+    problems = world.gather_objects(problem)
     faults = [f"rank {rank} {what}: {text}" for rank, text in enumerate(problems) if text]
     if faults:
         raise FatalError(f"smoke test: {'; '.join(faults)}")

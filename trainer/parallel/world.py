@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -33,8 +34,8 @@ from trainer.parallel.store_port import await_store
 from trainer.watch.beat import BEAT
 
 _POLL_SECONDS = 1.0  # less than the smallest train.timeout_seconds
-_LONGEST_REASON_BYTES = 4096
 _NOT_CONNECTED = "connectFullMesh failed"  # in gloo's error; torch has no class of its own for it
+_TOO_LATE = "the limit is the longer one of train.start_timeout_seconds and train.timeout_seconds"
 _T = TypeVar("_T")
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -53,25 +54,45 @@ def _tells(method: _Method) -> _Method:
     return cast(_Method, telling)
 
 
-def _join(backend: str, limit_seconds: int) -> None:
-    """Join the process group.
+def _join(backend: str, limit_seconds: int, began: float) -> None:
+    """Join the process group, in a thread, because gloo does not keep to its time limit.
+
+    Where packets are lost without an answer, gloo gives up only after five times the limit
+    (torch 2.7.1). The thread may go on after an error: it ends with this process.
+
+    Args:
+        backend: torch's name of the collectives.
+        limit_seconds: The longest wait for the other ranks, and in each collective of the group.
+        began: When this rank began to wait for the others, in seconds of `time.monotonic`.
 
     Raises:
-        RetryableError: Gloo got no connection to another rank. Its own words name no reason.
+        RetryableError: This rank got no connection to another rank in this time, or gloo says so.
+            Its own words name no reason.
     """
-    began = time.monotonic()
-    try:
-        dist.init_process_group(backend, timeout=timedelta(seconds=limit_seconds))
-    except RuntimeError as error:
-        if _NOT_CONNECTED not in str(error):
-            raise
-        name = os.environ.get("GLOO_SOCKET_IFNAME", "")
-        over = f"over the network interface {name} (GLOO_SOCKET_IFNAME) " if name else ""
-        raise RetryableError(
-            f"no connection to all other ranks {over}within {time.monotonic() - began:.0f} s: "
-            "either one of them has ended, and its lines say why, or the pods do not reach each "
-            f"other there, see docs/clusters.md#a-faster-network-between-the-machines ({error})"
-        ) from error
+    future: futures.Future[None] = futures.Future()
+
+    def work() -> None:
+        try:
+            dist.init_process_group(backend, timeout=timedelta(seconds=limit_seconds))
+        except BaseException as error:  # it is raised again in the thread that waits
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+    threading.Thread(target=work, name="join", daemon=True).start()
+    seconds = max(0.0, began + limit_seconds - time.monotonic())
+    is_late = bool(futures.wait([future], seconds).not_done)
+    error = None if is_late else future.exception()
+    if not is_late and _NOT_CONNECTED not in str(error):
+        return future.result()
+    name = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    over = f"over the network interface {name} (GLOO_SOCKET_IFNAME) " if name else ""
+    raise RetryableError(
+        f"no connection to all other ranks {over}within {time.monotonic() - began:.0f} s: "
+        "either one of them has ended, and its lines say why, or the pods do not reach each "
+        "other there, see docs/clusters.md#a-faster-network-between-the-machines "
+        f"({error or _TOO_LATE})"
+    ) from error
 
 
 @dataclass(frozen=True)
@@ -117,13 +138,14 @@ class World:
             return compute
         backend = "cpu:gloo,cuda:nccl" if compute.backend == "nccl" else "gloo"
         longest = max(train.start_timeout_seconds, train.timeout_seconds)
+        began = time.monotonic()
         await_store(self.rank, self.size, longest)
-        _join(backend, longest)
-        texts = self.gather_text(Choice.of(compute).to_text())
+        _join(backend, longest, began)
+        texts = self.gather_objects(Choice.of(compute).to_text())
         compute = agree(compute, train.dtype, [Choice.from_text(text) for text in texts])
         if compute.backend == "nccl":
             uuid = str(torch.cuda.get_device_properties(compute.device).uuid)
-            if shared := duplicates(self.gather_text(uuid)):
+            if shared := duplicates(self.gather_objects(uuid)):
                 raise FatalError(
                     f"several ranks use the same GPU {', '.join(shared)} (time-slicing, or more "
                     "processes than GPUs), which NCCL refuses: give each rank its own GPU or MIG "
@@ -167,7 +189,7 @@ class World:
             )
         threads.shutdown()
         if failed:  # Each node shows the reason of one of its ranks, so every rank needs it.
-            reason = self.gather_text(str(error or ""), _LONGEST_REASON_BYTES)[0]
+            reason = self.gather_objects(str(error or ""))[0]
             if error is not None:
                 raise error
             raise (FatalError if fatal else RetryableError)(reason)
@@ -206,8 +228,8 @@ class World:
     def together_while_asking(self, work: Callable[[], str]) -> list[str]:
         """Run `work` in a thread of every rank, and return the texts of all ranks, by rank.
 
-        A text is cut off after 1024 bytes. `work` may take longer than a collective, as in
-        `on_main_while_others_ask`. All ranks must call this, and `work` must not raise.
+        `work` may take longer than a collective, as in `on_main_while_others_ask`. All ranks must
+        call this, and `work` must not raise.
         """
         if self.size == 1:
             return [work()]
@@ -215,17 +237,7 @@ class World:
             future = threads.submit(work)
             while self.any(bool(futures.wait([future], _POLL_SECONDS).not_done)):
                 pass
-        return self.gather_text(future.result())
-
-    @_tells
-    def gather_text(self, text: str, room: int = 1024) -> list[str]:
-        """Return the text of every rank on all ranks. A text is cut off after `room` bytes."""
-        if self.size == 1:
-            return [text]
-        mine = torch.tensor(list(text.encode()[:room].ljust(room)), dtype=torch.uint8)
-        everyones = [torch.empty_like(mine) for _ in range(self.size)]
-        dist.all_gather(everyones, mine)
-        return [bytes(tensor.tolist()).decode(errors="ignore").strip() for tensor in everyones]
+        return self.gather_objects(future.result())
 
     @_tells
     def gather_objects(self, mine: _T) -> list[_T]:

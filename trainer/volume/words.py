@@ -9,33 +9,18 @@ from pathlib import Path
 
 from trainer.launch.exit_codes import ExitCode
 from trainer.volume.files import OTHER_CONTENT, WriteError
+from trainer.volume.remedy import LASTING, remedy
 
 _SETTING = "run.train.volume_timeout_seconds"
-_NEVER_BETTER = (
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.ENOTDIR,
-)
+_NEVER_BETTER = (*LASTING, errno.ENOTDIR)
 _NOT_SHARED = (errno.ENOENT, OTHER_CONTENT)
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_failed(folder: Path, mount: str, error: WriteError) -> tuple[ExitCode, str]:
     """Return the exit code and the reason for a node that cannot write."""
-    if error.number == errno.EROFS:
-        remedy = "It is mounted read-only: let the pods of every node mount it for writing"
-    elif error.number in (errno.EACCES, errno.EPERM):
-        remedy = f"Make it writable for uid {os.getuid()}, on the file server and on every node"
-    elif error.number in _FULL:
-        remedy = "Make room on the volume"
-    else:
-        remedy = "Look at the file server, and at the kernel's log of this node"
     code = ExitCode.FATAL if error.number in _NEVER_BETTER else ExitCode.RETRYABLE
-    return code, f"the volume cannot be used here: in {_place(folder, mount)} {error}. {remedy}"
+    what_to_do = remedy(error.number)
+    return code, f"the volume cannot be used here: in {_place(folder, mount)} {error}. {what_to_do}"
 
 
 def no_answer(folder: Path, mount: str, act: str, seconds: float) -> tuple[ExitCode, str]:

@@ -64,7 +64,7 @@ def test_table_has_every_kind_and_the_sum(capsys: pytest.CaptureFixture[str]) ->
     assert "restart 1 after step 101: 98.2 s = detect 90.0 s" in text
     assert "[killed: it left no word about its end]" in text
     assert "lost work: 50 steps, 18.5 s" in text
-    assert "GPU-hours: 0.452 (8 rank(s), a GPU each)" in text
+    assert "GPU-hours: 0.452 (8 rank(s), each counted as a GPU)" in text
     assert "cost" not in text.lower()
 
 

@@ -12,7 +12,7 @@ import torch
 from trainer.checkpoint import second_chance
 from trainer.checkpoint.second_chance import forget_trouble, happened_before, raise_diverged
 from trainer.config import RunConfig
-from trainer.launch.exit_codes import ExitCode, RetryableError
+from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
 from trainer.launch.worker import _out_of_memory  # pyright: ignore[reportPrivateUsage]
 from trainer.parallel.world import World
 
@@ -114,6 +114,18 @@ def test_volume_without_room_does_not_hide_a_divergence(
     monkeypatch.setattr(second_chance, "write_json", fail)
     with pytest.raises(RetryableError, match="step 7 diverged: loss nan"):
         raise_diverged(tmp_path, World(), 7, "loss nan", 0)
+
+
+@pytest.mark.parametrize(("newest", "is_told"), [(0, False), (5, True)])
+def test_second_divergence_says_what_to_do(tmp_path: Path, newest: int, is_told: bool) -> None:
+    """A run that ends because its loss is not finite says which settings to change. Where there is
+    a checkpoint, that may be the cause, and the run says how to go on without it.
+    """
+    with pytest.raises(RetryableError):
+        raise_diverged(tmp_path, World(), 7, "loss nan", newest)
+    with pytest.raises(FatalError, match=r"Lower train\.learning_rate") as ended:
+        raise_diverged(tmp_path, World(), 7, "loss nan", newest)
+    assert ("the run continues from the one before" in str(ended.value)) == is_told
 
 
 def test_finished_run_forgets_its_trouble(tmp_path: Path) -> None:

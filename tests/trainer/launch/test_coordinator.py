@@ -97,6 +97,19 @@ def test_a_fatal_failure_is_fatal_for_all(gang: Gang) -> None:
     assert lost(members[0]) == ExitReport(ExitCode.FATAL, "node 2: no dataset")
 
 
+def test_a_very_long_reason_is_told_with_its_end(gang: Gang) -> None:
+    """A node may end with a reason that is longer than a message can be, such as a compiler's whole
+    output. The other nodes get its beginning and its end, and the right exit code.
+    """
+    members = gang.join_all()
+    members[2].leave(ExitReport(ExitCode.FATAL, f"no compiler: {'x' * 100_000} at the end"))
+    ending = lost(members[0])
+    assert ending
+    assert ending.code == ExitCode.FATAL
+    assert ending.reason.startswith("node 2: no compiler: xxx")
+    assert ending.reason.endswith("xxx at the end")
+
+
 def test_a_finished_node_stops_nobody(gang: Gang) -> None:
     members = gang.join_all()
     members[1].leave(ExitReport(ExitCode.DONE, "finished"))

@@ -173,7 +173,8 @@ def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
 
 def test_pod_evicted_before_first_step_costs_nothing(lab: Lab) -> None:
     """The eviction of a pod before the first step is not counted as a restart. The ranks of that
-    pod end at once, and the other node hears why before its own ranks fail.
+    pod end at once, and the other node hears why before its own ranks fail. The pod says that there
+    is no checkpoint yet.
     """
     accident = Accident("slow forward", 1, str(lab.root / "slow"), LIMIT_SECONDS)
     accident.begin()
@@ -192,6 +193,7 @@ def test_pod_evicted_before_first_step_costs_nothing(lab: Lab) -> None:
     wait_for("the pass before the first step", computes, LIMIT_SECONDS, lab)
     nodes[1].terminate()
     assert nodes[1].wait(timeout=LIMIT_SECONDS) == ExitCode.PREEMPTED, lab.logs()
+    assert "[node 1] stopped by a signal; the volume has no checkpoint yet\n" in lab.logs()
     accident.end()
     nodes[1] = start(1)
     wait_for("the done marker", (run.run_dir / "done.json").exists, LIMIT_SECONDS, lab)

@@ -221,6 +221,37 @@ def test_node_that_was_there_before_hears_of_the_last_failure(tmp_path: Path) ->
     assert "2 pods in a row" in str(waits.spent())
 
 
+def test_replaced_pod_leaves_the_count_of_its_successor(tmp_path: Path) -> None:
+    """A pod whose machine has lost its network, but still has the volume, runs on while its
+    successor counts. Neither its failure nor its end changes what the successor has written.
+    """
+    said = Said()
+    replaced = PodFailures(tmp_path, REVISION, 5, True, said)
+    replaced.start(str)
+    replaced.round_begins()
+    successor = counted(tmp_path)
+    successor.round_begins()
+    written = (tmp_path / PLACE).read_text()
+    assert json.loads(written)["failures"] == 1
+    replaced.failed("", "it has no network")
+    replaced.round_begins()
+    replaced.ended()
+    assert (tmp_path / PLACE).read_text() == written
+    assert len(said) == 1
+    assert "another pod of node 0 has written" in said[0]
+    successor.failed("step-5", "b")
+    assert json.loads((tmp_path / PLACE).read_text())["failures"] == 2
+
+
+def test_count_that_was_removed_is_written_again(tmp_path: Path) -> None:
+    """A user may remove the file to begin anew, and the pod that runs then counts on in it."""
+    first = counted(tmp_path)
+    first.round_begins()
+    (tmp_path / PLACE).unlink()
+    first.failed("", "a")
+    assert json.loads((tmp_path / PLACE).read_text())["failures"] == 1
+
+
 @pytest.mark.parametrize(("newest", "is_said"), [("step-5", True), ("step-6", False)])
 def test_restart_is_counted_aloud_only_without_progress(
     tmp_path: Path, newest: str, is_said: bool

@@ -1,13 +1,18 @@
 """`python -m trainer restore`, as a user who has lost the volume types it."""
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from tests.trainer.lab import Lab, NoSignals
 from tests.trainer.mirror.checkpoints import files_of
 from tests.trainer.mirror.volume import Volume
 from trainer.__main__ import main
+from trainer.launch import worker
 from trainer.launch.exit_codes import ExitCode
+from trainer.mirror.place import StoreError
+from trainer.parallel.world import World
 
 RUN = ("--preset", "shakespeare-char-cpu", "--run_name=words")
 
@@ -40,3 +45,38 @@ def test_nothing_to_restore_is_said(
     given = [f"--checkpoint.mirror={mirror.format(bucket=bucket)}"] if mirror else []
     assert main(["restore", *RUN, f"--data_root={tmp_path}", *given]) == ExitCode.FATAL
     assert reason in capsys.readouterr().err
+
+
+def test_mirror_that_does_not_answer_is_said_without_words_about_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`restore` says that the mirror could not be asked, and nothing about the start of a run,
+    which it does not do.
+    """
+
+    def fail(*_: object) -> NoReturn:
+        raise StoreError("away")
+
+    monkeypatch.setattr("trainer.mirror.restore.remote_manifests", fail)
+    given = [f"--data_root={tmp_path}", f"--checkpoint.mirror=file://{tmp_path}/mirror"]
+    assert main(["restore", *RUN, *given]) == ExitCode.RETRYABLE
+    assert capsys.readouterr().err.strip() == "the mirror could not be asked: away"
+
+
+def test_run_whose_mirror_does_not_answer_says_why_it_waits(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without a checkpoint does not begin at step 0 while its mirror may hold one. It says
+    that, and what to do.
+    """
+    run = lab.config(checkpoint__mirror=f"file://{lab.root}/mirror")
+
+    def fail(*_: object) -> NoReturn:
+        raise StoreError("away")
+
+    monkeypatch.setattr("trainer.mirror.restore.remote_manifests", fail)
+    report = worker._train(run, World(), NoSignals(), None)  # pyright: ignore
+    assert report.code == ExitCode.RETRYABLE
+    assert "the mirror could not be asked: away" in report.reason
+    assert "does not start at step 0" in report.reason
+    assert "unset checkpoint.mirror" in report.reason

@@ -50,16 +50,16 @@ def test_end_does_not_depend_on_a_readable_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pod ends as usual when the mirror's status cannot be read. Otherwise a volume that has
-    failed would replace the pod's exit code and its last lines.
+    failed would replace the pod's exit code and its last lines. The wait before that is announced.
     """
     settings = {
         "run_name": "words",
         "data_root": str(tmp_path),
-        "checkpoint": {"mirror": f"file://{tmp_path}/mirror", "mirror_wait_seconds": 1},
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror", "mirror_wait_seconds": 2},
         "dataset": {"file": "text"},
     }
     config = RunConfig.from_mapping(settings)
-    config.run_dir.mkdir(parents=True)
+    (config.run_dir / "checkpoints" / "step-00000010").mkdir(parents=True)
     (config.run_dir / status.STATUS_FILE).mkdir()  # not even root can read a folder as a file
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     monkeypatch.setattr(launch, "own_command", lambda *_: command)
@@ -69,7 +69,32 @@ def test_end_does_not_depend_on_a_readable_status(
     mirror.ensure_running()
     mirror.finish()
     assert mirror.pids() == []
-    assert ["is not in the mirror yet (it takes longer)" in line for line in said] == [True]
+    assert len(said) == 2
+    assert "for at most 2 s (checkpoint.mirror_wait_seconds)" in said[0]
+    assert "is not in the mirror yet (it takes longer)" in said[1]
+
+
+def test_run_without_a_checkpoint_does_not_wait_for_its_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends before its first checkpoint has nothing to copy. It waits for nothing, and
+    does not say that a checkpoint is on the volume.
+    """
+    settings = {
+        "run_name": "words",
+        "data_root": str(tmp_path),
+        "checkpoint": {"mirror": f"file://{tmp_path}/mirror", "mirror_wait_seconds": 60},
+        "dataset": {"file": "text"},
+    }
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    monkeypatch.setattr(launch, "own_command", lambda *_: command)
+    said = list[str]()
+    output = cast(NodeOutput, SimpleNamespace(pipe=lambda _: None, say=said.append))
+    mirror = launch.MirrorProcess(RunConfig.from_mapping(settings), [], 0, output)
+    mirror.ensure_running()
+    mirror.finish()
+    assert mirror.pids() == []
+    assert said == []
 
 
 STANDS_STILL = """
@@ -100,7 +125,9 @@ def test_process_that_cannot_be_killed_does_not_hold_up_the_end(
     monkeypatch.setattr(killing, "KILLED_SECONDS", 0.01)
     said = list[str]()
     output = cast(NodeOutput, SimpleNamespace(pipe=lambda _: None, say=said.append))
-    mirror = launch.MirrorProcess(RunConfig.from_mapping(settings), [], 0, output)
+    config = RunConfig.from_mapping(settings)
+    (config.run_dir / "checkpoints" / "step-00000010").mkdir(parents=True)
+    mirror = launch.MirrorProcess(config, [], 0, output)
     mirror.ensure_running()
     killed: list[subprocess.Popen[bytes]] = []
     with monkeypatch.context() as stuck:

@@ -53,6 +53,16 @@ def test_exported_weights_come_back_bit_by_bit(tmp_path: Path) -> None:
         assert torch.equal(one, two)
 
 
+def test_whoever_may_read_other_files_may_read_exported_weights(tmp_path: Path) -> None:
+    """The rights of an exported file are those of every new file here, so that on a shared volume
+    the same users can read it.
+    """
+    export(new_model(), tmp_path / "export")
+    (tmp_path / "usual").touch()
+    usual = (tmp_path / "usual").stat().st_mode
+    assert {path.stat().st_mode for path in (tmp_path / "export").iterdir()} == {usual}
+
+
 def test_names_and_shapes_are_those_of_the_published_gpt2(tmp_path: Path) -> None:
     export(new_model(), tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")

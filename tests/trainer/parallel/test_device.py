@@ -123,7 +123,7 @@ def test_ranks_on_one_gpu_are_refused_before_nccl_is(
     def gather(_: World, text: str) -> list[str]:
         return uuids if text == uuids[0] else [text, text]
 
-    monkeypatch.setattr(World, "gather_text", gather)
+    monkeypatch.setattr(World, "gather_objects", gather)
     if not shared:
         assert World(size=2).connect(here, TrainConfig()) == here
         return

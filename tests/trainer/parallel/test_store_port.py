@@ -138,6 +138,28 @@ def test_network_that_connects_nobody_is_named(
     assert torchs in said
 
 
+def test_join_ends_at_the_start_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that gets no connection gives up when `train.start_timeout_seconds` is over, the wait
+    for rank 0 included. gloo itself tries for five times as long.
+    """
+    never = threading.Event()
+
+    def join(*_: object, **__: object) -> None:
+        never.wait(LIMIT_SECONDS)
+
+    monkeypatch.setattr(world, "await_store", lambda *_: None)
+    monkeypatch.setattr(world.dist, "init_process_group", join)
+    train = TrainConfig(start_timeout_seconds=1, timeout_seconds=1)
+    before = time.monotonic()
+    try:
+        with pytest.raises(RetryableError, match="no connection to all other ranks") as failed:
+            world.World(rank=0, size=2).connect(choose_compute(train, 0), train)
+    finally:
+        never.set()
+    assert time.monotonic() - before < LIMIT_SECONDS / 2
+    assert "the longer one of train.start_timeout_seconds" in str(failed.value)
+
+
 def test_many_ranks_ask_less_often() -> None:
     """Where there are many ranks, each asks less often, but at least twice a second."""
     assert pause_seconds(2) == pause_seconds(64) == 0.05
