@@ -24,7 +24,7 @@ from infra.outputs import (
 )
 from infra.platform.access import AccessArgs, ClusterAccess
 from infra.platform.guards import DestroyGuard, TaskPods, TaskPodsArgs
-from infra.platform.k3s import start_observing_k3s
+from infra.platform.k3s_state import start_observing_k3s
 from infra.platform.known_cluster import known_identifier
 from infra.platform.make import make_platform
 from infra.platform.owner import Owner

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cli.check import SMI_SECONDS
 from cli.facts import Facts, parse_facts
+from infra.kube.say import last_line
 from infra.node.doctor_plan import Plan, SshTarget
 from infra.node.ssh_files import ssh_command
 
@@ -62,9 +63,9 @@ def answer_of_host(plan: Plan, program: str, done: str) -> list[str]:
     if plan.ssh and status == SSH_FAILED:
         raise why_unreachable(plan.ssh, stderr)
     if parse_facts(lines).get(done) != "yes":
-        tail = stderr.strip().splitlines()[-1:] or ["no error text"]
+        said = last_line(stderr)[:200]
         raise UnreachableError(
-            f"{plan.host_name}: the answer is not complete (status {status}: {tail[0][:200]})",
+            f"{plan.host_name}: the answer is not complete (status {status}: {said})",
             "run it again; if that does not help, check that the host's disk is not full",
         )
     return lines

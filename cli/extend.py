@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from cli.pulumi_outputs import PROJECT
 from cli.stack_option import add_stack_of_run
-from cli.stack_outputs import PROJECT, run_length
+from cli.stack_outputs import run_length
 
 SETTING = "run.train.max_steps"
 

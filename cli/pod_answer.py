@@ -10,6 +10,7 @@ from infra.kube.errors import TaskError
 from infra.kube.files.task_pod import START_SECONDS, TaskPod, running
 from infra.kube.objects import Json, container_of, name_of
 from infra.kube.paths import pod_path
+from infra.kube.say import last_line
 
 
 def ask_in_pod(
@@ -34,8 +35,7 @@ def ask_in_pod(
     path, command = pod_path(namespace, name_of(pod)), ["python3", "-c", program, *words]
     ended = execute(api, path, container_of(pod), command)
     if ended.exit_code:
-        last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
-        raise TaskError(f"{failed}: {last[0]}")
+        raise TaskError(f"{failed}: {last_line(ended.stderr)}")
     return json.loads(ended.stdout)
 
 

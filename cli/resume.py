@@ -6,7 +6,7 @@ from cli.endings import end_in_order
 from cli.stack_option import add_stack_of_run
 from cli.stack_outputs import run_place
 from infra.kube.api_server.api import Api
-from infra.kube.runs.hand_over import WHEN_BUSY
+from infra.kube.runs.hand_over_plan import WHEN_BUSY
 from infra.kube.runs.steer import find_record, resume
 
 WAIT_SECONDS = 24 * 3600

@@ -6,7 +6,7 @@ from typing import cast
 
 import pulumi
 
-from cli.stack_outputs import ask_pulumi
+from cli.pulumi_outputs import ask_pulumi
 from infra.kinds import KINDS
 from infra.node.doctor import make_plan
 from infra.node.doctor_plan import Plan

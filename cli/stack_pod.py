@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cli.stack_outputs import RunPlace, VolumePlace
 from infra.kube.api_server.api import Api
 from infra.kube.files.task_pod import TaskPod
-from infra.kube.objects import part
+from infra.kube.objects import is_running
 
 BPE_VARIABLE = "DISTTRAIN_GPT2_RANKS"  # trainer/data/gpt2_tokenizer.py reads it
 
@@ -59,7 +59,7 @@ def trainer_variables(place: RunPlace | VolumePlace) -> dict[str, str]:
     return {"HOME": "/tmp", **bpe}
 
 
-def is_running(api: Api, path: str) -> bool:
+def pod_is_running(api: Api, path: str) -> bool:
     """Whether the pod at this path of the API exists, and its phase is Running."""
     item = api.get(path)
-    return item is not None and part(item, "status").get("phase") == "Running"
+    return item is not None and is_running(item)

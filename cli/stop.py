@@ -11,7 +11,7 @@ from cli.stack_outputs import run_place
 from cli.status.progress import Progress, read_progress
 from infra.kube import names
 from infra.kube.api_server.api import NOT_NOW, Api
-from infra.kube.objects import container_of, name_of, part
+from infra.kube.objects import container_of, is_running, name_of
 from infra.kube.paths import PODS, log_path, pod_path
 from infra.kube.record import Record
 from infra.kube.runs.steer import find_record, note_saved_step, stop
@@ -78,7 +78,7 @@ class LastLines:
     def __init__(self, api: Api, record: Record) -> None:
         selector = names.training_selector(record.owner)
         pods = sorted(api.list(PODS.format(record.namespace), selector), key=name_of)
-        running = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
+        running = [pod for pod in pods if is_running(pod)]
         self._text = bytearray()
         self._access = api.access
         self._path = pod_path(record.namespace, name_of(running[0])) if running else ""

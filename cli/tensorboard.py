@@ -10,7 +10,7 @@ from cli.endings import end_in_order
 from cli.port_option import add_port, check_port, port_to_have
 from cli.stack_option import add_stack_of_platform
 from cli.stack_outputs import VolumePlace, volume_place
-from cli.stack_pod import is_running, stack_pod
+from cli.stack_pod import pod_is_running, stack_pod
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.port_forward import LOOPBACK, check_right, forwarded
 from infra.kube.errors import TaskError
@@ -66,7 +66,7 @@ def serve(api: Api, place: VolumePlace, local_port: int) -> int:
         address = f"http://{LOOPBACK}:{port}/"
         wait_until_it_answers(api, path, address)
         print(f"TensorBoard is at {address}; Ctrl-C ends it", flush=True)
-        while is_running(api, path):
+        while pod_is_running(api, path):
             time.sleep(2)
     raise TaskError("the pod of TensorBoard has ended")
 
@@ -83,7 +83,7 @@ def wait_until_it_answers(api: Api, path: str, address: str) -> None:
             with direct.open(address, timeout=10):
                 return
         except (urllib.error.URLError, OSError) as reason:
-            if not is_running(api, path):
+            if not pod_is_running(api, path):
                 raise TaskError("the pod of TensorBoard has ended") from None
             if time.monotonic() > end:
                 raise TaskError(

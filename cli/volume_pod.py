@@ -13,7 +13,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import Sink, stream
 from infra.kube.errors import TaskError, UnreachableError
 from infra.kube.files.task_pod import START_SECONDS, running
-from infra.kube.say import shorten
+from infra.kube.say import last_line, shorten
 
 POD_SECONDS = 6 * 3600
 ASK_SECONDS = 3600.0
@@ -68,8 +68,8 @@ class VolumePod:
         if ended.exit_code in KILLED:
             raise UnreachableError(f"the program was killed in the pod (status {ended.exit_code})")
         if ended.exit_code and not 40 <= ended.exit_code < 50:
-            last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
-            raise TaskError(f"the pod cannot do {' '.join(words[:2])}: {shorten(last[0])}")
+            said = shorten(last_line(ended.stderr))
+            raise TaskError(f"the pod cannot do {' '.join(words[:2])}: {said}")
         return ended.exit_code
 
     def ask(self, *words: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The dependencies that a component passes on to its children."""
+"""What a component passes on to its children: the resources that they have to wait for."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,3 +18,15 @@ def dependencies(opts: pulumi.ResourceOptions | None) -> list[Any]:
     if isinstance(given, list | tuple):
         return list(cast(Sequence[Any], given))
     return [given]
+
+
+def child_options(
+    component: pulumi.ComponentResource, opts: pulumi.ResourceOptions | None
+) -> pulumi.ResourceOptions:
+    """The options of a child that waits for what the component waits for.
+
+    Args:
+        component: the component.
+        opts: the component's own options.
+    """
+    return pulumi.ResourceOptions(parent=component, depends_on=dependencies(opts))

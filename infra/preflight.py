@@ -5,32 +5,23 @@ the stack: `pulumi up` will fail at its first step on the cluster, and say why.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import replace
 
 import pulumi
 
+from infra.cluster_check import NOTHING_INSTALLED, Installed, ask
 from infra.controllers import CONTROLLERS
 from infra.controllers.kube_prometheus_stack import CLAIM
 from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import Pull
 from infra.kube.api_server.access import Access
-from infra.kube.api_server.api import Api
-from infra.kube.api_server.findings import Findings
-from infra.kube.api_server.read_only import read_only_api
-from infra.kube.api_server.rights import Need, as_roles, missing_rights
-from infra.kube.controllers.controller import Controller
-from infra.kube.controllers.controllers_findings import controllers_findings
-from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.namespaces.claim_names import names_findings
-from infra.kube.namespaces.claim_namespace import namespace_findings
+from infra.kube.api_server.rights import Need
 from infra.kube.pods.only_here import OnlyHere
-from infra.kube.pods.room import nodes_with_room, pod_needs
 from infra.kube.pods.same_machine import boot_id
-from infra.kube.runs.pods_findings import RunPods, pods_findings
+from infra.kube.runs.pods_findings import RunPods
 from infra.kube.volumes.monitoring_claim import numbers_needs
-from infra.kube.volumes.storage_findings import StorageNeeds, storage_findings
+from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.kube.workload import Workload
 from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
 from infra.platform.collected_facts import make_storage, platform_facts
@@ -39,7 +30,6 @@ from infra.platform.facts import PlatformFacts
 from infra.platform.fixed_names import fixed_names
 from infra.platform.new_k3s import missing_controllers, missing_objects
 from infra.platform.owner import owner_in_state
-from infra.platform.stack_name import shown_stack_name
 from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import trainer_image_args
 from infra.rights import (
@@ -58,39 +48,11 @@ from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
 from infra.workloads.run import Run
 
-SECONDS = 5.0
-"""The time limit for each answer of the cluster."""
-
 NOT_KNOWN_YET = "not-known-yet"
 """Stands for the owner of a stack in the pods of these checks, which are never created.
 
 Before the first `up` of a stack its owner is not known.
 """
-
-
-@dataclass(frozen=True)
-class Installed:
-    """What the platform of a stack puts on the cluster.
-
-    Args:
-        stack: the name of the stack.
-        owner: the owner id of the stack; empty before its first `up`.
-        makes_namespace: whether the platform makes its namespace.
-        names: the API server's paths of objects of the platform with names that objects of others
-            may have too.
-        controllers: the controllers that the stack installs.
-        numbers: the volume that Prometheus needs for its metrics; None if it needs none.
-    """
-
-    stack: str = ""
-    owner: str = ""
-    makes_namespace: bool = False
-    names: Sequence[str] = ()
-    controllers: Sequence[Controller] = ()
-    numbers: StorageNeeds | None = None
-
-
-NOTHING_INSTALLED = Installed()
 
 
 async def check_platform(
@@ -318,70 +280,3 @@ async def _check_cluster(
 def _refusal(headline: str, problems: Iterable[str]) -> pulumi.RunError:
     """Return the error with these problems, one a line."""
     return pulumi.RunError("\n".join([headline, *(f"  - {problem}" for problem in problems)]))
-
-
-def ask(
-    access: Access,
-    volume: StorageNeeds,
-    needs: Iterable[Need],
-    pods: RunPods | None = None,
-    installed: Installed = NOTHING_INSTALLED,
-) -> Findings:
-    """Return all findings.
-
-    If a request fails, the remaining questions are not asked, and a note says why.
-    """
-    found = Findings()
-    try:
-        with read_only_api(access, SECONDS) as api:
-            _ask(api, volume, needs, pods, found)
-            namespace, owner = volume.namespace, installed.owner
-            if installed.makes_namespace:
-                shown = shown_stack_name(installed.stack)
-                found.add(namespace_findings(api, namespace, owner, shown))
-            found.add(names_findings(api, namespace, installed.names, owner))
-            found.add(controllers_findings(api, installed.controllers, installed.stack))
-            if installed.numbers:
-                found.add(storage_findings(api, installed.numbers))
-    except (ApiError, UnreachableError, OSError, ValueError) as reason:
-        found.notes.append(f"the cluster was not asked everything beforehand: {reason}")
-    return found
-
-
-def _ask(
-    api: Api,
-    volume: StorageNeeds,
-    needs: Iterable[Need],
-    pods: RunPods | None,
-    found: Findings,
-) -> None:
-    if pods:
-        each = pod_needs(pods.pod["spec"], pods.pods, without=pods.without)
-        volume = replace(volume, holding=partial(nodes_with_room, each))
-    found.add(storage_findings(api, volume))
-    missing = missing_rights(api, needs, volume.namespace)
-    if missing:
-        found.problems.append(rights_problem(missing, volume.namespace))
-    if pods is not None:
-        pods_findings(api, pods, found)
-
-
-def rights_problem(missing: list[Need], namespace: str) -> str:
-    """The message about missing rights, with roles that an administrator can apply."""
-    if ADMINISTRATOR in missing:
-        return (
-            "kubeconfig: its user is no administrator of the cluster, as the charts of the GPU "
-            "Operator and of controllers need. Set gpuOperator: false where the cluster has its "
-            "GPUs already, remove controllers that it has, or use an administrator's kubeconfig"
-        )
-    beyond = any(not need.namespace for need in missing)
-    hint = (
-        " Without rights on the whole cluster: namespaceExisting: use, and storage: storage-class "
-        "or existing-claim."
-        if beyond
-        else ""
-    )
-    return (
-        f"kubeconfig: its user may not do all that this stack needs.{hint} An administrator can "
-        f"apply these roles and bind them to the user:\n{as_roles(missing, f'{namespace}-trains')}"
-    )

@@ -12,9 +12,8 @@ from cli.dashboard.transport import transport_of
 from cli.logs.explain import explain
 from cli.logs.labels import label
 from cli.logs.line import Line
-from cli.logs.pod_logs import node_of
-from cli.pod_variables import RANKS, number_told
-from infra.kube.objects import Json, name_of, part, parts
+from cli.pod_facts import RANKS, node_of, number_told
+from infra.kube.objects import Json, machine_of, name_of, part, parts
 from infra.kube.pods.report import report_pod
 from trainer.events.account import account_of_file
 from trainer.events.event import Events
@@ -48,7 +47,7 @@ def rank_rows(
         shown = {
             "pod": report.name,
             "node": node_of(pod),
-            "machine": str(part(pod, "spec").get("nodeName") or ""),
+            "machine": machine_of(pod),
             "state": "Ready" if report.ready else report.state.removeprefix(f"{report.name} "),
             "is_ready": report.ready,
             "problem": report.problem or report.stuck,

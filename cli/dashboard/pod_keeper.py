@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NoReturn
 
-from cli.stack_pod import is_running
+from cli.stack_pod import pod_is_running
 from cli.volume_pod import VolumePod
 from infra.kube.errors import ApiError, KubeconfigError, TaskError, UnreachableError
 
@@ -136,6 +136,6 @@ class PodKeeper:
 def _may_run(pod: VolumePod) -> bool:
     """Whether the pod runs, or may run because the cluster does not answer."""
     try:
-        return is_running(pod.api, pod.path)
+        return pod_is_running(pod.api, pod.path)
     except AWAY:
         return True

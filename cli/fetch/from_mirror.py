@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from cli.fetch.mirror_libraries import libraries_folder, need_libraries
 from cli.fetch.mirror_settings import Mirror, has_credentials, is_s3, mirror_of_stack
 from cli.fetch.order import Order, checked_name, say, summary
-from cli.stack_outputs import selected_stack
+from cli.pulumi_outputs import selected_stack
 from trainer.launch.exit_codes import FatalError
 from trainer.mirror.contents import run_url
 

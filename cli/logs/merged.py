@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Iterator
 
 from cli.logs.line import Line
-from cli.logs.pod_logs import PodLogs, has_begun, started_at
-from cli.logs.pod_logs import node_of as node_of_pod
+from cli.logs.pod_logs import PodLogs
 from cli.logs.seam import Seam
 from cli.logs.volume import PROGRAM_ENDED, VolumeReader
 from cli.logs.volume_program import HISTORY_BEGINS, HISTORY_ENDS, RECENT, WANTED
+from cli.pod_facts import has_begun, started_at
+from cli.pod_facts import node_of as node_of_pod
 from infra.kube.objects import Json
 
 # How long a line of the API server waits for its record on the volume: a network file system may

@@ -2,34 +2,33 @@
 
 import json
 import queue
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
 
 from cli.logs.line import Line, api_time, parse_api_line
+from cli.logs.position import Position
+from cli.pod_facts import has_begun, node_of
 from cli.stack_outputs import RunPlace
 from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.objects import Json, annotation, container_of, label, name_of, part, parts
+from infra.kube.objects import (
+    Json,
+    container_of,
+    has_ended,
+    is_running,
+    name_of,
+    part,
+    parts,
+)
 from infra.kube.paths import PODS, log_path, pod_path
-from infra.kube.runs.suspending import ENDED
 
 HEAD_BYTES = 64 << 10
 # After so many requests in a row that bring no line of a pod that has ended, its log is given up.
 MOST_TRIES = 15
 TOO_MANY = 429  # the server's status if it wants to be asked again later
-# The labels with the index of a pod: of a StatefulSet, of an Indexed Job (JobSet and TrainJob use
-# one), of a PyTorchJob or an MPIJob, and of Volcano's Job.
-INDEX_LABELS = (
-    "apps.kubernetes.io/pod-index",
-    "batch.kubernetes.io/job-completion-index",
-    "training.kubeflow.org/replica-index",
-    "volcano.sh/task-index",
-)
 
 
 class PodLogs:
@@ -99,7 +98,7 @@ class PodLogs:
         position.begin()
         found = self._new(pod, lines)
         is_part = query["previous"] == "true" or "limitBytes" in query or "tailLines" in query
-        if found and not is_part and part(pod, "status").get("phase") in ENDED:
+        if found and not is_part and has_ended(pod):
             # The answer may have ended early, and no other one follows; see `_copy`.
             found += self._read(pod, {**query, "sinceTime": api_time(position.at)})
         return found
@@ -115,17 +114,14 @@ class PodLogs:
                 thread.start()
         if any(thread.is_alive() for thread in self._threads.values()):
             return False
-        return all(
-            part(pod, "status").get("phase") in ENDED and _uid(pod) not in self._cut for pod in pods
-        )
+        return all(has_ended(pod) and _uid(pod) not in self._cut for pod in pods)
 
     def _goes_on(self, thread: threading.Thread, pod: Json) -> bool:
         """Whether a log has more lines than its ended thread has read.
 
         This is so if the connection was cut, or if the pod runs: its container has restarted.
         """
-        is_running = part(pod, "status").get("phase") == "Running"
-        return not thread.is_alive() and (is_running or _uid(pod) in self._cut)
+        return not thread.is_alive() and (is_running(pod) or _uid(pod) in self._cut)
 
     def take(self) -> list[Line]:
         """Return what the followed pods have printed since the last call."""
@@ -153,13 +149,12 @@ class PodLogs:
                     self._tries[uid] = 0
         except (OSError, HTTPError, ValueError) as reason:
             self._tries[uid] += 1
-            has_ended = part(pod, "status").get("phase") in ENDED
-            if has_ended and self._tries[uid] >= MOST_TRIES:
+            if has_ended(pod) and self._tries[uid] >= MOST_TRIES:
                 self._give_up(pod, str(reason))
             else:
                 self._cut.add(uid)
         except ApiError as reason:
-            if part(pod, "status").get("phase") in ENDED:
+            if has_ended(pod):
                 self._give_up(pod, str(reason))
 
     def _copy_answer(self, api: Api, pod: Json, *, follows: bool) -> int:
@@ -202,75 +197,11 @@ class PodLogs:
                 found.append(line)
         return found
 
-    def _position(self, pod: Json) -> "Position":
+    def _position(self, pod: Json) -> Position:
         return self._positions.setdefault(_uid(pod), Position())
 
     def _path(self, pod: Json) -> str:
         return log_path(pod_path(self._place.namespace, name_of(pod)))
-
-
-class Position:
-    """How far a log was read, so that a later request can continue there.
-
-    A request can only name a whole second, and so may return lines again. The node's container
-    runtime stamps each line in nanoseconds. Lines with the same stamp are counted.
-    """
-
-    def __init__(self) -> None:
-        self.last, self.at = "", 0.0
-        self._passed, self._met = 0, 0
-
-    def begin(self) -> None:
-        """Note that a new request begins, which may return the lines of the last second again."""
-        self._met = 0
-
-    def passes(self, stamp: bytes, at: float) -> bool:
-        """Whether a line is new. `at` is the time of `stamp` in seconds since the epoch."""
-        order = order_of(stamp.decode(errors="replace"))
-        if order < self.last:
-            return False
-        if order > self.last:
-            self.last, self.at, self._passed, self._met = order, at, 1, 1
-            return True
-        self._met += 1
-        if self._met <= self._passed:
-            return False
-        self._passed = self._met
-        return True
-
-
-def order_of(stamp: str) -> str:
-    """Give a time of RFC 3339 nine digits after the point, so that times sort as texts.
-
-    This function is pure.
-    """
-    match = re.fullmatch(r"([^.Z+]*?)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)", stamp)
-    return f"{match[1]}.{(match[2] or '').ljust(9, '0')}" if match else stamp
-
-
-def node_of(pod: Json) -> int:
-    """Return the node rank of a pod, as trainer/launch/node.py finds it. This function is pure."""
-    for key in INDEX_LABELS:
-        index = label(pod, key) or annotation(pod, key)
-        if index.isdecimal():
-            return int(index)
-    owners = {str(owner.get("kind")) for owner in parts(part(pod, "metadata"), "ownerReferences")}
-    ordinal = name_of(pod).rpartition("-")[2]  # in older clusters a StatefulSet sets no such label
-    return int(ordinal) if "StatefulSet" in owners and ordinal.isdecimal() else 0
-
-
-def has_begun(pod: Json) -> bool:
-    """Whether a container of the pod may have written something. This function is pure."""
-    return part(pod, "status").get("phase") not in (None, "Pending")
-
-
-def started_at(pod: Json) -> float:
-    """Return when the pod's node accepted the pod, in seconds since the epoch; 0.0 if not known.
-
-    This function is pure.
-    """
-    text = str(part(pod, "status").get("startTime") or "")
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _refuse(status: int, body: bytes) -> None:

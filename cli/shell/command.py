@@ -18,7 +18,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import LIMIT_SECONDS, stream
 from infra.kube.api_server.terminal import interact
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, container_of, name_of, part
+from infra.kube.objects import Json, container_of, is_running, name_of
 from infra.kube.paths import pod_path
 from infra.kube.runs.steer import find_record
 
@@ -116,7 +116,7 @@ def find_ranks(api: Api, place: RunPlace, wanted: int | None = None) -> dict[int
     _, pods = see_run(api, find_record(api, place.namespace, place.owner))
     found, problem = dict[int, RankProcess](), None
     for pod in pods:
-        if part(pod, "status").get("phase") != "Running":
+        if not is_running(pod):
             continue
         try:
             found |= _ranks_of(api, place.namespace, pod)

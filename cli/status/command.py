@@ -6,8 +6,9 @@ import time
 from datetime import datetime
 
 from cli.endings import end_in_order
+from cli.pulumi_outputs import selected_stack
 from cli.stack_option import add_stack_of_platform
-from cli.stack_outputs import ClusterPlace, cluster_place, selected_stack
+from cli.stack_outputs import ClusterPlace, cluster_place
 from cli.status.ended import with_ends
 from cli.status.judge import NEEDS_ATTENTION
 from cli.status.run_files import Found, read_run_files, require_run

@@ -1,9 +1,7 @@
 """Selects the pods that show the present state of a run. This module is pure."""
 
-from cli.logs.pod_logs import node_of
-from cli.pod_variables import NODES, number_told
-from infra.kube.objects import Json, part
-from infra.kube.runs.suspending import ENDED
+from cli.pod_facts import NODES, node_of, number_told
+from infra.kube.objects import Json, has_ended, part
 
 
 def pods_wanted(pods: list[Json]) -> int:
@@ -22,14 +20,10 @@ def current_pods(pods: list[Json]) -> list[Json]:
 
 
 def _is_replaced(pod: Json, pods: list[Json]) -> bool:
-    if not _has_ended(pod):
+    if not has_ended(pod):
         return False
     others = [other for other in pods if other is not pod and node_of(other) == node_of(pod)]
-    return any(not _has_ended(other) or _made(other) > _made(pod) for other in others)
-
-
-def _has_ended(pod: Json) -> bool:
-    return part(pod, "status").get("phase") in ENDED
+    return any(not has_ended(other) or _made(other) > _made(pod) for other in others)
 
 
 def _made(pod: Json) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from cli.logs.pod_logs import has_begun
+from cli.pod_facts import has_begun
 from cli.status.progress import Progress, last_words, read_progress
-from infra.kube.objects import Json, part, parts
+from infra.kube.objects import Json, is_running, part, parts
 from infra.kube.pods.report import describe_pods, report_pod
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
@@ -237,7 +237,7 @@ def _saves_before_it_ends(seen: Seen, now: datetime) -> str:
 
     It is also empty if the save takes longer than STALLED_SECONDS.
     """
-    progress, lives = leading(seen), any(_is_running(pod) for pod in seen.pods)
+    progress, lives = leading(seen), any(is_running(pod) for pod in seen.pods)
     if not lives or progress.saving_at is None:
         return ""
     is_long = (now - progress.saving_at).total_seconds() > STALLED_SECONDS
@@ -257,10 +257,6 @@ def before_their_restarts(pods: Sequence[Json]) -> list[Progress]:
     ]
     without_times = [[f"- {line}" for line in text.split("\n")] for text in ends]
     return [read_progress("\n".join(lines)) for lines in without_times]
-
-
-def _is_running(pod: Json) -> bool:
-    return part(pod, "status").get("phase") == "Running"
 
 
 def _saving(progress: Progress) -> str:

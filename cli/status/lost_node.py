@@ -6,7 +6,7 @@ from dataclasses import replace
 from cli.status.judge import RunStatus
 from cli.status.platform_status import PlatformStatus
 from cli.status.screen import silence_text
-from infra.kube.objects import Json, name_of, part
+from infra.kube.objects import Json, has_ended, machine_of, name_of
 
 # https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
@@ -56,8 +56,7 @@ def _place_on(pods: Sequence[Json], nodes: Collection[str]) -> tuple[str, str] |
     lost = [
         (name_of(pod), node)
         for pod in pods
-        if (node := str(part(pod, "spec").get("nodeName") or "")) in nodes
-        and part(pod, "status").get("phase") not in ("Succeeded", "Failed")
+        if (node := machine_of(pod)) in nodes and not has_ended(pod)
     ]
     if not lost:
         return None

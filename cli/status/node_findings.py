@@ -11,7 +11,16 @@ from infra.in_cluster.health_cordon import ANNOTATION, Mark
 from infra.in_cluster.health_findings import CLOCK_WORDS, clock_findings
 from infra.in_cluster.node_health import CONDITION, UNUSABLE
 from infra.kube.names import COMPONENT_LABEL
-from infra.kube.objects import Json, annotation, condition, is_true, label, name_of, part
+from infra.kube.objects import (
+    Json,
+    annotation,
+    condition,
+    is_true,
+    label,
+    machine_of,
+    name_of,
+    part,
+)
 from infra.names import NODE_HEALTH
 
 SILENT_SECONDS = 300  # such a pod writes its condition every minute
@@ -81,7 +90,7 @@ def _cordoned(node: str, mark: Mark) -> str:
 
 
 def _told(pod: Json, now: datetime) -> NodeFinding | None:
-    node = str(part(pod, "spec").get("nodeName") or "")
+    node = machine_of(pod)
     said = condition(pod, CONDITION)
     since = str(said.get("lastProbeTime") or part(pod, "metadata")["creationTimestamp"])
     if (now - datetime.fromisoformat(since)).total_seconds() > SILENT_SECONDS:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from cli.status.node_findings import NodeFinding
 from cli.status.storage import Claim
-from infra.kube.objects import Json, is_true, name_of, part, parts
+from infra.kube.objects import Json, has_ended, is_true, machine_of, name_of, part, parts
 from infra.names import GPU_RESOURCE
 
 GPUS = re.compile(rf"{re.escape(GPU_RESOURCE)}(\.shared)?$|nvidia\.com/mig-")
@@ -61,7 +61,7 @@ def judge_platform(
     # Nobody can use the GPUs of a lost machine, so they do not count as idle.
     idle = {name: count for name, count in offered.items() if name not in not_ready}
     for pod in pods:
-        name = str(part(pod, "spec").get("nodeName") or "")
+        name = machine_of(pod)
         if name in idle:
             idle[name] -= gpus_held(pod)
     free = {name: count for name, count in idle.items() if count > 0}
@@ -70,8 +70,7 @@ def judge_platform(
 
 def gpus_held(pod: Json) -> int:
     """Return how many GPUs a pod holds on a node; 0 if it has ended, or has no node yet."""
-    phase = part(pod, "status").get("phase")
-    if phase in ("Succeeded", "Failed") or not part(pod, "spec").get("nodeName"):
+    if has_ended(pod) or not machine_of(pod):
         return 0
     return gpus_of(pod)
 

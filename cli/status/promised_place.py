@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cli.status.judge import RunStatus
-from infra.kube.objects import Json, annotation, name_of, part
+from infra.kube.objects import Json, annotation, machine_of, name_of, part
 from infra.names import REQUIRED_TOPOLOGY
 
 
@@ -31,7 +31,7 @@ def _scattered(pods: Sequence[Json], nodes: Sequence[Json]) -> str:
     wish, found = "", defaultdict[str, list[str]](list)
     for pod in pods:
         asked = annotation(pod, REQUIRED_TOPOLOGY)
-        node = str(part(pod, "spec").get("nodeName") or "")
+        node = machine_of(pod)
         if asked and node in labels and "deletionTimestamp" not in part(pod, "metadata"):
             wish = asked
             found[str(labels[node].get(asked) or "")].append(name_of(pod))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from cli.logs.pod_logs import has_begun
+from cli.pod_facts import has_begun
 from cli.status.clocks import ahead_by_age, ahead_when_told, by_api_clock, doubted_age
 from cli.status.current_pods import current_pods, pods_wanted
 from cli.status.judge import RunStatus, Seen, judge_run
@@ -23,7 +23,7 @@ from infra.kube import names
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import list_if_allowed, unless_forbidden
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, container_of, label, name_of, part
+from infra.kube.objects import Json, container_of, label, machine_of, name_of
 from infra.kube.paths import NODES, PODS, log_path, pod_path
 from infra.kube.queues.kueue import is_stopped
 from infra.kube.queues.kueue_machines import words_of_machines
@@ -177,7 +177,7 @@ def _see(api: Api, record: Record, reports: Reports | None) -> Seen:
     pods = sorted(current_pods(listed), key=name_of)
     progress, unseen, without_answer = dict[str, Progress](), "", set[str]()
     for pod in [pod for pod in pods if has_begun(pod)][:MOST_LOGS]:
-        node = str(part(pod, "spec").get("nodeName") or "")
+        node = machine_of(pod)
         if node in without_answer:
             continue
         ask = partial(_log, api, record.namespace, pod)
@@ -232,15 +232,15 @@ def _queued(api: Api, record: Record, item: Json) -> InQueue | None:
     queue = label(item, QUEUE_LABEL)
     if not queue:
         words = "" if record.suspended_by else held_without_queue(api, record.namespace, item)
-        return InQueue("", None, words) if words else None
+        return InQueue(None, words) if words else None
     try:
         if is_stopped(api, record.namespace, item, record.suspend):
             return None
         place = waiting(api, record.namespace, item)
     except (ApiError, TaskError) as reason:
         words = f"in queue {queue}; what it waits for cannot be read: {reason}"
-        return InQueue(queue, None, words)
-    return place or InQueue(queue, None, f"in queue {queue}: it has its place, and its pods come")
+        return InQueue(None, words)
+    return place or InQueue(None, f"in queue {queue}: it has its place, and its pods come")
 
 
 def _out_of_queue(api: Api, record: Record, item: Json) -> str:

@@ -18,7 +18,7 @@ from cli.verify import pod_probe, run_probe
 from cli.verify.evidence import Evidence
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, container_of, name_of, part
+from infra.kube.objects import Json, container_of, is_running, name_of
 from infra.kube.paths import log_path, pod_path
 from infra.kube.runs.steer import find_record
 
@@ -37,7 +37,7 @@ def gather(api: Api, place: RunPlace) -> Evidence:
     """
     record = find_record(api, place.namespace, place.owner)
     status, pods = see_run(api, record)
-    alive = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
+    alive = [pod for pod in pods if is_running(pod)]
     probes, unseen = dict[str, Any](), dict[str, str]()
     for pod in alive:
         try:

@@ -20,7 +20,7 @@ from cli.verify.gpu_results import has_code_for
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.files.task_pod import TaskPod, name_for
-from infra.kube.objects import Json, is_true, name_of, part
+from infra.kube.objects import Json, is_true, machine_of, name_of, part
 from infra.kube.paths import NODES, pod_path
 from infra.names import GPU_RESOURCE, HOSTNAME_LABEL
 
@@ -53,7 +53,7 @@ def nodes_to_test(
     """Return the nodes that match the run's node selector. This function is pure."""
     held = dict[str, int]()
     for pod in pods:
-        where = str(part(pod, "spec").get("nodeName") or "")
+        where = machine_of(pod)
         held[where] = held.get(where, 0) + gpus_held(pod)
     found = list[NodeToTest]()
     for node in nodes:

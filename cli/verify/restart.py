@@ -11,7 +11,7 @@ from cli.status.snapshot import see_run
 from cli.verify.evidence import result
 from infra.kube.api_server.api import Api
 from infra.kube.errors import TaskError
-from infra.kube.objects import name_of, part
+from infra.kube.objects import is_running, name_of
 from infra.kube.paths import pod_path
 from infra.kube.runs.steer import find_record
 from infra.kube.waiting import wait_for
@@ -30,7 +30,7 @@ def restart(api: Api, place: RunPlace) -> Result:
     before, pods = see_run(api, record)
     if before.state not in GOES_ON:
         return result("restart", "not checked", f"the run is {before.state}, not training")
-    running = [pod for pod in pods if part(pod, "status").get("phase") == "Running"]
+    running = [pod for pod in pods if is_running(pod)]
     if not running:
         return result("restart", "not checked", "no pod of the run is running at this moment")
     first = running[0]

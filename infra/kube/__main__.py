@@ -4,6 +4,12 @@ The task reads its job as JSON from standard input, because the job holds the ku
 not be on a command line. On SIGTERM, SIGINT or SIGHUP the task cleans up before it ends. It does
 the same when the shell that has started it ends, for example after Ctrl-C.
 
+A task is a module with the functions `create` and `delete`. It lacks one if there is nothing to do:
+most guards have only a `delete`, and a task that makes nothing only a `create`. `copies` has none,
+because `run_task` removes the copies of the kubeconfig at the end of every task. It is the first
+task that the engine records, so `destroy` has at least this one to run, even if `up` was killed
+before it had registered another one.
+
 Exit status: 0: the task is done; 1: the task failed, and the reason was printed; 2: the command
 line is wrong.
 """
@@ -29,7 +35,7 @@ TASKS = {
     "claim-names": "namespaces.claim_names",
     "claim-namespace": "namespaces.claim_namespace",
     "claim-queues": "queues.claim_queues",
-    "copies": "files.kubeconfig_copies",
+    "copies": "api_server.copies",
     "controller-remains": "controllers.controller_remains",
     "destroy-guard": "runs.destroy_guard",
     "free-volume": "volumes.free_volume",
@@ -61,7 +67,9 @@ def main(words: list[str]) -> int:
 
     def task(job: "Job", api: "Api") -> None:
         module = importlib.import_module(f"infra.kube.{TASKS[words[0]]}")
-        getattr(module, words[1])(job, api)
+        action = getattr(module, words[1], None)
+        if action:
+            action(job, api)
 
     return run_task(task, removes=words[1] == "delete")
 

@@ -55,6 +55,21 @@ def is_ending(item: Json) -> bool:
     return bool(part(item, "metadata").get("deletionTimestamp"))
 
 
+def machine_of(pod: Json) -> str:
+    """The name of the node on which the pod is; empty where it has none yet."""
+    return str(part(pod, "spec").get("nodeName") or "")
+
+
+def is_running(pod: Json) -> bool:
+    """Whether the pod has begun and has not ended."""
+    return part(pod, "status").get("phase") == "Running"
+
+
+def has_ended(pod: Json) -> bool:
+    """Whether all containers of the pod have ended for good."""
+    return part(pod, "status").get("phase") in ("Succeeded", "Failed")
+
+
 def container_of(pod: Json) -> str:
     """The name of the pod's container that does the work.
 

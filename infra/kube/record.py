@@ -1,7 +1,4 @@
-"""The record of a run: a ConfigMap by which stacks that share a cluster know each other's runs.
-
-All functions are pure.
-"""
+"""The record of a run: a ConfigMap by which stacks that share a cluster know each other's runs."""
 
 import json
 from collections.abc import Iterable
@@ -10,6 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from infra.kube import names
+from infra.kube.api_server.api import Api
 from infra.kube.objects import Json, annotation, label, part
 from infra.kube.workload import Workload
 
@@ -152,6 +150,16 @@ def record_name(owner: str) -> str:
 def record_path(namespace: str, owner: str) -> str:
     """The API server's path of the record of an owner's run."""
     return f"{COLLECTION.format(namespace)}/{record_name(owner)}"
+
+
+def read_record(api: Api, namespace: str, owner: str) -> Record | None:
+    """The record of an owner's run; None: there is none.
+
+    Raises:
+        ValueError: as for `parse_record`.
+    """
+    item = api.get(record_path(namespace, owner))
+    return parse_record(item) if item else None
 
 
 def parse_record(item: Json) -> Record:

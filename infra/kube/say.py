@@ -1,5 +1,6 @@
 """Prints lines at once, and cuts them for Pulumi's command plugin, which takes 64 KiB a line."""
 
+from collections.abc import Sequence
 from typing import TextIO
 
 from infra.command_line import without_passwords
@@ -25,6 +26,23 @@ def say_error(text: str) -> None:
 def _print(text: str, characters: int, to: TextIO | None = None) -> None:
     for line in without_passwords(text).splitlines() or [""]:
         print(line[:characters], file=to, flush=True)
+
+
+def last_line(stderr: str) -> str:
+    """The last line that a program has printed, which mostly is its error."""
+    return (stderr.strip().splitlines() or ["no error text"])[-1]
+
+
+def first_of(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """The first texts joined, and how many more there are: `a, b, and 3 more`.
+
+    Args:
+        texts: the texts, such as names.
+        most: how many of them are shown.
+        between: what separates them.
+    """
+    more = len(texts) - most
+    return between.join([*texts[:most], *([f"and {more} more"] if more > 0 else [])])
 
 
 def shorten(text: str, characters: int = MAX_LINE_CHARACTERS) -> str:

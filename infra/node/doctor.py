@@ -146,7 +146,7 @@ def expectations(settings: PlatformSettings, run: RunSettings | None) -> Expecta
     image, bundle = settings.image, settings.bundle
     bundled = bundle is not None and bundle.layout(image.plan.deps_hash) is not None
     expected = Expectations(
-        provision=cluster.kind == "k3s" and cluster.k3s.existing == "refuse",
+        provision=cluster.installs_k3s,
         k3s_version=cluster.k3s.version,
         data_root=str(settings.storage.data_root),
         namespace=settings.namespace,

@@ -1,7 +1,6 @@
 """Defines what the doctor expects of a host and a cluster. Settings or options say it."""
 
-import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from infra.names import CLAIM
@@ -86,13 +85,9 @@ class Expectations:
         """Whether any proxy is set."""
         return bool(self.http_proxy or self.https_proxy)
 
-    def to_json(self) -> str:
-        """The values as JSON. The same values always give the same text."""
-        return json.dumps(asdict(self), sort_keys=True)
-
     @classmethod
     def from_mapping(cls, values: dict[str, Any]) -> "Expectations":
-        """Make an instance from the values that `to_json` has written.
+        """Make an instance from the values in the JSON text of a Plan.
 
         Raises:
             TypeError: a key is not known.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as kubernetes
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.platform.cluster_generation import ClusterGeneration
 
 
@@ -42,7 +42,7 @@ class ClusterAccess(pulumi.ComponentResource):
             # Without an identifier, a renewed certificate in the kubeconfig would look like another
             # cluster, and the engine would replace every object.
             cluster_identifier=args.cluster_identifier,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            opts=child_options(self, opts),
         )
         # The generation command depends on the provider. So the provider already leads to the
         # present cluster when the engine deletes objects that were made in a former cluster, and

@@ -9,7 +9,7 @@ from pulumi_command import local
 
 from infra.airgap.manifest import Entry
 from infra.airgap.needs import INSTALLER, K3S
-from infra.dependencies import dependencies
+from infra.dependencies import child_options, dependencies
 from infra.kube_command import PYTHON
 from infra.node.node_environment import node_environment
 from infra.node.runner import ALL_INPUTS, Runner, Script
@@ -102,7 +102,7 @@ class SentBundle(pulumi.ComponentResource):
                 replace_on_another_host=True,
                 ignore_changes=args.repair.ignored("stdin"),
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         names = [word for entry in k3s_files(args.bundle) for word in ("--file", entry.name)]
         ignored = ALL_INPUTS if args.runner.host_is_lost else args.repair.ignored("triggers")
@@ -142,8 +142,8 @@ def send_bundle(
     The list is empty without a bundle, if the host is this machine, or if k3s is adopted: an
     adopted k3s is not installed, so it needs no files.
     """
-    bundle, ssh, cluster = settings.bundle, settings.host.ssh, settings.cluster
-    if not (bundle and ssh and cluster.kind == "k3s") or cluster.k3s.existing == "adopt":
+    bundle, ssh = settings.bundle, settings.host.ssh
+    if not (bundle and ssh and settings.cluster.installs_k3s):
         return []
     way = node_environment(settings)
     args = SentBundleArgs(bundle, way, ssh.host, runner, whose, repair=repair)

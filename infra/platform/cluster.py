@@ -1,6 +1,5 @@
 """The Kubernetes cluster: a k3s that this program installs or adopts, or an existing cluster."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
@@ -8,56 +7,15 @@ import pulumi_kubernetes as kubernetes
 
 from infra.dependencies import dependencies
 from infra.kube_command import Connection, kube_command
-from infra.node.runner import Runner
+from infra.platform.cluster_args import ClusterArgs
 from infra.platform.former_cluster import LEADS_TO
-from infra.platform.k3s import FutureObservation, K3s, K3sArgs
+from infra.platform.k3s import K3s
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import (
-    BundleSettings,
     ClusterSettings,
     HostSettings,
-    LimitSettings,
-    ProxySettings,
 )
 from infra.settings.kubeconfig import api_server
-
-
-@dataclass(frozen=True)
-class ClusterArgs:
-    """What the cluster is made from.
-
-    Args:
-        stack: name of the stack.
-        namespace: Kubernetes namespace of the platform. Its pods end before k3s is removed.
-        cluster: which Kubernetes it is, and its settings.
-        host: the machine on which k3s is installed.
-        limits: say how long pods may take to end.
-        proxy: the proxies that k3s uses.
-        bundle: the air-gap bundle from which k3s is installed; None: it is downloaded.
-        runner: runs scripts on the host.
-        owner: the identity of the platform. It is recorded on the host, so that no other stack
-            takes k3s over.
-        identifier: names the cluster to the Kubernetes provider, see `known_identifier`; empty: the
-            result of `cluster_identifier` is used.
-        observation: the result of `start_observing_k3s`; None if there is no k3s, or
-            if its host is lost.
-        shared_registry: the registry whose images k3s' nodes give each other; empty: none.
-        several_servers: whether further machines are servers too.
-    """
-
-    stack: str
-    namespace: str
-    cluster: ClusterSettings
-    host: HostSettings
-    limits: LimitSettings
-    proxy: ProxySettings
-    bundle: BundleSettings | None
-    runner: Runner
-    owner: pulumi.Input[str] = ""
-    identifier: str = ""
-    observation: FutureObservation | None = None
-    shared_registry: str = ""
-    several_servers: bool = False
 
 
 class Cluster(pulumi.ComponentResource):
@@ -83,7 +41,7 @@ class Cluster(pulumi.ComponentResource):
         """
         cluster = args.cluster
         super().__init__("disttrain:infra:Cluster", name, {"kind": cluster.kind}, opts)
-        self.is_ours = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
+        self.is_ours = cluster.installs_k3s
         """Whether `pulumi destroy` removes k3s. It leaves an adopted k3s."""
         leads_to = cluster_identifier(args.stack, args.cluster, args.host)
         self.identifier = args.identifier or leads_to
@@ -96,7 +54,7 @@ class Cluster(pulumi.ComponentResource):
         self._k3s: K3s | None = None
         if cluster.kind == "k3s":
             child = pulumi.ResourceOptions(parent=self, depends_on=before)
-            self._k3s = K3s(name, _k3s_args(args), child)
+            self._k3s = K3s(name, args, child)
             self.kubeconfig = self._k3s.kubeconfig
             if self.is_ours:
                 self.generation = self._k3s.generation.identity
@@ -176,20 +134,3 @@ def cluster_identifier(stack: str, cluster: ClusterSettings, host: HostSettings)
         where = host.ssh.host if cluster.k3s.existing == "adopt" else "ssh"
     parts = [pulumi.get_project(), stack, cluster.kind, where, cluster.named_context]
     return "-".join(part for part in parts if part)
-
-
-def _k3s_args(args: ClusterArgs) -> K3sArgs:
-    return K3sArgs(
-        stack=shown_stack_name(args.stack),
-        namespace=args.namespace,
-        cluster=args.cluster,
-        host=args.host,
-        grace_seconds=args.limits.termination_grace_seconds,
-        proxy=args.proxy,
-        bundle=args.bundle,
-        runner=args.runner,
-        owner=args.owner,
-        observation=args.observation,
-        shared_registry=args.shared_registry,
-        several_servers=args.several_servers,
-    )

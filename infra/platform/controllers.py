@@ -10,7 +10,7 @@ from infra.controllers import CONTROLLERS
 from infra.controllers.kind import ControllerKind, PinnedChart
 from infra.controllers.kube_prometheus_stack import CLAIM, with_claim
 from infra.controllers.manifests import DEFINITION, STAGES, stage
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.controllers.apply_definitions import packed
 from infra.kube.controllers.controller import Controller as ControllerForTasks
 from infra.kube_command import Connection, kube_command
@@ -143,7 +143,7 @@ class Controller(pulumi.ComponentResource):
             "claim-controller",
             connection,
             {"controller": {**job["controller"], "parts": parts}} if parts else job,
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         checked = [claim]
         if args.numbers_claim is not None:

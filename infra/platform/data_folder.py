@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.node.runner import EitherWayRunner, Script
 from infra.platform.repair import NO_REPAIR, Repair
 from infra.settings import HostSettings
@@ -66,7 +66,7 @@ class DataFolder(pulumi.ComponentResource):
                 },
                 ignore_changes=repair.ignored("stdin") if stays else (),
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.path = pulumi.Output.from_input(path)
         self.register_outputs({"path": self.path})

@@ -1,5 +1,6 @@
 """The data volume: the objects of the chosen kind of storage, with the claim that pods mount."""
 
+import json
 from dataclasses import dataclass
 
 import pulumi
@@ -10,8 +11,8 @@ from infra.kube.names import PURGES_ANNOTATION
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.objects import Manifest, kubernetes_object
-from infra.platform.freed_volume import freed_before_claim
 from infra.storages.kind import Storage
+from infra.task_in_hook import run_in_hook
 
 COMPONENT = "storage"
 
@@ -76,7 +77,7 @@ class DataVolume(pulumi.ComponentResource):
         freed = None
         if storage.volume:
             freeing = run_first("look", "free-volume", volume=storage.volume)
-            freed = freed_before_claim(f"{name}-volume-freed", freeing)
+            freed = _freed_before_claim(f"{name}-volume-freed", freeing)
         if storage.data_go_with_claim:
             run_first(
                 "keep",
@@ -105,3 +106,27 @@ def labelled(manifest: Manifest, args: DataVolumeArgs) -> Manifest:
     if args.purges and manifest["kind"] == "PersistentVolumeClaim":
         more["annotations"] = {**given.get("annotations", {}), PURGES_ANNOTATION: args.purges}
     return {**manifest, "metadata": {**ours, **given, **more}}
+
+
+def _freed_before_claim(name: str, freeing: local.Command) -> pulumi.ResourceHookBinding:
+    """Make the hook of the claim, which frees the claim's volume.
+
+    A volume stays reserved for the claim that it was bound to, by that claim's uid. If somebody has
+    deleted the claim, the engine makes it again after `pulumi refresh`. Then the command of the
+    task `free-volume` has run in an earlier `up`, and does not run again, because its job has not
+    changed. So the hook runs the task once more. It also runs before an update of the claim, by
+    which the engine tries once more to get a claim bound that an earlier `up` has made.
+
+    Args:
+        name: name of the hook, which no other hook of the stack has.
+        freeing: the command of the task `free-volume`, whose standard input the hook uses again.
+
+    Raises:
+        RuntimeError: raised by the hook if the task fails. The claim is not made then.
+    """
+
+    async def before_claim(_: pulumi.ResourceHookArgs) -> None:
+        await run_in_hook("free-volume", json.loads(await freeing.stdin.future() or "{}"))
+
+    hook = pulumi.ResourceHook(name, before_claim)
+    return pulumi.ResourceHookBinding(before_create=[hook], before_update=[hook])

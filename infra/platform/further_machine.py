@@ -13,7 +13,7 @@ from pulumi_command import local
 from infra.kube_command import PYTHON
 from infra.node.agent import scripts
 from infra.node.k3s_observation import K3sObservation
-from infra.platform.k3s import not_asked, not_shown
+from infra.platform.k3s_state import not_asked, not_shown
 from infra.platform.of_machine import of_machine
 from infra.settings import HostSettings, NodeSettings
 

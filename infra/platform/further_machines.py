@@ -16,9 +16,8 @@ from infra.node.runner import host_runner
 from infra.platform.airgap_files import SentBundle, SentBundleArgs, bundle_variables
 from infra.platform.further_machine import FurtherMachine, FurtherMachineArgs
 from infra.platform.host import HostTrust, HostTrustArgs
-from infra.platform.k3s import api_address, k3s_variables, server_variables
-from infra.platform.machines_answer import check_answers
-from infra.platform.machines_apart import check_apart
+from infra.platform.k3s_variables import api_address, k3s_variables, server_variables
+from infra.platform.machines_found import check_answers, check_apart
 from infra.platform.nfs_server import NfsMachine, NfsMachineArgs, NfsServer
 from infra.platform.owner import whose
 from infra.platform.repair import repair_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.labels import content_hash, metadata
 from infra.node.runner import Script
@@ -91,7 +91,7 @@ class GpuOperator(pulumi.ComponentResource):
             "gpu-operator-guard.sh",
             args,
             {"OWNER": args.owner, "RELEASE": RELEASE},
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.namespace = self._namespace(name, args, guard)
         inside = pulumi.ResourceOptions(parent=self, depends_on=[self.namespace])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection, kube_command
 
@@ -62,7 +62,7 @@ class DestroyGuard(pulumi.ComponentResource):
                 **({"controllers": controllers} if controllers else {}),
                 **({"own_namespaces": own_namespaces} if own_namespaces else {}),
             },
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.guarded = pulumi.Output.from_input(args.connection.namespace)
         self.register_outputs({"guarded": self.guarded})
@@ -113,7 +113,7 @@ class TaskPods(pulumi.ComponentResource):
                 "everyone": args.everyone,
                 **({"lost_nodes_are_replaced": True} if args.lost_nodes_are_replaced else {}),
             },
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
             limit_seconds=LONGEST_SAVE_SECONDS,
         )
         self.removed_from = pulumi.Output.from_input(args.connection.namespace)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.node.doctor import Doctor, DoctorArgs, up_plan
 from infra.node.runner import Runner, Script
 from infra.platform.airgap_files import check_bundle, send_bundle
@@ -61,7 +61,7 @@ class HostTrust(pulumi.ComponentResource):
                 replace_on_another_host=True,
                 ignore_changes=args.repair.ignored("stdin"),
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.installed = pulumi.Output.from_input(command.stdout)
         self.register_outputs({"installed": self.installed})

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.node.runner import EitherWayRunner, Script
-from infra.platform.k3s import FutureObservation
+from infra.platform.k3s_state import FutureObservation
 from infra.settings import ClusterSettings, HostSettings
 
 OWN_K3S = (
@@ -143,7 +143,7 @@ class HostGuard(pulumi.ComponentResource):
         EitherWayRunner(host).run(
             f"{name}-look",
             Script("k3s-guard.sh", variables, replace_on_another_host=True),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.guarded = pulumi.Output.from_input(args.namespace)
         self.register_outputs({"guarded": self.guarded})

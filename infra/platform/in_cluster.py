@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pulumi
 
 from infra.deliveries.kind import Pull
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import COMPONENT_LABEL, content_hash, metadata
 from infra.objects import NO_AWAIT, Manifest, kubernetes_object
 from infra.pod_metadata import with_own
@@ -276,7 +276,7 @@ class InCluster:
             workload: role in the stack and manifest of the workload.
             opts: the options of the component.
         """
-        child = pulumi.ResourceOptions(parent=parent, depends_on=dependencies(opts))
+        child = child_options(parent, opts)
         files = self.program.config_map(self.metadata(args))
         made = [
             kubernetes_object(f"{name}-{role}", manifest, child)

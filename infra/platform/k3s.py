@@ -1,77 +1,27 @@
 """k3s on the first machine.
 
 One command installs, repairs and removes k3s. Another one fetches its kubeconfig. Before that, the
-host is asked about its k3s (infra/node/k3s_observation.py), because the engine itself cannot see
-what has happened to k3s since the last `up`.
+host is asked about its k3s (k3s_state.py).
 """
 
 import re
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import pulumi
 import yaml
 from pulumi_command import local
 
-from infra.labels import content_hash
-from infra.node.k3s_observation import HostAccess, K3sObservation, observe_k3s
-from infra.node.runner import ON_HOST, HostCommand, Runner, Script, on_host_job
+from infra.node.runner import ON_HOST, HostCommand, Script, on_host_job
 from infra.node.tunnel_kubeconfig import tunnelled
 from infra.platform.airgap_files import bundle_variables
+from infra.platform.cluster_args import ClusterArgs
 from infra.platform.cluster_generation import ClusterGeneration
+from infra.platform.k3s_state import K3sState, k3s_state
+from infra.platform.k3s_variables import k3s_variables, server_variables
 from infra.platform.of_machine import of_machine
-from infra.platform.proxy import k3s_proxy_environment
-from infra.platform.registries import registries
-from infra.settings import BundleSettings, ClusterSettings, HostSettings, ProxySettings
+from infra.platform.stack_name import shown_stack_name
 
-FURTHER = {"k3s-server": "server", "k3s-agent": "agent"}
-FutureObservation: TypeAlias = Future[K3sObservation]
 LOOPBACK, LOOPBACK_URL = "127.0.0.1", "//[::1]:"
-# If changes of these inputs are ignored, a command stays as it is in the state: it neither runs nor
-# is replaced.
-ALL_INPUTS = ("stdin", "triggers")
-
-
-def start_observing_k3s(cluster: ClusterSettings, host: HostSettings) -> FutureObservation | None:
-    """Begin to ask the host about its k3s, while the rest of the program goes on.
-
-    Returns:
-        The future answer, for `ClusterArgs.observation`; None if the cluster is not a k3s,
-        or if its host is lost.
-    """
-    if cluster.kind != "k3s" or host.gone:
-        return None
-    executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observe-k3s")
-    future = executor.submit(observe_k3s, HostAccess(**host.access_fields()))
-    executor.shutdown(wait=False)
-    return future
-
-
-@dataclass(frozen=True)
-class K3sArgs:
-    """What k3s is installed with. ClusterArgs describes the fields that both have.
-
-    Args:
-        stack: name of the stack as `shown_stack_name` gives it.
-        grace_seconds: how many seconds pods may take to end.
-        several_servers: whether k3s keeps the cluster's data in etcd, so that further servers can
-            join.
-    """
-
-    stack: str
-    namespace: str
-    cluster: ClusterSettings
-    host: HostSettings
-    grace_seconds: int
-    proxy: ProxySettings
-    bundle: BundleSettings | None
-    runner: Runner
-    owner: pulumi.Input[str]
-    observation: FutureObservation | None
-    shared_registry: str = ""
-    several_servers: bool = False
 
 
 class K3s:
@@ -81,7 +31,7 @@ class K3s:
     install: HostCommand
     kubeconfig: pulumi.Output[str]
 
-    def __init__(self, name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
         """Register the commands.
 
         Args:
@@ -89,7 +39,9 @@ class K3s:
             args: what k3s is installed with.
             opts: the parent of the commands, and what the installation waits for.
         """
-        state = k3s_state(args, pulumi.runtime.is_dry_run())
+        state = k3s_state(
+            args.observation, args.cluster, args.host, is_preview=pulumi.runtime.is_dry_run()
+        )
         ssh = args.host.ssh
         # The commands for a k3s on this machine and for one behind SSH have different types, and
         # each type has a generation command of its own. When the setting `host` changes from one to
@@ -100,7 +52,7 @@ class K3s:
             opts,
             is_unknown="triggers" in state.ignored,
         )
-        if args.cluster.k3s.existing == "refuse":
+        if args.cluster.installs_k3s:
             begun = _begun_command(name, args, opts)
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[begun]))
         self.install = args.runner.run(
@@ -126,7 +78,7 @@ class K3s:
         self.kubeconfig = self._fetch_kubeconfig(name, args, state, opts.parent)
 
     def _fetch_kubeconfig(
-        self, name: str, args: K3sArgs, state: "K3sState", parent: pulumi.Resource | None
+        self, name: str, args: ClusterArgs, state: K3sState, parent: pulumi.Resource | None
     ) -> pulumi.Output[str]:
         """Register the command that fetches the kubeconfig.
 
@@ -174,102 +126,7 @@ def kubeconfig_text(output: str, server_host: str) -> str:
     return text if server_host == LOOPBACK else text.replace(LOOPBACK_URL, f"//{server_host}:")
 
 
-@dataclass(frozen=True)
-class K3sState:
-    """What was found on the host.
-
-    Args:
-        observation: what the host has said about its k3s.
-        ignored: names of inputs of the commands whose changes the engine ignores.
-    """
-
-    observation: K3sObservation
-    ignored: tuple[str, ...]
-
-
-def k3s_state(args: K3sArgs, is_preview: bool) -> K3sState:
-    """Wait for the host's answer about its k3s, and decide what it means for the commands.
-
-    If the host could not be asked, a preview shows the commands as they are in the state, and warns
-    about that. An `up` runs the commands, which succeed or fail with a reason. It never replaces
-    k3s then.
-
-    Args:
-        args: what k3s is installed with.
-        is_preview: whether this is a preview.
-
-    Raises:
-        pulumi.RunError: the host is a further machine of a cluster, such as a server that is to
-            replace a lost first machine.
-    """
-    if args.observation is None:
-        return K3sState(K3sObservation("", ""), ALL_INPUTS)
-    observation = args.observation.result()
-    if observation.role in FURTHER:
-        raise pulumi.RunError(further_machine(args.host, FURTHER[observation.role]))
-    if args.cluster.k3s.existing == "adopt":
-        # This stack never repairs or replaces an adopted k3s, even if another stack of this program
-        # owns it. It only fetches the kubeconfig again when that has changed.
-        observation = K3sObservation(
-            observation.kubeconfig or observation.repair_id, "", observation.problem
-        )
-    if not observation.problem:
-        return K3sState(observation, ())
-    where = args.host.ssh.host if args.host.ssh else "this machine"
-    if is_preview:
-        pulumi.log.warn(not_shown(where, observation.problem))
-        return K3sState(observation, ALL_INPUTS)
-    pulumi.log.warn(not_asked(where, observation.problem))
-    return K3sState(observation, ("triggers",))
-
-
-def not_shown(where: str, problem: str) -> str:
-    """Tell people why a preview shows the commands of a machine as they are in the state."""
-    return (
-        f"{where} could not be asked about its k3s ({problem}), so this preview does not show what "
-        "would be done to it"
-    )
-
-
-def not_asked(where: str, problem: str) -> str:
-    """Tell people why `up` runs a command again that may have nothing to change."""
-    return (
-        f"{where} could not be asked about its k3s ({problem}), so its command runs again: it "
-        "changes nothing on a machine that is well"
-    )
-
-
-def further_machine(host: HostSettings, role: str) -> str:
-    """Tell people why the host cannot be the first machine, and what to do.
-
-    Args:
-        host: the host that the settings name as the first machine.
-        role: the role in which it has joined a cluster: `server` or `agent`.
-    """
-    key, value = ("sshHost", host.ssh.host) if host.ssh else ("host", "localhost")
-    also = "sshHostKey and nodeAddress" if host.ssh else "nodeAddress"
-    return (
-        f"{key}: {value!r} cannot be used: this machine has joined a cluster of this program as a "
-        f"further machine ({role}), and no setting makes a further machine the first one. Nothing "
-        "was changed.\n"
-        f"If the first machine is to stay, set {key} back to it, and nodes to what it was.\n"
-        "If it is lost for good, or has to leave, make a new platform in place of this one:\n"
-        f"  1. Set {key} and nodes back to what they were.\n"
-        "  2. Let the run save and end: ./disttrain stop\n"
-        "     (Where the first machine does not answer, this cannot work. Then do what stands in\n"
-        "     docs/node.md, The first machine is lost.)\n"
-        "  3. Only if the first machine does not answer, let the stack forget it:\n"
-        "     pulumi config set hostGone true, and then pulumi up\n"
-        "  4. Remove the platform: pulumi destroy\n"
-        "     It takes k3s from the other machines, and keeps the data.\n"
-        f"  5. Make this machine the first one: set {key} to it, {also}\n"
-        "     to its own, and hostGone to false. Take it out of nodes.\n"
-        "  6. Make the new platform: pulumi up\n"
-        "     The run goes on from its last checkpoint, unless its data were on a lost machine."
-    )
-
-
-def _begun_command(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> local.Command:
+def _begun_command(name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> local.Command:
     """Register a command that does nothing before k3s is installed, and cleans up at the very end.
 
     If an `up` fails or is killed while k3s is being installed, the state does not contain the
@@ -283,7 +140,7 @@ def _begun_command(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
     host = args.host
     variables = {
         "NAMESPACE": args.namespace,
-        "GRACE_SECONDS": str(args.grace_seconds),
+        "GRACE_SECONDS": str(args.limits.termination_grace_seconds),
         "OWNER": args.owner,
         "HOST": host.address,
         "K3S_EXISTING": args.cluster.k3s.existing,
@@ -305,7 +162,7 @@ def _begun_command(name: str, args: K3sArgs, opts: pulumi.ResourceOptions) -> lo
     )
 
 
-def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
+def _variables(args: ClusterArgs) -> Mapping[str, pulumi.Input[str]]:
     cluster = args.cluster
     # The certificate has to name the address for SSH, which the kubeconfig has too unless there is
     # a tunnel, and the node's address, which further machines use.
@@ -319,57 +176,10 @@ def _variables(args: K3sArgs) -> Mapping[str, pulumi.Input[str]]:
         "INTERFACE_ADDRESS": cluster.interface_address,
         **({"CLUSTER_INIT": "1"} if args.several_servers else {}),
         "NAMESPACE": args.namespace,
-        "GRACE_SECONDS": str(args.grace_seconds),
+        "GRACE_SECONDS": str(args.limits.termination_grace_seconds),
         "OWNER": args.owner,
-        "STACK": args.stack,
+        "STACK": shown_stack_name(args.stack),
         "WAY": args.host.kind,
         "HOST": args.host.address,
         **bundle_variables(args.bundle, args.host),
-    }
-
-
-def server_variables(
-    cluster: ClusterSettings, ssh_host: str, shared_registry: str
-) -> Mapping[str, pulumi.Input[str]]:
-    """The variables that every server needs, and no agent.
-
-    The list in TLS_SAN has only the address of the cluster and the server's own address. It does
-    not have the addresses of other servers, so that adding a server does not restart the others.
-    k3s itself adds the addresses of all its servers to the one certificate that they share.
-    """
-    names = filter(None, (cluster.node_address, ssh_host))
-    return {
-        "POD_CIDR": cluster.pod_cidr,
-        "SERVICE_CIDR": cluster.service_cidr,
-        "TLS_SAN": " ".join(dict.fromkeys(names)),
-        "EMBEDDED_REGISTRY": "true" if shared_registry else "",
-    }
-
-
-def api_address(cluster: ClusterSettings) -> str:
-    """The address by which further machines reach the first one, in the form that a URL needs."""
-    address = cluster.node_address
-    return f"[{address}]" if ":" in address else address
-
-
-def k3s_variables(
-    cluster: ClusterSettings, proxy: ProxySettings, shared_registry: str
-) -> Mapping[str, pulumi.Input[str]]:
-    """The variables of k3s that every machine needs, as a server or as an agent.
-
-    Args:
-        cluster: the settings of the cluster.
-        proxy: the proxies of the machine.
-        shared_registry: see `ClusterArgs`.
-    """
-    k3s = cluster.k3s
-    return {
-        "K3S_VERSION": k3s.version,
-        "K3S_SHA256": k3s.sha256,
-        "K3S_INSTALLER_SHA256": k3s.installer_sha256,
-        "K3S_MIRROR": k3s.mirror,
-        "K3S_FORCE": "true" if k3s.force else "",
-        "K3S_REGISTRIES": registries(k3s.registries, shared_registry),
-        **k3s_proxy_environment(proxy),
-        **({"AUTHORITIES": content_hash(proxy.ca_bundle)} if proxy.ca_bundle else {}),
     }

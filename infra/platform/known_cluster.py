@@ -18,7 +18,7 @@ from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.our_cluster import whose_cluster
 from infra.platform.cluster import cluster_identifier
 from infra.platform.former_cluster import FormerCluster, former_cluster
-from infra.platform.k3s import FutureObservation
+from infra.platform.k3s_state import FutureObservation
 from infra.platform.stack_state import StackState
 from infra.settings import ClusterSettings, HostSettings, PlatformSettings
 
@@ -45,7 +45,7 @@ async def known_identifier(
     """
     cluster, host = settings.cluster, settings.host
     now = cluster_identifier(settings.stack, cluster, host)
-    if cluster.kind == "k3s" and cluster.k3s.existing == "refuse":
+    if cluster.installs_k3s:
         return now
     former = former_cluster(await state.resources())
     if former is None:

@@ -8,7 +8,8 @@ from infra.controllers import CONTROLLERS
 from infra.deliveries.kind import Pull
 from infra.kube_command import Connection
 from infra.node.runner import Runner, host_runner
-from infra.platform.cluster import Cluster, ClusterArgs
+from infra.platform.cluster import Cluster
+from infra.platform.cluster_args import ClusterArgs
 from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controller_files import controller_objects
 from infra.platform.controllers import controller_field
@@ -26,7 +27,7 @@ from infra.platform.gpu_operator import OWN_NAMESPACE as GPU_OPERATOR
 from infra.platform.guards import GuardArgs
 from infra.platform.host import PreparedHost, has_data_folder, prepare_host
 from infra.platform.host_guard import check_adoption, check_host_setting
-from infra.platform.k3s import FutureObservation
+from infra.platform.k3s_state import FutureObservation
 from infra.platform.kubectl import make_kubectl
 from infra.platform.namespace import Namespace, NamespaceArgs, own_namespace
 from infra.platform.optional_parts import (

@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 
 from infra.controllers import CONTROLLERS
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
 from infra.monitoring.objects import (
@@ -97,7 +97,7 @@ class Monitoring(pulumi.ComponentResource):
                 "otherwise": OTHERWISE,
                 **({} if args.is_brought else leaves),
             },
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         child = pulumi.ResourceOptions(parent=self, depends_on=[served])
         about = metadata(

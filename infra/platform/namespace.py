@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection, kube_command
 from infra.labels import metadata
@@ -71,7 +71,7 @@ class Namespace(pulumi.ComponentResource):
             "use-namespace" if args.exists else "claim-namespace",
             connection,
             _job(args),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         after_claim = pulumi.ResourceOptions(parent=self, depends_on=[self.claimed])
         paths = {"paths": [*args.fixed_names]}

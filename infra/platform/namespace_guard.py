@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube_command import Connection, kube_command
 
@@ -37,7 +37,7 @@ class NamespaceGuard(pulumi.ComponentResource):
             "namespace-guard",
             args.connection,
             {"own_namespaces": [args.namespace.fields()]},
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.guarded = pulumi.Output.from_input(args.namespace.name)
         self.register_outputs({"guarded": self.guarded})

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import metadata
 from infra.objects import kubernetes_object
 from infra.platform.pod_rules import RULES, VARIABLES
@@ -90,7 +90,7 @@ class PodPolicy(pulumi.ComponentResource):
         self, name: str, args: PodPolicyArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:PodPolicy", name, {}, opts)
-        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        child = child_options(self, opts)
         rules = kubernetes_object(f"{name}-rules", policy(args), child)
         bound = pulumi.ResourceOptions(parent=self, depends_on=[rules])
         kubernetes_object(f"{name}-binding", binding(args), bound)

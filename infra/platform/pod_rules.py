@@ -43,11 +43,6 @@ class PodRule:
     holds: Callable[[Pod], bool]
 
 
-def broken_rules(pod: Pod) -> list[PodRule]:
-    """The rules that a pod or a pod template breaks."""
-    return [rule for rule in RULES if not rule.holds(pod)]
-
-
 def below(value: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
     """The mapping below these keys; an empty mapping if there is none.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import content_hash, metadata
 from infra.names import CA_KEY, PROXY_CONFIG
 from infra.objects import Manifest, kubernetes_object, secret_value
@@ -132,7 +132,7 @@ class ProxyConfig(pulumi.ComponentResource):
         self, name: str, args: ProxyConfigArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:ProxyConfig", name, {}, opts)
-        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        child = child_options(self, opts)
         kubernetes_object(f"{name}-config-map", proxy_config_map(args), child)
         kubernetes_object(f"{name}-secret", proxy_secret(args), child)
         if args.proxy.ca_bundle:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import metadata
 from infra.objects import Manifest, kubernetes_object, secret_value
 
@@ -30,11 +30,7 @@ class PullSecret(pulumi.ComponentResource):
         self, name: str, args: PullSecretArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:PullSecret", name, {}, opts)
-        kubernetes_object(
-            f"{name}-secret",
-            pull_secret(args),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
-        )
+        kubernetes_object(f"{name}-secret", pull_secret(args), child_options(self, opts))
         self.secret_name = pulumi.Output.from_input(args.secret)
         self.register_outputs({"secretName": self.secret_name})
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError, TaskError, UnreachableError
 from infra.kube.queues.kueue import GROUP, VERSIONS
@@ -225,7 +225,7 @@ class Queues(pulumi.ComponentResource):
             "claim-queues",
             connection,
             {**queue, "priorities": list(settings.priorities)},
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         made: list[pulumi.Resource] = [claim]
         for role, manifest in (

@@ -69,7 +69,7 @@ async def repair_of_first(
         observation: the result of `start_observing_k3s`; None: there is no k3s, or the
             machine is lost.
     """
-    if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
+    if not cluster.installs_k3s:
         return NO_REPAIR
     found = await asyncio.wrap_future(observation) if observation else None
     if found is None or found.problem:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 
 from infra.deliveries import DELIVERIES
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube_command import Connection, kube_command
 from infra.platform.stack_name import shown_stack_name
 from infra.settings import PlatformSettings
@@ -34,7 +34,7 @@ class SameMachine(pulumi.ComponentResource):
         self, name: str, args: SameMachineArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:SameMachine", name, {}, opts)
-        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        child = child_options(self, opts)
         kube_command(f"{name}-look", "same-machine", args.connection, {}, child)
         self.looked_for = args.connection.kubeconfig
         self.register_outputs({"lookedFor": self.looked_for})

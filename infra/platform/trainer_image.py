@@ -6,7 +6,7 @@ import pulumi
 
 from infra.deliveries import DELIVERIES
 from infra.deliveries.kind import DeliveryRequest, NodeTarget, Pull
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.image.plan import ImagePlan
 from infra.node.node_environment import host_text, node_text
 from infra.platform.proxy import proxy_environment
@@ -56,7 +56,7 @@ class TrainerImage(pulumi.ComponentResource):
         super().__init__(
             "disttrain:infra:TrainerImage", name, {"reference": args.request.plan.reference}, opts
         )
-        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        child = child_options(self, opts)
         delivered = DELIVERIES[args.delivery].deliver(name, args.request, child)
         self.reference = delivered.reference
         self.digest = delivered.digest

@@ -5,7 +5,7 @@ from typing import Any
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import metadata
 from infra.objects import kubernetes_object
 
@@ -69,7 +69,7 @@ class Viewers(pulumi.ComponentResource):
         self, name: str, args: ViewersArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:Viewers", name, {}, opts)
-        child = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        child = child_options(self, opts)
         kubernetes_object(f"{name}-role", viewer_role(args), child)
         self.role_name = pulumi.Output.from_input(viewer_role_name(args.namespace))
         self.register_outputs({"roleName": self.role_name})

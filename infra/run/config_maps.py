@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import yaml
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import content_hash, metadata
 from infra.objects import Manifest, kubernetes_object
 
@@ -45,11 +45,7 @@ class RunConfigMap(pulumi.ComponentResource):
         self, name: str, args: RunConfigMapArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:RunConfigMap", name, {}, opts)
-        kubernetes_object(
-            f"{name}-config-map",
-            config_map(args),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
-        )
+        kubernetes_object(f"{name}-config-map", config_map(args), child_options(self, opts))
         self.config_map_name = pulumi.Output.from_input(args.config_map)
         self.register_outputs({"configMapName": self.config_map_name})
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import content_hash, metadata
 from infra.names import TRAINING
 from infra.objects import Manifest, kubernetes_object, secret_value
@@ -36,11 +36,7 @@ class PodSecrets(pulumi.ComponentResource):
         self, name: str, args: PodSecretsArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:PodSecrets", name, {}, opts)
-        kubernetes_object(
-            f"{name}-secret",
-            _manifest(args),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
-        )
+        kubernetes_object(f"{name}-secret", _manifest(args), child_options(self, opts))
         self.secret_name = pulumi.Output.from_input(args.secret)
         self.register_outputs({"secretName": self.secret_name})
 

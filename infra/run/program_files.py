@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.labels import content_hash, metadata
 from infra.names import TRAINING
 from infra.objects import Manifest, kubernetes_object
@@ -38,11 +38,7 @@ class ProgramFiles(pulumi.ComponentResource):
         self, name: str, args: ProgramFilesArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("disttrain:infra:ProgramFiles", name, {}, opts)
-        kubernetes_object(
-            f"{name}-config-map",
-            _manifest(args),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
-        )
+        kubernetes_object(f"{name}-config-map", _manifest(args), child_options(self, opts))
         self.config_map_name = pulumi.Output.from_input(args.config_map)
         self.register_outputs({"configMapName": self.config_map_name})
 

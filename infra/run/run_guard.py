@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube_command import Connection, kube_command
 
 
@@ -41,7 +41,7 @@ class RunGuard(pulumi.ComponentResource):
             "run-guard",
             args.connection,
             {"platform_stack": args.platform_stack},
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.guarded = pulumi.Output.from_input(args.connection.namespace)
         self.register_outputs({"guarded": self.guarded})

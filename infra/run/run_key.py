@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pulumi
 from pulumi_command import local
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube_command import PYTHON
 from infra.labels import content_hash, metadata
 from infra.names import TRAINING
@@ -51,7 +51,7 @@ class RunKey(pulumi.ComponentResource):
             _manifest(
                 args, {"key": secret_value(pulumi.Output.secret(key.stdout).apply(str.strip))}
             ),
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
         )
         self.secret_name = pulumi.Output.from_input(args.secret)
         self.register_outputs({"secretName": self.secret_name})

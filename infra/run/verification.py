@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube_command import Connection, kube_command
 from infra.workloads.run import Run
 
@@ -55,7 +55,7 @@ class Verification(pulumi.ComponentResource):
                     "world_size": run.world.world_size,
                 },
             },
-            pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts)),
+            child_options(self, opts),
             limit_seconds=LIMIT_SECONDS,
             program="cli.verify.at_up",
         )

@@ -7,7 +7,7 @@ from typing import Literal
 import pulumi
 from pulumi_command import local
 
-from infra.dependencies import dependencies
+from infra.dependencies import child_options
 from infra.kube.queues.await_queue import WAITS, queue_place
 from infra.kube.runs.gone_pod import demanded
 from infra.kube.runs.volume_line import VOLUME
@@ -87,7 +87,7 @@ class Workload(pulumi.ComponentResource):
     ) -> None:
         run, kind = args.run, args.run.kind
         super().__init__("disttrain:infra:Workload", name, {"topology": kind.name}, opts)
-        before = pulumi.ResourceOptions(parent=self, depends_on=dependencies(opts))
+        before = child_options(self, opts)
         if checks := self._checks(name, args, before):
             before = pulumi.ResourceOptions.merge(before, pulumi.ResourceOptions(depends_on=checks))
         hand_over = self._hand_over(name, args, before)

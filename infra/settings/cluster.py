@@ -48,6 +48,11 @@ class ClusterSettings:
     interface_address: str
     grows: bool
 
+    @property
+    def installs_k3s(self) -> bool:
+        """Whether it is a k3s that this stack installs, and no k3s that it only adopts."""
+        return self.kind == "k3s" and self.k3s.existing == "refuse"
+
 
 def read_cluster(reader: Reader, host: HostSettings) -> ClusterSettings:
     """Read which cluster is used. The node's address comes from `host` if no setting says it."""

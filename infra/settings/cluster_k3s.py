@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
 from infra.settings.secret import Secret, is_url
+from infra.settings.similar_names import did_you_mean
 
 _REGISTRIES_PARTS = ("mirrors", "configs", "auths")
 _AUTH = ("username", "password", "auth", "identity_token")

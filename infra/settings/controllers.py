@@ -10,7 +10,8 @@ from infra.settings.gpu_chart import CHART_ERRORS, chart_description, why_no_cha
 from infra.settings.kinds import ControllerChoice
 from infra.settings.local_path import local_path
 from infra.settings.monitoring import Monitoring
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
+from infra.settings.similar_names import did_you_mean
 
 KEY = "controllers"
 CHARTS = "controllerCharts"

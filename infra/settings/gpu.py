@@ -60,8 +60,7 @@ def read_gpu_operator(
     chosen: Regime = "cdi"
     chart = chart_version(version)
     # An adopted k3s may have another version than the setting says, and it is not known here.
-    is_installed = cluster.kind == "k3s" and cluster.k3s.existing == "refuse"
-    k3s = k3s_version(cluster.k3s.version) if is_installed else ()
+    k3s = k3s_version(cluster.k3s.version) if cluster.installs_k3s else ()
     if not reader.are_right("gpuOperatorVersion"):
         pass  # Its problem is noted already.
     elif chart is None:

@@ -6,7 +6,8 @@ from typing import Any, cast
 from infra.settings.gpu_chart import CHART, NVIDIA_REPOSITORY, ChartSource
 from infra.settings.gpu_chart_keys import chart_keys
 from infra.settings.gpu_regime import chart_version
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
+from infra.settings.similar_names import did_you_mean
 
 KEY = "gpuOperatorValues"
 # The values that this program computes, and what sets each of them.

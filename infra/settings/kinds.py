@@ -11,8 +11,9 @@ from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, Literal, Protocol, cast
 
 from infra.registry import Kind, OptionError, Refusal
-from infra.settings.reader import LARGEST, Reader, did_you_mean, is_misspelt
+from infra.settings.reader import LARGEST, Reader
 from infra.settings.secret import Secret
+from infra.settings.similar_names import did_you_mean, is_misspelt
 
 
 class WorkloadChoice(Kind, Protocol):

@@ -12,8 +12,9 @@ from infra.settings.node import INTERFACE, INTERFACE_FORM, HostSettings, SshSett
 from infra.settings.nodes_host import HOST_KEYS, read_node_host
 from infra.settings.nodes_servers import Role, check_servers, read_role
 from infra.settings.pod_labels import is_key, is_value, label_fault, read_texts
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
 from infra.settings.setting_error import problem_text
+from infra.settings.similar_names import did_you_mean
 
 KEY = "nodes"
 _DNS_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -125,7 +126,7 @@ def _check_secrets(reader: Reader, items: list[Any]) -> None:
 
 
 def _check_cluster(reader: Reader, cluster: ClusterSettings) -> None:
-    if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
+    if not cluster.installs_k3s:
         reader.problem(
             KEY,
             "...",

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from infra.settings.cluster import ClusterSettings
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
+from infra.settings.similar_names import did_you_mean
 
 Role: TypeAlias = Literal["agent", "server"]
 ROLES = ("agent", "server")

@@ -28,8 +28,11 @@ from infra.settings.namespace import NamespaceSettings, read_namespace
 from infra.settings.needs import check_delivery, check_storage
 from infra.settings.node import HostSettings, read_doctor, read_host
 from infra.settings.nodes import NodeSettings, read_nodes
-from infra.settings.nodes_health import NodeHealthChoice, read_node_health
-from infra.settings.nodes_lost import read_replaces_lost_nodes
+from infra.settings.nodes_watched import (
+    NodeHealthChoice,
+    read_node_health,
+    read_replaces_lost_nodes,
+)
 from infra.settings.pods_demands import PodDemands
 from infra.settings.program_image import PlatformDelivery
 from infra.settings.proxy import ProxySettings, read_proxy

@@ -10,7 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
+from infra.settings.similar_names import did_you_mean
 from trainer.config.problem import shown_value
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"

@@ -3,10 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from infra.names import TRAINER_UID
-from infra.settings.labels_of_workloads import refuse_labels_of_workloads
+from infra.names import QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
 from infra.settings.pod_labels import check_labels, read_texts
 from infra.settings.reader import Reader
+
+_OF_WORKLOADS = {
+    QUEUE_LABEL: "queue",
+    QUEUE_PRIORITY_LABEL: "queuePriority",
+    "scheduling.volcano.sh/queue-name": "--path topologyOptions.queue",
+}
+"""The setting with the same meaning as a label or annotation, for `pulumi config set`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ def read_demands(reader: Reader) -> PodDemands:
 def _annotations(reader: Reader) -> dict[str, str]:
     annotations = read_texts(reader, "podAnnotations", reader.mapping("podAnnotations"))
     check_labels(reader, "podAnnotations", annotations, values_too=False)
-    refuse_labels_of_workloads(reader, "podAnnotations", annotations)
+    _refuse_labels_of_workloads(reader, "podAnnotations", annotations)
     _refuse_secrets(reader, "podAnnotations", annotations)
     return annotations
 
@@ -44,7 +50,7 @@ def _annotations(reader: Reader) -> dict[str, str]:
 def _labels(reader: Reader) -> dict[str, str]:
     labels = read_texts(reader, "podLabels", reader.mapping("podLabels"))
     check_labels(reader, "podLabels", labels)
-    refuse_labels_of_workloads(reader, "podLabels", labels)
+    _refuse_labels_of_workloads(reader, "podLabels", labels)
     _refuse_secrets(reader, "podLabels", labels)
     for name, value in labels.items():
         if name.startswith(("app.kubernetes.io/", "disttrain.dev/")):
@@ -61,4 +67,27 @@ def _refuse_secrets(reader: Reader, key: str, given: Mapping[str, str]) -> None:
             "everybody who may see the pods would see it there",
             f"Nothing in {key} can be secret: remove all of it (`pulumi config rm {key}`), and set "
             "it again without --secret",
+        )
+
+
+def _refuse_labels_of_workloads(reader: Reader, key: str, given: Mapping[str, str]) -> None:
+    """Note a problem for each label or annotation in `given` that belongs on the workload.
+
+    Users of Kueue and of Volcano know these from their own manifests. On the pods alone they have
+    no effect, or they hold back each pod separately, and the run is not in the queue that they
+    name.
+
+    Args:
+        reader: collects the problems that are found.
+        key: the setting that holds `given`.
+        given: labels or annotations for the pods.
+    """
+    for name in _OF_WORKLOADS.keys() & given.keys():
+        value, setting = given[name], _OF_WORKLOADS[name]
+        reader.problem(
+            f"{key}.{name}",
+            value,
+            "of a pod it is not read, or it holds back that pod alone, and the run as a whole "
+            "would not be in that queue",
+            f"Set it for the run: `pulumi config set {setting} {value}`, and remove it here",
         )

@@ -13,8 +13,9 @@ from infra.settings.kinds import DeliveryChoice
 from infra.settings.program_files import HINT, read_files
 from infra.settings.program_image import PlatformDelivery, ProgramImage, read_build
 from infra.settings.project import declared_defaults
-from infra.settings.reader import Reader, as_written, did_you_mean, is_misspelt
+from infra.settings.reader import Reader, as_written
 from infra.settings.run_settings import SEEN_BY_ALL, read_overrides
+from infra.settings.similar_names import did_you_mean, is_misspelt
 from trainer.config import LAUNCH_OPTIONS, ConfigError, RunConfig
 from trainer.config.problem import without_logins
 

@@ -12,7 +12,8 @@ from infra.settings.devices import Devices
 from infra.settings.pod_labels import is_key
 from infra.settings.pods import PodSettings
 from infra.settings.queues_topology import read_levels
-from infra.settings.reader import Reader, did_you_mean, is_misspelt
+from infra.settings.reader import Reader
+from infra.settings.similar_names import did_you_mean, is_misspelt
 from infra.world import World
 
 KEY = "queues"

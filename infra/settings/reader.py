@@ -1,17 +1,15 @@
 """Reads typed values from the stack's configuration, and collects the problems in it."""
 
-import difflib
-import json
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from infra.registry import Refusal
+from infra.settings.problems import Problems, from_json
 from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
-from infra.settings.setting_error import Problem, problem_text
-from trainer.config.problem import either, logins, shown_value, without_logins
+from infra.settings.similar_names import did_you_mean, nearest
+from trainer.config.problem import either
 
 LARGEST = 2**31 - 1
 """The largest whole number of a setting. Kubernetes keeps most of its numbers in 32 bits, and the
@@ -21,16 +19,11 @@ _PROXY = r"https?://(?:[^\s/@]*@)?[^\s/@:\[\]]+(?::\d{1,5})?/?"
 _OF_LOGIN = r"(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*"
 
 
-class Reader:
-    """Typed access to raw configuration values. Problems are collected and never raised.
+class Reader(Problems):
+    """Typed access to raw configuration values. It notes the problems that it finds.
 
     Pulumi.yaml has a default for every key, and the engine fills it in, so every key has a value.
     A wrong value is replaced by a harmless one, so that reading goes on with the next key.
-
-    Args:
-        raw: `{key: text}` without the project's prefix; objects are JSON text.
-        secret_keys: the keys whose values are encrypted in the stack's file.
-        unused_keys: keys whose values the caller does not use. Their problems are not reported.
     """
 
     def __init__(
@@ -39,92 +32,8 @@ class Reader:
         secret_keys: Iterable[str] = (),
         unused_keys: Iterable[str] = (),
     ) -> None:
-        self._raw = raw
-        self._unused_keys = frozenset(unused_keys)
-        self._secret_keys = frozenset(secret_keys)
+        super().__init__(raw, secret_keys, unused_keys)
         self.keys: list[str] = []
-        self.problems: list[Problem] = []
-        self._wrong: set[str] = set()
-        self._hidden = set(self._secret_keys)
-
-    def problem(self, key: str, value: object, reason: str, hint: str) -> None:
-        """Note that a value cannot be used.
-
-        Args:
-            key: the key of the stack's configuration.
-            value: the value that is set. It is not shown if the key is encrypted or hidden by
-                `hide`, unless it is the empty text.
-            reason: why it cannot be used. The text follows a colon and has no full stop.
-            hint: what to do, as a sentence without its full stop.
-        """
-        self._note(key, value, reason, hint)
-        self._wrong.add(key)
-
-    def add_problem(self, text: str) -> None:
-        """Note a problem whose whole text is known. It begins with its key and a colon."""
-        self.problems.append(Problem(text.partition(": ")[0], text))
-
-    def shown_problems(self) -> list[str]:
-        """Return the problems as they may be shown, without the user and password of an address.
-
-        Not only the values are looked at but whole messages, because a reason or a hint may repeat
-        a part of a value.
-        """
-        values = self._raw.values()
-        found = logins([*map(_from_json, values), *values, *self._raw])
-        shown = [problem.text for problem in self.problems]
-        for login in sorted(found, key=len, reverse=True):
-            for written in {login, repr(login)[1:-1], json.dumps(login)[1:-1]}:
-                shown = [text.replace(f"{written}@", "[secret]@") for text in shown]
-        return shown
-
-    def are_right(self, *keys: str) -> bool:
-        """Whether no problem was noted for these keys, so that their values can be compared."""
-        return self._wrong.isdisjoint(keys)
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Note values that do not go together, unless a problem with one of them was noted before.
-
-        The keys do not count as wrong afterwards, because each value is right by itself. So later
-        checks can note further combinations that do not work.
-        """
-        if not any(map(self._has_problem, (refusal.key, *refusal.with_keys))):
-            self._note(refusal.key, refusal.value, refusal.reason, refusal.hint)
-
-    def _has_problem(self, key: str) -> bool:
-        """Whether a problem was noted for a key or for something inside its value."""
-        inside = (f"{key}.", f"{key}[")
-        return any(wrong == key or wrong.startswith(inside) for wrong in self._wrong)
-
-    def hide(self, key: str) -> None:
-        """Let no message show a value of this key, because it may hold secrets.
-
-        If a user has forgotten to encrypt it, its values must not appear on the screen or in the
-        log of a continuous integration.
-        """
-        self._hidden.add(key)
-
-    def is_encrypted(self, key: str) -> bool:
-        """Whether the value is encrypted in the stack's file."""
-        return key in self._secret_keys
-
-    def refuse_encrypted(self, key: str, where: str, hint: str) -> bool:
-        """Note that a value in `key` is encrypted, although it would not stay secret.
-
-        Args:
-            key: key of a setting whose values are passed on in plain text.
-            where: who could see them, such as `everybody who may see the pods would see it there`.
-            hint: what to do.
-
-        Returns:
-            Whether a value is encrypted. If so, the caller must note no further problems of the
-            setting, because they could show the value.
-        """
-        if not self.is_encrypted(key):
-            return False
-        reason = f"a value in it is encrypted, and {where} in plain text"
-        self.problem(key, self._raw.get(key, ""), reason, hint)
-        return True
 
     def text(
         self, key: str, *, pattern: str = r"[^\r\n]*", form: str = "", example: str = ""
@@ -218,7 +127,7 @@ class Reader:
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Read an object as nested dicts. A wrong value gives an empty one."""
-        content = _from_json(self.raw(key) or "{}")
+        content = from_json(self.raw(key) or "{}")
         if isinstance(content, dict):
             return cast(dict[str, Any], content)
         hint = f"Set what is below it: `pulumi config set --path '{key}.NAME' VALUE`"
@@ -227,7 +136,7 @@ class Reader:
 
     def sequence(self, key: str) -> list[Any]:
         """Read a list. A wrong value gives an empty one."""
-        content = _from_json(self.raw(key) or "[]")
+        content = from_json(self.raw(key) or "[]")
         if isinstance(content, list):
             return cast(list[Any], content)
         hint = f"Set its items: `pulumi config set --path '{key}[0]' VALUE`"
@@ -294,13 +203,6 @@ class Reader:
             self.add_problem(f"{key}: not set, and Pulumi.yaml has no default for it")
         return self._raw.get(key, "")
 
-    def require_encrypted(self, key: str) -> None:
-        """Note a problem unless `key`, which holds a secret, is encrypted in the stack's file."""
-        if key not in self._secret_keys:
-            reason = "it holds a secret in plain text"
-            hint = f"Encrypt it: `pulumi config set --secret {key}`"
-            self.add_problem(problem_text(key, "[secret]", reason, hint))
-
     def reject_unknown(self) -> None:
         """Note a problem for each key that nothing has read. Call it after all reads."""
         for key in sorted(set(self._raw) - set(self.keys)):
@@ -324,12 +226,6 @@ class Reader:
         hint = f"Set it by that name, and remove this one: `pulumi config rm {key}`"
         self.problem(key, as_written(self._raw[key]), reason, hint)
 
-    def _note(self, key: str, value: object, reason: str, hint: str) -> None:
-        is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
-        shown = "[secret]" if is_hidden else shown_value(without_logins(value))
-        if key not in self._unused_keys:
-            self.problems.append(Problem(key, problem_text(key, shown, reason, hint)))
-
 
 def as_written(text: str) -> object:
     """Return a setting's value for a message: an object or a list, or else the text itself.
@@ -337,29 +233,8 @@ def as_written(text: str) -> object:
     Args:
         text: the value as Pulumi passes it, in which objects and lists are JSON.
     """
-    content = _from_json(text)
+    content = from_json(text)
     return cast(object, content) if isinstance(content, (dict, list)) else text
-
-
-def nearest(text: str, known: Iterable[str]) -> str:
-    """Return the most similar known name, without regard to case; empty if none is similar."""
-    names = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(text.lower(), names, n=1)
-    return names[close[0]] if close else ""
-
-
-def is_misspelt(name: str, given: Iterable[str], known: Collection[str]) -> bool:
-    """Whether one of the given names is unknown, and most similar to `name`.
-
-    The message about that one says what was meant, so none is needed that `name` is missing.
-    """
-    return any(nearest(other, known) == name for other in given if other not in known)
-
-
-def did_you_mean(text: object, known: Iterable[str]) -> str:
-    """Return ` (did you mean NAME?)` with the most similar known name; empty if none is similar."""
-    close = nearest(text, known) if isinstance(text, str) else ""
-    return f" (did you mean {close}?)" if close else ""
 
 
 def _form(content: object) -> str:
@@ -367,11 +242,3 @@ def _form(content: object) -> str:
     if isinstance(content, dict):
         return "a mapping of keys"
     return "a list" if isinstance(content, list) else "a single value"
-
-
-def _from_json(text: str) -> object:
-    """Return the value of a JSON text. A text that is no JSON is returned as it is."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from infra.settings.limits import LimitSettings
-from infra.settings.reader import Reader, did_you_mean
+from infra.settings.reader import Reader
 from infra.settings.run_settings import OPTION_KEYS, SEEN_BY_ALL
 from infra.settings.secret import Secret, is_url
+from infra.settings.similar_names import did_you_mean
 from trainer.config import DatasetConfig
 
 # A download and the preparation of its tokens are together rarely slower; see docs/benchmarks.md.

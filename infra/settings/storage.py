@@ -73,7 +73,7 @@ def _check_cluster_and_namespace(
     cluster: ClusterSettings,
     namespace: NamespaceSettings,
 ) -> None:
-    if kind.needs_cluster and cluster.kind == "k3s" and cluster.k3s.existing == "refuse":
+    if kind.needs_cluster and cluster.installs_k3s:
         reader.problem(
             "storage",
             chosen.name,
@@ -93,7 +93,7 @@ def _check_cluster_and_namespace(
 
 
 def _check_own_machines(reader: Reader, chosen: Chosen, cluster: ClusterSettings) -> None:
-    if cluster.kind != "k3s" or cluster.k3s.existing != "refuse":
+    if not cluster.installs_k3s:
         reader.problem(
             "storage",
             chosen.name,

@@ -20,10 +20,10 @@ from infra.labels import (
 from infra.names import TRAINING
 from infra.networks.profile import NetworkProfile
 from infra.objects import Manifest
+from infra.pod_metadata import NO_MESH_LABELS, pod_annotations, with_own
 from infra.settings.pods_neighbours import LEFT_TO_KUBERNETES, NeighbourSettings
 from infra.workloads.kind import WorkloadKind
 from infra.workloads.pod import PodParts, of_commands, training_pod
-from infra.workloads.pod_metadata import pod_annotations, pod_labels
 from infra.world import World
 
 
@@ -64,7 +64,7 @@ class Placement:
     @property
     def pod_labels(self) -> dict[str, str]:
         """The labels of the run's pods, without those by which disttrain finds them."""
-        return pod_labels(self.labels)
+        return with_own(NO_MESH_LABELS, self.labels)
 
     @property
     def pod_annotations(self) -> dict[str, str]:

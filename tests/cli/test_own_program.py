@@ -32,7 +32,7 @@ def test_command_for_our_trainer_says_which_program_runs(
     def outputs(_: str, __: object, **___: bool) -> dict[str, Any]:
         return OUTPUTS
 
-    monkeypatch.setattr(stack_outputs, "_outputs", outputs)
+    monkeypatch.setattr(stack_outputs, "outputs_of", outputs)
     assert main(words) == 2
     said = capsys.readouterr().err
     assert f"{words[0]}: it cannot be used for this run, whose program is `python train.py`" in said

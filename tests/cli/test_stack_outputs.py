@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cli import stack_outputs
-from cli.stack_outputs import cluster_place, early_outputs, run_place, volume_place
+from cli import pulumi_outputs, stack_outputs
+from cli.pulumi_outputs import early_outputs
+from cli.stack_outputs import cluster_place, run_place, volume_place
 from infra.names import EARLY_OUTPUTS
 from infra.outputs import KNOWN_LATE
 from tests.unit.stacks import deploy
@@ -51,7 +52,7 @@ def test_first_up_that_failed_can_be_looked_at(
     def ask(words: list[str]) -> str:
         return json.dumps(state if words[1] == "export" else {})
 
-    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
     place = run_place(stack)
     assert place == stack_outputs.parse_run(outputs, stack)
     assert cluster_place(stack).access == place.access
@@ -79,7 +80,7 @@ def test_run_that_a_later_up_has_begun_is_meant(
     def ask(words: list[str]) -> str:
         return json.dumps(state if words[1] == "export" else before)
 
-    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
     wanted = outputs if has_taken_place else before
     assert run_place("dev") == stack_outputs.parse_run(wanted, "dev")
     assert volume_place("dev") == stack_outputs.parse_volume(wanted, "dev")
@@ -92,7 +93,7 @@ def test_outputs_that_are_there_are_not_asked_for_twice(monkeypatch: pytest.Monk
         assert words[1] == "output"
         return json.dumps({"kubeconfig": "/k", "namespace": "here"})
 
-    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
     assert cluster_place("dev").namespace == "here"
 
 
@@ -100,7 +101,7 @@ def test_stack_that_was_never_up_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     def ask(words: list[str]) -> str:
         return json.dumps({} if words[1] == "output" else {"version": 3, "deployment": {}})
 
-    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
     with pytest.raises(ValueError, match="stack dev is not up: its outputs lack kubeconfig"):
         cluster_place("dev")
     with pytest.raises(ValueError, match=r"stack dev is not up: .* Run `pulumi up` first"):
@@ -115,7 +116,7 @@ def test_stack_that_is_up_without_a_run_is_told_how_to_get_one(
     def ask(words: list[str]) -> str:
         return json.dumps(outputs if words[1] == "output" else {"version": 3, "deployment": {}})
 
-    monkeypatch.setattr(stack_outputs, "ask_pulumi", ask)
+    monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
     told = "stack dev has no run: its outputs lack runPath, workload. Set `topology`"
     with pytest.raises(ValueError, match=told):
         run_place("dev")
@@ -124,5 +125,5 @@ def test_stack_that_is_up_without_a_run_is_told_how_to_get_one(
 def test_missing_pulumi_is_told_with_what_works_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/no/such")
     with pytest.raises(ValueError, match="no program `pulumi` on PATH") as told:
-        stack_outputs.ask_pulumi(["stack", "ls"])
+        pulumi_outputs.ask_pulumi(["stack", "ls"])
     assert "./disttrain status --kubeconfig FILE" in str(told.value)

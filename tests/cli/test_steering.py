@@ -155,7 +155,7 @@ def test_pulumi_without_an_answer_is_one_sentence(
     """A pulumi that gives no answer ends the command with a sentence that names the call. A backend
     in an object store that is out of reach is such a case.
     """
-    monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
+    monkeypatch.setattr("cli.pulumi_outputs.PULUMI_SECONDS", 0.2)
     pulumi(tmp_path, monkeypatch, "exec sleep 60")
     assert main(["status", "--stack", "dev"]) == 2
     said = capsys.readouterr().err
@@ -199,7 +199,7 @@ def test_settings_without_an_answer_are_one_sentence(
     """`doctor --stack` asks pulumi for encrypted settings, and says in one sentence that pulumi
     gives no answer.
     """
-    monkeypatch.setattr("cli.stack_outputs.PULUMI_SECONDS", 0.2)
+    monkeypatch.setattr("cli.pulumi_outputs.PULUMI_SECONDS", 0.2)
     pulumi(tmp_path, monkeypatch, "exec sleep 60")
     with pytest.raises(ValueError, match=r"^pulumi config --show-secrets .* answer in 0\.2 s\."):
         shown_settings("dev")

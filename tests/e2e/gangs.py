@@ -7,9 +7,8 @@ from typing import Self
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.objects import label, part
+from infra.kube.objects import has_ended, label
 from infra.kube.paths import PODS
-from infra.kube.runs.suspending import ENDED
 from infra.labels import WORKLOAD_LABEL
 from tests.e2e.lab import NAMESPACE, Lab
 
@@ -45,7 +44,7 @@ class Gangs:
                 pods = self._api.list(PODS.format(NAMESPACE), WORKLOAD_LABEL)
             except (ApiError, UnreachableError):
                 continue
-            living = [pod for pod in pods if part(pod, "status").get("phase") not in ENDED]
+            living = [pod for pod in pods if not has_ended(pod)]
             now = dict(Counter(label(pod, WORKLOAD_LABEL) for pod in living))
             if not self.seen or self.seen[-1] != now:
                 self.seen.append(now)

@@ -1,8 +1,12 @@
-"""A pod that breaks no rule for pods, and for each rule some pods that break only that rule."""
+"""A pod that breaks no rule for pods, for each rule some pods that break only that rule, and the
+function that says which rules a pod breaks.
+"""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from infra.platform.pod_rules import RULES, PodRule
 
 Pod = dict[str, Any]
 
@@ -140,3 +144,8 @@ def broken(case: str) -> Pod:
     pod = good()
     BREAKS[case][1](pod)
     return pod
+
+
+def broken_rules(pod: Mapping[str, Any]) -> list[PodRule]:
+    """Return the rules that a pod or a pod template breaks."""
+    return [rule for rule in RULES if not rule.holds(pod)]

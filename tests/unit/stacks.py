@@ -330,7 +330,7 @@ def run_with(
     # Stand-ins answer for the host with k3s, for the containerd or registry that is asked for the
     # image, and for the cluster that is asked about the run.
     with (
-        patch("infra.platform.k3s.observe_k3s", return_value=OBSERVATION),
+        patch("infra.platform.k3s_state.observe_k3s", return_value=OBSERVATION),
         patch("infra.deliveries.import_.ask_node", return_value=IMPORT_REQUEST),
         patch("infra.deliveries.registry.ask_registry", return_value=IMPORT_REQUEST),
         patch("infra.run.present_run.hand_over_request", return_value=""),

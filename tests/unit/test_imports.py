@@ -102,6 +102,7 @@ FLOORS = (
     {"platform"},
     {"run"},
     {"outputs", "rights"},
+    {"cluster_check"},
     {"preflight"},
 )
 # Exceptions in the layer of the settings: the settings read plans of images and manifests of

@@ -11,13 +11,13 @@ import pulumi
 import pytest
 import yaml
 
+from infra.cluster_check import rights_problem
 from infra.kube.api_server.findings import Findings
 from infra.kube.api_server.rights import Need, as_roles, covers
 from infra.kube.pods.same_machine import boot_id
 from infra.kube.runs.pods_findings import RunPods
 from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.platform.viewers import READS
-from infra.preflight import rights_problem
 from infra.rights import ADMINISTRATOR, OBJECT, PROGRAMS, QUEUE_PROGRAMS, plural
 from infra.workloads import WORKLOADS
 from tests.unit.stacks import Deployment, deploy

@@ -60,8 +60,3 @@ def create(job: Job, api: Api) -> None:
         return f"not served yet: {names_of(missing)}" if missing else ""
 
     wait_for("the definitions to be served", ask, SERVED_SECONDS)
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the controller may still need them. `controller-remains` deletes them later."""
-    del job, api

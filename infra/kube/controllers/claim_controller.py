@@ -46,11 +46,6 @@ def create(job: Job, api: Api) -> None:
     wait_for(f"the end of a former {controller.title}", ask, END_SECONDS)
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the task has made nothing."""
-    del job, api
-
-
 def refusal(
     controller: Controller, namespace: Json | None, definitions: list[Json], owner: str
 ) -> str:

@@ -64,7 +64,3 @@ def unserved(api: Api, group_version: str, kind: str, setting: str, otherwise: s
         f"knows {version}. Install a version of the controller that serves {group_version}; "
         "docs/clusters.md names those that were tried",
     )
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the task has made nothing."""

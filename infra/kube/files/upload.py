@@ -20,7 +20,7 @@ from infra.kube.files import receiver
 from infra.kube.files.task_pod import DATA_MOUNT, TaskPod, running
 from infra.kube.job import Job
 from infra.kube.objects import Json
-from infra.kube.say import say
+from infra.kube.say import last_line, say
 
 PART_BYTES = 64 << 20  # Each part has its own connection, so a cut affects no more than this.
 BLOCK_BYTES = 256 << 10
@@ -66,8 +66,7 @@ class Pod:
         command = ["python3", "-c", self._program, *words]
         ended = execute(self._api, self._path, self._container, command, blocks)
         if ended.exit_code:
-            last = ended.stderr.strip().splitlines()[-1:] or ["no error text"]
-            raise TaskError(f"the pod cannot write {words[1]}: {last[0]}")
+            raise TaskError(f"the pod cannot write {words[1]}: {last_line(ended.stderr)}")
         return cast(dict[str, Any], json.loads(ended.stdout))
 
 
@@ -97,10 +96,6 @@ def create(job: Job, api: Api) -> None:
     with running(api, pod) as path:
         for file in files:
             send(file, Pod(api, path))
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the files stay on the volume with the other data."""
 
 
 def sent_file(given: Json) -> SentFile:

@@ -25,11 +25,6 @@ def create(job: Job, api: Api) -> None:
         raise TaskError(problem)
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the task has made nothing."""
-    del job, api
-
-
 def names_findings(api: Api, namespace: str, paths: Sequence[str], owner: str) -> Findings:
     """What the task would refuse, for a preview. Raises ApiError and UnreachableError.
 

@@ -6,11 +6,6 @@ from infra.kube.namespaces.own_namespace import parse_own_namespace
 from infra.kube.namespaces.strangers import refuse_strangers
 
 
-def create(job: Job, api: Api) -> None:
-    """Do nothing: the task is in the state only for its `delete`."""
-    del job, api
-
-
 def delete(job: Job, api: Api) -> None:
     """Look for objects of others in the job's `own_namespaces`.
 

@@ -44,10 +44,6 @@ def create(job: Job, api: Api) -> None:
     say(str(part(item, "metadata")["uid"]))
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: nothing was made."""
-
-
 def refuse_second_platform(job: Job, api: Api) -> None:
     """Raise TaskError if the platform of another stack is in the namespace.
 

@@ -26,10 +26,6 @@ LOST_SECONDS = 180
 TRAININGS = f"{names.COMPONENT_LABEL}={names.TRAINING},{names.OWNER_LABEL}"
 
 
-def create(job: Job, api: Api) -> None:
-    """Do nothing: when this task is created, no command has started a pod yet."""
-
-
 def delete(job: Job, api: Api) -> None:
     """Delete the pods of commands, and wait until the pods of the training have ended.
 

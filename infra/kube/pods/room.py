@@ -12,6 +12,7 @@ from typing import Any
 
 from infra.kube.objects import Json, label, name_of, part, parts
 from infra.kube.quantity import amount
+from infra.kube.say import first_of
 from infra.kube.volumes.limited_volumes import LimitedVolume
 from infra.names import EFA_RESOURCE, GPU_RESOURCE
 
@@ -258,7 +259,7 @@ def _others(nodes: Sequence[Json], resource: str) -> str:
         for name in sorted(names)
         if "/" in name and name not in KEYS and any(_offers(node, name) for node in nodes)
     ]
-    shown = ", ".join(_some(others))
+    shown = first_of(others, MOST_NAMES)
     return f"The nodes offer {shown}: if one of these is meant, set its name" if others else ""
 
 
@@ -277,15 +278,9 @@ def _all_of(needs: PodNeeds) -> str:
 
 
 def _each(nodes: Sequence[Json], say: Callable[[Json], str]) -> str:
-    return "; ".join(_some([f"{name_of(node)}: {say(node)}" for node in nodes]))
+    return first_of([f"{name_of(node)}: {say(node)}" for node in nodes], MOST_NAMES, "; ")
 
 
 def shown_names(nodes: Sequence[Json]) -> str:
     """The names of the first nodes, and how many more there are, for a message."""
-    return ", ".join(_some([name_of(node) for node in nodes]))
-
-
-def _some(texts: list[str]) -> list[str]:
-    """The first texts, and how many more there are."""
-    more = len(texts) - MOST_NAMES
-    return [*texts[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])]
+    return first_of([name_of(node) for node in nodes], MOST_NAMES)

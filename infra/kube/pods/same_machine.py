@@ -46,10 +46,6 @@ def boot_id() -> str:
     return ""
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: nothing was made."""
-
-
 def refuse_others(nodes: list[Json], here: str, kubeconfig: str) -> None:
     """Raise TaskError if no node can be this machine.
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import FORBIDDEN, ApiError
-from infra.kube.objects import Json, condition, name_of, part
+from infra.kube.objects import Json, condition, machine_of, name_of, part
 from infra.kube.paths import NODES
 from infra.kube.pods.report import describe_pods
 
@@ -23,9 +23,7 @@ def silent_machines(api: Api, pods: Sequence[Json]) -> Mapping[str, str]:
         Since when each machine has not answered, by the machine's name.
     """
     found: dict[str, str] = {}
-    for name in sorted(
-        {str(pod["spec"].get("nodeName") or "") for pod in overdue(pods, api.now())}
-    ):
+    for name in sorted({machine_of(pod) for pod in overdue(pods, api.now())}):
         try:
             node = api.get(f"{NODES}/{name}") if name else None
         except ApiError as error:
@@ -66,7 +64,7 @@ def pods_and_machines(pods: list[Json], machines: Mapping[str, str]) -> str:
 
 def stranded(pods: Sequence[Json], machines: Mapping[str, str]) -> str:
     """The message about pods that cannot end: which they are, why, and what to do."""
-    names = [name_of(pod) for pod in pods if pod["spec"].get("nodeName") in machines]
+    names = [name_of(pod) for pod in pods if machine_of(pod) in machines]
     namespace = next((str(pod["metadata"]["namespace"]) for pod in pods), "")
     return (
         f"{', '.join(names)} cannot end, because {describe(machines)}. If the machine comes back, "

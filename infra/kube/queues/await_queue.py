@@ -18,7 +18,7 @@ from infra.kube.queues.kueue import is_stopped, kueue_workload
 from infra.kube.queues.queue_findings import out_of_queue, waiting
 from infra.kube.queues.queue_place import InQueue, ignores_topology
 from infra.kube.queues.unqueued_findings import held_without_queue
-from infra.kube.record import parse_record, record_path
+from infra.kube.record import read_record
 from infra.kube.say import say
 from infra.kube.waiting import Patience, wait_for
 from infra.kube.workload import Workload, is_suspended
@@ -105,11 +105,10 @@ def held_back(api: Api, namespace: str, item: Json, suspend: Json) -> InQueue | 
     """What a run waits for in its queue; None: it has its place, or is in no queue."""
     if not is_suspended(item, suspend):
         return None
-    queue = label(item, QUEUE_LABEL)
-    words = f"in queue {queue}; what it waits for may not be read: "
+    words = f"in queue {label(item, QUEUE_LABEL)}; what it waits for may not be read: "
     return unless_forbidden(
         lambda: waiting(api, namespace, item),
-        lambda error: InQueue(queue, None, f"{words}{error}"),
+        lambda error: InQueue(None, f"{words}{error}"),
     )
 
 
@@ -182,8 +181,8 @@ def stopped_text(job: Job, api: Api, workload: Workload, item: Json) -> str:
     Raises:
         SuspendedError: somebody else has suspended the run.
     """
-    record = api.get(record_path(job.namespace, job.owner))
-    by_stack = parse_record(record).suspended_by if record else ""
+    record = read_record(api, job.namespace, job.owner)
+    by_stack = record.suspended_by if record else ""
     if by_stack == job.stack:
         stack = job.stack.rpartition("/")[2]
         return (

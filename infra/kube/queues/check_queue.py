@@ -21,8 +21,3 @@ def create(job: Job, api: Api) -> None:
         found = queue_findings(api, job.namespace, *names, level=level)
     if found.problems:
         raise TaskError("\n".join(found.problems))
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the task has made nothing."""
-    del job, api

@@ -52,11 +52,6 @@ def _check_change(job: Job, api: Api) -> None:
         )
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the task has made nothing."""
-    del job, api
-
-
 def refuse(item: Json, path: str) -> None:
     """Raise TaskError, because the object belongs to somebody else. This function is pure."""
     kind = path.split("/")[-2]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, TaskError, UnreachableError
-from infra.kube.objects import Json, label, part, parts
+from infra.kube.objects import Json, is_running, label, part, parts
 from infra.kube.queues.kueue import kueue_workload
 from infra.names import HOSTNAME_LABEL, QUEUE_LABEL, TOPOLOGY_ANNOTATIONS
 
@@ -90,5 +90,5 @@ def _is_assigned(pod: Json) -> bool:
     """Whether the pod runs on a machine that Kueue has chosen."""
     metadata = part(pod, "metadata")
     asks = TOPOLOGY_ANNOTATIONS & part(metadata, "annotations").keys()
-    lives = part(pod, "status").get("phase") == "Running" and "deletionTimestamp" not in metadata
+    lives = is_running(pod) and "deletionTimestamp" not in metadata
     return bool(asks) and lives and HOSTNAME_LABEL in part(pod, "spec", "nodeSelector")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from infra.kube.objects import Json, condition, is_true, name_of, part, parts
+from infra.kube.say import first_of
 from infra.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
 
 TOPOLOGY_REQUESTS = {REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY}
@@ -55,14 +56,12 @@ class InQueue:
     """A run that waits in a queue.
 
     Args:
-        queue: the LocalQueue.
         since: when the run began to wait; None: Kueue has not taken it up yet.
         words: its place, the reason and the holders of the quota, as one sentence.
         never: whether the run asks for more than the queue can ever give.
         remedy: what to do if `never` is true.
     """
 
-    queue: str
     since: datetime | None
     words: str
     never: bool = False
@@ -87,7 +86,7 @@ def in_queue(
             called only if others have the quota and none of them is in that ClusterQueue.
     """
     if own is None:
-        return InQueue(queue, None, f"in queue {queue}: {NOT_TAKEN_UP}")
+        return InQueue(None, f"in queue {queue}: {NOT_TAKEN_UP}")
     if is_true(own, "Finished"):
         return None
     if is_true(own, "Admitted"):
@@ -111,8 +110,8 @@ def in_queue(
     words = f"in queue {queue}{place}: {reason}{holders}"
     since_then = datetime.fromisoformat(since)
     if UNCOVERED_WORDS in str(reserved.get("message")):
-        return InQueue(queue, since_then, words, never=True, remedy=_COVER)
-    return InQueue(queue, since_then, words, _never(reserved))
+        return InQueue(since_then, words, never=True, remedy=_COVER)
+    return InQueue(since_then, words, _never(reserved))
 
 
 def _is_silent(reserved: Json) -> bool:
@@ -177,7 +176,7 @@ def _on_its_way_back(queue: str, own: Json) -> InQueue | None:
         "than some minutes, Kueue has forgotten the run (kueue#14811). ./disttrain stop and then "
         "./disttrain resume make Kueue look at it again"
     )
-    return InQueue(queue, datetime.fromisoformat(since), words)
+    return InQueue(datetime.fromisoformat(since), words)
 
 
 def put_out(queue: str, own: Json) -> str:
@@ -308,9 +307,7 @@ def _holders(teams: Collection[str], workloads: Sequence[Json]) -> str:
     ]
     if not holding:
         return ""
-    names = [_named(each) for each in holding[:MOST_HOLDERS]]
-    more = len(holding) - MOST_HOLDERS
-    return f"; held by {', '.join([*names, *([f'and {more} more'] if more > 0 else [])])}"
+    return f"; held by {first_of([_named(each) for each in holding], MOST_HOLDERS)}"
 
 
 def _named(workload: Json) -> str:

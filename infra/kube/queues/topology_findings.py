@@ -8,6 +8,7 @@ from infra.kube.api_server.findings import Findings, object_at
 from infra.kube.controllers.served import serves
 from infra.kube.objects import Json, name_of, part, parts
 from infra.kube.queues.kueue import GROUP, collection
+from infra.kube.say import first_of
 
 KIND = "Topology"
 KEY = "queues.topology"
@@ -66,7 +67,7 @@ def topology_nodes(nodes: Sequence[Json], levels: Sequence[str]) -> TopologyNode
     if level:
         problem = (
             f"{KEY}[{index}]: {level!r} cannot be used: no node has this label, so no run could "
-            f"ever start. It is missing on {_named(without[level])}"
+            f"ever start. It is missing on {first_of(without[level], MOST_NAMES)}"
         )
     else:
         problem = (
@@ -85,20 +86,17 @@ def _missing(node: Json, levels: Sequence[str]) -> list[str]:
 
 def _left_out(names: Sequence[str], without: dict[str, list[str]]) -> str:
     return (
-        f"{KEY}: runs in the queue will not use {_named(names)}, and its quota does not count "
-        f"them: {_each(without)}. To add a node: kubectl label node NAME LABEL=PLACE"
+        f"{KEY}: runs in the queue will not use {first_of(names, MOST_NAMES)}, and its quota does "
+        f"not count them: {_each(without)}. To add a node: kubectl label node NAME LABEL=PLACE"
     )
 
 
 def _each(without: dict[str, list[str]]) -> str:
     return "; ".join(
-        f"{level} is missing on {_named(names)}" for level, names in without.items() if names
+        f"{level} is missing on {first_of(names, MOST_NAMES)}"
+        for level, names in without.items()
+        if names
     )
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join([*names[:MOST_NAMES], *([f"and {more} more"] if more > 0 else [])])
 
 
 def check_level(

@@ -40,8 +40,3 @@ def create(job: Job, api: Api) -> None:
         return ""
 
     wait_for(f"the controllers of {kind} {name} to know what it names", ask, LIMIT_SECONDS)
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the wait has left nothing behind."""
-    del job, api

@@ -25,7 +25,7 @@ from infra.kube.queues.await_queue import (
     stopped_text,
     wait_in_queue,
 )
-from infra.kube.record import Record, parse_record, record_path
+from infra.kube.record import read_record
 from infra.kube.runs.controller_words import words_of_controller
 from infra.kube.runs.failed_starts import FailedStarts
 from infra.kube.runs.gone import AGAIN, forget_end, gone_words, how_ended
@@ -174,7 +174,7 @@ class _Wait:
         self.path = api.path(*kind, job.namespace, self.workload.name)
         self.selector = names.training_selector(job.owner, job.text("revision"))
         self.wanted = job.number("pods")
-        self._record = _record(job, api)
+        self._record = read_record(api, job.namespace, job.owner)
         self.suspend = self._record.suspend if self._record else {}
         if self._record and self._record.how_ended and api.get(self.path) is not None:
             forget_end(api, self._record)  # It is the end of an earlier workload of this run.
@@ -259,18 +259,8 @@ class _Wait:
             say(volume_line(self.api, self.job.namespace, pods))
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the wait has left nothing behind."""
-    del job, api
-
-
 def _first(reports: list[PodReport], text_of: Callable[[PodReport], str]) -> str:
     return next((text for report in reports if (text := text_of(report))), "")
-
-
-def _record(job: Job, api: Api) -> Record | None:
-    item = api.get(record_path(job.namespace, job.owner))
-    return parse_record(item) if item else None
 
 
 def _after_its_time(api: Api, job: Job) -> str:
@@ -279,7 +269,7 @@ def _after_its_time(api: Api, job: Job) -> str:
     Raises:
         GoneError: the run has failed, or it is not known how it ended.
     """
-    record = _record(job, api)
+    record = read_record(api, job.namespace, job.owner)
     if record is None:
         raise GoneError(f"the run's record is gone: somebody has deleted it. {AGAIN}")
     try:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import objects_at
 from infra.kube.errors import ApiError
-from infra.kube.objects import Json, label, part, parts
+from infra.kube.objects import Json, has_ended, label, part, parts
 from infra.kube.paths import JOBS, NAMESPACES, STATEFUL_SETS
 from infra.kube.queues.volcano import words_of_gang
-from infra.kube.runs.suspending import ENDED
 from infra.kube.say import shorten
 
 MOST_CHARACTERS = 300
@@ -52,7 +51,7 @@ def words_of_controller(
     """
     if gang := words_of_gang(api, namespace, item):
         return gang
-    if sum(part(pod, "status").get("phase") not in ENDED for pod in pods) >= wanted:
+    if sum(not has_ended(pod) for pod in pods) >= wanted:
         return ""
     path = f"{NAMESPACES}/{namespace}/events"
     found = list[Json]()

@@ -24,10 +24,6 @@ from infra.kube.record import ALL, COLLECTION, SELECTOR, destroy_commands, stack
 from infra.kube.say import say
 
 
-def create(job: Job, api: Api) -> None:
-    """Do nothing: the task is in the state only for its `delete`, which `destroy` runs first."""
-
-
 def delete(job: Job, api: Api) -> None:
     """Refuse to go on if other stacks or other people still use the platform.
 

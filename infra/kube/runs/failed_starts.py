@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
-from infra.kube.objects import Json, container_of, name_of
+from infra.kube.objects import Json, container_of, is_running, name_of
 from infra.kube.paths import log_path, pod_path
 from infra.kube.say import shorten
 
@@ -83,7 +83,7 @@ class FailedStarts:
         return self._words
 
     def _read(self, pods: list[Json]) -> str:
-        running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        running = [pod for pod in pods if is_running(pod)]
         seen: FailedStart | None = None
         for pod in sorted(running, key=name_of)[:MOST_PODS]:
             found = failed_start(self._log(pod))

@@ -19,7 +19,7 @@ from infra.kube.api_server.read_only import read_only_api
 from infra.kube.objects import Json, label
 from infra.kube.paths import NAMESPACES
 from infra.kube.queues.kueue import is_stopped
-from infra.kube.record import parse_record, record_path
+from infra.kube.record import read_record
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.workload import failed_condition
 
@@ -44,12 +44,11 @@ def hand_over_request(access: Access, namespace: str, owner: str) -> str:
 
 
 def _request(api: Api, namespace: str, owner: str) -> str:
-    item = api.get(record_path(namespace, owner))
-    if item is None:
+    record = read_record(api, namespace, owner)
+    if record is None:
         found = api.get(f"{NAMESPACES}/{namespace}")
         uid = cast(Json, found["metadata"])["uid"] if found else "none"
         return f"no record in namespace {uid}"
-    record = parse_record(item)
     new = f"record {record.version}"
     found = workload_now(api, namespace, record.workload)
     if found is None and record.had_finished:

@@ -10,7 +10,7 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.read_only import read_only_api
 from infra.kube.objects import label
 from infra.kube.queues.await_queue import HAS_PLACE, held_back, seen_stopped
-from infra.kube.record import parse_record, record_path
+from infra.kube.record import read_record
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.workload import true_condition
 from infra.names import QUEUE_LABEL
@@ -39,8 +39,7 @@ def queue_place_now(access: Access, namespace: str, owner: str, revision: str) -
 
 
 def _place(api: Api, namespace: str, owner: str, revision: str) -> str:
-    item = api.get(record_path(namespace, owner))
-    record = parse_record(item) if item else None
+    record = read_record(api, namespace, owner)
     if record is None or record.revision != revision:
         return ""
     found = workload_now(api, namespace, record.workload)

@@ -8,7 +8,8 @@ of making a new one, and `pulumi up` would end well without a workload.
 from infra.kube.api_server.api import Api
 from infra.kube.job import Job
 from infra.kube.objects import is_ending
-from infra.kube.runs.hand_over import Plan, await_end
+from infra.kube.runs.hand_over_plan import Plan
+from infra.kube.runs.own_workload import await_end
 from infra.kube.runs.workload_now import workload_now
 
 
@@ -24,8 +25,3 @@ def create(job: Job, api: Api) -> None:
     item = workload_now(api, job.namespace, plan.workload)
     if item is not None and is_ending(item):
         await_end(job, api, plan, item)
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the wait has left nothing behind."""
-    del job, api

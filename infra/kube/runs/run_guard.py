@@ -7,10 +7,6 @@ from infra.kube.job import Job
 from infra.kube.record import record_path
 
 
-def create(job: Job, api: Api) -> None:
-    """Do nothing: the task is in the state only for its `delete`, which `destroy` runs first."""
-
-
 def delete(job: Job, api: Api) -> None:
     """Refuse to go on if the kubeconfig cannot be used or the cluster does not answer.
 

@@ -13,7 +13,7 @@ from infra.kube.job import Job
 from infra.kube.names import SAVED_STEP_ANNOTATION
 from infra.kube.objects import Json, label
 from infra.kube.queues.kueue import is_stopped
-from infra.kube.record import Record, parse_record, record_path
+from infra.kube.record import Record, read_record, record_path
 from infra.kube.runs import hand_over
 from infra.kube.runs.busy import NOT_THERE, other_run
 from infra.kube.runs.gone import gone_words, how_ended_or_empty
@@ -35,13 +35,13 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
         TaskError: there is no record, because no `pulumi up` of the stack has reached its training.
         ValueError: somebody has changed the record.
     """
-    item = api.get(record_path(namespace, owner))
-    if item is None:
+    record = read_record(api, namespace, owner)
+    if record is None:
         raise TaskError(
             f"no run of this stack is in namespace {namespace}: no `pulumi up` of it has come to "
             "the training. If one is under way, Ctrl-C there ends it; otherwise, first: pulumi up"
         )
-    return parse_record(item)
+    return record
 
 
 def find_workload(api: Api, record: Record, own: Json | None = None) -> Json:
@@ -175,13 +175,13 @@ def _refuse_newer_run(api: Api, record: Record) -> None:
     Raises:
         TaskError: the record has been written anew or removed since the command has read it.
     """
-    item = api.get(record_path(record.namespace, record.owner))
-    if item is None:
+    now = read_record(api, record.namespace, record.owner)
+    if now is None:
         raise TaskError(
             f"nothing was changed: stack {record.stack} has no run any more, because its run has "
             "been removed meanwhile, such as by pulumi destroy"
         )
-    if parse_record(item).since != record.since:
+    if now.since != record.since:
         raise TaskError(
             f"nothing was changed: a `pulumi up` or `./disttrain resume` of stack {record.stack} "
             "came first and has started its run anew. ./disttrain status shows it; type this again "

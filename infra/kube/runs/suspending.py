@@ -7,16 +7,15 @@ from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import list_if_allowed
 from infra.kube.errors import ApiError, TaskError
 from infra.kube.job import Job
-from infra.kube.objects import Json, label, part
+from infra.kube.objects import Json, has_ended, label
 from infra.kube.paths import PODS
 from infra.kube.pods.silent_machines import pods_and_machines, silent_machines
 from infra.kube.queues.kueue import refuse_to_suspend, steer
-from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, record_path
+from infra.kube.record import COLLECTION, SELECTOR, Record, parse_record, read_record, record_path
 from infra.kube.runs.workload_now import workload_now
 from infra.kube.say import say
 from infra.kube.waiting import wait_for
 
-ENDED = ("Succeeded", "Failed")
 LOCK_LIMIT_SECONDS = 900
 """How long another hand-over may hold the lock, besides the time that its runs take to save."""
 
@@ -97,8 +96,8 @@ def longest_grace_seconds(api: Api, namespace: str, owner: str, coming_seconds: 
         owner: the owner id of the run.
         coming_seconds: the grace period of the new run. The longer of the two is returned.
     """
-    item = api.get(record_path(namespace, owner))
-    return max(coming_seconds, parse_record(item).grace_seconds if item else 0)
+    record = read_record(api, namespace, owner)
+    return max(coming_seconds, record.grace_seconds if record else 0)
 
 
 def lock_limit_seconds(api: Api, namespace: str, own_grace_seconds: int) -> int:
@@ -134,7 +133,7 @@ def live_pods_of(api: Api, namespace: str, owner: str, not_revision: str = "") -
     live = [
         pod
         for pod in pods
-        if part(pod, "status").get("phase") not in ENDED
+        if not has_ended(pod)
         and (not not_revision or label(pod, names.REVISION_LABEL) != not_revision)
     ]
     return pods_and_machines(live, silent_machines(api, live))

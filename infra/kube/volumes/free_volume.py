@@ -24,7 +24,3 @@ def create(job: Job, api: Api) -> None:
     if label(item, names.OWNER_LABEL) == job.owner:
         api.patch(path, {"spec": {"claimRef": {"uid": None, "resourceVersion": None}}})
         say(f"volume {volume} is free for its next claim")
-
-
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: the task has made nothing."""

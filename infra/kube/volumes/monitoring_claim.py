@@ -30,10 +30,6 @@ def create(job: Job, api: Api) -> None:
     refuse_problems(api, needs)
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: nothing was made."""
-
-
 def numbers_needs(namespace: str, claim: str, class_name: str, gib: int) -> StorageNeeds:
     """The storage that Prometheus needs."""
     return StorageNeeds(

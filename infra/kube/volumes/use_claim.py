@@ -18,10 +18,6 @@ def create(job: Job, api: Api) -> None:
     refuse_problems(api, needs_of(job, is_there=True))
 
 
-def delete(job: Job, api: Api) -> None:
-    """Do nothing: nothing was made."""
-
-
 def needs_of(job: Job, *, is_there: bool) -> StorageNeeds:
     """The storage that the job's fields describe. `pods` is 0, because no run is known here."""
     return StorageNeeds(

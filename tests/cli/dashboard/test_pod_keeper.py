@@ -151,7 +151,7 @@ def test_pod_may_run_while_the_kubeconfig_is_replaced(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> bool:
         raise KubeconfigError("it names no clusters")
 
-    monkeypatch.setattr(pod_keeper, "is_running", refuse)
+    monkeypatch.setattr(pod_keeper, "pod_is_running", refuse)
     pod = cast(VolumePod, SimpleNamespace(api=None, path=""))
     assert pod_keeper._may_run(pod)  # pyright: ignore[reportPrivateUsage]
 

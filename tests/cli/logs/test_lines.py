@@ -12,9 +12,10 @@ import pytest
 from cli.logs.explain import explain
 from cli.logs.labels import shown
 from cli.logs.line import Line, api_time, parse_api_line, parse_record
-from cli.logs.pod_logs import Position, node_of, order_of, started_at
+from cli.logs.position import Position, order_of
 from cli.logs.selection import Selection, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
+from cli.pod_facts import node_of, started_at
 from infra.in_cluster.xids import XIDS
 from trainer.launch.run_log import record_of
 

@@ -182,7 +182,7 @@ def test_commands_ask_with_the_placement_of_their_stack(
         **{"image": "i", "runPath": "/data/runs/dev", "workload": "w"},
         "podPlacement": "{securityContext: {runAsUser: 5000}}",
     }
-    monkeypatch.setattr(stack_outputs, "_outputs", lambda *_, **__: outputs)
+    monkeypatch.setattr(stack_outputs, "outputs_of", lambda *_, **__: outputs)
     given = list[object]()
 
     def answer(*words: object) -> str:

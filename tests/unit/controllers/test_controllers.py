@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from infra.cluster_check import Installed
 from infra.controllers import CONTROLLERS
 from infra.controllers.kind import PinnedChart
 from infra.kube.api_server.findings import Findings
@@ -16,7 +17,6 @@ from infra.kube.controllers.controller import parse_controller
 from infra.kube.objects import Json
 from infra.kube.runs.pods_findings import RunPods
 from infra.platform.controllers import controller_field, controller_for_tasks
-from infra.preflight import Installed
 from tests.unit.airgap.stocked import stock
 from tests.unit.settings.reading import platform
 from tests.unit.settings.reading import refusal as refused_settings

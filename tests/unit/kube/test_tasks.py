@@ -1,6 +1,4 @@
-"""Every task has both actions. Pulumi runs the action `delete` of each command on `pulumi
-destroy`.
-"""
+"""Pulumi runs both actions of each task: `create` on `pulumi up`, `delete` on `pulumi destroy`."""
 
 import importlib
 
@@ -9,7 +7,10 @@ import pytest
 from infra.kube.__main__ import ACTIONS, TASKS
 
 
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("task", TASKS.values())
-def test_each_task_has_each_action(task: str, action: str) -> None:
-    assert callable(getattr(importlib.import_module(f"infra.kube.{task}"), action))
+@pytest.mark.parametrize("task", sorted({*TASKS} - {"copies"}))
+def test_each_task_has_an_action(task: str) -> None:
+    """A task may lack one action, which then does nothing. `copies` has none, because what it does
+    is done at the end of every task.
+    """
+    module = importlib.import_module(f"infra.kube.{TASKS[task]}")
+    assert [action for action in ACTIONS if callable(getattr(module, action, None))]

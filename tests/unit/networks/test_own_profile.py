@@ -7,8 +7,8 @@ import pytest
 import infra.run.run_value
 from infra.names import GPU_RESOURCE, HOST_NETWORK_ANNOTATION
 from infra.networks.profile import NetworkProfile
-from infra.platform.pod_rules import broken_rules
 from tests.unit.networks.rendered import Json, training_pods
+from tests.unit.pods import broken_rules
 from tests.unit.stacks import deploy
 
 OWN = NetworkProfile(

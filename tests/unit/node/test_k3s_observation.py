@@ -11,7 +11,7 @@ import pulumi
 import pytest
 
 from infra.node.k3s_observation import HostAccess, K3sObservation, judge, observe_k3s, parse_facts
-from infra.platform.k3s import ALL_INPUTS, K3sArgs, further_machine, k3s_state
+from infra.platform.k3s_state import ALL_INPUTS, K3sState, further_machine, k3s_state
 from infra.settings import HostSettings, SshSettings
 
 NEW = "20261121T221005.000000Z"
@@ -113,9 +113,11 @@ def test_observation_on_a_machine_without_k3s_changes_nothing_there(
 # --- what the commands do with an observation ---
 
 
-def args(observation: K3sObservation | None, existing: str = "refuse") -> K3sArgs:
-    """Return the component's arguments with this observation; None stands for a host that is lost.
-    The parts that `k3s_state` does not read are None.
+def state_of(
+    observation: K3sObservation | None, *, is_preview: bool, existing: str = "refuse"
+) -> K3sState:
+    """Return what this observation means for the commands; None stands for a host that is lost. The
+    settings have only the parts that `k3s_state` reads.
     """
 
     class Part:
@@ -126,10 +128,8 @@ def args(observation: K3sObservation | None, existing: str = "refuse") -> K3sArg
     if observation:
         future = Future()
         future.set_result(observation)
-    fields: dict[str, Any] = dict.fromkeys(K3sArgs.__dataclass_fields__)
-    fields |= {"observation": future, "cluster": Part(k3s=Part(existing=existing))}
-    fields |= {"host": Part(ssh=None)}
-    return K3sArgs(**fields)
+    cluster, host = Part(k3s=Part(existing=existing)), Part(ssh=None)
+    return k3s_state(future, cast(Any, cluster), cast(Any, host), is_preview=is_preview)
 
 
 UNREACHED = K3sObservation("new", "new", problem="Connection refused")
@@ -146,7 +146,7 @@ def test_observation_says_the_authority_of_k3s(state: str) -> None:
 
 def ignored(observation: K3sObservation | None, is_preview: bool) -> Iterable[str]:
     """Return the inputs of which the command ignores changes."""
-    return k3s_state(args(observation), is_preview).ignored
+    return state_of(observation, is_preview=is_preview).ignored
 
 
 def test_observation_that_was_answered_hides_no_change() -> None:
@@ -172,7 +172,7 @@ def test_adopted_k3s_of_another_stack_keeps_its_id(healthy: str) -> None:
     it is not healthy. Otherwise each `up` of this stack would run its command.
     """
     observation = judge({**OURS, "healthy": healthy, "noted_data": healthy}, NEW)
-    assert k3s_state(args(observation, "adopt"), is_preview=False).observation == K3sObservation(
+    assert state_of(observation, is_preview=False, existing="adopt").observation == K3sObservation(
         "sum-1", ""
     )
 
@@ -192,7 +192,7 @@ def test_further_machine_cannot_become_the_first(noted: str, role: str, is_previ
     """
     observation = judge({**OURS, "role": noted}, NEW)
     with pytest.raises(pulumi.RunError) as raised:
-        k3s_state(args(observation), is_preview)
+        state_of(observation, is_preview=is_preview)
     reason, stays, leaves, *way = str(raised.value).splitlines()
     assert reason.startswith("host: 'localhost' cannot be used: this machine has joined a cluster")
     assert f"as a further machine ({role})" in reason
@@ -224,7 +224,7 @@ def test_each_line_of_the_way_out_fits_a_screen() -> None:
 def test_first_machine_stays_the_first() -> None:
     """A host that has noted its role as the first machine is not refused."""
     observation = judge({**OURS, "role": "k3s"}, NEW)
-    assert k3s_state(args(observation), is_preview=False).ignored == ()
+    assert state_of(observation, is_preview=False).ignored == ()
 
 
 def test_lost_host_is_not_asked_and_nothing_is_run_there() -> None:
@@ -237,5 +237,5 @@ def test_adopted_k3s_is_never_replaced() -> None:
     must not be wiped.
     """
     for generation in ("1", "2"):
-        state = k3s_state(args(K3sObservation("r", generation), "adopt"), is_preview=False)
+        state = state_of(K3sObservation("r", generation), is_preview=False, existing="adopt")
         assert cast(K3sObservation, state.observation).generation_id == ""

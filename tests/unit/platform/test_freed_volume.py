@@ -9,7 +9,6 @@ import pulumi
 import pytest
 
 from infra import task_in_hook
-from infra.platform.freed_volume import free_volume
 from tests.unit.stacks import deploy
 from tests.unit.storages.other_storages import CLASS, EXISTING, NFS
 
@@ -35,15 +34,15 @@ def test_claim_of_somebody_else_has_no_hook(tmp_path: Path) -> None:
     assert [each for each in deployment.hooks if each.startswith("data-")] == []
 
 
-def test_hook_repeats_the_task_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hook runs the task `free-volume` and gives it the job by standard input."""
+def test_hook_runs_task_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook runs a task and gives it its job by standard input."""
     lines = list[str]()
     program = "import sys; print(sys.argv[1:], flush=True); print(sys.stdin.read(), flush=True)"
     monkeypatch.setattr(task_in_hook, "PROGRAM", ("-c", program))
     monkeypatch.setattr(pulumi.log, "info", lines.append)
     job = {"owner": "o", "volume": "disttrain-pv-1"}
     with ThreadPoolExecutor(1) as thread:  # the main thread would be left without an event loop
-        thread.submit(asyncio.run, free_volume(json.dumps(job))).result()
+        thread.submit(asyncio.run, task_in_hook.run_in_hook("free-volume", job)).result()
     words, given = lines
     assert words == "['free-volume', 'create']"
     assert json.loads(given) == job

@@ -166,14 +166,14 @@ def test_first_machine_installed_anew_gets_everything_again(
     for before, same, other in zip(well, stopped, anew, strict=True):
         assert before.program == same.program != other.program
         assert not before.request.ignoreChanges
-    with patch("infra.platform.k3s.pulumi.log.warn") as warned:
+    with patch("infra.platform.k3s_state.pulumi.log.warn") as warned:
         folder, trust = seen(K3sObservation("new", "new", problem="no answer in 10 s"))
     ((said,),) = (call.args for call in warned.call_args_list)
     assert "could not be asked about its k3s (no answer in 10 s), so its command runs again" in said
     assert [*trust.request.ignoreChanges] == ["stdin"]
     assert not folder.request.ignoreChanges, "an `up` notes whether the data are kept"
     monkeypatch.setattr("pulumi.runtime.is_dry_run", lambda: True)
-    with patch("infra.platform.k3s.pulumi.log.warn"):
+    with patch("infra.platform.k3s_state.pulumi.log.warn"):
         folder, _ = seen(K3sObservation("new", "new", problem="no answer in 10 s"))
     assert [*folder.request.ignoreChanges] == ["stdin"], "a preview shows no change that is not"
 

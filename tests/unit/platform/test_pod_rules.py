@@ -13,8 +13,8 @@ from infra.kube.api_server.findings import Findings
 from infra.kube.files.task_pod import TaskPod, pod_manifest
 from infra.kube.runs.pods_findings import RunPods
 from infra.platform.pod_policy import PodPolicyArgs, binding, policy
-from infra.platform.pod_rules import RULES, broken_rules
-from tests.unit.pods import BREAKS, broken, good
+from infra.platform.pod_rules import RULES
+from tests.unit.pods import BREAKS, broken, broken_rules, good
 from tests.unit.stacks import PROJECT, STACKS, deploy
 
 KINDS = ("kubernetes:batch/v1:Job", "kubernetes:apps/v1:StatefulSet")

@@ -10,8 +10,8 @@ from unittest.mock import patch
 
 import pytest
 
+from infra.cluster_check import Installed
 from infra.kube.api_server.findings import Findings
-from infra.preflight import Installed
 from tests.unit.program.parts import everything_before
 from tests.unit.stacks import Deployment, deploy
 

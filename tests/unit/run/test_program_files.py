@@ -12,12 +12,12 @@ import pytest
 
 from infra.image.registry.login import PASSWORD_VARIABLE
 from infra.kinds import KINDS
-from infra.platform.pod_rules import broken_rules
 from infra.settings import Devices, PlatformForRuns, parse_settings
 from infra.settings.program_image import PlatformDelivery
 from infra.workloads.pod import environment
 from tests.unit.certificates import AUTHORITY
 from tests.unit.platform.machines import before
+from tests.unit.pods import broken_rules
 from tests.unit.stacks import (
     Deployment,
     RecordingMonitor,

@@ -13,6 +13,7 @@ from infra.kube.errors import ApiError
 from infra.kube.job import Job
 from infra.kube.record import Record, Ttl, parse_record, record_path
 from infra.kube.runs import hand_over
+from infra.kube.runs.hand_over_plan import Plan
 from infra.kube.workload import Workload
 from tests.cli.records import NOW, RECORD
 from tests.unit.kube.server import ApiServer, api_of
@@ -149,7 +150,7 @@ def hand_over_of(server: Server, **changes: Any) -> None:
     some. No other process ever takes its lock.
     """
     given = job(**{**HAND_OVER, **changes})
-    plan = hand_over.Plan.of(given)
+    plan = Plan.of(given)
 
     class Unlocked:
         def check(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import preflight
+from infra import cluster_check
 from infra.kube.api_server.access import Access
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.findings import Findings
@@ -81,8 +81,8 @@ def found_in(server: Down, monkeypatch: pytest.MonkeyPatch, run: RunPods = RUN) 
         del access, seconds
         yield api_of(server)
 
-    monkeypatch.setattr(preflight, "read_only_api", quick)
-    return preflight.ask(Access(kubeconfig="{}"), VOLUME, [Need("", "pods", "list", "ml")], run)
+    monkeypatch.setattr(cluster_check, "read_only_api", quick)
+    return cluster_check.ask(Access(kubeconfig="{}"), VOLUME, [Need("", "pods", "list", "ml")], run)
 
 
 def test_problems_before_it_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

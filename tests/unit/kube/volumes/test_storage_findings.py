@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import preflight
+from infra import cluster_check
 from infra.kube.api_server.access import Access
 from infra.kube.errors import ApiError
 from infra.kube.pods.room import nodes_with_room, pod_needs
@@ -171,13 +171,13 @@ def test_preview_knows_nodes_of_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     nodes = [node("cpus", {}, {}), node("gpus", {}, {GPU_RESOURCE: "8"})]
     cluster = Objects({CLASS: {"provisioner": "ebs"}, NODES: {"items": nodes}})
-    monkeypatch.setattr(preflight, "read_only_api", lambda *_: nullcontext(api_of(cluster)))
+    monkeypatch.setattr(cluster_check, "read_only_api", lambda *_: nullcontext(api_of(cluster)))
     container = {"name": "trainer", "resources": {"limits": {GPU_RESOURCE: "4"}}}
     pod = {"metadata": {}, "spec": {"containers": [container]}}
     needs = replace(NEEDS, class_name="disks", access_mode="ReadWriteOnce", pods=2)
     for without, nodes_for_pods in (((), 1), ((GPU_RESOURCE,), 2)):
         run = RunPods("ml", pod, 2, grows=False, without=without)
-        found = preflight.ask(Access(kubeconfig="{}"), needs, [], run)
+        found = cluster_check.ask(Access(kubeconfig="{}"), needs, [], run)
         assert any("which only one node" in said for said in found.problems) == (nodes_for_pods > 1)
 
 
