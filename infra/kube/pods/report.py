@@ -9,6 +9,7 @@ from infra.kube.say import shorten
 
 # The trainer ends with this code if a retry cannot help (trainer/launch/exit_codes.py).
 FATAL_EXIT_CODE = 78
+OUT_OF_MEMORY = "OOMKilled"  # the reason that Kubernetes gives
 MOST_RESTARTS = 3
 RARELY_MENDED = (
     "ImagePullBackOff",
@@ -71,6 +72,19 @@ def describe_pods(pods: list[Json]) -> str:
     said = [report_pod(pod).state for pod in pods]
     more = f", and {len(said) - 6} more" if len(said) > 6 else ""
     return (", ".join(said[:6]) + more) or "no pod yet"
+
+
+def lack_of_memory(pods: list[Json]) -> str:
+    """Say which pod was last killed for lack of memory, and what to do; empty if none was."""
+    for pod in pods:
+        for container in _containers(part(pod, "status")):
+            ends = (part(container, state, "terminated") for state in ("state", "lastState"))
+            if any(ended.get("reason") == OUT_OF_MEMORY for ended in ends):
+                return (
+                    f"pod {pod['metadata']['name']} was killed for lack of memory "
+                    f"({OUT_OF_MEMORY}): raise memoryLimitPerRank if it is set, and memoryPerRank"
+                )
+    return ""
 
 
 def _problem(name: str, container: Json) -> str:
