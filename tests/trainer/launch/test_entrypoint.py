@@ -357,6 +357,20 @@ def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> 
         assert "val.bin has 2 bytes" in last_line
 
 
+def test_reason_that_all_ranks_have_is_printed_once(lab: Lab) -> None:
+    """All ranks find the same wrong data. One of them says so, and then the node does, instead of
+    each of eight ranks.
+    """
+    run = lab.config()
+    (run.dataset_dir / "val.bin").write_bytes(b"xx")
+    node = lab.start_entrypoint(run, 0, 1, 3, free_port())
+    assert node.wait(timeout=LIMIT_SECONDS) == ExitCode.FATAL
+    said = [line for line in lab.logs().splitlines() if "val.bin has 2 bytes" in line]
+    assert len(said) == 2
+    assert re.match(r"rank \d: ", said[0])
+    assert said[1].startswith("[node 0] fatal: ")
+
+
 def test_run_of_another_kind_is_told(lab: Lab) -> None:
     """A run whose folder has the finished run of a user's own program fails for good. Its last line
     has the word `fatal: ` before the reason, by which `./disttrain status` finds it.
