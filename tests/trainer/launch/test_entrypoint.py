@@ -478,8 +478,12 @@ def test_rank_that_reported_first_is_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "gone", "reason"),
     [
-        (7, [1], "local rank(s) 1 (exit code 7)"),  # a library has ended it
-        (-9, [1], "local rank(s) 1 (exit code -9)"),  # the kernel has killed it for lack of memory
+        (
+            7,
+            [1],
+            "local rank 1 ended with exit status 7 and gave no reason",
+        ),  # a library has ended it
+        (-9, [1], "local rank 1 was killed by SIGKILL: by the kernel for lack of memory, or by"),
         (-6, [1], "lost"),  # NCCL ends a rank by SIGABRT when it has lost another one
         (-9, [], "lost"),  # by the entrypoint, when the other had failed
     ],
