@@ -61,7 +61,7 @@ def test_a_run_that_goes_well_has_no_error() -> None:
         Line(1, 0, None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1"),
         Line(2, 0, 0, "step 1/20 loss 2.9 val - lr 1e-3 tokens/s 4558"),
         Line(3, 0, 0, "[mirror] warning: the store does not answer"),
-        Line(4, 0, None, "[node 0] stopped by a signal; the run continues from its last"),
+        Line(4, 0, None, "[node 0] stopped by a signal; the next start continues from"),
     ]
     assert first_error(lines) is None
     assert first_error([]) is None

@@ -167,6 +167,7 @@ def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
     trained = newest(run)
     nodes[-1] = lab.start_entrypoint(run, nnodes - 1, nnodes, local_ranks, port)
     wait_for("the next start", lambda: last_step(run) > trained, 60, lab)
+    assert "stopped by a signal; the next start continues from the last checkpoint" in lab.logs()
     assert f"continuing after step {trained} " in lab.logs()
     assert_stopped_and_as_if_uninterrupted(lab, run, nodes, ENDLESS)
 
