@@ -282,7 +282,7 @@ CASES: dict[str, tuple[Seen, str, str]] = {
     "its pods are killed for lack of memory again and again": (
         Seen(RECORD, job(), [pod(containerStatuses=[out_of_memory({"waiting": {}}, 4)])], {}),
         "failing",
-        "was started 5 times; pod train-singlepod-x was killed for lack of memory (OOMKilled)",
+        "was started 5 times and killed for lack of memory (OOMKilled): raise memoryLimit",
     ),
     "it has failed, as its pod was killed for lack of memory": (
         Seen(
