@@ -41,7 +41,7 @@ from trainer.watch.slow_rank import SlowRankWatch
 
 @dataclass
 class Run:
-    """Everything that one rank trains with. Training assigns new values only to the last two."""
+    """Everything that one rank trains with. Training assigns new values only to the last four."""
 
     config: RunConfig
     world: World
@@ -78,6 +78,10 @@ class Run:
     """A short text about the newest record of the metrics, for the progress bar."""
     held_up_seconds: float = 0.0
     """How long saves have held up training since the newest record of the metrics."""
+    evaluation_seconds: float = 0.0
+    """How long the last whole evaluation took."""
+    save_seconds: float = 0.0
+    """How long the last save held up training."""
 
     @property
     def max_steps(self) -> int:
@@ -133,6 +137,7 @@ def set_up(
         *compute.reasons,
         parallel.describe(),
         plan.describe(config.model.block_size),
+        *([plan.idle_ranks()] if plan.idle_ranks() else []),
         config.checkpoint.describe(),
         f"model {parameters:,} parameters, data {tokens:,} training and "
         f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch",

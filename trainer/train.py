@@ -7,6 +7,7 @@
 # pyright: reportUnknownArgumentType=false, reportPrivateImportUsage=false
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -202,6 +203,7 @@ def _evaluate(run: Run, step: int) -> Validation | None:
         FatalError, RetryableError: The loss is not finite, and float16 is not the reason.
     """
     BEAT.phase(Phase.EVALUATION)
+    begin = time.perf_counter()
     validation = _pass(run, run.config.eval.max_tokens)
     if validation is not None and validation.is_part and step >= run.max_steps:
         whole = _pass(run, None)
@@ -216,6 +218,8 @@ def _evaluate(run: Run, step: int) -> Validation | None:
         )
     run.compiled.keep()
     run.parallel.free_gathered()
+    if validation is not None:
+        run.evaluation_seconds = time.perf_counter() - begin
     return validation
 
 
@@ -254,7 +258,7 @@ def _record(
         data_seconds=measured.data_seconds,
         peak_memory_bytes=int(measured.peak_memory),
         checkpoint_seconds=run.held_up_seconds or None,
-        eta_seconds=run.meter.seconds_left(step, run.max_steps),
+        eta_seconds=_seconds_left(run, step),
         **run.watch.for_record,
         tokens=step * run.config.tokens_per_update,
         world_size=run.world.size,
@@ -267,6 +271,13 @@ def _record(
     run.console.progress(step, run.max_steps, run.summary)
 
 
+def _seconds_left(run: Run, step: int) -> float | None:
+    """Estimate the time until the last step, with evaluations and saves like the last ones."""
+    evaluations = (run.config.eval.interval, run.evaluation_seconds)
+    saves = (run.config.checkpoint.steps_between_saves, run.save_seconds)
+    return run.meter.seconds_left(step, run.max_steps, (evaluations, saves))
+
+
 def _save(run: Run, step: int, loss: float, validation: Validation | None, is_last: bool) -> None:
     """Begin to save.
 
@@ -275,7 +286,8 @@ def _save(run: Run, step: int, loss: float, validation: Validation | None, is_la
     run.reports.held_up(Name.SAVING)
     if run.metrics_log is not None:
         run.metrics_log.flush()
-    run.held_up_seconds += run.state.save(step, loss, validation, is_last)
+    run.save_seconds = run.state.save(step, loss, validation, is_last)
+    run.held_up_seconds += run.save_seconds
 
 
 # --- the end ------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ def from_mirror(order: Order, mirror: Mirror) -> str:
     need_libraries(mirror.url, libraries_folder())
     # Imported here, because need_libraries may just have made the libraries importable.
     from cli.fetch.mirror_source import MirrorSource
-    from trainer.mirror.place import Place
+    from trainer.mirror.remote_folder import RemoteFolder
 
     name = checked_name(order.run or mirror.run_name)
     folder = order.folder(name)
     mirror.use()
     try:
-        source = MirrorSource(Place(run_url(mirror.url, name)))
+        source = MirrorSource(RemoteFolder(run_url(mirror.url, name)))
     except FatalError as error:
         raise ValueError(f"--from {mirror.url}: {error}") from None
     with folder.alone():

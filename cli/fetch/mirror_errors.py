@@ -1,6 +1,6 @@
 """Explains errors of a mirror's store, and what to do about them. This module is pure."""
 
-from trainer.mirror.place import StoreError
+from trainer.mirror.remote_folder import StoreError
 
 NO_CREDENTIALS = ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError")
 REFUSED = (

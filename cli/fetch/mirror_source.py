@@ -13,7 +13,7 @@ from cli.fetch.wanted import MANIFEST
 from infra.kube.api_server.exec_stream import Sink
 from infra.kube.errors import UnreachableError
 from trainer.mirror.contents import RESULTS, remote_manifests
-from trainer.mirror.place import DamagedError, Place, StoreError
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder, StoreError
 from trainer.run_folder import CHECKPOINTS_DIR
 
 BLOCK_BYTES = 4 << 20  # the size of one request, and so the most that is sent again after a cut
@@ -26,14 +26,14 @@ class MirrorSource:
     """A source for `Bringer` that reads from a mirror. Several streams may read at once.
 
     Args:
-        place: the run's folder in the mirror.
+        run_folder: the run's folder in the mirror.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._place, self._checkpoints = place, place.below(CHECKPOINTS_DIR)
+    def __init__(self, run_folder: RemoteFolder) -> None:
+        self._run_folder, self._checkpoints = run_folder, run_folder.below(CHECKPOINTS_DIR)
         # The reasons by the names of the files that the store itself reports as damaged.
         self._damaged: dict[str, str] = {}
-        self.where = f"the mirror {place.parent().url}"
+        self.where = f"the mirror {run_folder.parent().url}"
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Answer `list RUN` or `verify CHECKPOINT_FOLDER` as `pod_program.py` does.
@@ -45,14 +45,14 @@ class MirrorSource:
         try:
             return self._contents() if words[0] == "list" else self._verify(name)
         except StoreError as error:
-            raise ValueError(reason_of(error, self._place.parent().url)) from None
+            raise ValueError(reason_of(error, self._run_folder.parent().url)) from None
 
     def open_send(self, run_path: str, names: Sequence[str]) -> Callable[[], Send]:
         """Return a function that opens a stream; a stream requests its pieces block by block.
 
         `run_path` is the name of the run's folder in the mirror.
         """
-        assert self._place.url.endswith(f"/{run_path}")
+        assert self._run_folder.url.endswith(f"/{run_path}")
 
         def send(pieces: Sequence[Piece], sink: Sink) -> None:
             for piece in pieces:
@@ -64,7 +64,7 @@ class MirrorSource:
         offset, end = piece.offset, piece.offset + piece.count
         while offset < end:
             try:
-                block = self._place.read_part(name, offset, min(BLOCK_BYTES, end - offset))
+                block = self._run_folder.read_part(name, offset, min(BLOCK_BYTES, end - offset))
             except StoreError as error:
                 reason = type(error.__cause__).__name__
                 raise UnreachableError(f"the mirror does not send {name} ({reason})") from None
@@ -77,10 +77,10 @@ class MirrorSource:
             offset += len(block)
 
     def _contents(self) -> dict[str, Any]:
-        there = self._place.names()
+        there = self._run_folder.names()
         if not there:
-            self._place.check()
-            return {"found": False, "runs": self._place.parent().names()}
+            self._run_folder.check()
+            return {"found": False, "runs": self._run_folder.parent().names()}
         manifests = remote_manifests(self._checkpoints)
         newest_first = sorted(manifests, reverse=True)
         results = [self._result(name) for name in RESULTS if name in there]
@@ -96,7 +96,7 @@ class MirrorSource:
         No manifest has its size and sha256, so both are computed from its content.
         """
         try:
-            content = None if name in self._damaged else self._place.read(name)
+            content = None if name in self._damaged else self._run_folder.read(name)
         except DamagedError as error:
             self._damaged[name] = str(error)
             content = None

@@ -46,7 +46,9 @@ SUSPECT = re.compile(
     r"Watchdog caught collective operation timeout"
     r"|Process group watchdog thread terminated"
     r"|\brank \d+ was ended by SIG(?:ABRT|TERM)\b"
-    r"|exited without a status file \(killed\?\)"
+    # The line of the rank itself is before it, on its own node.
+    r"|\blocal rank \d+ (?:was|ended) "
+    r"|exited without a status file \(killed\?\)"  # written by earlier versions
     r"|Fatal Python error: Aborted"
     r"|terminate called after throwing"
     r"|gave up after \d+ s: waiting for node\(s\)"

@@ -10,7 +10,7 @@ from datetime import datetime
 from cli.pod_facts import has_begun
 from cli.status.progress import Progress, last_words, read_progress
 from infra.kube.objects import Json, is_running, part, parts
-from infra.kube.pods.report import describe_pods, report_pod
+from infra.kube.pods.report import RAISE_MEMORY, describe_pods, lack_of_memory, report_pod
 from infra.kube.queues.queue_place import InQueue
 from infra.kube.record import Record
 from infra.kube.runs.busy import COMING_UP_SECONDS, NOT_THERE
@@ -26,6 +26,7 @@ QUIET_SECONDS = 5.0
 NEEDS_ATTENTION = ("failed", "failing", "stalled", "gone")
 GOES_ON = ("training", "saving")
 OVER = ("finished", "failed", "stopped", "suspended", "gone")  # no rank works any more
+MAY_LACK_MEMORY = ("failed", "failing", "recovering", "starting", "waiting")
 UNDER_WAY = f"its workload is not there: {NOT_THERE}"  # the detail of a run with a young record
 NOT_READ = "./disttrain status of its stack reads it on the volume"
 
@@ -112,6 +113,8 @@ def judge_run(seen: Seen, now: datetime) -> RunStatus:
     """
     state, detail, since = _state(seen, now)
     record = seen.record
+    if state in MAY_LACK_MEMORY and RAISE_MEMORY not in detail:
+        detail = _joined(detail, lack_of_memory(list(seen.pods)))
     return RunStatus(
         stack=record.stack,
         namespace=record.namespace,

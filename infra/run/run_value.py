@@ -15,6 +15,7 @@ from infra.run.pod_secrets import pod_secrets_name
 from infra.run.program_files import program_volume
 from infra.run.run_key import run_key_name
 from infra.settings import RunSettings
+from infra.settings.reader import LARGEST
 from infra.settings.run_settings import dataset_only
 from infra.workloads import WORKLOADS
 from infra.workloads.pod import PodParts, times
@@ -77,7 +78,7 @@ def make_run_value(
         ),
         key_secret=run_key_name(settings.stack),
         pod_secrets=pod_secrets_name(settings.stack, pods.secrets),
-        grace_seconds=settings.limits.termination_grace_seconds,
+        grace_seconds=_grace_seconds(settings),
         metrics_port=settings.metrics_port,
         platform_identity=facts.identity,
         stack=settings.stack,
@@ -88,6 +89,14 @@ def make_run_value(
         run_dir=str(settings.config.run_dir),
         ttl_seconds=settings.ttl_seconds,
     )
+
+
+def _grace_seconds(settings: RunSettings) -> int:
+    """The time that a pod has to save when it is ended, and then to wait for its mirror."""
+    seconds, checkpoint = settings.limits.termination_grace_seconds, settings.config.checkpoint
+    if checkpoint.mirror is None:
+        return seconds
+    return min(seconds + checkpoint.mirror_wait_seconds, LARGEST)
 
 
 def pod_parts(settings: RunSettings, facts: PlatformFacts, config_map: str) -> PodParts:

@@ -123,7 +123,7 @@ class Run:
         placement: node selector, tolerations and the like.
         key_secret: the name of the Secret whose field `key` the pods use to recognise each other.
         pod_secrets: the name of the Secret whose fields become variables; empty if there is none.
-        grace_seconds: the time that a pod has to save when it is ended.
+        grace_seconds: the time that a pod has to save when it is ended, and to wait for its mirror.
         metrics_port: the port on which each pod offers its metrics; 0 if it offers none.
         platform_identity: the facts of the platform that need new pods when they change: the
             volume, and the proxies without their passwords.

@@ -71,6 +71,9 @@ def test_one_two_and_three_ranks_have_the_same_losses(lab: Lab, global_batch_siz
 
 
 def test_more_ranks_than_sequences_still_give_the_same_losses(lab: Lab) -> None:
+    """A rank without a sequence takes part without changing the result. A warning says that it is
+    of no use, because it may be a GPU that somebody pays for.
+    """
     runs = [
         lab.config(run_name=f"w{world}", train__global_batch_size=2, train__max_steps=8)
         for world in (1, 3)
@@ -78,6 +81,8 @@ def test_more_ranks_than_sequences_still_give_the_same_losses(lab: Lab) -> None:
     lab.train_side_by_side((runs[0], 1), (runs[1], 3))
     one, three = (losses(run) for run in runs)
     assert [loss for _, loss, _ in three] == pytest.approx([loss for _, loss, _ in one], abs=1e-5)
+    warning = "warning: 1 of 3 ranks has nothing to compute, because train.global_batch_size is 2"
+    assert lab.logs().count(warning) == 1
 
 
 def test_the_micro_batch_size_does_not_change_the_losses(lab: Lab) -> None:

@@ -56,7 +56,7 @@ PURE = (
     "trainer.launch.exit_codes",
     "trainer.launch.said_again",
     "trainer.mirror.contents",
-    "trainer.mirror.place",
+    "trainer.mirror.remote_folder",
     "trainer.run_folder",
     "trainer.volume.figures",
 )

@@ -18,7 +18,7 @@ from trainer.checkpoint.run_identity import check_identity
 from trainer.checkpoint.run_lock import RunLock
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import FatalError, RetryableError
-from trainer.mirror.push import mirror_place
+from trainer.mirror.push import mirror_folder
 from trainer.mirror.restore import restore
 from trainer.parallel.world import World
 from trainer.run_folder import CHECKPOINTS_DIR, METRICS_FILE
@@ -102,7 +102,7 @@ def find_checkpoint(
 
     def fetch() -> list[int]:
         try:
-            fetched = restore(root, mirror_place(config), say)
+            fetched = restore(root, mirror_folder(config), say)
         except RetryableError as error:
             raise RetryableError(
                 f"the volume holds no checkpoint that can be used, and {error}. The run does not "

@@ -45,6 +45,18 @@ class BatchPlan:
             f"{self.rows}"
         )
 
+    def idle_ranks(self) -> str:
+        """Return a warning if ranks have no sequence of the global batch; else an empty text."""
+        idle = sum(not share for share in self.shares)
+        if not idle:
+            return ""
+        have = "has" if idle == 1 else "have"
+        return (
+            f"warning: {idle} of {self.world_size} ranks {have} nothing to compute, because "
+            f"train.global_batch_size is {self.global_batch_size}. Take at most "
+            f"{self.global_batch_size} ranks, or start another run with a larger global batch"
+        )
+
 
 def plan_batch(
     global_batch_size: int, micro_batch_size: int, world_size: int, rank: int

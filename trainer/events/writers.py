@@ -10,6 +10,7 @@ from trainer.events.log import HEARTBEAT_SECONDS, EventLog
 from trainer.events.pod_begin import pod_begin
 
 _LONGEST_REASON = 200  # an event is a short line
+_LEFT_OUT = " ... "
 
 
 def entrypoint_events(run_dir: Path, node: int, say: Callable[[str], None]) -> EventLog:
@@ -38,8 +39,15 @@ def pod_started(events: EventLog, ranks: int) -> None:
 
 
 def shortened(reason: str) -> str:
-    """Return a reason as one line of at most 200 characters, for an event."""
-    return " ".join(reason.split())[:_LONGEST_REASON]
+    """Return a reason as one line of at most 200 characters, for an event.
+
+    A longer one keeps its begin and its end, which mostly says what is wrong.
+    """
+    line = " ".join(reason.split())
+    if len(line) <= _LONGEST_REASON:
+        return line
+    kept = _LONGEST_REASON - len(_LEFT_OUT)
+    return f"{line[: kept // 2]}{_LEFT_OUT}{line[-(kept - kept // 2) :]}"
 
 
 def _say(text: str) -> None:

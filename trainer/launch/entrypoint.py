@@ -214,7 +214,7 @@ class _Entrypoint:
         has_nothing = self._work.is_our_trainer and not self._work.newest()
         none, some = (
             "the volume has no checkpoint yet",
-            "the run continues from its last checkpoint",
+            "the next start continues from the last checkpoint",
         )
         self._say(f"stopped by a signal; {none if has_nothing else some}")
         return ExitCode.PREEMPTED

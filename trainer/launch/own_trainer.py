@@ -11,7 +11,7 @@ from trainer.checkpoint.run_identity import read_done_marker
 from trainer.checkpoint.store import newest_name
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode
-from trainer.launch.local_ranks import LocalRanks
+from trainer.launch.local_ranks import LocalRanks, killed_by
 from trainer.launch.membership import Round
 from trainer.launch.node_output import NodeOutput
 from trainer.launch.spare import Spares
@@ -144,10 +144,15 @@ def combine_exit_reports(
 def _silent(
     reports: Sequence[ExitReport | None], exit_codes: Sequence[int | None], ranks: Sequence[int]
 ) -> list[str]:
-    """Return a text for each of `ranks` that has no report, with its exit code."""
-    return [f"{rank} (exit code {exit_codes[rank]})" for rank in ranks if reports[rank] is None]
+    """Say how each of `ranks` without a report has ended."""
+    return [_end_of(rank, exit_codes[rank]) for rank in ranks if reports[rank] is None]
 
 
-def _ended_silently(ranks: Sequence[str]) -> ExitReport:
-    reason = f"local rank(s) {', '.join(ranks)} exited without a status file (killed?)"
-    return ExitReport(ExitCode.RETRYABLE, reason)
+def _end_of(local_rank: int, code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"local rank {local_rank} {killed_by(-code)}"
+    return f"local rank {local_rank} ended with exit status {code} and gave no reason"
+
+
+def _ended_silently(ends: Sequence[str]) -> ExitReport:
+    return ExitReport(ExitCode.RETRYABLE, "; ".join(ends))

@@ -19,12 +19,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from trainer.checkpoint.durable import write_json
+from trainer.launch.memory_kills import MORE_MEMORY
 from trainer.launch.work import is_newer
 
 REVISION_VARIABLE = "DISTTRAIN_REVISION"
 """Set in a pod to a text that changes if anything changes of which the pod is made."""
 PLACE = "pod_failures.json"
-WITHOUT_A_WORD = "it ended without a word, as when the kernel kills it or its machine is lost"
+WITHOUT_A_WORD = (
+    "it ended without a word: its machine was lost, or the kernel killed it for lack of memory "
+    f"(OOMKilled). If so, {MORE_MEMORY}"
+)
 
 AFTER_FAILURE = "starting again after a failed pod: "
 """How node 0's line about a failed pod begins; cli/status/progress.py reads such lines."""

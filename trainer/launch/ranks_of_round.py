@@ -14,6 +14,7 @@ from trainer.launch.goodput_line import GoodputLine
 from trainer.launch.hang_watch import HangWatch
 from trainer.launch.local_ranks import LocalRanks
 from trainer.launch.membership import Round, RoundMember
+from trainer.launch.memory_kills import MemoryKills
 from trainer.launch.mirror import MirrorProcess
 from trainer.launch.node import Node
 from trainer.launch.pod_failures import PodFailures
@@ -69,6 +70,7 @@ def run_ranks(parts: NodeParts, here: Round, member: RoundMember | None) -> Exit
     environments = [_environment(parts, here, rank) for rank in range(node.local_ranks)]
     parts.pod_failures.round_begins()
     parts.events.write(Name.ROUND_BEGUN, round=here.number, ranks=here.world_size)
+    memory_kills = MemoryKills()  # before a rank can be killed
     try:
         ranks = parts.work.start(here, environments)
     except FatalError as error:
@@ -76,7 +78,7 @@ def run_ranks(parts: NodeParts, here: Round, member: RoundMember | None) -> Exit
     parts.events.write(Name.RANKS_STARTED)
     parts.vitals.enter(State.STARTING)
     parts.transport.begins(here, environments)
-    return _RunningRanks(parts, here, member, ranks).until_they_end()
+    return _RunningRanks(parts, here, member, ranks, memory_kills).until_they_end()
 
 
 def _environment(parts: NodeParts, here: Round, local_rank: int) -> dict[str, str]:
@@ -92,9 +94,15 @@ class _RunningRanks:
     """
 
     def __init__(
-        self, parts: NodeParts, here: Round, member: RoundMember | None, ranks: LocalRanks
+        self,
+        parts: NodeParts,
+        here: Round,
+        member: RoundMember | None,
+        ranks: LocalRanks,
+        memory_kills: MemoryKills,
     ) -> None:
         self._parts, self._member, self._ranks = parts, member, ranks
+        self._memory_kills = memory_kills
         self._watch = HangWatch(
             parts.node.rank, here.first_rank, ranks.pids(), parts.status, here.world_size == 1
         )
@@ -211,4 +219,4 @@ class _RunningRanks:
             report = self._overdue
         if self._refused is not None and report.code != ExitCode.DONE:
             report = self._refused
-        return report
+        return self._memory_kills.explain(report)

@@ -4,6 +4,7 @@
     saving-<local_rank>    the rank is writing a checkpoint: it must not be killed now
     beat-<local_rank>      what the rank does now (trainer/watch/beat.py)
     stack-<local_rank>     the rank's Python stack, if the entrypoint has asked for it
+    reason-<sha256>        a rank has printed this reason for its end
     exit-<local_rank>      how the rank ended: exit code and reason, as JSON
     variables-<pid>        environment variables of a rank that was a spare, which /proc does not
                            show: NAME=VALUE, each ended by a zero byte
@@ -15,6 +16,7 @@ The directory is /tmp/disttrain, or the one in the variable DISTTRAIN_READY_DIR.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -30,7 +32,16 @@ from trainer.launch.lifeline import started_by_entrypoint
 READY_DIR_VARIABLE = "DISTTRAIN_READY_DIR"
 READY_FILE = "ready"
 _DEFAULT_DIR = "/tmp/disttrain"
-_EACH = ("stepped-*", "saving-*", "beat-*", "stack-*", "exit-*", "variables-*", "nccl-*")
+_EACH = (
+    "stepped-*",
+    "saving-*",
+    "beat-*",
+    "stack-*",
+    "reason-*",
+    "exit-*",
+    "variables-*",
+    "nccl-*",
+)
 
 
 @dataclass(frozen=True)
@@ -99,6 +110,18 @@ class StatusFiles:
     def is_saving(self, local_rank: int) -> bool:
         """Whether a rank is writing a checkpoint."""
         return (self._directory / f"saving-{local_rank}").exists()
+
+    def is_first_to_say(self, reason: str) -> bool:
+        """Whether no other rank of this node has asked this about the same reason for its end.
+
+        All ranks may find the same wrong setting, and only one of them has to print it.
+        """
+        digest = hashlib.sha256(reason.encode(errors="replace")).hexdigest()
+        try:
+            (self._directory / f"reason-{digest}").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
 
     def report_exit(self, local_rank: int, ending: ExitReport) -> None:
         """Write how a rank ended. The rank calls this last; a killed rank leaves no report."""

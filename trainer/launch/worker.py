@@ -57,7 +57,8 @@ def run_worker(config: RunConfig) -> NoReturn:
         events.write(Name.ENDED, how=ending.code.name.lower(), reason=shortened(ending.reason))
     events.close()
     if ending.code not in (ExitCode.DONE, ExitCode.PREEMPTED):
-        print(f"rank {world.rank}: {ending.reason}", file=sys.stderr)
+        if status is None or status.is_first_to_say(ending.reason):
+            print(f"rank {world.rank}: {ending.reason}", file=sys.stderr)
     elif status is None and world.is_main:  # with an entrypoint, that says it
         is_done = ending.code == ExitCode.DONE
         then = "raise train.max_steps" if is_done else "start it again"

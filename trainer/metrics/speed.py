@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 _STEPS_FOR_PERCENTILES = 200
+_PAUSE = 10  # a step that takes so many times as long as the usual one is a pause
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Speedometer:
         self._clock = _CudaClock() if device.type == "cuda" else _CpuClock()
         self._step, self._begin, self._data_seconds = 0, 0.0, 0.0
         self._recent: deque[float] = deque(maxlen=_STEPS_FOR_PERCENTILES)
-        self._first_end: tuple[int, float] | None = None
+        self._first_step: int | None = None
 
     def start(self, step: int) -> None:
         """Begin to measure. `step` is the number of steps made so far."""
@@ -79,8 +80,8 @@ class Speedometer:
     def step_done(self, step: int) -> None:
         """Note the end of a step. Call this after every step."""
         self._clock.mark()
-        if self._first_end is None:
-            self._first_end = (step, time.perf_counter())
+        if self._first_step is None:
+            self._first_step = step
 
     def stop(self, step: int) -> Speed:
         """Return the mean speed since `start`. The GPU must have ended its work."""
@@ -89,7 +90,7 @@ class Speedometer:
         all_seconds = time.perf_counter() - self._begin
         seconds = all_seconds / steps
         laps = self._clock.laps()
-        is_first = self._first_end is not None and self._first_end[0] == self._step + 1
+        is_first = self._first_step == self._step + 1
         longest = max([*laps[is_first:], all_seconds - sum(laps)])
         self._recent.extend(laps[1:] if is_first and len(laps) > 1 else laps)
         p50, p95 = (float(value) for value in np.percentile(self._recent, (50, 95)))
@@ -100,15 +101,29 @@ class Speedometer:
         data_seconds = self._data_seconds / steps
         return Speed(tokens_per_second, seconds, mfu, data_seconds, p50, p95, longest)
 
-    def seconds_left(self, step: int, max_steps: int) -> float | None:
-        """Estimate the seconds until `max_steps`, at the speed so far with evaluations and saves.
+    def seconds_left(
+        self, step: int, max_steps: int, others: Iterable[tuple[int, float]]
+    ) -> float | None:
+        """Estimate the seconds until `max_steps`, at the speed of the last 200 steps.
 
-        The result is None before the second step of the process.
+        A step that took ten times as long as the usual one is left out. It was a pause, such as of
+        a suspended machine, and says nothing about the steps to come. The result is None before the
+        second step of the process.
+
+        Args:
+            step: The number of steps made so far.
+            max_steps: The number of steps at the end.
+            others: What else takes time, such as evaluations: after how many steps it is repeated
+                (0: not at all), and how many seconds it takes.
         """
-        if self._first_end is None or step == self._first_end[0]:
+        if not self._recent:
             return 0.0 if step == max_steps else None
-        first_step, first_time = self._first_end
-        return (time.perf_counter() - first_time) / (step - first_step) * (max_steps - step)
+        longest = _PAUSE * float(np.median(self._recent))
+        seconds = float(np.mean([lap for lap in self._recent if lap <= longest]))
+        left = seconds * (max_steps - step)
+        for interval, each_seconds in others:
+            left += (max_steps // interval - step // interval) * each_seconds if interval else 0.0
+        return left
 
 
 class _CpuClock:

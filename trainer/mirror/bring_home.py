@@ -8,7 +8,7 @@ from trainer.checkpoint import store
 from trainer.checkpoint.durable import write_text
 from trainer.config import RunConfig, dump_config
 from trainer.launch.exit_codes import FatalError
-from trainer.mirror.push import mirror_place
+from trainer.mirror.push import mirror_folder
 from trainer.mirror.restore import restore
 
 
@@ -38,7 +38,7 @@ def bring_home(config: RunConfig) -> Path:
             "--data_root"
         )
     root.mkdir(parents=True, exist_ok=True)
-    step = restore(root, mirror_place(config), print)
+    step = restore(root, mirror_folder(config), print)
     if step is None:
         raise FatalError(
             f"the mirror {config.checkpoint.mirror} holds no checkpoint of run {config.run_name}. "

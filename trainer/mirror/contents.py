@@ -10,7 +10,7 @@ A checkpoint without a manifest does not count as a checkpoint.
 from __future__ import annotations
 
 from trainer.checkpoint import store
-from trainer.mirror.place import DamagedError, Place
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder
 from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 
 RESULTS = ("run.yaml", METRICS_FILE, TOKENIZER_FILE)
@@ -22,22 +22,22 @@ def run_url(mirror: str, run_name: str) -> str:
     return f"{mirror.rstrip('/')}/{run_name}"
 
 
-def remote_manifests(place: Place) -> dict[int, bytes]:
+def remote_manifests(mirror: RemoteFolder) -> dict[int, bytes]:
     """Return the manifests of the complete checkpoints in the mirror, by step.
 
     A manifest that was changed in the store is returned as empty.
 
     Args:
-        place: The folder of the run's checkpoints.
+        mirror: The folder of the run's checkpoints.
 
     Raises:
         StoreError: the store failed.
     """
     manifests: dict[int, bytes] = {}
-    for name in place.names():
+    for name in mirror.names():
         if (step := store.step_of(name)) is not None:
             try:
-                manifest = place.read(f"{name}/{store.MANIFEST_FILE}")
+                manifest = mirror.read(f"{name}/{store.MANIFEST_FILE}")
             except DamagedError:
                 manifest = b""
             if manifest is not None:

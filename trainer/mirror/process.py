@@ -13,8 +13,8 @@ from contextlib import suppress
 from trainer.config import RunConfig
 from trainer.launch.exit_codes import ExitCode, FatalError
 from trainer.launch.lifeline import follow_entrypoint, started_by_entrypoint
-from trainer.mirror.place import StoreError
-from trainer.mirror.push import Pusher, mirror_place
+from trainer.mirror.push import Pusher, mirror_folder
+from trainer.mirror.remote_folder import StoreError
 from trainer.mirror.status import note_problem
 
 _POLL_SECONDS = 2.0
@@ -36,12 +36,12 @@ def run_mirror(config: RunConfig) -> ExitCode:
     else:
         finish.set()
     try:
-        place = mirror_place(config)
+        mirror = mirror_folder(config)
     except FatalError as error:
         with suppress(OSError):
             note_problem(config.run_dir, str(error))
         raise
-    pusher = Pusher(config.checkpoint, config.run_dir, place, _say)
+    pusher = Pusher(config.checkpoint, config.run_dir, mirror, _say)
     failures = 0
     while True:
         is_finishing = finish.is_set()

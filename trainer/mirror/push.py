@@ -18,8 +18,8 @@ from typing import cast
 from trainer.checkpoint import retention, store, verified_words
 from trainer.config import CheckpointConfig, RunConfig
 from trainer.mirror.contents import RESULTS, remote_manifests, run_url
-from trainer.mirror.place import DamagedError, Place
 from trainer.mirror.plan import next_to_copy, too_many
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder
 from trainer.mirror.status import MirrorStatus, read_status, write_status
 from trainer.run_folder import CHECKPOINTS_DIR
 
@@ -31,7 +31,7 @@ class ChangedError(Exception):
     reason: str
 
 
-def mirror_place(config: RunConfig) -> Place:
+def mirror_folder(config: RunConfig) -> RemoteFolder:
     """Return the folder of the run's checkpoints in its mirror.
 
     Raises:
@@ -39,25 +39,29 @@ def mirror_place(config: RunConfig) -> Place:
     """
     assert config.checkpoint.mirror is not None
     url = f"{run_url(config.checkpoint.mirror, config.run_name)}/{CHECKPOINTS_DIR}"
-    return Place(url, config.checkpoint.mirror_bytes_per_second)
+    return RemoteFolder(url, config.checkpoint.mirror_bytes_per_second)
 
 
 class Pusher:
     """Keeps the mirror of one run up to date."""
 
     def __init__(
-        self, config: CheckpointConfig, run_dir: Path, place: Place, say: Callable[[str], None]
+        self,
+        config: CheckpointConfig,
+        run_dir: Path,
+        mirror: RemoteFolder,
+        say: Callable[[str], None],
     ) -> None:
         """`say` prints a line about each checkpoint that was copied or could not be copied."""
-        self._config, self._run_dir, self._place, self._say = config, run_dir, place, say
+        self._config, self._run_dir, self._mirror, self._say = config, run_dir, mirror, say
         self._root = run_dir / "checkpoints"
         self._remote: dict[int, bytes] | None = None
         self._refused: dict[int, bytes] = {}
-        self._results = place.parent()
+        self._results = mirror.parent()
         self._results_are_due = False
         self.status = read_status(run_dir)
-        if self.status.url != place.url:
-            self.status = MirrorStatus(url=place.url)
+        if self.status.url != mirror.url:
+            self.status = MirrorStatus(url=mirror.url)
 
     def push_next(self) -> bool:
         """Copy one checkpoint if the mirror lacks one; return whether there was one to copy.
@@ -70,7 +74,7 @@ class Pusher:
         if self._remote is None:
             if left := self._results.abort_unfinished():
                 self._say(f"{left} unfinished upload(s) of an earlier start were removed")
-            self._remote = remote_manifests(self._place)
+            self._remote = remote_manifests(self._mirror)
             # An earlier process may have been killed before it copied them.
             self._results_are_due = bool(self._remote)
         if self._results_are_due:
@@ -113,7 +117,7 @@ class Pusher:
         status = self.status
         if status.copying_step != step or status.copied_manifest_sha256 != key:
             status.copied_files = []
-            self._place.remove(f"{directory.name}/{store.MANIFEST_FILE}")
+            self._mirror.remove(f"{directory.name}/{store.MANIFEST_FILE}")
             if self._remote is not None:
                 self._remote.pop(step, None)
         status.copying_step, status.copied_manifest_sha256 = step, key
@@ -125,19 +129,19 @@ class Pusher:
             sent_bytes += self._copy_file(directory, name, str(entry["sha256"]))
             status.copied_files.append(name)
             write_status(self._run_dir, status)
-        self._place.write(f"{directory.name}/{store.MANIFEST_FILE}", manifest)
+        self._mirror.write(f"{directory.name}/{store.MANIFEST_FILE}", manifest)
         seconds = time.monotonic() - started
         self._say(verified_words.copied(step, sent_bytes, seconds))
 
     def _copy_file(self, directory: Path, name: str, sha256: str) -> int:
         path = directory / name
         try:
-            sent = self._place.copy_in(path, f"{directory.name}/{name}")
+            sent = self._mirror.copy_in(path, f"{directory.name}/{name}")
             size = path.stat().st_size
         except FileNotFoundError as error:
             raise ChangedError(f"{name} has been removed from the volume meanwhile") from error
         if sent != sha256:
-            self._place.remove(f"{directory.name}/{name}")
+            self._mirror.remove(f"{directory.name}/{name}")
             raise ChangedError(f"{path} does not have the sha256 of {store.MANIFEST_FILE}")
         return size
 
@@ -158,8 +162,9 @@ class Pusher:
         losses = {step: self._val_loss(step) for step in self._remote}
         for step in too_many(losses, newest_local, self._config.keep_last):
             folder = store.directory_of(Path(), step).name
-            self._place.remove(f"{folder}/{store.MANIFEST_FILE}")  # first: it is whole or not there
-            self._place.remove_folder(folder)
+            # The manifest goes first, so that the checkpoint is whole or not there.
+            self._mirror.remove(f"{folder}/{store.MANIFEST_FILE}")
+            self._mirror.remove_folder(folder)
             del self._remote[step]
 
     def _remove_leftovers(self, newest_local: int) -> None:
@@ -169,20 +174,20 @@ class Pusher:
         again completely.
         """
         assert self._remote is not None
-        for name in self._place.names():
+        for name in self._mirror.names():
             step = store.step_of(name)
             if step is None or step >= newest_local or step in self._remote:
                 continue
             # The process of a pod that is still ending may have completed it meanwhile.
-            if store.MANIFEST_FILE not in self._place.names(name):
-                self._place.remove_folder(name)
+            if store.MANIFEST_FILE not in self._mirror.names(name):
+                self._mirror.remove_folder(name)
 
     def _val_loss(self, step: int) -> float | None:
         if not self._config.keep_best:
             return None
         folder = store.directory_of(Path(), step).name
         try:
-            state: object = json.loads(self._place.read(f"{folder}/{store.STATE_FILE}") or b"{}")
+            state: object = json.loads(self._mirror.read(f"{folder}/{store.STATE_FILE}") or b"{}")
         except (DamagedError, ValueError):  # restore skips it too
             return None
         value = cast(dict[str, object], state).get("val_loss") if isinstance(state, dict) else None
@@ -190,7 +195,7 @@ class Pusher:
 
     def _note(self, newest_step: int | None) -> None:
         """Write the status if it has changed."""
-        status = MirrorStatus(url=self._place.url, newest_step=newest_step)
+        status = MirrorStatus(url=self._mirror.url, newest_step=newest_step)
         if status != read_status(self._run_dir):
             write_status(self._run_dir, status)
         self.status = status

@@ -12,12 +12,12 @@ from trainer.checkpoint import store
 from trainer.checkpoint.durable import fsync_directory
 from trainer.launch.exit_codes import FatalError, RetryableError
 from trainer.mirror.contents import remote_manifests
-from trainer.mirror.place import DamagedError, Place, StoreError
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder, StoreError
 from trainer.run_folder import METRICS_FILE, TOKENIZER_FILE
 
 
-def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
-    """Fetch the newest checkpoint of `place` whose files all match its manifest.
+def restore(root: Path, mirror: RemoteFolder, say: Callable[[str], None]) -> int | None:
+    """Fetch the newest checkpoint of `mirror` whose files all match its manifest.
 
     If the run's folder has no metrics, they are fetched first: the run appends to them, and the
     next copy to the mirror would overwrite the old ones there. The tokenizer's file is fetched too,
@@ -27,7 +27,7 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
 
     Args:
         root: The directory of all checkpoints of the run.
-        place: The folder of the run's checkpoints in the mirror.
+        mirror: The folder of the run's checkpoints in the mirror.
         say: Prints a line about each checkpoint that is fetched or skipped.
 
     Returns:
@@ -38,13 +38,13 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
         FatalError: the mirror holds checkpoints and all of them are damaged.
     """
     try:
-        manifests = remote_manifests(place)
+        manifests = remote_manifests(mirror)
         skipped: list[str] = []
         if manifests:
-            _fetch_results(root.parent, place.parent(), say)
+            _fetch_results(root.parent, mirror.parent(), say)
         for step in sorted(manifests, reverse=True):
-            say(f"fetching step {step} from the mirror {place.url}")
-            problem = _fetch(root, place, step, manifests[step])
+            say(f"fetching step {step} from the mirror {mirror.url}")
+            problem = _fetch(root, mirror, step, manifests[step])
             if problem is None:
                 return step
             skipped.append(f"step {step} of the mirror is skipped: {problem}")
@@ -59,19 +59,21 @@ def restore(root: Path, place: Place, say: Callable[[str], None]) -> int | None:
     return None
 
 
-def _fetch_results(run_dir: Path, place: Place, say: Callable[[str], None]) -> None:
+def _fetch_results(run_dir: Path, mirror: RemoteFolder, say: Callable[[str], None]) -> None:
     """Fetch the metrics and the tokenizer's file if the run's folder lacks them."""
-    there = place.names()
+    there = mirror.names()
     for name in (METRICS_FILE, TOKENIZER_FILE):
         if name in there and not (run_dir / name).exists():
-            _fetch_result(run_dir, place, name, say)
+            _fetch_result(run_dir, mirror, name, say)
 
 
-def _fetch_result(run_dir: Path, place: Place, name: str, say: Callable[[str], None]) -> None:
+def _fetch_result(
+    run_dir: Path, mirror: RemoteFolder, name: str, say: Callable[[str], None]
+) -> None:
     building = run_dir / f".{name}.mirror-{os.getpid()}"
     building.unlink(missing_ok=True)  # left by a killed process with the same id
     try:
-        place.copy_out(name, building)
+        mirror.copy_out(name, building)
         building.rename(run_dir / name)
         fsync_directory(run_dir)
     except DamagedError as error:
@@ -80,7 +82,7 @@ def _fetch_result(run_dir: Path, place: Place, name: str, say: Callable[[str], N
         building.unlink(missing_ok=True)
 
 
-def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
+def _fetch(root: Path, mirror: RemoteFolder, step: int, manifest: bytes) -> str | None:
     """Fetch one checkpoint and put it in place; return why that was not possible, or None."""
     final = store.directory_of(root, step)
     building = root / f"{store.TEMPORARY_PREFIX}{final.name}-{os.getpid()}"
@@ -95,7 +97,7 @@ def _fetch(root: Path, place: Place, step: int, manifest: bytes) -> str | None:
             if Path(name).name != name:
                 return f"{store.MANIFEST_FILE} lists {name!r}, which is not a plain file name"
             try:
-                is_whole = place.copy_out(f"{final.name}/{name}", building / name) == sha256
+                is_whole = mirror.copy_out(f"{final.name}/{name}", building / name) == sha256
             except DamagedError as error:
                 return str(error)
             if not is_whole:

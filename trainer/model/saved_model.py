@@ -33,7 +33,15 @@ def _newest(run_dir: Path) -> _Saved:
     root = run_dir / CHECKPOINTS_DIR
     step = store.latest_verified(root, lambda line: print(line, flush=True), "model")
     if step is None:
-        raise FatalError(f"--run-dir {run_dir}: no checkpoint in {root} that verifies")
+        why = (
+            "it has no checkpoint that can be read"
+            if run_dir.is_dir()
+            else "there is no such folder"
+        )
+        raise FatalError(
+            f"--run-dir: {run_dir} cannot be used: {why}. Give the folder of a run that has saved, "
+            "<data_root>/runs/<run_name>"
+        )
     directory = store.directory_of(root, step)
     with store.unreadable_is_no_damage(directory.name):
         state = store.load_state(root, step)

@@ -9,6 +9,8 @@ from infra.kube.say import shorten
 
 # The trainer ends with this code if a retry cannot help (trainer/launch/exit_codes.py).
 FATAL_EXIT_CODE = 78
+OUT_OF_MEMORY = "OOMKilled"  # the reason that Kubernetes gives
+RAISE_MEMORY = "raise memoryLimitPerRank if it is set, and memoryPerRank"
 MOST_RESTARTS = 3
 RARELY_MENDED = (
     "ImagePullBackOff",
@@ -59,6 +61,7 @@ def report_pod(pod: Json) -> PodReport:
             stuck = f"pod {name}: {_words(waiting)}"
         if not ready:  # A pod that trains may have been restarted many times in some weeks.
             problem = problem or _problem(name, container)
+            details.append(_killed(container))
     text = "; ".join(detail for detail in details if detail)
     if is_ending(pod):
         words = f"{words}, ending"
@@ -73,6 +76,22 @@ def describe_pods(pods: list[Json]) -> str:
     return (", ".join(said[:6]) + more) or "no pod yet"
 
 
+def lack_of_memory(pods: list[Json]) -> str:
+    """Say which pod of a run was last killed for lack of memory, and what to do; else empty."""
+    for pod in pods:
+        for container in _containers(part(pod, "status")):
+            if words := _killed(container):
+                return f"pod {pod['metadata']['name']} was {words}: {RAISE_MEMORY}"
+    return ""
+
+
+def _killed(container: Json) -> str:
+    ends = (part(container, state, "terminated") for state in ("state", "lastState"))
+    if any(ended.get("reason") == OUT_OF_MEMORY for ended in ends):
+        return f"killed for lack of memory ({OUT_OF_MEMORY})"
+    return ""
+
+
 def _problem(name: str, container: Json) -> str:
     for state in ("state", "lastState"):
         ended = part(container, state, "terminated")
@@ -80,7 +99,9 @@ def _problem(name: str, container: Json) -> str:
             return f"pod {name} ended with exit code {FATAL_EXIT_CODE}: a retry cannot help"
     restarts = int(container.get("restartCount") or 0)
     if restarts >= MOST_RESTARTS:
-        return f"pod {name} was started {restarts + 1} times"
+        killed = _killed(container)
+        why = f" and {killed}: {RAISE_MEMORY}" if killed else ""
+        return f"pod {name} was started {restarts + 1} times{why}"
     return ""
 
 

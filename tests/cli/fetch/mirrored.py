@@ -8,7 +8,7 @@ from cli.fetch.mirror_source import MirrorSource
 from cli.fetch.order import Order
 from tests.cli.fetch.local_pod import contents
 from tests.trainer.mirror.volume import Volume
-from trainer.mirror.place import Place
+from trainer.mirror.remote_folder import RemoteFolder
 
 
 def mirror(run: Path, url: str) -> None:
@@ -26,7 +26,7 @@ def fetch(
 ) -> Brought:
     """Do what `fetch --from URL` does, without a stack's settings."""
     order = Order(run, choice=choice, to=str(to))
-    source = MirrorSource(Place(f"{url}/{run}"))
+    source = MirrorSource(RemoteFolder(f"{url}/{run}"))
     return order.bring(source, run, order.folder(run), say)
 
 

@@ -9,7 +9,7 @@ from infra.kube.errors import TaskError
 from tests.cli.fetch.local_pod import add_checkpoint, contents, make_run, small_ranges
 from tests.cli.fetch.mirrored import fetch, mirror, mirrored_contents
 from tests.gate import Gate
-from trainer.mirror.place import DamagedError, Place
+from trainer.mirror.remote_folder import DamagedError, RemoteFolder
 
 MANY_BYTES = 3_000_000
 
@@ -112,14 +112,14 @@ def test_file_that_the_store_calls_damaged_is_never_taken(
     mirror(run, url)
     add_checkpoint(run, 200)
     mirror(run, url)
-    whole = getattr(Place, refused)
+    whole = getattr(RemoteFolder, refused)
 
-    def refuse(place: Place, name: str, *rest: int) -> bytes | None:
+    def refuse(folder: RemoteFolder, name: str, *rest: int) -> bytes | None:
         if "step-00000200" in name or name == "metrics.jsonl":
             raise DamagedError(f"{name} was changed in the store")
-        return whole(place, name, *rest)
+        return whole(folder, name, *rest)
 
-    monkeypatch.setattr(Place, refused, refuse)
+    monkeypatch.setattr(RemoteFolder, refused, refuse)
     brought = fetch(url, tmp_path / "here")
     assert brought.checkpoint is not None
     assert brought.checkpoint.step == 100

@@ -61,7 +61,7 @@ def test_a_run_that_goes_well_has_no_error() -> None:
         Line(1, 0, None, "[node 0] round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:1"),
         Line(2, 0, 0, "step 1/20 loss 2.9 val - lr 1e-3 tokens/s 4558"),
         Line(3, 0, 0, "[mirror] warning: the store does not answer"),
-        Line(4, 0, None, "[node 0] stopped by a signal; the run continues from its last"),
+        Line(4, 0, None, "[node 0] stopped by a signal; the next start continues from"),
     ]
     assert first_error(lines) is None
     assert first_error([]) is None
@@ -125,6 +125,21 @@ def test_module_that_a_program_does_without(text: str, weight: Weight) -> None:
     start which optional module is missing, and go on.
     """
     assert weigh(text) == weight
+
+
+def test_line_of_a_killed_rank_comes_before_the_summary_of_its_node() -> None:
+    """Both name the rank, and the summary only by its number on its node. It may come first if the
+    clock of another node is behind.
+    """
+    how = "was killed by SIGKILL: by the kernel for lack of memory, or by somebody"
+    lines = [
+        Line(1, 0, None, "[node 0] round 1: 2 node(s) x 2 rank(s), store at 127.0.0.1:1"),
+        Line(2, 0, None, f"[node 0] training stopped: local rank 1 {how}; starting again at once"),
+        Line(3, 1, None, f"[node 1] rank 3 {how}"),
+    ]
+    found = first_error(lines)
+    assert found is not None
+    assert (found.line.node, found.line.rank, found.weight) == (1, 3, Weight.CAUSE)
 
 
 def test_a_rank_that_the_others_waited_for_is_the_first_sign() -> None:

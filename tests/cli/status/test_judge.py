@@ -59,6 +59,15 @@ NO_IMAGE: dict[str, Any] = {
         {"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}
     ]
 }
+KILLED_FOR_MEMORY = {"exitCode": 137, "reason": "OOMKilled"}
+
+
+def out_of_memory(state: dict[str, Any], restarts: int = 1) -> dict[str, Any]:
+    """Return the status of a container whose predecessor was killed for lack of memory."""
+    last = {"terminated": KILLED_FOR_MEMORY}
+    return {"restartCount": restarts, "state": state, "lastState": last}
+
+
 CRASHES: dict[str, Any] = {"containerStatuses": [{"restartCount": 3, "state": {"running": {}}}]}
 
 
@@ -259,6 +268,39 @@ CASES: dict[str, tuple[Seen, str, str]] = {
         "cannot be read: 502",
     ),
     "it trains": (Seen(RECORD, job(), [pod()], {"a": STEPPED}), "training", ""),
+    "a pod was killed for lack of memory, and starts again": (
+        Seen(
+            RECORD,
+            job(),
+            [pod(containerStatuses=[out_of_memory({"running": {}})])],
+            {"a": Progress(waits_for="waiting for node 1")},
+        ),
+        "starting",
+        "waiting for node 1; pod train-singlepod-x was killed for lack of memory (OOMKilled): "
+        "raise memoryLimitPerRank",
+    ),
+    "its pods are killed for lack of memory again and again": (
+        Seen(RECORD, job(), [pod(containerStatuses=[out_of_memory({"waiting": {}}, 4)])], {}),
+        "failing",
+        "was started 5 times and killed for lack of memory (OOMKilled): raise memoryLimit",
+    ),
+    "it has failed, as its pod was killed for lack of memory": (
+        Seen(
+            RECORD,
+            job("Failed"),
+            [pod("Failed", containerStatuses=[{"state": {"terminated": KILLED_FOR_MEMORY}}])],
+            {},
+        ),
+        "failed",
+        "pod train-singlepod-x was killed for lack of memory (OOMKilled)",
+    ),
+    "it trains again after a pod was killed for lack of memory": (
+        Seen(
+            RECORD, job(), [pod(containerStatuses=[out_of_memory({"running": {}})])], {"a": STEPPED}
+        ),
+        "training",
+        "",
+    ),
     "it was cut off a moment ago": (
         Seen(RECORD, job(), [pod()], {"a": Progress(step=20, of=40, trouble="node 1 is lost")}),
         "recovering",

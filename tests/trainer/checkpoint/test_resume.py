@@ -32,7 +32,7 @@ from trainer.config import RunConfig
 from trainer.data.dataset import open_dataset
 from trainer.data.prepare import prepare
 from trainer.launch.exit_codes import ExitCode, FatalError, RetryableError
-from trainer.mirror.push import Pusher, mirror_place
+from trainer.mirror.push import Pusher, mirror_folder
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.train import TrainingEnd, train
@@ -398,7 +398,7 @@ def names(run: RunConfig) -> list[str]:
 
 def fill_mirror(run: RunConfig) -> None:
     """Copy the run's checkpoints to its mirror until the mirror has them all."""
-    pusher = Pusher(run.checkpoint, run.run_dir, mirror_place(run), print)
+    pusher = Pusher(run.checkpoint, run.run_dir, mirror_folder(run), print)
     while pusher.push_next():
         pass
 

@@ -125,7 +125,7 @@ class Story:
         """Kill one rank, after which the entrypoint starts all ranks again."""
         self.note(Name.FAILING)
         self.spend(Kind.STOP, stop_ms)
-        self.note(Name.ROUND_ENDED, how="retryable", reason="local rank(s) 0 (exit code -9)")
+        self.note(Name.ROUND_ENDED, how="retryable", reason="local rank 0 was killed by SIGKILL")
         self.spend(Kind.START, pause_ms)
 
     def is_stopped(self, save_ms: int, stop_ms: int) -> None:

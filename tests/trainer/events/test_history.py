@@ -418,7 +418,7 @@ def test_why_each_start_was_needed_is_kept() -> None:
     account = account_of(*parse_events(told.content))
     assert [start.reason for start in account.starts] == [
         "",
-        "local rank(s) 0 (exit code -9)",
+        "local rank 0 was killed by SIGKILL",
         "killed: it left no word about its end",
         "asked to stop",
     ]

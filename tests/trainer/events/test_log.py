@@ -19,6 +19,7 @@ from trainer.events import log as log_module
 from trainer.events.clock import process_age_seconds, stamped
 from trainer.events.event import Event, Events, Name, parse_events, to_line
 from trainer.events.log import EventLog
+from trainer.events.writers import shortened
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 WRITER = """
@@ -50,6 +51,16 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         (Name.SAVED, {"step": 3}),
     ]
     assert damaged == 0
+
+
+def test_long_reason_keeps_its_begin_and_its_end() -> None:
+    """The last words of a reason mostly say what is wrong, or what to do."""
+    assert shortened("no room\n  on the disk") == "no room on the disk"
+    short = shortened(f"3 starts in a row failed: {'x' * 300}\nValueError: batch 7 is empty")
+    assert short.startswith("3 starts in a row failed: xxx")
+    assert " ... " in short
+    assert short.endswith("xxx ValueError: batch 7 is empty")
+    assert len(short) == 200
 
 
 def test_kill_9_spoils_no_line_but_the_last(tmp_path: Path) -> None:

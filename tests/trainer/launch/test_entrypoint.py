@@ -167,6 +167,7 @@ def test_sigterm_to_one_node_loses_no_step(lab: Lab, nnodes: int) -> None:
     trained = newest(run)
     nodes[-1] = lab.start_entrypoint(run, nnodes - 1, nnodes, local_ranks, port)
     wait_for("the next start", lambda: last_step(run) > trained, 60, lab)
+    assert "stopped by a signal; the next start continues from the last checkpoint" in lab.logs()
     assert f"continuing after step {trained} " in lab.logs()
     assert_stopped_and_as_if_uninterrupted(lab, run, nodes, ENDLESS)
 
@@ -357,6 +358,20 @@ def test_a_fatal_failure_of_one_node_ends_all_with_its_reason_last(lab: Lab) -> 
         assert "val.bin has 2 bytes" in last_line
 
 
+def test_reason_that_all_ranks_have_is_printed_once(lab: Lab) -> None:
+    """All ranks find the same wrong data. One of them says so, and then the node does, instead of
+    each of eight ranks.
+    """
+    run = lab.config()
+    (run.dataset_dir / "val.bin").write_bytes(b"xx")
+    node = lab.start_entrypoint(run, 0, 1, 3, free_port())
+    assert node.wait(timeout=LIMIT_SECONDS) == ExitCode.FATAL
+    said = [line for line in lab.logs().splitlines() if "val.bin has 2 bytes" in line]
+    assert len(said) == 2
+    assert re.match(r"rank \d: ", said[0])
+    assert said[1].startswith("[node 0] fatal: ")
+
+
 def test_run_of_another_kind_is_told(lab: Lab) -> None:
     """A run whose folder has the finished run of a user's own program fails for good. Its last line
     has the word `fatal: ` before the reason, by which `./disttrain status` finds it.
@@ -464,8 +479,12 @@ def test_rank_that_reported_first_is_the_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "gone", "reason"),
     [
-        (7, [1], "local rank(s) 1 (exit code 7)"),  # a library has ended it
-        (-9, [1], "local rank(s) 1 (exit code -9)"),  # the kernel has killed it for lack of memory
+        (
+            7,
+            [1],
+            "local rank 1 ended with exit status 7 and gave no reason",
+        ),  # a library has ended it
+        (-9, [1], "local rank 1 was killed by SIGKILL: by the kernel for lack of memory, or by"),
         (-6, [1], "lost"),  # NCCL ends a rank by SIGABRT when it has lost another one
         (-9, [], "lost"),  # by the entrypoint, when the other had failed
     ],

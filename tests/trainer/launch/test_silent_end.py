@@ -18,7 +18,11 @@ ENDLESS = {"train__max_steps": 100_000, "train__decay_steps": 200, "train__max_r
 @pytest.mark.parametrize(
     ("kind", "words", "reason"),
     [
-        ("no-word", "rank 1 ended by itself with exit status 7", "rank(s) 1 (exit code 7) exited"),
+        (
+            "no-word",
+            "rank 1 ended by itself with exit status 7",
+            "local rank 1 ended with exit status 7",
+        ),
         in_depth("exit-of-python", "SystemExit: the licence server", "SystemExit: the licence"),
     ],
 )

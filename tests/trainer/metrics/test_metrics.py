@@ -57,9 +57,7 @@ def test_a_line_for_people_holds_step_loss_and_speed() -> None:
 def test_speed_counts_only_the_time_between_start_and_stop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Speed, MFU and percentiles count only the time between start and stop, and the time left
-    counts pauses such as saves, too.
-    """
+    """Speed, MFU and percentiles count only the time between start and stop."""
     now = 0.0
     monkeypatch.setattr("trainer.metrics.speed.time.perf_counter", lambda: now)
     cpu = torch.device("cpu")
@@ -77,8 +75,26 @@ def test_speed_counts_only_the_time_between_start_and_stop(
     assert speed.data_seconds == 2.5 / 4
     # The first step of a process is not an ordinary one.
     assert (speed.step_seconds_p50, speed.step_seconds_p95) == (1.0, pytest.approx(1.9))
-    now += 2.0  # a save: it counts for the time that is left
-    assert meter.seconds_left(8, max_steps=11) == 6.0
+
+
+def test_time_left_is_that_of_usual_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that was suspended, or an evaluation soon after the start, says nothing about the
+    time of the steps that are left. What is done regularly counts as often as it will be done.
+    """
+    now = 0.0
+    monkeypatch.setattr("trainer.metrics.speed.time.perf_counter", lambda: now)
+    meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
+    meter.start(0)
+    for step in range(1, 9):
+        now += 3600.0 if step == 5 else 1.0 + step % 2
+        meter.step_done(step)
+    meter.stop(8)
+    now += 600.0
+    meter.start(8)
+    usual = 4 * 1.0 + 2 * 2.0  # the steps 2 to 8 without the fifth
+    assert meter.seconds_left(8, 14, ()) == usual
+    assert meter.seconds_left(8, 14, [(0, 90.0), (5, 10.0), (7, 100.0)]) == usual + 10.0 + 100.0
+    assert meter.seconds_left(14, 14, [(7, 100.0)]) == 0.0
 
 
 def test_a_wait_between_two_steps_is_no_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +119,7 @@ def test_the_time_left_is_not_known_after_one_step() -> None:
     meter = Speedometer(100, 6, None, 1, torch.device("cpu"))
     meter.start(0)
     meter.step_done(1)
-    assert meter.seconds_left(1, max_steps=11) is None
+    assert meter.seconds_left(1, 11, ()) is None
 
 
 def test_records_after_a_resume_follow_without_gap_or_overlap(lab: Lab) -> None:

@@ -11,7 +11,7 @@ from tests.trainer.mirror.volume import Volume
 from trainer.__main__ import main
 from trainer.launch import worker
 from trainer.launch.exit_codes import ExitCode
-from trainer.mirror.place import StoreError
+from trainer.mirror.remote_folder import StoreError
 from trainer.parallel.world import World
 
 RUN = ("--preset", "shakespeare-char-cpu", "--run_name=words")

@@ -14,7 +14,7 @@ from tests.trainer.mirror.volume import Volume
 from trainer.config import CheckpointConfig
 from trainer.launch.exit_codes import FatalError
 from trainer.mirror.contents import remote_manifests
-from trainer.mirror.place import Place, StoreError
+from trainer.mirror.remote_folder import RemoteFolder, StoreError
 from trainer.mirror.status import read_status, step_being_copied
 
 MANY_BYTES = 20 * 2**20  # two parts of an upload
@@ -98,7 +98,7 @@ def test_copy_that_is_cut_is_no_checkpoint_and_goes_on(
     with pytest.raises(StoreError):
         volume.push()
     gate.open()
-    assert remote_manifests(volume.place) == {}
+    assert remote_manifests(volume.mirror) == {}
     assert step_being_copied(volume.run_dir) == 10  # it has to stay on the volume
     volume.push()
     assert files_of(remote, 10) == files
@@ -124,7 +124,7 @@ def test_file_that_was_copied_is_not_sent_again(volume: Volume, remote: Path) ->
     write_checkpoint(volume.root, 10)
     pusher = volume.pusher()
     sent: list[str] = []
-    copy_in = pusher._place.copy_in  # pyright: ignore[reportPrivateUsage]
+    copy_in = pusher._mirror.copy_in  # pyright: ignore[reportPrivateUsage]
 
     def fail_at_the_last(source: Path, name: str) -> str:
         if source.name == "tensors.bin" and not sent.count("tensors.bin"):
@@ -133,7 +133,7 @@ def test_file_that_was_copied_is_not_sent_again(volume: Volume, remote: Path) ->
         sent.append(source.name)
         return copy_in(source, name)
 
-    pusher._place.copy_in = fail_at_the_last  # pyright: ignore[reportPrivateUsage]
+    pusher._mirror.copy_in = fail_at_the_last  # pyright: ignore[reportPrivateUsage]
     with pytest.raises(StoreError):
         pusher.push_next()
     assert pusher.push_next()
@@ -166,7 +166,7 @@ def test_removal_that_was_cut_is_finished_later(
         volume.push()
     write_checkpoint(volume.root, 30)
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "remove_folder", _be_killed)
+        patch.setattr(RemoteFolder, "remove_folder", _be_killed)
         with pytest.raises(KeyboardInterrupt):
             volume.push()
     assert _names(remote) == ["step-00000010", "step-00000020", "step-00000030"]
@@ -204,7 +204,7 @@ def test_copy_completed_by_another_process_stays(volume: Volume, remote: Path) -
     write_checkpoint(volume.root, 20)
     assert pusher.push_next()
     assert files_of(remote, 10) == files
-    assert sorted(remote_manifests(volume.place)) == [5, 10, 20]
+    assert sorted(remote_manifests(volume.mirror)) == [5, 10, 20]
 
 
 def test_damaged_checkpoint_is_never_copied(volume: Volume, remote: Path) -> None:
@@ -216,7 +216,7 @@ def test_damaged_checkpoint_is_never_copied(volume: Volume, remote: Path) -> Non
     content[7] ^= 1
     path.write_bytes(bytes(content))
     volume.push()
-    assert sorted(remote_manifests(volume.place)) == [10]
+    assert sorted(remote_manifests(volume.mirror)) == [10]
     assert any("does not have the sha256 of manifest.json" in line for line in volume.said)
 
 
@@ -240,7 +240,7 @@ def test_copy_newer_than_the_volume_is_left_alone(volume: Volume, remote: Path) 
         write_checkpoint(volume.root, step)
         volume.push()
     assert files_of(remote, 50) == newer
-    assert sorted(remote_manifests(volume.place)) == [30, 40, 50]
+    assert sorted(remote_manifests(volume.mirror)) == [30, 40, 50]
 
 
 def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket: str) -> None:
@@ -248,7 +248,7 @@ def test_unfinished_uploads_of_this_run_alone_are_removed(volume: Volume, bucket
     parts of an upload for ever, and charges for them.
     """
     write_checkpoint(volume.root, 10)
-    filesystem = cast(Any, volume.place)._filesystem
+    filesystem = cast(Any, volume.mirror)._filesystem
     ours = "some/prefix/words/checkpoints/step-00000010/tensors.bin"
     theirs = "some/prefix/words-2/checkpoints/step-00000010/tensors.bin"
     for key in (ours, theirs):
@@ -278,7 +278,7 @@ def test_store_that_refuses_is_named_with_the_reason(
 
 def test_url_of_an_unknown_kind_is_refused() -> None:
     with pytest.raises(FatalError, match=r"checkpoint\.mirror: 'nosuch://x' cannot be used"):
-        Place("nosuch://x")
+        RemoteFolder("nosuch://x")
 
 
 def test_folder_of_another_file_system_serves_too(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_metrics_that_could_not_be_copied_are_copied_later(
     pusher = volume.pusher()
     assert pusher.push_next()
     with monkeypatch.context() as patch:
-        patch.setattr(Place, "copy_in", _refuse)
+        patch.setattr(RemoteFolder, "copy_in", _refuse)
         with pytest.raises(StoreError):
             pusher.push_next()
     again = volume.pusher()  # of a process that was started again
@@ -356,7 +356,7 @@ def test_copies_keep_to_the_bandwidth_limit(
     volume = Volume(tmp_path / "words", f"file://{tmp_path}/mirror", **settings)
     write_checkpoint(volume.root, 10, size_bytes=MANY_BYTES)
     clock = Clock()
-    monkeypatch.setattr("trainer.mirror.place.time", clock)
+    monkeypatch.setattr("trainer.mirror.remote_folder.time", clock)
     volume.push()
     copied = sum(path.stat().st_size for path in (tmp_path / "mirror").rglob("*.bin"))
     assert copied >= MANY_BYTES

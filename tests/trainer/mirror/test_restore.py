@@ -17,7 +17,7 @@ from trainer.mirror.restore import restore
 def fetch(volume: Volume, root: Path) -> int | None:
     """Make the folder `root`, restore into it from the volume's mirror, and return the step."""
     root.mkdir(parents=True)
-    return restore(root, volume.place, volume.said.append)
+    return restore(root, volume.mirror, volume.said.append)
 
 
 def test_newest_checkpoint_comes_back_bitwise(mirrored: Volume, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_what_a_killed_process_of_the_same_number_has_left_is_replaced(tmp_path:
     left.mkdir(parents=True)
     (left / "tensors.bin").write_bytes(b"half")
     (root.parent / f".metrics.jsonl.mirror-{os.getpid()}").write_bytes(b"half")
-    assert restore(root, volume.place, volume.said.append) == 20
+    assert restore(root, volume.mirror, volume.said.append) == 20
     assert files_of(root, 20) == files_of(volume.root, 20)
     assert [path.name for path in root.iterdir()] == ["step-00000020"]
     assert (root.parent / "metrics.jsonl").read_text() == '{"step": 20}\n'
@@ -91,7 +91,7 @@ def test_metrics_come_first_and_replace_none(mirrored: Volume, tmp_path: Path) -
     """The metrics are restored before the checkpoint, and replace none that are there. A run that
     goes on without them would write its few new ones over those of the mirror.
     """
-    mirrored.place.parent().write("metrics.jsonl", b"1\n")
+    mirrored.mirror.parent().write("metrics.jsonl", b"1\n")
     said: list[tuple[str, bool]] = []
 
     def say(text: str) -> None:
@@ -99,13 +99,13 @@ def test_metrics_come_first_and_replace_none(mirrored: Volume, tmp_path: Path) -
 
     root = tmp_path / "other" / "checkpoints"
     root.mkdir(parents=True)
-    assert restore(root, mirrored.place, say) == 20
+    assert restore(root, mirrored.mirror, say) == 20
     assert [there for _, there in said] == [True]
     assert (root.parent / "metrics.jsonl").read_bytes() == b"1\n"
     assert sorted(path.name for path in root.parent.iterdir()) == ["checkpoints", "metrics.jsonl"]
     (root.parent / "metrics.jsonl").write_bytes(b"1\n2\n")
     (root.parent / "again").mkdir()
-    restore(root.parent / "again", mirrored.place, say)
+    restore(root.parent / "again", mirrored.mirror, say)
     assert (root.parent / "metrics.jsonl").read_bytes() == b"1\n2\n"
 
 
@@ -113,7 +113,7 @@ def test_tokenizer_comes_and_replaces_none(mirrored: Volume, tmp_path: Path) -> 
     """The tokenizer's file is restored, and replaces none that is there. Without that file nobody
     could sample from the restored run.
     """
-    mirrored.place.parent().write("tokenizer.json", b"{}")
+    mirrored.mirror.parent().write("tokenizer.json", b"{}")
     root = tmp_path / "other" / "checkpoints"
     assert fetch(mirrored, root) == 20
     assert (root.parent / "tokenizer.json").read_bytes() == b"{}"
@@ -144,7 +144,7 @@ def test_manifest_cannot_write_elsewhere(mirrored: Volume, tmp_path: Path) -> No
     for step in (10, 20):
         manifest = files_of(mirrored.root, step)["manifest.json"]
         manifest = manifest.replace(b"tensors.bin", b"../../escaped")
-        mirrored.place.write(f"step-{step:08d}/manifest.json", manifest)
+        mirrored.mirror.write(f"step-{step:08d}/manifest.json", manifest)
     with pytest.raises(FatalError, match="not a plain file name"):
         fetch(mirrored, tmp_path / "second")
     assert not (tmp_path / "escaped").exists()

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.config import RunConfig
-from trainer.mirror.place import Place
-from trainer.mirror.push import Pusher, mirror_place
+from trainer.mirror.push import Pusher, mirror_folder
+from trainer.mirror.remote_folder import RemoteFolder
 
 
 class Volume:
@@ -20,11 +20,11 @@ class Volume:
         self.root = run_dir / "checkpoints"
 
     @property
-    def place(self) -> Place:
-        return mirror_place(self.config)
+    def mirror(self) -> RemoteFolder:
+        return mirror_folder(self.config)
 
     def pusher(self) -> Pusher:
-        return Pusher(self.config.checkpoint, self.run_dir, self.place, self.said.append)
+        return Pusher(self.config.checkpoint, self.run_dir, self.mirror, self.said.append)
 
     def push(self) -> None:
         """Push as the mirror's process does, until the mirror has everything."""

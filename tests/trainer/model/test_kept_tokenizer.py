@@ -15,7 +15,7 @@ from cli.push.local_run import read_run
 from tests.trainer.lab import WORDS, Lab, NoSignals, text_of_words
 from trainer.__main__ import main
 from trainer.config import RunConfig
-from trainer.mirror.push import Pusher, mirror_place
+from trainer.mirror.push import Pusher, mirror_folder
 from trainer.parallel.device import choose_compute
 from trainer.parallel.world import World
 from trainer.run_folder import TOKENIZER_FILE
@@ -58,7 +58,7 @@ def copied(run: RunConfig, how: str, to: Path) -> Path:
     """Copy the run as `fetch`, `push` or `restore` does, and return its folder."""
     folder = to / "runs" / run.run_name
     if how == "restore":
-        pusher = Pusher(run.checkpoint, run.run_dir, mirror_place(run), print)
+        pusher = Pusher(run.checkpoint, run.run_dir, mirror_folder(run), print)
         while pusher.push_next():
             pass
         given = [

@@ -104,4 +104,6 @@ def test_a_directory_without_a_run_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["sample", "--run-dir", str(tmp_path)]) == 78
-    assert f"--run-dir {tmp_path}: no checkpoint" in capsys.readouterr().err
+    assert f"--run-dir: {tmp_path} cannot be used: it has no checkpoint" in capsys.readouterr().err
+    assert main(["sample", "--run-dir", str(tmp_path / "mistyped")]) == 78
+    assert "mistyped cannot be used: there is no such folder. Give" in capsys.readouterr().err

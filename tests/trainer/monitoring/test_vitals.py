@@ -71,7 +71,7 @@ def test_starts_and_their_ends_are_counted(tmp_path: Path) -> None:
     vitals.round_ended(reason_of_divergence())
     vitals.enter(State.STARTING)
     vitals.see_ranks([1, -9])
-    vitals.round_ended("local rank(s) 0 (exit code 1) exited without a status file (killed?)")
+    vitals.round_ended("local rank 0 ended with exit status 1 and gave no reason")
     found = values(vitals)
     assert found["ranks_configured"] == 6
     assert found["ranks_alive"] == 0

@@ -121,6 +121,18 @@ def test_pod_that_starts_again_and_again_ends_the_wait() -> None:
     assert look(job(), pod(restartCount=3)).failure == "pod train-0 was started 4 times"
 
 
+def test_wait_says_that_a_pod_was_killed_for_lack_of_memory() -> None:
+    """While `pulumi up` waits, the state of the pod has it. At the end the settings are named."""
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    item = pod(restartCount=2, lastState=ended, state={"waiting": {"reason": "CrashLoopBackOff"}})
+    said = "train-0 CrashLoopBackOff (killed for lack of memory (OOMKilled))"
+    assert report_pod(item).state == said
+    assert look(job(), pod(restartCount=3, lastState=ended)).failure == (
+        "pod train-0 was started 4 times and killed for lack of memory (OOMKilled): raise "
+        "memoryLimitPerRank if it is set, and memoryPerRank"
+    )
+
+
 def test_pods_that_wait_are_described_by_their_own_words() -> None:
     """A pod that waits is described by the messages of Kubernetes. A pod whose image cannot be
     pulled counts as stuck.

@@ -178,6 +178,20 @@ def test_pods_have_the_time_to_save_that_is_set(tmp_path: Path) -> None:
     assert training_template(longer)["spec"]["terminationGracePeriodSeconds"] == 900
 
 
+@pytest.mark.parametrize(
+    ("wait", "seconds"), [({}, 240), ({"mirror_wait_seconds": 2**31}, 2**31 - 1)]
+)
+def test_pods_also_have_the_time_to_wait_for_their_mirror(
+    wait: dict[str, int], seconds: int, tmp_path: Path
+) -> None:
+    """After the save, a pod waits for its mirror. The kubelet would kill it in the middle of the
+    last copy if that time were not added to the time to save.
+    """
+    run = {"checkpoint": {"mirror": "s3://bucket/runs", **wait}}
+    found = training_template(deploy("dev", tmp_path, {"run": run}))
+    assert found["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
 def test_caches_are_on_the_disk_of_the_pod(deployment: tuple[str, Deployment]) -> None:
     """The home folder of every pod is on its own disk, also in an image of the user's own. Triton
     and torch.compile write below it; on the volume, all ranks would wait for each other's locks.

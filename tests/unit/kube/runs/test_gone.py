@@ -27,7 +27,7 @@ from tests.unit.kube.runs.gone_run import AWAIT, GONE, TTL, Server, api_of, hand
 DONE = "run dev is finished: all 40 steps are done"
 ROUND = "round 1: 1 node(s) x 2 rank(s), store at 127.0.0.1:29500"
 FATAL = "fatal: the loss is nan at step 7"
-STOPPED = "stopped by a signal; the run continues from its last checkpoint"
+STOPPED = "stopped by a signal; the next start continues from the last checkpoint"
 
 
 def folder(tmp_path: Path, *nodes: list[str], done: bool = False) -> Path:

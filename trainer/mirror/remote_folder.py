@@ -42,7 +42,7 @@ class DamagedError(Exception):
     """A file in the store was changed, which S3's own checksum of it shows, or it is missing."""
 
 
-class Place:
+class RemoteFolder:
     """A folder behind a URL. Names are relative to it, with `/` between their parts."""
 
     def __init__(self, url: str, bytes_per_second: int = 0) -> None:
@@ -69,11 +69,11 @@ class Place:
         self._filesystem, self._root = filesystem, str(root).rstrip("/")
         self._is_s3 = bool(options)
 
-    def parent(self) -> Place:
+    def parent(self) -> RemoteFolder:
         """Return the parent folder, with the same connections."""
         return self._moved(self.url.rpartition("/")[0], self._root.rpartition("/")[0])
 
-    def below(self, folder: str) -> Place:
+    def below(self, folder: str) -> RemoteFolder:
         """Return the folder `folder` in this one, with the same connections."""
         return self._moved(f"{self.url}/{folder}", f"{self._root}/{folder}")
 
@@ -246,10 +246,10 @@ class Place:
                 )
         return len(left)
 
-    def _moved(self, url: str, root: str) -> Place:
-        place = copy.copy(self)
-        place.url, place._root = url, root
-        return place
+    def _moved(self, url: str, root: str) -> RemoteFolder:
+        moved = copy.copy(self)
+        moved.url, moved._root = url, root
+        return moved
 
     @property
     def _limit(self) -> dict[str, float]:
