@@ -51,10 +51,7 @@ def bundled_file(bundle: BundleSettings, purpose: str, version: str) -> DatasetF
 
 
 def local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
-    """Return a file of this machine with the checksum of its content; None if it cannot be read.
-
-    `prepare` compares the content with `datasetSha256`.
-    """
+    """Return a file of this machine with the checksum of its content; None if it cannot be read."""
     path = local_path(text)
     try:
         found = path.stat()
