@@ -23,7 +23,7 @@ from infra.kube.runs.pods_findings import RunPods
 from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.kube.workload import Workload
-from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
+from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
@@ -43,7 +43,6 @@ from infra.rights import (
 from infra.run.run_value import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
-from infra.settings.pods_demands import PodDemands
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
 from infra.workloads.run import Run
@@ -75,7 +74,6 @@ async def check_platform(
     if run and (note := idle_machines(settings.devices.machines, run)):
         pulumi.log.info(note)
     if cluster.kind != "existing":
-        _refuse_other_user(settings.demands)
         if cluster.k3s.existing == "refuse":
             await _check_new_k3s(settings, run, state)
         return
@@ -208,7 +206,6 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
     if not facts.kubeconfig_is_path:
-        _refuse_other_user(settings.pods.demands)
         return
     value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
@@ -223,15 +220,6 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
     await _check_cluster(access, volume, needs, _pods(settings, value, facts.cluster_grows))
-
-
-def _refuse_other_user(demands: PodDemands) -> None:
-    """Refuse the setting podUser on a k3s of disttrain's own, whose data folder has one user."""
-    if demands.user != TRAINER_UID:
-        raise pulumi.RunError(
-            f"podUser: {demands.user} cannot be used: on a k3s that disttrain installs, the data "
-            f"folder belongs to user {TRAINER_UID}. Remove the setting: pulumi config rm podUser"
-        )
 
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:

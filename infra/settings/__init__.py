@@ -31,7 +31,7 @@ from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
 from infra.settings.platform import PlatformSettings, read_platform
 from infra.settings.platform_for_runs import PlatformForRuns
-from infra.settings.pods_demands import read_demands
+from infra.settings.pods_demands import check_user, read_demands
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
@@ -167,7 +167,7 @@ def read_settings(
     if not platform_stack:
         platform = read_platform(reader, stack, kinds, bundle, limits, demands)
         platform_of_run = (
-            PlatformForRuns(platform.devices, platform.queue)
+            PlatformForRuns(platform.devices, platform.queue, on_k3s=platform.on_k3s)
             if platform
             else PlatformForRuns(Devices("cpu", 0))
         )
@@ -175,10 +175,11 @@ def read_settings(
             check_bundle_for_platform(
                 reader, bundle, platform.cluster, platform.gpu_operator, platform.image
             )
+    assert platform_of_run is not None
+    check_user(reader, demands, on_k3s=platform_of_run.on_k3s)
     if topology == PLATFORM_ONLY:
         reader.keys += declared_defaults()  # The keys of a run are not used, and are no problem.
         return Settings(stack, "", platform, None)
-    assert platform_of_run is not None
     run = read_run(reader, stack, kinds, platform_of_run, bundle, limits, demands)
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world, run.pods)
