@@ -7,6 +7,7 @@ from typing import Any
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
 from infra.settings.gpu_chart import ChartSource, read_chart_source
+from infra.settings.gpu_names import known_model
 from infra.settings.gpu_regime import (
     FIRST_NRI_CHART,
     REGIMES,
@@ -53,7 +54,7 @@ def read_gpu_operator(
     sharing = Sharing(
         reader.integer("gpuTimeSlices", at_least=1, at_most=MOST_SLICES), reader.text("migProfile")
     )
-    model = reader.text("gpuModel")
+    model = known_model(reader.text("gpuModel"))
     if devices.accelerator == "gpu":
         for problem in sharing_problems(sharing, model):
             reader.problem(*problem)
