@@ -37,6 +37,7 @@ from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
 from infra.settings.reader import Reader, as_written
 from infra.settings.run import RunSettings, read_run
+from infra.settings.run_settings import keys_of_run
 from infra.settings.secret import MAY_HOLD_SECRETS
 from infra.settings.stack_name import check_stack_name
 from infra.settings.storage import StorageSettings
@@ -134,7 +135,7 @@ def parse_settings(
     if other_platform is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
     if other_platform is not None or settings.platform is not None:
-        reader.reject_unknown()
+        reader.reject_unknown(keys_of_run())
     if reader.problems:
         lines = [f"  - {problem}" for problem in sorted(reader.shown_problems())]
         raise pulumi.RunError("\n".join(["the settings of this stack are not valid:", *lines]))

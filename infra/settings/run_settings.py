@@ -61,6 +61,15 @@ class DatasetChoice:
     options: Mapping[str, Any] | None = None
 
 
+def keys_of_run() -> dict[str, str]:
+    """Return where each key of the setting `run` is: `run.train.max_steps` for max_steps."""
+    config, paths = RunConfig(), {key: f"run.{key}" for key in ("seed", *RUN_SECTIONS)}
+    for section in RUN_SECTIONS:
+        for option in dataclasses.fields(getattr(config, section)):
+            paths.setdefault(option.name, f"run.{section}.{option.name}")
+    return paths
+
+
 def read_overrides(reader: Reader) -> dict[str, Any]:
     """Read the setting `run`: values that replace the preset's; empty if `run` is encrypted."""
     overrides = reader.mapping("run")
