@@ -68,6 +68,16 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         {"network": "multus", "networkOptions": {"attachment": "fast"}},
         "networkOptions.attachment: 'fast' cannot be used: network: multus has no such option",
     ),
+    (
+        {"storageOptions": {"server": "nfs.example.com"}},
+        "storageOptions.server: 'nfs.example.com' cannot be used: storage: host-path has no such "
+        "option. Set storage: nfs, which has it, or remove it.",
+    ),
+    (
+        {"topologyOptions": {"queue": "gpus"}},
+        "topologyOptions.queue: 'gpus' cannot be used: topology: single-pod has no options. Set "
+        "topology: volcano, which has it, or remove it.",
+    ),
     ({"program": {"Command": ["a"]}}, "program.Command: ['a'] cannot be used: there is no such"),
     ({"queues": {"nmae": "gpus"}, "topology": "none"}, "queues.nmae: 'gpus' cannot be used: "),
     ({"runName": DAY}, SET_IT),
