@@ -59,6 +59,11 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"datasetFiles": [["a"]]}, "datasetFiles[0]: ['a'] cannot be used: it is no mapping of keys."),
     ({"datasetOptions": {"x": {"a": True}}}, "datasetOptions.x: {a: true} cannot be used"),
+    (
+        {"datasetOptions": {"val_share": 0.1, "val_tokens": 1000}},
+        "datasetOptions.val_share: 0.1 cannot be used: val_tokens is set too, and takes its place. "
+        "Remove one of the two.",
+    ),
     ({"controllerCharts": {"x": {"a": True}}}, "controllerCharts.x: {a: true} cannot be used"),
     (
         {"tolerations": [{"key": "a", "operator": {"b": True}}]},
