@@ -5,7 +5,7 @@ the stack: `pulumi up` will fail at its first step on the cluster, and say why.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pulumi
@@ -43,6 +43,7 @@ from infra.rights import (
 from infra.run.run_value import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
+from infra.settings.idle import idle_settings
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
 from infra.workloads.run import Run
@@ -169,6 +170,14 @@ def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
             )
         )
     return found
+
+
+def show_idle_settings(
+    raw: Mapping[str, str], platform: PlatformSettings | None, run: RunSettings | None
+) -> None:
+    """Show a note about settings that have no effect; see `idle_settings` for the arguments."""
+    for note in idle_settings(raw, platform, run):
+        pulumi.log.info(note)
 
 
 def idle_machines(machines: int, run: RunSettings) -> str:
