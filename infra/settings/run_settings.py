@@ -154,7 +154,10 @@ def _dataset(preset: dict[str, Any], choice: DatasetChoice) -> dict[str, Any]:
     chosen = {key: value for key in _DATASET_KEYS if (value := getattr(choice, key)) is not None}
     if choice.files is not None:
         chosen["files"] = [dict(file) for file in choice.files]
-    return {**preset, **(choice.options or {}), **chosen}
+    options = choice.options or {}
+    if "val_share" in options:  # The trainer would take the tokens and not the share.
+        preset = {key: value for key, value in preset.items() if key != "val_tokens"}
+    return {**preset, **options, **chosen}
 
 
 def _foreign_keys(overrides: Mapping[str, Any]) -> list[str]:

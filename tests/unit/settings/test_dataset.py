@@ -57,6 +57,14 @@ def test_run_overrides_reach_the_run() -> None:
     assert config.model.n_embd == 384  # the value of the preset
 
 
+def test_a_share_for_validation_replaces_the_tokens_of_the_preset() -> None:
+    """`val_share` counts although the preset says how many tokens are for validation."""
+    preset = {"preset": "fineweb-edu-124m", "datasetTimeoutSeconds": 10000}
+    assert run(preset).config.dataset.val_tokens
+    dataset = run({**preset, "datasetOptions": {"val_share": 0.01}}).config.dataset
+    assert (dataset.val_share, dataset.val_tokens) == (0.01, None)
+
+
 # --- the checksum of a file, computed once ---
 
 
