@@ -22,6 +22,22 @@ TOO_LARGE = "it is too large. Set a whole number of at least"
 
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     ({"datasetFile": "a\0b"}, "datasetFile: 'a\\x00b' cannot be used: it has a zero byte in it"),
+    (
+        {"program": {"command": ["a"], "files": "/a\0b"}},
+        "program.files: '/a\\\\0b' cannot be used: there is no file. Set the path of a file or of",
+    ),
+    (
+        {"program": {"command": ["a"], "build": "a\0b"}},
+        "cannot be used: there is no file Dockerfile. Set the path of a folder with a file Docke",
+    ),
+    (
+        {"controllers": ["kueue"], "controllerCharts": {"kueue": "a\0b"}},
+        "controllerCharts.kueue: 'a\\x00b' cannot be used: no chart can be read there (No such fi",
+    ),
+    (
+        {"controllers": ["volcano"], "controllerManifests": {"volcano": "a\0b"}},
+        "controllerManifests.volcano: 'a\\x00b' cannot be used: it has no file volcano-",
+    ),
     ({"placementLabel": "a\nb"}, "placementLabel: 'a\\nb' cannot be used: it has more than one"),
     ({"podCidr": "a\nb"}, "podCidr: 'a\\nb' cannot be used: it has more than one line"),
     ({"gpuOperatorVersion": "a\nb"}, "gpuOperatorVersion: 'a\\nb' cannot be used: it has more th"),
