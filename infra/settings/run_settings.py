@@ -185,6 +185,7 @@ def _in_stack_terms(problem: str) -> str:
     head, separator, hint = problem.partition(". ")
     for trainers, ours in _DATASET_KEYS.items():
         hint = re.sub(rf"\bdataset\.{trainers}\b", ours, hint)
+    hint = hint.replace("a file or folder in datasetFile", "a file in datasetFile")
     problem = f"{head}{separator}{hint}"
     key = re.match(r"[\w.]*", problem)
     name = key[0] if key else ""

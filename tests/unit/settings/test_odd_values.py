@@ -99,6 +99,10 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         "datasetFile: '/dev/zero' cannot be used: it is not a regular f",
     ),
     (
+        {"datasetFile": "/tmp"},
+        "datasetFile: '/tmp' cannot be used: it is a folder, and one file is copied to the volume. S",
+    ),
+    (
         {"datasetFile": "/dev/null"},
         "datasetFile: '/dev/null' cannot be used: it is not a regular f",
     ),
@@ -265,7 +269,7 @@ def test_missing_text_is_described_by_settings() -> None:
     """The message about a missing text names settings of the stack, and no keys of the trainer."""
     text = refusal({"preset": "gpt2-124m"})
     assert "datasetUrl: not set, and so there is no text to train on." in text
-    assert "several in datasetFiles, or a file or folder in datasetFile." in text
+    assert "several in datasetFiles, or a file in datasetFile." in text
 
 
 def test_quota_that_is_enough_for_the_run_is_accepted() -> None:
