@@ -100,7 +100,7 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"datasetFile": "/tmp"},
-        "datasetFile: '/tmp' cannot be used: it is a folder, and one file is copied to the volume. S",
+        "datasetFile: '/tmp' cannot be used: it is a folder, and one file is copied to the volume.",
     ),
     (
         {"datasetFile": "/dev/null"},
