@@ -121,15 +121,10 @@ async def _check_new_k3s(
     """Before the first `up` of the stack, check what its k3s will have.
 
     Raises:
-        pulumi.RunError: It will not have the namespace or the run's queue.
+        pulumi.RunError: It will not have the namespace, the run's queue, or a controller.
     """
-    warnings = missing_controllers(settings, run)
-    problems = missing_objects(settings, run)
-    if not (warnings or problems) or owner_in_state(await state.resources()):
-        return
-    for warning in warnings:
-        pulumi.log.warn(warning)
-    if problems:
+    problems = [*missing_controllers(settings, run), *missing_objects(settings, run)]
+    if problems and not owner_in_state(await state.resources()):
         raise _refusal("this stack cannot come up on a new k3s; nothing was made:", problems)
 
 
