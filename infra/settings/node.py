@@ -84,10 +84,14 @@ class HostSettings:
 
 def read_host(reader: Reader) -> HostSettings:
     """Read which machine the node is, and how it is reached."""
-    kind = reader.choice("host", ("local", "ssh"))
+    more = ", and the machine's name or address in sshHost"
+    kind = reader.choice("host", ("local", "ssh"), more=more)
     ssh = SshSettings(
         reader.text(
-            "sshHost", pattern=_ADDRESS_OR_NONE, form=ADDRESS_FORM, example="gpu01.example.com"
+            "sshHost",
+            pattern=_ADDRESS_OR_NONE,
+            form=ADDRESS_FORM,
+            example="gpu01.example.com, and the user in sshUser",
         ),
         reader.integer("sshPort", at_least=1, at_most=65535),
         reader.text("sshUser", pattern=USER, form="the name of a user", example="root"),

@@ -73,7 +73,11 @@ class Reader(Problems):
         return text
 
     def choice(
-        self, key: str, choices: Iterable[str], also_called: Mapping[str, str] | None = None
+        self,
+        key: str,
+        choices: Iterable[str],
+        also_called: Mapping[str, str] | None = None,
+        more: str = "",
     ) -> str:
         """Read one of `choices`. A wrong value gives the first of them.
 
@@ -81,6 +85,7 @@ class Reader(Problems):
             key: the setting.
             choices: its values.
             also_called: other words that users may write, in lower case, and the choices they mean.
+            more: what else to do, at the end of the message.
         """
         value, known = self.raw(key), list(choices)
         if value in known:
@@ -88,7 +93,9 @@ class Reader(Problems):
         meant = (also_called or {}).get(value.lower())
         hint = f" (did you mean {meant}?)" if meant else did_you_mean(value, known)
         if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
-            self.problem(key, value, f"{key} has no such choice", f"Set {either(known)}{hint}")
+            self.problem(
+                key, value, f"{key} has no such choice", f"Set {either(known)}{hint}{more}"
+            )
         return known[0]
 
     def integer(self, key: str, *, at_least: int, at_most: int = LARGEST) -> int:

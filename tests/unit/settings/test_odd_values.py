@@ -73,6 +73,10 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         "nodes[0].taints: null cannot be used: it is",
     ),
     (
+        {**NODES, "nodes": [{**TWO, "labels": ["rack"]}]},
+        "nodes[0].labels: ['rack'] cannot be used: it is not a mapping of keys such as {rack: r1}.",
+    ),
+    (
         {**NODES, "nodes": [{**TWO, "taints": [{"key": "a"}]}]},
         "nodes[0].taints: {key: 'a'} cannot be used: it is not a taint",
     ),
