@@ -32,8 +32,8 @@ ADDRESSES: list[tuple[dict[str, Any], str]] = [
     ({"serviceCidr": "10.43.0.0/30"}, "it is too small for a k3s. Set a network with a prefix of"),
     (
         {**SSH, "sshHost": "root@node"},
-        "sshHost: 'root@node' cannot be used: it is not the name or address of a host. Write it like "
-        "gpu01.example.com, and the user in sshUser.",
+        "sshHost: 'root@node' cannot be used: it is not the name or address of a host. Write it "
+        "like gpu01.example.com, and the user in sshUser.",
     ),
     (
         {"host": "gpu01.example.com"},
