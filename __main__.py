@@ -32,7 +32,7 @@ from infra.platform.reference import check_cluster, check_image, referenced_plat
 from infra.platform.stack_name import shown_stack_name
 from infra.platform.stack_state import StackState
 from infra.platform.trainer_image import TrainerImage, program_image_args, run_image_args
-from infra.preflight import check_platform, check_run
+from infra.preflight import check_platform, check_run, show_idle_settings
 from infra.run.former_namespaces import former_namespaces
 from infra.run.make import make_run
 from infra.run.run_guard import RunGuard, RunGuardArgs
@@ -46,6 +46,7 @@ async def main() -> None:
     if settings.platform is None:
         await on_the_platform_of_another_stack(raw, secret_keys, settings)
     else:
+        show_idle_settings(raw, settings.platform, settings.run)
         await on_an_own_platform(settings)
 
 
@@ -99,6 +100,7 @@ async def on_the_platform_of_another_stack(
     facts = platform.facts
     run_settings = parse_settings(raw, secret_keys, settings.stack, KINDS, facts.for_runs).run
     assert run_settings is not None
+    show_idle_settings(raw, None, run_settings)
     check_image(settings.platform_stack, facts.image)
     kubeconfig = str(await platform.kubeconfig.future() or "")
     check_cluster(settings.platform_stack, facts, kubeconfig)

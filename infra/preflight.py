@@ -5,7 +5,7 @@ the stack: `pulumi up` will fail at its first step on the cluster, and say why.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pulumi
@@ -23,7 +23,7 @@ from infra.kube.runs.pods_findings import RunPods
 from infra.kube.volumes.monitoring_claim import numbers_needs
 from infra.kube.volumes.storage_findings import StorageNeeds
 from infra.kube.workload import Workload
-from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL, TRAINER_UID
+from infra.names import GPU_RESOURCE, ONE_NODE, QUEUE_LABEL, QUEUE_PRIORITY_LABEL
 from infra.platform.collected_facts import make_storage, platform_facts
 from infra.platform.controllers import controller_for_tasks
 from infra.platform.facts import PlatformFacts
@@ -43,7 +43,7 @@ from infra.rights import (
 from infra.run.run_value import make_run_value, run_names
 from infra.settings import PlatformSettings, RunSettings
 from infra.settings.controllers import PROMETHEUS
-from infra.settings.pods_demands import PodDemands
+from infra.settings.idle import idle_settings
 from infra.settings.queues import objects_of
 from infra.storages.kind import Storage
 from infra.workloads.run import Run
@@ -75,7 +75,6 @@ async def check_platform(
     if run and (note := idle_machines(settings.devices.machines, run)):
         pulumi.log.info(note)
     if cluster.kind != "existing":
-        _refuse_other_user(settings.demands)
         if cluster.k3s.existing == "refuse":
             await _check_new_k3s(settings, run, state)
         return
@@ -122,15 +121,10 @@ async def _check_new_k3s(
     """Before the first `up` of the stack, check what its k3s will have.
 
     Raises:
-        pulumi.RunError: It will not have the namespace or the run's queue.
+        pulumi.RunError: It will not have the namespace, the run's queue, or a controller.
     """
-    warnings = missing_controllers(settings, run)
-    problems = missing_objects(settings, run)
-    if not (warnings or problems) or owner_in_state(await state.resources()):
-        return
-    for warning in warnings:
-        pulumi.log.warn(warning)
-    if problems:
+    problems = [*missing_controllers(settings, run), *missing_objects(settings, run)]
+    if problems and not owner_in_state(await state.resources()):
         raise _refusal("this stack cannot come up on a new k3s; nothing was made:", problems)
 
 
@@ -173,6 +167,14 @@ def _only_here(settings: PlatformSettings, storage: Storage) -> list[OnlyHere]:
     return found
 
 
+def show_idle_settings(
+    raw: Mapping[str, str], platform: PlatformSettings | None, run: RunSettings | None
+) -> None:
+    """Show a note about settings that have no effect; see `idle_settings` for the arguments."""
+    for note in idle_settings(raw, platform, run):
+        pulumi.log.info(note)
+
+
 def idle_machines(machines: int, run: RunSettings) -> str:
     """A note with settings that would use all machines, if the run has only one pod.
 
@@ -208,7 +210,6 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     if note := idle_machines(facts.machines, settings):
         pulumi.log.info(note)
     if not facts.kubeconfig_is_path:
-        _refuse_other_user(settings.pods.demands)
         return
     value = _run_value(settings, facts, owns_platform=False)
     volume = StorageNeeds(
@@ -223,15 +224,6 @@ async def check_run(settings: RunSettings, facts: PlatformFacts, kubeconfig: str
     access = Access(kubeconfig_path=kubeconfig, context=facts.context)
     needs = needs_of(run_kinds(value), facts.namespace, run_programs(value))
     await _check_cluster(access, volume, needs, _pods(settings, value, facts.cluster_grows))
-
-
-def _refuse_other_user(demands: PodDemands) -> None:
-    """Refuse the setting podUser on a k3s of disttrain's own, whose data folder has one user."""
-    if demands.user != TRAINER_UID:
-        raise pulumi.RunError(
-            f"podUser: {demands.user} cannot be used: on a k3s that disttrain installs, the data "
-            f"folder belongs to user {TRAINER_UID}. Remove the setting: pulumi config rm podUser"
-        )
 
 
 def _run_value(settings: RunSettings, facts: PlatformFacts, *, owns_platform: bool) -> Run:

@@ -40,7 +40,9 @@ def settings_of(file: Path, changes: Mapping[str, str]) -> Settings:
         settings = parse_settings(raw, (), stack, KINDS)
         if settings.platform is None:
             owner = _owner_of_platform(file, settings.platform_stack)
-            platform = PlatformForRuns(owner.devices, owner.queue, owner.delivery_for_runs)
+            platform = PlatformForRuns(
+                owner.devices, owner.queue, owner.delivery_for_runs, owner.on_k3s
+            )
             settings = parse_settings(raw, (), stack, KINDS, platform)
     except pulumi.RunError as problem:
         raise ValueError(str(problem)) from None

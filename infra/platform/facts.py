@@ -121,6 +121,7 @@ class PlatformFacts:
             Devices(accelerator, self.gpus, self.gpus_are_shared, self.machines),
             self.queue,
             PlatformDelivery(image.delivery, image.repository, image.delivery_options),
+            on_k3s=not self.kubeconfig_is_path,
         )
 
     @property

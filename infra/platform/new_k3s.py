@@ -8,33 +8,39 @@ from infra.settings.setting_error import problem_text
 
 
 def missing_controllers(platform: PlatformSettings, run: RunSettings | None) -> list[str]:
-    """Return a sentence for each setting that needs a controller which no setting installs.
+    """Return a problem for each setting that needs a controller which no setting installs.
 
     A new k3s has none of them. `pulumi up` would find out only when it makes the run's objects,
-    after it has installed k3s, the GPU Operator and the image.
+    after it has installed k3s, the GPU Operator and the image. A user who installs the controller
+    by other means makes the platform alone first.
 
     Args:
         platform: the settings of the platform, whose k3s is not there yet.
         run: the settings of the run; None if this stack makes a platform alone.
     """
     installed = {each.name for each in platform.controllers}
-    needed = dict[str, str]()
+    needed = dict[str, tuple[str, str]]()
     if run:
         topology = run.compute.topology.name
         version = WORKLOADS[topology].api_version
         for name, controller in CONTROLLERS.items():
             if {version, version.partition("/")[0]} & set(controller.groups):
-                needed[name] = f"topology: {topology!r}"
+                needed[name] = ("topology", topology)
         if run.queue.name:
-            needed[KUEUE] = f"queue: {run.queue.name!r}"
+            needed[KUEUE] = ("queue", run.queue.name)
     if platform.queues:
-        needed[KUEUE] = f"queues.name: {platform.queues.name!r}"
+        needed[KUEUE] = ("queues.name", platform.queues.name)
     missing = {name: setting for name, setting in needed.items() if name not in installed}
     return [
-        f"{setting} needs {CONTROLLERS[name].title}, which a new k3s does not have, so `pulumi up` "
-        f"would fail after it has installed k3s. Add {name} to controllers: "
-        f"`pulumi config set --path 'controllers[{index}]' {name}`"
-        for index, (name, setting) in enumerate(missing.items(), len(installed))
+        problem_text(
+            key,
+            repr(value),
+            f"it needs {CONTROLLERS[name].title}, which a new k3s does not have",
+            f"Add {name} to controllers (`pulumi config set --path 'controllers[{index}]' {name}`)"
+            ", or make the platform alone first (topology: none, and no queues) and install it "
+            "there",
+        )
+        for index, (name, (key, value)) in enumerate(missing.items(), len(installed))
     ]
 
 

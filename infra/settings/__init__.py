@@ -31,12 +31,13 @@ from infra.settings.node import HostSettings, JumpSettings, SshSettings
 from infra.settings.nodes import NodeSettings
 from infra.settings.platform import PlatformSettings, read_platform
 from infra.settings.platform_for_runs import PlatformForRuns
-from infra.settings.pods_demands import read_demands
+from infra.settings.pods_demands import check_user, read_demands
 from infra.settings.project import PROJECT_ROOT, declared_defaults
 from infra.settings.proxy import ProxySettings
 from infra.settings.queues import check_own_run
 from infra.settings.reader import Reader, as_written
 from infra.settings.run import RunSettings, read_run
+from infra.settings.run_settings import keys_of_run
 from infra.settings.secret import MAY_HOLD_SECRETS
 from infra.settings.stack_name import check_stack_name
 from infra.settings.storage import StorageSettings
@@ -134,7 +135,7 @@ def parse_settings(
     if other_platform is not None:
         _refuse_keys_of_the_platform(reader, raw, settings.platform_stack)
     if other_platform is not None or settings.platform is not None:
-        reader.reject_unknown()
+        reader.reject_unknown(keys_of_run())
     if reader.problems:
         lines = [f"  - {problem}" for problem in sorted(reader.shown_problems())]
         raise pulumi.RunError("\n".join(["the settings of this stack are not valid:", *lines]))
@@ -167,7 +168,7 @@ def read_settings(
     if not platform_stack:
         platform = read_platform(reader, stack, kinds, bundle, limits, demands)
         platform_of_run = (
-            PlatformForRuns(platform.devices, platform.queue)
+            PlatformForRuns(platform.devices, platform.queue, on_k3s=platform.on_k3s)
             if platform
             else PlatformForRuns(Devices("cpu", 0))
         )
@@ -175,10 +176,11 @@ def read_settings(
             check_bundle_for_platform(
                 reader, bundle, platform.cluster, platform.gpu_operator, platform.image
             )
+    assert platform_of_run is not None
+    check_user(reader, demands, on_k3s=platform_of_run.on_k3s)
     if topology == PLATFORM_ONLY:
         reader.keys += declared_defaults()  # The keys of a run are not used, and are no problem.
         return Settings(stack, "", platform, None)
-    assert platform_of_run is not None
     run = read_run(reader, stack, kinds, platform_of_run, bundle, limits, demands)
     if platform and platform.queues and run:
         check_own_run(reader, platform.queues, run.queue.name, run.compute.world, run.pods)

@@ -51,10 +51,7 @@ def bundled_file(bundle: BundleSettings, purpose: str, version: str) -> DatasetF
 
 
 def local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
-    """Return a file of this machine with the checksum of its content; None if it cannot be read.
-
-    `prepare` compares the content with `datasetSha256`.
-    """
+    """Return a file of this machine with the checksum of its content; None if it cannot be read."""
     path = local_path(text)
     try:
         found = path.stat()
@@ -62,6 +59,8 @@ def local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
         if stat.S_ISREG(found.st_mode) and found.st_size:
             return DatasetFile(path, file_checksum(path), found.st_size)
         reason = "it is empty" if stat.S_ISREG(found.st_mode) else "it is not a regular file"
+        if stat.S_ISDIR(found.st_mode):
+            reason = "it is a folder, and one file is copied to the volume"
     except OSError as error:
         reason = f"it cannot be read ({error.strerror})"
     reader.problem(key, str(path), reason, "Set the path of a file on this machine")

@@ -28,5 +28,5 @@ class Devices:
 def read_devices(reader: Reader) -> Devices:
     """Read `accelerator` and `gpus`."""
     accelerator = cast(Literal["gpu", "cpu"], reader.choice("accelerator", ("gpu", "cpu")))
-    gpus = reader.integer("gpus", at_least=1)
+    gpus = reader.integer("gpus", at_least=1 if accelerator == "gpu" else 0)
     return Devices(accelerator, gpus if accelerator == "gpu" else 0)

@@ -31,7 +31,8 @@ below names the file with its rules. "Node" and "machine" mean the same here.
 
 Before the program starts, Pulumi's engine checks the types, one setting at a time. Then the program
 checks everything else and shows all problems at once: the key, its value, why it cannot be used,
-and what to do. While a setting is wrong, nothing is created, changed or deleted.
+and what to do. While a setting is wrong, nothing is created, changed or deleted. A note names
+settings that have no effect because of others, such as `noProxy` without a proxy.
 """
 _SECTION = re.compile(r"^  # --- (?P<title>.+) \((?P<file>\w+\.py)\) ---$")
 _KEY = re.compile(r"^  (?P<key>\w+):$")

@@ -7,6 +7,7 @@ from typing import Any
 from infra.settings.cluster import ClusterSettings
 from infra.settings.devices import Devices
 from infra.settings.gpu_chart import ChartSource, read_chart_source
+from infra.settings.gpu_names import known_model
 from infra.settings.gpu_regime import (
     FIRST_NRI_CHART,
     REGIMES,
@@ -53,7 +54,7 @@ def read_gpu_operator(
     sharing = Sharing(
         reader.integer("gpuTimeSlices", at_least=1, at_most=MOST_SLICES), reader.text("migProfile")
     )
-    model = reader.text("gpuModel")
+    model = known_model(reader.text("gpuModel"))
     if devices.accelerator == "gpu":
         for problem in sharing_problems(sharing, model):
             reader.problem(*problem)
@@ -74,7 +75,8 @@ def read_gpu_operator(
         try:
             chosen = choose_regime(regime, chart, k3s, parts)
         except SettingError as refused:
-            reader.problem("gpuOperatorRegime", regime, refused.reason, refused.hint)
+            cause = _cause(regime, version=cluster.k3s.version, toolkit=parts.toolkit)
+            reader.problem(*cause, refused.reason, refused.hint)
     if devices.accelerator == "gpu" and not wanted:
         for problem in without_operator(sharing):
             reader.problem(*problem)
@@ -91,6 +93,17 @@ def read_gpu_operator(
         read_gpu_values(reader, version, source, is_wanted=wanted),
     )
     return settings if wanted else None
+
+
+def _cause(regime: str, *, version: str, toolkit: bool) -> tuple[str, str]:
+    """Return the setting because of which no regime works, and its value.
+
+    Without a toolkit of the operator, `auto` only fails if the operator installs the driver, and
+    with one only because of the version of k3s.
+    """
+    if regime != "auto":
+        return "gpuOperatorRegime", regime
+    return ("k3sVersion", version) if toolkit else ("gpuOperatorDriver", "true")
 
 
 def _is_wanted(reader: Reader, cluster: ClusterSettings, devices: Devices) -> bool:

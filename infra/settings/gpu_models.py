@@ -1,14 +1,13 @@
 """Refuses what the GPUs that `gpuModel` names cannot do, before anything is installed.
 
-Models that are not in these tables are not checked. The trainer checks the real GPU when it starts.
+Models that are in no table are not checked. The trainer checks the real GPU when it starts.
 """
 
+from infra.settings.gpu_names import BLACKWELL, WITHOUT_BFLOAT16, known_model
 from infra.settings.reader import Reader
 from infra.settings.run import RunSettings
 from infra.settings.torch_index import build_of
 
-_WITHOUT_BFLOAT16 = ("P4", "P100", "V100", "T4")  # compute capability 6.0 to 7.5
-_BLACKWELL = ("B200", "GB200", "B300", "GB300")
 _BUILDS_WITHOUT_BLACKWELL = ("cu118", "cu126")
 
 
@@ -20,10 +19,10 @@ def check_gpu_model(reader: Reader, run: RunSettings, torch_index_url: str) -> N
         run: the settings of the run.
         torch_index_url: the index from which the image's torch comes.
     """
-    model = reader.raw("gpuModel")
+    model = known_model(reader.raw("gpuModel"))
     if not run.compute.world.gpus:
         return
-    if model in _WITHOUT_BFLOAT16 and run.config.train.dtype == "bfloat16":
+    if model in WITHOUT_BFLOAT16 and run.config.train.dtype == "bfloat16":
         reader.problem(
             "run.train.dtype",
             "bfloat16",
@@ -31,7 +30,7 @@ def check_gpu_model(reader: Reader, run: RunSettings, torch_index_url: str) -> N
             "Set auto, float32 or float16, or the right gpuModel",
         )
     too_old = build_of(torch_index_url) in _BUILDS_WITHOUT_BLACKWELL
-    if model in _BLACKWELL and too_old and not run.config.program.image:
+    if model in BLACKWELL and too_old and not run.config.program.image:
         reader.problem(
             "torchIndexUrl",
             torch_index_url,

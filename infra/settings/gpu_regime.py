@@ -131,7 +131,7 @@ def _fault_of_parts(regime: Regime, parts: HostParts) -> SettingError | None:
         )
     if regime == "preinstalled" and parts.driver:
         return SettingError(
-            "the host's container toolkit needs the host's driver, and gpuOperatorDriver is true",
+            "the host's container toolkit (gpuOperatorToolkit: false) needs the host's driver",
             "Set gpuOperatorDriver: false",
         )
     return None

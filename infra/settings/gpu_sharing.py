@@ -84,10 +84,11 @@ def sharing_problems(sharing: Sharing, model: str) -> list[SharingProblem]:
         problems.append(SharingProblem("gpuModel", model, reason, hint))
     elif not profiles:
         reason = f"the {model} (gpuModel) has no MIG"
-        problems.append(SharingProblem("migProfile", profile, reason, "Remove migProfile"))
+        hint = "Remove migProfile, or set gpuModel to the model that the node has"
+        problems.append(SharingProblem("migProfile", profile, reason, hint))
     elif profile not in profiles:
         reason = f"the {model} (gpuModel) has no such profile"
-        hint = f"Set one of {', '.join(profiles)}"
+        hint = f"Set one of {', '.join(profiles)}, or the right gpuModel"
         problems.append(SharingProblem("migProfile", profile, reason, hint))
     return problems
 

@@ -217,7 +217,15 @@ def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Ki
         reader.raw(options_key)  # Do not check the options: they may be right for the kind meant.
         return Chosen(name, None)
     _hide_secrets_of_all(reader, options_key, kinds)
-    return Chosen(name, read_options(reader, options_key, f"{key}: {name}", kinds[name].options))
+    elsewhere = {
+        field.name: f"{key}: {other}"
+        for other, kind in reversed(
+            [*kinds.items()]
+        )  # If two kinds have an option, the first wins.
+        for field in fields(kind.options)
+    }
+    owner, options = f"{key}: {name}", kinds[name].options
+    return Chosen(name, read_options(reader, options_key, owner, options, elsewhere))
 
 
 def _hide_secrets_of_all(reader: Reader, options_key: str, kinds: Mapping[str, Kind]) -> None:
@@ -231,7 +239,13 @@ def _hide_secrets_of_all(reader: Reader, options_key: str, kinds: Mapping[str, K
         reader.hide(options_key)
 
 
-def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
+def read_options(
+    reader: Reader,
+    key: str,
+    owner: str,
+    options: type,
+    elsewhere: Mapping[str, str] | None = None,
+) -> Any:
     """Read an object into a dataclass whose fields are texts, whole numbers, booleans or secrets.
 
     A field `Secret | None` takes a text that must be encrypted in the stack's file.
@@ -241,6 +255,7 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
         key: the object's key.
         owner: the choice that has these options, for messages, such as `storage: nfs`.
         options: the dataclass; a field without a default must be given.
+        elsewhere: names of options that other choices have, and such a choice for each.
 
     Returns:
         An instance of the dataclass; None if there is a problem, which `reader` has noted.
@@ -251,7 +266,7 @@ def read_options(reader: Reader, key: str, owner: str, options: type) -> Any:
     given = reader.mapping(key)
     if not reader.are_right(key):
         return None
-    _refuse_unknown_options(reader, key, owner, given, list(known))
+    _refuse_unknown_options(reader, key, owner, given, list(known), elsewhere or {})
     for name, field in known.items():
         if name not in given and is_misspelt(name, given, known):
             continue
@@ -277,16 +292,23 @@ def _is_secret(field: Field[Any]) -> bool:
 
 
 def _refuse_unknown_options(
-    reader: Reader, key: str, owner: str, given: Mapping[str, Any], known: Sequence[str]
+    reader: Reader,
+    key: str,
+    owner: str,
+    given: Mapping[str, Any],
+    known: Sequence[str],
+    elsewhere: Mapping[str, str],
 ) -> None:
     for name in sorted(set(given) - set(known)):
-        if known:
-            reason = f"{owner} has no such option"
-            meant = did_you_mean(name, known)
-            one = f"Set {known[0]}, the only one, or remove it" if len(known) == 1 else ""
-            hint = one or f"Set one of {', '.join(known)}{meant}"
-        else:
+        reason, meant = f"{owner} has no such option", did_you_mean(name, known)
+        if not known:
             reason, hint = f"{owner} has no options", "Remove it"
+        elif len(known) == 1:
+            hint = f"Set {known[0]}, the only one, or remove it"
+        else:
+            hint = f"Set one of {', '.join(known)}{meant}"
+        if name in elsewhere and not meant:
+            hint = f"Set {elsewhere[name]}, which has it, or remove it"
         reader.problem(f"{key}.{name}", given[name], reason, hint)
 
 

@@ -11,8 +11,10 @@ def local_path(text: str) -> Path:
 def from_home(text: str) -> Path:
     """Return the path, with the users' home folders for `~` and `~name`.
 
-    If no such user exists, the text is not changed, as in a shell, and no file will be found.
+    If no such user exists, the text is not changed, as in a shell, and no file will be found. None
+    will be found either if there is a zero byte in the text, which no path can have.
     """
+    text = text.replace("\0", r"\0")
     try:
         return Path(text).expanduser()
     except RuntimeError:

@@ -11,6 +11,7 @@ from infra.settings.secret import Secret
 from infra.settings.setting_error import SettingError
 
 _HOST_KEY = r"(ssh-\S+|ecdsa-\S+) [A-Za-z0-9+/=]+( .*)?|"
+_KEY_EXAMPLE = "ssh-ed25519 AAAA..., without the host's name that ssh-keyscan prints before it"
 _ADDRESS_OR_NONE = f"({ADDRESS})?"
 # The name of a user of a directory service has its domain behind an @, and may begin with a digit.
 USER = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*"
@@ -83,10 +84,14 @@ class HostSettings:
 
 def read_host(reader: Reader) -> HostSettings:
     """Read which machine the node is, and how it is reached."""
-    kind = reader.choice("host", ("local", "ssh"))
+    more = ", and the machine's name or address in sshHost"
+    kind = reader.choice("host", ("local", "ssh"), more=more)
     ssh = SshSettings(
         reader.text(
-            "sshHost", pattern=_ADDRESS_OR_NONE, form=ADDRESS_FORM, example="gpu01.example.com"
+            "sshHost",
+            pattern=_ADDRESS_OR_NONE,
+            form=ADDRESS_FORM,
+            example="gpu01.example.com, and the user in sshUser",
         ),
         reader.integer("sshPort", at_least=1, at_most=65535),
         reader.text("sshUser", pattern=USER, form="the name of a user", example="root"),
@@ -135,9 +140,7 @@ def _read_private_key(reader: Reader) -> Secret | None:
 
 def _read_host_key(reader: Reader, key: str) -> str:
     """Read a host's public key. A key of a kind that Pulumi's plugin cannot use is refused."""
-    text = reader.text(
-        key, pattern=_HOST_KEY, form="a host's public key", example="ssh-ed25519 AAAA..."
-    )
+    text = reader.text(key, pattern=_HOST_KEY, form="a host's public key", example=_KEY_EXAMPLE)
     if text.startswith("ssh-rsa "):
         try:
             host_key_fault(text)
@@ -159,7 +162,7 @@ def host_key_fault(text: str, whose: str = "the node's") -> None:
             f"Set {whose} public key; `ssh-keyscan` shows it, compare it on that machine itself",
         )
     if re.fullmatch(_HOST_KEY, text) is None:
-        raise SettingError("it is not a host's public key", "Write it like ssh-ed25519 AAAA...")
+        raise SettingError("it is not a host's public key", f"Write it like {_KEY_EXAMPLE}")
     if text.startswith("ssh-rsa "):
         raise SettingError(
             "with such a key pulumi-command 1.2.1 asks for SHA-1 signatures, which SSH servers "

@@ -24,8 +24,8 @@ _KEYS: Mapping[str, tuple[type, str]] = {
     "role": (str, "a text"),
     **HOST_KEYS,
     "interface": (str, "a text"),
-    "labels": (dict, "an object of texts"),
-    "taints": (list, "a list of texts"),
+    "labels": (dict, "a mapping of keys such as {rack: r1}"),
+    "taints": (list, "a list such as [team=ml:NoSchedule]"),
 }
 _OF_KUBELET = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
 _SECRETS = ("private_key", "sudo_password")

@@ -95,6 +95,11 @@ class PlatformSettings:
         """Whether Kueue is one of the controllers that the platform installs."""
         return any(controller.name == KUEUE for controller in self.controllers)
 
+    @property
+    def on_k3s(self) -> bool:
+        """Whether the cluster is a k3s, which this stack has installed or adopted."""
+        return self.cluster.kind == "k3s"
+
     def is_lost(self, node: NodeSettings) -> bool:
         """Whether a further machine is lost. If the first machine is lost, all are."""
         return node.host.gone or self.host.gone

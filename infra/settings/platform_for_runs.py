@@ -16,8 +16,10 @@ class PlatformForRuns:
         queue: the queue that the platform makes; without a name: it makes none.
         delivery: how the platform of another stack delivers images. It does not count for the run
             of the stack that owns the platform.
+        on_k3s: whether its cluster is a k3s (`cluster: k3s`).
     """
 
     devices: Devices
     queue: PlatformQueue = field(default_factory=PlatformQueue)
     delivery: PlatformDelivery = field(default_factory=PlatformDelivery)
+    on_k3s: bool = False

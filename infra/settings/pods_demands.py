@@ -39,6 +39,24 @@ def read_demands(reader: Reader) -> PodDemands:
     )
 
 
+def check_user(reader: Reader, demands: PodDemands, *, on_k3s: bool) -> None:
+    """Refuse another user than the trainer's on a k3s, whose data folder belongs to that one.
+
+    Args:
+        reader: collects the problems that are found.
+        demands: what all pods of the stack have.
+        on_k3s: whether the platform's cluster is a k3s (`cluster: k3s`).
+    """
+    if on_k3s and demands.user != TRAINER_UID and reader.are_right("cluster", "podUser"):
+        reader.problem(
+            "podUser",
+            demands.user,
+            "the platform's cluster is a k3s (cluster: k3s), where the data belongs to user "
+            f"{TRAINER_UID} and no other one may write it",
+            "Remove it: `pulumi config rm podUser`",
+        )
+
+
 def _annotations(reader: Reader) -> dict[str, str]:
     annotations = read_texts(reader, "podAnnotations", reader.mapping("podAnnotations"))
     check_labels(reader, "podAnnotations", annotations, values_too=False)

@@ -115,10 +115,15 @@ class Problems:
             self.add_problem(problem_text(key, "[secret]", reason, hint))
 
     def _note(self, key: str, value: object, reason: str, hint: str) -> None:
-        is_hidden = value != "" and re.split(r"[.\[]", key)[0] in self._hidden
+        is_hidden = value != "" and head_of(key) in self._hidden
         shown = "[secret]" if is_hidden else shown_value(without_logins(value))
         if key not in self._unused_keys:
             self.problems.append(Problem(key, problem_text(key, shown, reason, hint)))
+
+
+def head_of(path: str) -> str:
+    """Return the setting in which a value is: `nodes` for `nodes[0].name`."""
+    return re.split(r"[.\[]", path)[0]
 
 
 def from_json(text: str) -> object:

@@ -68,13 +68,21 @@ def _configuration(file: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file is not YAML, or has something else there than keys and their values.
     """
+    text = file.read_text()
     try:
-        content: object = load_as_engine(file.read_text())
+        content: object = load_as_engine(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise ValueError(f"{file}{line}: this is not YAML. Correct it there.") from None
+        has_tab = "\t" in "".join(text.splitlines()[mark.line : mark.line + 1]) if mark else False
+        hint = "Write spaces in place of the tab" if has_tab else "Correct it there"
+        raise ValueError(f"{file}{line}: this is not YAML. {hint}.") from None
     everything = _keys_of(content, f"{file}: it holds")
+    if beside := [key for key in everything if key.startswith(f"{PROJECT}:")]:
+        raise ValueError(
+            f"{file}: {beside[0]} stands beside config and not below it, and Pulumi reads no "
+            "settings there. Begin its line with two spaces."
+        )
     return _keys_of(everything.get("config"), f"{file}: below config stands")
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from infra.settings.problems import Problems, from_json
+from infra.settings.problems import Problems, from_json, head_of
 from infra.settings.project import PROJECT
 from infra.settings.secret import MAY_HOLD_SECRETS, Secret, is_url
 from infra.settings.similar_names import did_you_mean, nearest
@@ -73,7 +73,11 @@ class Reader(Problems):
         return text
 
     def choice(
-        self, key: str, choices: Iterable[str], also_called: Mapping[str, str] | None = None
+        self,
+        key: str,
+        choices: Iterable[str],
+        also_called: Mapping[str, str] | None = None,
+        more: str = "",
     ) -> str:
         """Read one of `choices`. A wrong value gives the first of them.
 
@@ -81,6 +85,7 @@ class Reader(Problems):
             key: the setting.
             choices: its values.
             also_called: other words that users may write, in lower case, and the choices they mean.
+            more: what else to do, at the end of the message.
         """
         value, known = self.raw(key), list(choices)
         if value in known:
@@ -88,7 +93,9 @@ class Reader(Problems):
         meant = (also_called or {}).get(value.lower())
         hint = f" (did you mean {meant}?)" if meant else did_you_mean(value, known)
         if self.are_right(key):  # Otherwise its problem was noted by an earlier read.
-            self.problem(key, value, f"{key} has no such choice", f"Set {either(known)}{hint}")
+            self.problem(
+                key, value, f"{key} has no such choice", f"Set {either(known)}{hint}{more}"
+            )
         return known[0]
 
     def integer(self, key: str, *, at_least: int, at_most: int = LARGEST) -> int:
@@ -203,16 +210,32 @@ class Reader(Problems):
             self.add_problem(f"{key}: not set, and Pulumi.yaml has no default for it")
         return self._raw.get(key, "")
 
-    def reject_unknown(self) -> None:
-        """Note a problem for each key that nothing has read. Call it after all reads."""
+    def reject_unknown(self, inner: Mapping[str, str]) -> None:
+        """Note a problem for each key that nothing has read. Call it after all reads.
+
+        Args:
+            inner: the paths of values inside settings, by their names.
+        """
         for key in sorted(set(self._raw) - set(self.keys)):
+            head = head_of(key)
             if ":" in key:
                 self._refuse_prefix(key)
                 continue
-            if nearest(key, self.keys) in MAY_HOLD_SECRETS:
-                self.hide(key)
+            if not {nearest(key, self.keys), nearest(head, self.keys)}.isdisjoint(MAY_HOLD_SECRETS):
+                self.hide(head)
             reason = f"there is no such key{did_you_mean(key, self.keys)}"
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
+            if key == PROJECT:
+                reason = "Pulumi reads no settings that are indented below it"
+                hint = f"Write each as a key of its own below config, such as {PROJECT}:gpus"
+            elif path := key if head != key and head in self.keys else inner.get(key):
+                reason = (
+                    f"it is a value inside the setting {head_of(path)}, and no setting of its own"
+                )
+                hint = (
+                    f"Set it by `pulumi config set --path '{path}' VALUE`, and remove this one: "
+                    f"`pulumi config rm '{key}'`"
+                )
             self.problem(key, as_written(self._raw[key]), reason, hint)
 
     def _refuse_prefix(self, key: str) -> None:

@@ -232,6 +232,14 @@ def _read_dataset(
     sha256, files = reader.checksum("datasetSha256"), dataset_files(reader)
     _check_sources(reader, file_text, url, sha256, several=bool(files))
     file = local_file(reader, "datasetFile", file_text) if file_text else None
+    if file and sha256 not in ("", file.sha256):
+        reader.problem(
+            "datasetSha256",
+            sha256,
+            f"datasetFile is {file.path}, and its sha256 is {file.sha256}",
+            "Set datasetFile to the text that was meant, or remove datasetSha256 to take this one: "
+            "`pulumi config rm datasetSha256`",
+        )
     tokenizer, tokenizer_file = _tokenizer(reader), None
     if tokenizer.endswith(".json"):
         tokenizer_file = local_file(reader, "datasetTokenizer", tokenizer)
@@ -239,7 +247,7 @@ def _read_dataset(
         name=_name(reader, "datasetName", f"({NAME_PATTERN})?") or None,
         url=url or None,
         file=file.path_in_pods if file else None,
-        sha256=sha256 or (file.sha256 if file else None),
+        sha256=file.sha256 if file else sha256 or None,
         tokenizer=tokenizer_file.path_in_pods if tokenizer_file else tokenizer or None,
         files=files or None,
         options=dataset_options(reader),

@@ -69,6 +69,10 @@ def dataset_options(reader: Reader) -> dict[str, Any]:
         reason = f"there is no such option{did_you_mean(key, OPTION_KEYS)}"
         hint = f"Allowed: {', '.join(OPTION_KEYS)}"
         reader.problem(f"datasetOptions.{key}", options[key], reason, hint)
+    if {"val_share", "val_tokens"} <= options.keys():
+        reason = "val_tokens is set too, and takes its place"
+        share = options["val_share"]
+        reader.problem("datasetOptions.val_share", share, reason, "Remove one of the two")
     return {key: value for key, value in options.items() if key in OPTION_KEYS}
 
 

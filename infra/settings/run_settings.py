@@ -61,6 +61,15 @@ class DatasetChoice:
     options: Mapping[str, Any] | None = None
 
 
+def keys_of_run() -> dict[str, str]:
+    """Return where each key of the setting `run` is: `run.train.max_steps` for max_steps."""
+    config, paths = RunConfig(), {key: f"run.{key}" for key in ("seed", *RUN_SECTIONS)}
+    for section in RUN_SECTIONS:
+        for option in dataclasses.fields(getattr(config, section)):
+            paths.setdefault(option.name, f"run.{section}.{option.name}")
+    return paths
+
+
 def read_overrides(reader: Reader) -> dict[str, Any]:
     """Read the setting `run`: values that replace the preset's; empty if `run` is encrypted."""
     overrides = reader.mapping("run")
@@ -145,7 +154,10 @@ def _dataset(preset: dict[str, Any], choice: DatasetChoice) -> dict[str, Any]:
     chosen = {key: value for key in _DATASET_KEYS if (value := getattr(choice, key)) is not None}
     if choice.files is not None:
         chosen["files"] = [dict(file) for file in choice.files]
-    return {**preset, **(choice.options or {}), **chosen}
+    options = choice.options or {}
+    if "val_share" in options:  # The trainer would take the tokens and not the share.
+        preset = {key: value for key, value in preset.items() if key != "val_tokens"}
+    return {**preset, **options, **chosen}
 
 
 def _foreign_keys(overrides: Mapping[str, Any]) -> list[str]:
@@ -173,6 +185,7 @@ def _in_stack_terms(problem: str) -> str:
     head, separator, hint = problem.partition(". ")
     for trainers, ours in _DATASET_KEYS.items():
         hint = re.sub(rf"\bdataset\.{trainers}\b", ours, hint)
+    hint = hint.replace("a file or folder in datasetFile", "a file in datasetFile")
     problem = f"{head}{separator}{hint}"
     key = re.match(r"[\w.]*", problem)
     name = key[0] if key else ""

@@ -676,18 +676,18 @@ def test_up_after_destroy_binds_the_volume_again_and_resumes_the_run(
 
 
 @pytest.fixture
-def wrong_checksum(lab: Lab) -> Iterator[Stack]:
-    settings = {**run_settings("e2e-wrong", 10), "datasetSha256": "0" * 64}
-    stack = lab.stack("e2e-wrong", "sandbox", {**settings, "datasetName": "wrong-checksum"})
+def too_little_text(lab: Lab) -> Iterator[Stack]:
+    settings = {**run_settings("e2e-wrong", 10), "datasetOptions.val_tokens": str(10**9)}
+    stack = lab.stack("e2e-wrong", "sandbox", {**settings, "datasetName": "too-little-text"})
     yield stack
     stack.destroy()
 
 
 @pytest.mark.slow
-def test_wrong_dataset_checksum_fails_up_with_the_reason(lab: Lab, wrong_checksum: Stack) -> None:
-    """If a data set's checksum is not `datasetSha256`, `up` fails and leaves no data set."""
+def test_wrong_dataset_fails_up_with_the_reason(lab: Lab, too_little_text: Stack) -> None:
+    """If a data set cannot be prepared, `up` fails with the reason and leaves no data set."""
     with pytest.raises(PulumiFailedError) as failure:
-        wrong_checksum.up()
-    assert "sha256" in str(failure.value)
-    assert "0" * 64 in str(failure.value)
-    assert not (lab.cluster.data_root / "datasets" / "wrong-checksum").exists()
+        too_little_text.up()
+    assert "val_tokens" in str(failure.value)
+    assert f"{10**9:,}" in str(failure.value)
+    assert not (lab.cluster.data_root / "datasets" / "too-little-text").exists()

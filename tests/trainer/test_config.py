@@ -148,6 +148,7 @@ def test_an_unknown_key_comes_with_a_suggestion() -> None:
             {"max_steps": 3},
             "max_steps: 3 cannot be used: there is no such key (did you mean train.",
         ),
+        ({"train": {"n_layer": 3}}, "did you mean model.n_layer?"),  # and not train.min_lr
         ({"train": {"max_iters": 3}}, "did you mean train.max_steps?"),  # nanoGPT's name
         ({"train": {"interval": 3}}, "eval.interval or checkpoint.interval or log.interval?"),
         (

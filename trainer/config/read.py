@@ -121,11 +121,9 @@ def _keys(cls: type[Any]) -> str:
 def _closest_keys(prefix: str, key: str, siblings: Sequence[str], root: type[Any]) -> list[str]:
     """Find the full names of keys that `key` may be meant for.
 
-    These are a similar name in its section, else the same name elsewhere, else nanoGPT's name, else
+    These are the same name elsewhere, else a similar name in its section, else nanoGPT's name, else
     a similar name elsewhere.
     """
-    if near := difflib.get_close_matches(key, siblings, n=1):
-        return [prefix + near[0]]
     by_name: dict[str, list[str]] = {}
     for section, hint in typing.get_type_hints(root).items():
         if dataclasses.is_dataclass(hint):
@@ -135,6 +133,8 @@ def _closest_keys(prefix: str, key: str, siblings: Sequence[str], root: type[Any
             by_name.setdefault(section, []).append(section)
     if key in by_name:
         return by_name[key]
+    if near := difflib.get_close_matches(key, siblings, n=1):
+        return [prefix + near[0]]
     if key in _NANOGPT_KEYS:
         return [_NANOGPT_KEYS[key]]
     near = difflib.get_close_matches(key, by_name, n=1, cutoff=0.75)

@@ -44,10 +44,13 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         r"imageRepository: '127\.0\.0\.1:5000/a/b' cannot be used",
     ),
     "an old k3s": (
-        {"k3sVersion": "v1.30.7+k3s1"},
+        {"k3sVersion": "v1.30.7+k3s1", "gpuOperator": "false"},
         r"k3sVersion is v1\.30\.7\+k3s1, and .* v1\.29\.12, v1\.30\.8, v1\.31\.4",
     ),
-    "a k3s before the feature": ({"k3sVersion": "v1.28.15+k3s1"}, r"k3sVersion is v1\.28\.15"),
+    "a k3s before the feature": (
+        {"k3sVersion": "v1.28.15+k3s1", "gpuOperator": "false"},
+        r"k3sVersion is v1\.28\.15",
+    ),
     "an entry with endpoints": (
         {"k3sRegistries": {"mirrors": {HOST: {"endpoint": ["https://secret.example"]}}}},
         r"k3sRegistries\.mirrors\['images\.disttrain\.internal'\]: \[secret\] cannot be used",

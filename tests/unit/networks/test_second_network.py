@@ -38,6 +38,7 @@ def test_multus_gives_the_ranks_its_interface(tmp_path: Path, topology: str) -> 
     interface of the first one. Otherwise they would use the slower network of the pods.
     """
     settings = {**with_network("multus", attachments="fast, ml/slow"), "topology": topology}
+    settings["k3sExisting"] = "adopt"  # which may have the controller
     pods = training_pods(deploy("dev", tmp_path, settings))
     assert pods
     for pod in pods:

@@ -12,16 +12,20 @@ from tests.unit.stacks import deploy
 
 KUEUE = {"controllers": ["kueue"]}
 QUEUES = {"queues": {"name": "gpus"}}
+NOT_THERE = "which a new k3s does not have"
 MISSING: list[tuple[dict[str, Any], list[str]]] = [
-    ({"topology": "jobset"}, ["topology: 'jobset' needs JobSet, which a new k3s does not have"]),
-    ({"topology": "lws"}, ["Add lws to controllers: `pulumi config set --path 'controllers[0]' l"]),
+    (
+        {"topology": "jobset"},
+        [f"topology: 'jobset' cannot be used: it needs JobSet, {NOT_THERE}. Add jobset to contr"],
+    ),
+    ({"topology": "lws"}, ["Add lws to controllers (`pulumi config set --path 'controllers[0]' l"]),
     ({"topology": "mpijob", **KUEUE}, ["`pulumi config set --path 'controllers[1]' mpi-operator`"]),
     ({"topology": "jobset", "controllers": ["jobset"]}, []),
-    ({"queue": "gpus"}, ["queue: 'gpus' needs Kueue, which a new k3s does not have"]),
+    ({"queue": "gpus"}, [f"queue: 'gpus' cannot be used: it needs Kueue, {NOT_THERE}."]),
     ({"queue": "gpus", **KUEUE}, []),
     ({"topology": "jobset", "queue": "gpus"}, ["controllers[0]' jobset", "controllers[1]' kueue"]),
-    ({"queue": "gpus", **QUEUES}, ["queues.name: 'gpus' needs Kueue"]),
-    ({"topology": "none", **QUEUES}, ["queues.name: 'gpus' needs Kueue"]),
+    ({"queue": "gpus", **QUEUES}, ["queues.name: 'gpus' cannot be used: it needs Kueue"]),
+    ({"topology": "none", **QUEUES}, ["(topology: none, and no queues) and install it there."]),
     ({**QUEUES, **KUEUE}, []),
     ({}, []),
     ({"topology": "multi-pod"}, []),
@@ -38,23 +42,16 @@ def test_missing_controllers_are_named(changes: dict[str, Any], said: list[str])
     assert all(words in sentence for words, sentence in zip(said, found, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("more", "times"), [({}, 1), ({"k3sExisting": "adopt", "gpuOperator": "false"}, 0)]
-)
-def test_a_preview_warns_before_the_first_up_alone(
-    more: dict[str, Any], times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The warning comes while there is no k3s of this stack. Later the user may have installed the
+def test_a_missing_controller_is_refused_at_first(tmp_path: Path) -> None:
+    """The refusal comes while there is no k3s of this stack. Later the user may have installed the
     controller there, and an adopted k3s may have it.
     """
-    warned: list[str] = []
-    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: warned.append(text))
-    changes = {"gpusPerPod": 1, "topology": "jobset", **more}
-    first = deploy("dev", tmp_path, changes)
-    assert sum("needs JobSet" in text for text in warned) == times
-    warned.clear()
+    changes = {"gpusPerPod": 1, "topology": "jobset"}
+    first = deploy("dev", tmp_path, {**changes, "topology": "none"})
+    with pytest.raises(pulumi.RunError, match="  - topology: 'jobset' cannot be used: it needs"):
+        deploy("dev", tmp_path, changes)
     deploy("dev", tmp_path, changes, before=first)
-    assert not any("needs JobSet" in text for text in warned)
+    deploy("dev", tmp_path, {**changes, "k3sExisting": "adopt"})
 
 
 IN_QUEUE: dict[str, Any] = {"gpusPerPod": 1, **KUEUE, "queue": "team"}

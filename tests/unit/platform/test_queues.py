@@ -61,7 +61,7 @@ def test_quota_is_what_is_given_and_else_what_the_nodes_offer(tmp_path: Path) ->
         "cpu": "300m",
         "memory": "64Gi",
     }
-    gpu = {"queues": {"name": "gpus"}, "gpus": 8}
+    gpu = {"queues": {"name": "gpus"}, "gpus": 8, "k3sExisting": "adopt"}
     assert amounts(deploy("dev", tmp_path, gpu)) == {
         "cpu": "16",
         "memory": "64Gi",

@@ -49,8 +49,23 @@ def test_usual_user_changes_no_pod(tmp_path: Path) -> None:
     assert of_commands(made)["runAsUser"] == 1000
 
 
-@pytest.mark.parametrize("topology", ["single-pod", "none"])
-def test_own_cluster_takes_no_other_user(tmp_path: Path, topology: str) -> None:
-    """Another `podUser` is refused on a k3s of this stack."""
-    with pytest.raises(pulumi.RunError, match="podUser: 5000 cannot be used: on a k3s that"):
-        deploy("dev", tmp_path, {"podUser": 5000, "topology": topology})
+@pytest.mark.parametrize(
+    ("stack", "more"),
+    [
+        ("dev", {}),
+        ("dev", {"topology": "none"}),
+        ("dev", {"k3sExisting": "adopt", "gpuOperator": "false"}),
+        ("multipod", {}),
+    ],
+)
+def test_k3s_takes_no_other_user(tmp_path: Path, stack: str, more: dict[str, Any]) -> None:
+    """Another `podUser` is refused on a k3s, together with the other problems of the settings."""
+    with pytest.raises(pulumi.RunError) as refused:
+        deploy(stack, tmp_path, {"podUser": 5000, "trainingTimeoutSeconds": 1, **more})
+    user, timeout = str(refused.value).splitlines()[1:]
+    assert user == (
+        "  - podUser: 5000 cannot be used: the platform's cluster is a k3s (cluster: k3s), where "
+        "the data belongs to user 1000 and no other one may write it. Remove it: "
+        "`pulumi config rm podUser`."
+    )
+    assert timeout.startswith("  - trainingTimeoutSeconds: '1' cannot be used")

@@ -77,7 +77,7 @@ def test_every_container_has_the_limits(topology: str, tmp_path: Path) -> None:
     text.write_text("text\n")
     data = {"datasetFile": str(text), "datasetUrl": "", "datasetSha256": ""}
     shape = {"topology": topology, "pods": 1 if topology == "single-pod" else 2, "gpusPerPod": 2}
-    changes = {**LIMITS, **data, **shape, "caBundle": str(authority)}
+    changes = {**LIMITS, **data, **shape, "caBundle": str(authority), "k3sExisting": "adopt"}
     result = deploy("dev", tmp_path, {**changes, "gpus": 4})
     pods = pods_of_run(result)
     assert len(pods) == (3 if topology == "mpijob" else 2), "an MPIJob has a launcher too"

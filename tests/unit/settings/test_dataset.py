@@ -32,12 +32,19 @@ def test_an_own_text_brings_its_own_checksum(text: Path) -> None:
     assert (settings.dataset_file.path, settings.dataset_file.size) == (text, len(TEXT))
 
 
-def test_a_given_checksum_is_left_to_the_job(text: Path) -> None:
-    """A checksum that the user gives is not computed here; the Job that prepares the data set
-    checks it.
+def test_a_given_checksum_is_compared_at_once(text: Path) -> None:
+    """A `datasetSha256` of another text than that of `datasetFile` is refused before anything is
+    made. Otherwise the Job that prepares the data set would find it, after the text was copied to
+    the volume.
     """
-    settings = run({"datasetFile": str(text), "datasetSha256": "0" * 64})
-    assert settings.config.dataset.sha256 == "0" * 64
+    given = {"datasetFile": str(text), "datasetSha256": "0" * 64}
+    (line,) = [line for line in refusal(given).splitlines() if line.startswith("  - ")]
+    assert line == (
+        f"  - datasetSha256: '{'0' * 64}' cannot be used: datasetFile is {text}, and its sha256 is "
+        f"{CHECKSUM}. Set datasetFile to the text that was meant, or remove datasetSha256 to take "
+        "this one: `pulumi config rm datasetSha256`."
+    )
+    assert run({**given, "datasetSha256": CHECKSUM}).config.dataset.sha256 == CHECKSUM
 
 
 def test_run_overrides_reach_the_run() -> None:
@@ -48,6 +55,14 @@ def test_run_overrides_reach_the_run() -> None:
     config = run({"run": overrides}).config
     assert (config.seed, config.model.n_layer, config.train.learning_rate) == (7, 2, 3e-4)
     assert config.model.n_embd == 384  # the value of the preset
+
+
+def test_a_share_for_validation_replaces_the_tokens_of_the_preset() -> None:
+    """`val_share` counts although the preset says how many tokens are for validation."""
+    preset = {"preset": "fineweb-edu-124m", "datasetTimeoutSeconds": 10000}
+    assert run(preset).config.dataset.val_tokens
+    dataset = run({**preset, "datasetOptions": {"val_share": 0.01}}).config.dataset
+    assert (dataset.val_share, dataset.val_tokens) == (0.01, None)
 
 
 # --- the checksum of a file, computed once ---

@@ -91,6 +91,15 @@ def test_defaults_are_read_as_before() -> None:
     [
         ("config:\n  disttrain:gpus: 2\n\tdisttrain:pods: 2\n", "line 3"),
         ("config:\n  disttrain:runName: 'a\n", "this is not YAML"),
+        (
+            "config:\n  a:b: 1\n\tc:d: 2\n",
+            "line 3: this is not YAML. Write spaces in place of the ta",
+        ),
+        (
+            "config:\ndisttrain:gpus: 2\n",
+            "disttrain:gpus stands beside config and not below it, and Pulumi reads no settings the"
+            "re. Begin its line with two spaces.",
+        ),
         ("config:\n  disttrain:runName: @a\n", "line 2"),
         ("config: [a]\n", "below config stands a list and not keys with their values"),
         ("gpus\n", "it holds a single value and not keys with their values"),

@@ -36,6 +36,12 @@ def test_operator_is_installed_where_it_is_asked_for(existing: dict[str, object]
     assert operator({"gpuOperator": False}) is None
 
 
+def test_a_platform_on_cpu_may_say_that_it_has_no_gpus() -> None:
+    """`gpus: 0` goes with `accelerator: cpu`, and no platform with GPUs has none."""
+    assert platform({"accelerator": "cpu", "gpus": 0, "torchIndexUrl": ""}).devices.gpus == 0
+    assert "gpus: '0' cannot be used: it is too small" in refusal({"gpus": 0})
+
+
 def test_operator_without_gpus_is_refused() -> None:
     cpu = {"accelerator": "cpu", "torchIndexUrl": ""}
     assert operator(cpu) is None

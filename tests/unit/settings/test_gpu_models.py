@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from infra.settings.gpu_names import known_model
 from tests.unit.settings.reading import platform, read, refusal
 
 INDEX = "https://download.pytorch.org/whl/"
@@ -21,6 +22,35 @@ def test_bfloat16_on_an_old_model_is_refused(model: str) -> None:
         f"  - run.train.dtype: 'bfloat16' cannot be used: it needs compute capability 8.0, and the "
         f"{model} (gpuModel) has less. Set auto, float32 or float16, or the right gpuModel."
     ) in said
+
+
+@pytest.mark.parametrize(
+    ("written", "model"),
+    [
+        ("t4", "T4"),
+        ("Tesla V100-SXM2-16GB", "V100"),
+        ("NVIDIA A10", "A10"),
+        ("NVIDIA A10G", "NVIDIA A10G"),
+        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
+        ("NVIDIA H100 80GB HBM3", "H100-80GB"),
+        ("H100", "H100"),
+        ("NVIDIA GB200", "GB200"),
+        ("", ""),
+    ],
+)
+def test_a_model_is_known_by_its_name_of_nvidia_smi(written: str, model: str) -> None:
+    """What `nvidia-smi` calls a GPU, and small letters, name the model of the tables. Otherwise
+    nothing would be checked for it, without a word.
+    """
+    assert known_model(written) == model
+
+
+def test_rules_hold_for_the_name_of_nvidia_smi() -> None:
+    """The rules about bfloat16, torch and MIG find the model by the name of `nvidia-smi`, too."""
+    assert "the T4 (gpuModel) has less" in refusal({"gpuModel": "Tesla T4", **BFLOAT16})
+    assert "no code for the B200" in refusal({"gpuModel": "NVIDIA B200"})
+    one_rank = {"gpuModel": "NVIDIA H100 80GB HBM3", "gpusPerPod": 1, "migProfile": "1g.10gb"}
+    assert platform(one_rank).gpu_operator
 
 
 @pytest.mark.parametrize("index", [INDEX + "cu118", INDEX + "cu126", ""])

@@ -59,8 +59,8 @@ REFUSED = [
     ("legacy", "v26.3.3", "v1.34.2+k3s1", (False, True), "charts from v25.10.1 on no longer"),
     ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (False, True), "gpuOperatorToolkit is true"),
     ("cdi", "v26.3.3", "v1.34.2+k3s1", (False, False), "gpuOperatorToolkit is false"),
-    ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (True, False), "gpuOperatorDriver is true"),
-    ("auto", "v26.3.3", "v1.34.2+k3s1", (True, False), "gpuOperatorDriver is true"),
+    ("preinstalled", "v26.3.3", "v1.34.2+k3s1", (True, False), "needs the host's driver"),
+    ("auto", "v26.3.3", "v1.34.2+k3s1", (True, False), "needs the host's driver"),
 ]
 
 

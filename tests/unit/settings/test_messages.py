@@ -244,8 +244,25 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"gpuOperatorVersion": "v23.9.2"}, "cannot be used: charts before v24.9.1 do not know"),
     ({"gpuOperatorVersion": "latest"}, "gpuOperatorVersion: 'latest' cannot be used"),
     ({"gpuOperatorRegime": "legacy"}, "gpuOperatorRegime: 'legacy' cannot be used: charts from"),
+    (
+        {"k3sVersion": "v1.30.9+k3s1"},
+        "k3sVersion: 'v1.30.9+k3s1' cannot be used: the containerd of this k3s is older than 2.0",
+    ),
+    (
+        {"k3sVersion": "v1.30.9+k3s1", "gpuOperatorRegime": "cdi"},
+        "gpuOperatorRegime: 'cdi' cannot be used: the containerd of this k3s is older than 2.0",
+    ),
+    (
+        {"gpuOperatorDriver": True, "gpuOperatorToolkit": False},
+        "gpuOperatorDriver: 'true' cannot be used: the host's container toolkit "
+        "(gpuOperatorToolkit: false) needs the host's driver. Set gpuOperatorDriver: false.",
+    ),
     ({"gpuTimeSlices": 4}, "the platform offers each GPU several times, and two nccl ranks"),
-    (ONE_RANK | {"migProfile": "1g.10gb"}, "migProfile: '1g.10gb' cannot be used: the A10"),
+    (
+        ONE_RANK | {"migProfile": "1g.10gb"},
+        "migProfile: '1g.10gb' cannot be used: the A10 (gpuModel) has no MIG. Remove migProfile, "
+        "or set gpuModel to the model that the node has.",
+    ),
     (
         ONE_RANK | {"migProfile": "1g.5gb", "gpuModel": "H100-80GB"},
         "the H100-80GB (gpuModel) has no such profile. Set one of 1g.10gb, 1g.20gb",

@@ -148,7 +148,11 @@ def test_machines_may_join_this_one() -> None:
         ([{"name": "a", "host_key": NODE["host_key"]}], "nodes[0].address: '' cannot be used"),
         ([{**NODE, "host_key": ""}], "another machine could take the node's place. Set the"),
         ([{**NODE, "host_key": "ssh-rsa AAAA"}], "asks for SHA-1 signatures"),
-        ([{**NODE, "host_key": "AAAA"}], "it is not a host's public key. Write it like"),
+        (
+            [{**NODE, "host_key": "gpu2 ssh-ed25519 AAAA"}],
+            "it is not a host's public key. Write it like ssh-ed25519 AAAA..., without the host's "
+            "name that ssh-keyscan prints before it",
+        ),
         ([{**NODE, "user": "Me & you"}], "nodes[0].user: 'Me & you' cannot be used"),
         ([{**NODE, "interface": "eth1; ls"}], "it is not the name of a network interface"),
         ([{**NODE, "port": 70000}], "nodes[0].port: 70000 cannot be used: it is no port"),

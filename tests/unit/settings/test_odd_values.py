@@ -22,6 +22,22 @@ TOO_LARGE = "it is too large. Set a whole number of at least"
 
 ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     ({"datasetFile": "a\0b"}, "datasetFile: 'a\\x00b' cannot be used: it has a zero byte in it"),
+    (
+        {"program": {"command": ["a"], "files": "/a\0b"}},
+        "program.files: '/a\\\\0b' cannot be used: there is no file. Set the path of a file or of",
+    ),
+    (
+        {"program": {"command": ["a"], "build": "a\0b"}},
+        "cannot be used: there is no file Dockerfile. Set the path of a folder with a file Docke",
+    ),
+    (
+        {"controllers": ["kueue"], "controllerCharts": {"kueue": "a\0b"}},
+        "controllerCharts.kueue: 'a\\x00b' cannot be used: no chart can be read there (No such fi",
+    ),
+    (
+        {"controllers": ["volcano"], "controllerManifests": {"volcano": "a\0b"}},
+        "controllerManifests.volcano: 'a\\x00b' cannot be used: it has no file volcano-",
+    ),
     ({"placementLabel": "a\nb"}, "placementLabel: 'a\\nb' cannot be used: it has more than one"),
     ({"podCidr": "a\nb"}, "podCidr: 'a\\nb' cannot be used: it has more than one line"),
     ({"gpuOperatorVersion": "a\nb"}, "gpuOperatorVersion: 'a\\nb' cannot be used: it has more th"),
@@ -57,6 +73,10 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
         "nodes[0].taints: null cannot be used: it is",
     ),
     (
+        {**NODES, "nodes": [{**TWO, "labels": ["rack"]}]},
+        "nodes[0].labels: ['rack'] cannot be used: it is not a mapping of keys such as {rack: r1}.",
+    ),
+    (
         {**NODES, "nodes": [{**TWO, "taints": [{"key": "a"}]}]},
         "nodes[0].taints: {key: 'a'} cannot be used: it is not a taint",
     ),
@@ -81,6 +101,10 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"datasetFile": "/dev/zero"},
         "datasetFile: '/dev/zero' cannot be used: it is not a regular f",
+    ),
+    (
+        {"datasetFile": "/tmp"},
+        "datasetFile: '/tmp' cannot be used: it is a folder, and one file is copied to the volume.",
     ),
     (
         {"datasetFile": "/dev/null"},
@@ -249,7 +273,7 @@ def test_missing_text_is_described_by_settings() -> None:
     """The message about a missing text names settings of the stack, and no keys of the trainer."""
     text = refusal({"preset": "gpt2-124m"})
     assert "datasetUrl: not set, and so there is no text to train on." in text
-    assert "several in datasetFiles, or a file or folder in datasetFile." in text
+    assert "several in datasetFiles, or a file in datasetFile." in text
 
 
 def test_quota_that_is_enough_for_the_run_is_accepted() -> None:

@@ -59,6 +59,11 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     ),
     ({"datasetFiles": [["a"]]}, "datasetFiles[0]: ['a'] cannot be used: it is no mapping of keys."),
     ({"datasetOptions": {"x": {"a": True}}}, "datasetOptions.x: {a: true} cannot be used"),
+    (
+        {"datasetOptions": {"val_share": 0.1, "val_tokens": 1000}},
+        "datasetOptions.val_share: 0.1 cannot be used: val_tokens is set too, and takes its place. "
+        "Remove one of the two.",
+    ),
     ({"controllerCharts": {"x": {"a": True}}}, "controllerCharts.x: {a: true} cannot be used"),
     (
         {"tolerations": [{"key": "a", "operator": {"b": True}}]},
@@ -67,6 +72,16 @@ ONE_MESSAGE: list[tuple[dict[str, Any], str]] = [
     (
         {"network": "multus", "networkOptions": {"attachment": "fast"}},
         "networkOptions.attachment: 'fast' cannot be used: network: multus has no such option",
+    ),
+    (
+        {"storageOptions": {"server": "nfs.example.com"}},
+        "storageOptions.server: 'nfs.example.com' cannot be used: storage: host-path has no such "
+        "option. Set storage: nfs, which has it, or remove it.",
+    ),
+    (
+        {"topologyOptions": {"queue": "gpus"}},
+        "topologyOptions.queue: 'gpus' cannot be used: topology: single-pod has no options. Set "
+        "topology: volcano, which has it, or remove it.",
     ),
     ({"program": {"Command": ["a"]}}, "program.Command: ['a'] cannot be used: there is no such"),
     ({"queues": {"nmae": "gpus"}, "topology": "none"}, "queues.nmae: 'gpus' cannot be used: "),

@@ -36,6 +36,7 @@ BEFORE: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("clusters.md", "Amazon EKS"): EXISTING | REGISTRY,
     ("clusters.md", "Google GKE"): EXISTING | REGISTRY,
     ("clusters.md", "A cluster of your own machines"): EXISTING | REGISTRY,
+    ("clusters.md", "A user of the namespace's own"): EXISTING,
     ("image.md", "By the machines' own network"): SERVED_FOLDER | {"nodes": [SECOND_MACHINE]},
     ("monitoring.md", "Metrics that outlive the pod"): {"monitoring": "install"},
     ("node.md", "Further machines"): SERVED_FOLDER,

@@ -30,7 +30,20 @@ ADDRESSES: list[tuple[dict[str, Any], str]] = [
         "it is too small for a k3s. Set a network with a prefix of at mo",
     ),
     ({"serviceCidr": "10.43.0.0/30"}, "it is too small for a k3s. Set a network with a prefix of"),
-    ({**SSH, "sshHost": "root@node"}, "sshHost: 'root@node' cannot be used: it is not the name or"),
+    (
+        {**SSH, "sshHost": "root@node"},
+        "sshHost: 'root@node' cannot be used: it is not the name or address of a host. Write it "
+        "like gpu01.example.com, and the user in sshUser.",
+    ),
+    (
+        {"host": "gpu01.example.com"},
+        "host: 'gpu01.example.com' cannot be used: host has no such choice. Set local or ssh, and "
+        "the machine's name or address in sshHost.",
+    ),
+    (
+        {**SSH, "sshHostKey": "node ssh-ed25519 AAAA"},
+        "Write it like ssh-ed25519 AAAA..., without the host's name that ssh-keyscan prints before",
+    ),
     ({**SSH, "sshHostKey": "SHA256:abc"}, "sshHostKey: 'SHA256:abc' cannot be used: it is not a h"),
     (
         {**SSH, "sshJumpHost": "gate", "sshJumpHostKey": "SHA256:abc"},
