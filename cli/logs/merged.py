@@ -119,12 +119,12 @@ class Merged:
     def _waits_for_a_pod(self) -> bool:
         """Whether a new pod will come although all pods have ended; the first time, say so.
 
-        Kubernetes waits for some seconds before it replaces a pod that has failed. Without any pod
-        or line yet, the user should ask the status what the run waits for.
+        Kubernetes waits for some seconds before it replaces a pod that has failed. A run in a queue
+        may wait for its first pod for days; the caller says what it waits for.
         """
-        if not self.found_any or self._is_over():
+        if self._is_over():
             return False
-        if not self._has_told_of_wait:
+        if self.found_any and not self._has_told_of_wait:
             self._has_told_of_wait = True
             self._warn("all pods of the run have ended; the lines of its next pod follow")
         return True
