@@ -10,6 +10,7 @@ from cli.logs.volume import PROGRAM_ENDED, VolumeReader
 from cli.logs.volume_program import HISTORY_BEGINS, HISTORY_ENDS, RECENT, WANTED
 from cli.pod_facts import has_begun, started_at
 from cli.pod_facts import node_of as node_of_pod
+from infra.command_line import Say
 from infra.kube.objects import Json
 
 # How long a line of the API server waits for its record on the volume: a network file system may
@@ -36,7 +37,7 @@ class Merged:
         self,
         pods: PodLogs,
         volume: VolumeReader | None,
-        warn: Callable[[str], None],
+        warn: Say,
         is_over: Callable[[], bool] = lambda: True,
     ) -> None:
         self._pods, self._volume, self._warn, self._is_over = pods, volume, warn, is_over
