@@ -192,7 +192,8 @@ def _pod(place: VolumePlace, *, read_only: bool = True):
 
 def _users(api: Api, place: VolumePlace) -> Users:
     collection = COLLECTION.format(place.namespace)
-    return users(api.list(collection, SELECTOR), api.list(collection, CONFIGS), place.run_name)
+    records, configs = api.list(collection, SELECTOR), api.list(collection, CONFIGS)
+    return users(records, configs, place.run_name, place.stack)
 
 
 def _refuse(found: Users, chosen: Sequence[str]) -> None:
