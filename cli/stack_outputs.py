@@ -13,7 +13,7 @@ from infra.kube.api_server.access import Access
 NOT_UP, NO_RUN = "is not up", "has no run"
 SELECTED = "the selected stack"
 WHAT_TO_DO = {
-    NOT_UP: "Run `pulumi up` first",
+    NOT_UP: "Run `pulumi up` first. If one is under way, it has not made that yet: try again later",
     NO_RUN: "Set `topology` to that of a run and run `pulumi up`, or name another stack by --stack",
 }
 CLUSTER_NEEDED = ("kubeconfig", "namespace")
