@@ -14,7 +14,8 @@ NOT_UP, NO_RUN = "is not up", "has no run"
 SELECTED = "the selected stack"
 WHAT_TO_DO = {
     NOT_UP: "Run `pulumi up` first. If one is under way, it has not made that yet: try again later",
-    NO_RUN: "Set `topology` to that of a run and run `pulumi up`, or name another stack by --stack",
+    NO_RUN: "Name a stack that has one by --stack (./disttrain status lists the runs with their "
+    "stacks), or set `topology` to that of a run and run `pulumi up`",
 }
 CLUSTER_NEEDED = ("kubeconfig", "namespace")
 VOLUME_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "claim")
