@@ -39,7 +39,8 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     if record is None:
         raise TaskError(
             f"no run of this stack is in namespace {namespace}: no `pulumi up` of it has come to "
-            "the training. If one is under way, Ctrl-C there ends it; otherwise, first: pulumi up"
+            "the training. If one is under way, wait until it starts the training, or end it there "
+            "by Ctrl-C. Otherwise run `pulumi up` first"
         )
     return record
 

@@ -119,7 +119,7 @@ def test_stop_before_the_training_says_how_to_end_up() -> None:
     under way.
     """
     server = Nobody(GONE, "")
-    with pytest.raises(TaskError, match="one is under way, Ctrl-C there ends it; otherwise, first"):
+    with pytest.raises(TaskError, match="under way, wait until it starts the training, or end it there by"):
         find_record(api_of(server), RECORD.namespace, RECORD.owner)
 
 
