@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import io
+import re
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -137,6 +138,15 @@ EPILOG = """\
 What to do when something is wrong: docs/operations.md"""
 
 
+MISSING_RIGHT = re.compile(r" cannot \S+ resource ")
+"""Kubernetes' words for a right that the user lacks. It refuses with the same status for other
+reasons, such as a quota."""
+HOW_TO_GET_A_RIGHT = (
+    ". Ask an administrator of the cluster for this right; what each command needs is listed in "
+    'docs/operations.md, "Users who may only read"'
+)
+
+
 def parser_of(wanted: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of all subcommands, with the options of the `wanted` ones only."""
     parser = argparse.ArgumentParser(
@@ -191,15 +201,23 @@ def _answer(words: Sequence[str]) -> int:
         return REFUSED
     arguments, unknown = parser.parse_known_args(words)
     if unknown:  # the subcommand's parser prints its own usage; argparse would print the program's
-        hint: str = getattr(arguments, "hint", "")
-        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        arguments.refuse(f"unrecognized arguments: {' '.join(unknown)}{_hint(arguments, unknown)}")
     try:
         return COMMANDS[arguments.subcommand].run(arguments)
     except (ValueError, ApiError, TaskError, UnreachableError) as reason:
-        print(f"error: {reason}", file=sys.stderr)
+        advice = HOW_TO_GET_A_RIGHT if MISSING_RIGHT.search(str(reason)) else ""
+        print(f"error: {reason}{advice}", file=sys.stderr)
         return REFUSED
     except KeyboardInterrupt:
         return 130
+
+
+def _hint(arguments: argparse.Namespace, unknown: Sequence[str]) -> str:
+    """Return the end of the error about unknown words of the command line."""
+    hint: str = getattr(arguments, "hint", "")
+    if hint or unknown[0].startswith("-") or not hasattr(arguments, "stack"):
+        return hint
+    return f". A stack is named by --stack: ./disttrain {arguments.subcommand} --stack {unknown[0]}"
 
 
 if __name__ == "__main__":

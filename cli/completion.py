@@ -15,7 +15,9 @@ bashcompinit
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the one argument of `disttrain completion`."""
-    parser.add_argument("shell", choices=SHELLS, help="your shell")
+    parser.add_argument(
+        "shell", choices=SHELLS, metavar=f"{{{','.join(SHELLS)}}}", help="your shell"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

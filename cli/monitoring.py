@@ -14,6 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "part",
         choices=_PARTS,
+        metavar=f"{{{','.join(_PARTS)}}}",
         help="dashboard: JSON for Grafana's import; rules: a rule file for Prometheus",
     )
 

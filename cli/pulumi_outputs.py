@@ -10,6 +10,19 @@ from infra.names import EARLY_OUTPUTS
 
 PROJECT = Path(__file__).resolve().parents[1]
 PULUMI_SECONDS = 60
+_MEANINGS = {
+    "no stack selected": "no stack is selected. Name one by --stack, or select one by `pulumi "
+    "stack select NAME`; `pulumi stack ls` lists them",
+    "must be set for login": "Pulumi is not logged in, so it does not know where the stacks are "
+    "kept: pulumi login --local, or with the address where you keep them",
+    "passphrase must be set": "Pulumi needs the stack's passphrase, which `pulumi stack init` has "
+    "asked for. Set it in this shell: export PULUMI_CONFIG_PASSPHRASE=..., or set "
+    "PULUMI_CONFIG_PASSPHRASE_FILE to a file that contains it",
+    "incorrect passphrase": "the passphrase in PULUMI_CONFIG_PASSPHRASE or in the file "
+    "PULUMI_CONFIG_PASSPHRASE_FILE is not that of the stack. Set the one that you have given to "
+    "`pulumi stack init`",
+}
+"""What to tell the user, by words in an error of Pulumi."""
 
 
 def selected_stack() -> str:
@@ -123,11 +136,9 @@ def ask_pulumi(words: list[str]) -> str:
 
 def _why_pulumi_failed(command: list[str], said: str) -> str:
     """Return the error text for the user. This function is pure."""
-    if "no stack selected" in said:
-        return (
-            "no stack is selected. Name one by --stack, or select one by `pulumi stack select "
-            "NAME`; `pulumi stack ls` lists them"
-        )
+    for words, meaning in _MEANINGS.items():
+        if words in said:
+            return meaning
     if "no stack named" in said and "--stack" in command:
         stack = command[command.index("--stack") + 1]
         return (

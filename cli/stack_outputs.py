@@ -11,9 +11,11 @@ from cli.pulumi_outputs import PROJECT, outputs_of
 from infra.kube.api_server.access import Access
 
 NOT_UP, NO_RUN = "is not up", "has no run"
+SELECTED = "the selected stack"
 WHAT_TO_DO = {
-    NOT_UP: "Run `pulumi up` first",
-    NO_RUN: "Set `topology` to that of a run and run `pulumi up`, or name another stack by --stack",
+    NOT_UP: "Run `pulumi up` first. If one is under way, it has not made that yet: try again later",
+    NO_RUN: "Name a stack that has one by --stack (./disttrain status lists the runs with their "
+    "stacks), or set `topology` to that of a run and run `pulumi up`",
 }
 CLUSTER_NEEDED = ("kubeconfig", "namespace")
 VOLUME_NEEDED = (*CLUSTER_NEEDED, "owner", "image", "claim")
@@ -61,6 +63,7 @@ class VolumePlace:
         runtime_class: the RuntimeClass of pods with GPUs; empty for the cluster's default.
         bpe_file: the file with GPT-2's merge table, as pods see it. If it is empty, the table is
             downloaded when it is needed.
+        stack: the name of the stack as the user has given it; otherwise SELECTED.
     """
 
     access: Access
@@ -73,6 +76,7 @@ class VolumePlace:
     placement: Mapping[str, Any] = field(default_factory=dict[str, Any])
     runtime_class: str = ""
     bpe_file: str = ""
+    stack: str = SELECTED
 
 
 def volume_place(stack: str) -> VolumePlace:
@@ -103,6 +107,7 @@ def parse_volume(given: dict[str, Any], stack: str) -> VolumePlace:
         placement=_placement(given),
         runtime_class=str(given.get("runtimeClass") or ""),
         bpe_file=str(given.get("bpeFile") or ""),
+        stack=stack or SELECTED,
     )
 
 
@@ -195,7 +200,7 @@ def _require(given: dict[str, Any], wanted: tuple[str, ...], stack: str, problem
     """
     missing = [name for name in wanted if not given.get(name)]
     if missing:
-        which = f"stack {stack}" if stack else "the selected stack"
+        which = f"stack {stack}" if stack else SELECTED
         told = problem if given.get("kubeconfig") else NOT_UP
         raise ValueError(
             f"{which} {told}: its outputs lack {', '.join(missing)}. {WHAT_TO_DO[told]}"

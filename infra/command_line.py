@@ -6,8 +6,11 @@ This module uses only the standard library.
 import os
 import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
+Say = Callable[[str], None]
+"""A function that prints a line for the user."""
 LINE_LIMIT = 200  # characters; Pulumi's command provider stops reading at a very long line
 
 

@@ -120,7 +120,7 @@ def node_interface(facts: Facts, expect: Expectations) -> Fault | str:
         there = facts.get("interfaces") or "none that could be seen"
         return error(
             f"this host has no network interface {name}; it has {there}",
-            "set nodeInterface (of a further machine: interface at its place in nodes) to one of "
+            "set nodeInterface (of a further machine: interface in its item of nodes) to one of "
             "these, or remove it",
         )
     if state == "down":
@@ -164,7 +164,7 @@ def address_family(facts: Facts, expect: Expectations) -> Fault | str:
         f"k3s takes {known[0]} for the node's own address, and podCidr {expect.pod_cidr} is a "
         f"network of IPv{wanted}",
         f"set podCidr and serviceCidr to networks of {other}; or give the host a default route of "
-        f"IPv{wanted}, or nodeInterface (of a further machine: interface at its place in nodes) an "
+        f"IPv{wanted}, or nodeInterface (of a further machine: interface in its item of nodes) an "
         f"interface with an address of IPv{wanted}",
     )
 

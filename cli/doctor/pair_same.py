@@ -113,7 +113,7 @@ def same_address(machines: list[Machine], _: Expectations) -> Found:
                     f"k3s would take {address} for the address of both "
                     f"({one.facts.get('device')} and {two.facts.get('device')})",
                     "name the network interface between the machines: nodeInterface for the first "
-                    "one, interface at its place in nodes for a further one",
+                    "one, interface in its item of nodes for a further one",
                 ),
             )
 

@@ -28,6 +28,7 @@ from cli.fetch.wanted import (
     choose,
     parse_contents,
 )
+from infra.command_line import Say
 from infra.kube.errors import TaskError
 
 MOST_TRIES = 6  # without a limit, a run that removes checkpoints too fast would be tried for ever
@@ -88,7 +89,7 @@ class Bringer:
         folder: Folder,
         choice: str,
         streams: int,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         self._source, self._run_path, self._folder = source, run_path, folder
         self._choice, self._streams, self._say = choice, streams, say

@@ -16,6 +16,7 @@ from typing import Any, cast
 from cli.fetch.partial import PARTIAL
 from cli.fetch.wanted import MANIFEST, Wanted
 from infra.airgap.manifest import sha256_of
+from infra.kube.say import first_of
 
 RECORD = ".disttrain-fetch.json"
 
@@ -57,11 +58,10 @@ class Folder:
             if not found or found not in self._ours.get(each.name, []):
                 foreign.append(each.name)
         if foreign:
-            names = ", ".join(foreign[:3]) + (f" and {len(foreign) - 3} more" * (len(foreign) > 3))
             raise ValueError(
-                f"{self.root} has {names} with other contents, which `./disttrain fetch` did not "
-                "write (or which were changed since). Nothing was overwritten. Choose another "
-                "folder by --to, or move them away"
+                f"{self.root} has {first_of(foreign, 3)} with other contents, which `./disttrain "
+                "fetch` did not write (or which were changed since). Nothing was overwritten. "
+                "Choose another folder by --to, or move them away"
             )
         return missing
 

@@ -2,13 +2,13 @@
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cli.fetch.bring import Bringer, Brought, Source
 from cli.fetch.folder import Folder
 from cli.fetch.progress import duration
+from infra.command_line import Say
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # as trainer/config/option.py has it
 
@@ -38,9 +38,7 @@ class Order:
         # Most shells do not expand the ~ in --to=~/results.
         return Folder(Path(self.to or f"runs/{name}").expanduser(), name)
 
-    def bring(
-        self, source: Source, path: str, folder: Folder, say: Callable[[str], None]
-    ) -> Brought:
+    def bring(self, source: Source, path: str, folder: Folder, say: Say) -> Brought:
         """Copy the run from a source, and tell the user what happens.
 
         It raises the errors of `Bringer.bring`.

@@ -18,6 +18,7 @@ from cli.fetch.batches import Piece
 from cli.fetch.transfer import GoneError, Send
 from cli.fetch.wanted import VOLUME
 from cli.volume_pod import SEND_SECONDS, VolumePod
+from infra.command_line import Say
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.exec_stream import SILENCE_SECONDS, Sink
 from infra.kube.errors import ApiError, TaskError, UnreachableError
@@ -68,9 +69,7 @@ class PodSource:
 
     where = VOLUME
 
-    def __init__(
-        self, pod: VolumePod, how: str, say: Callable[[str], None], get: Get = get_by_client
-    ) -> None:
+    def __init__(self, pod: VolumePod, how: str, say: Say, get: Get = get_by_client) -> None:
         self._pod, self._how, self._say, self._get = pod, how, say, get
 
     def ask(self, *words: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from cli.fetch.batches import Piece, batches
 from cli.fetch.partial import PartialFile
 from cli.fetch.progress import Progress
+from infra.command_line import Say
 from infra.kube.api_server.exec_stream import Sink
 from infra.kube.errors import TaskError, UnreachableError
 
@@ -56,7 +57,7 @@ class Transfer:
         open_send: Callable[[], Send],
         streams: int,
         progress: Progress,
-        say: Callable[[str], None],
+        say: Say,
     ) -> None:
         self._files, self._open_send, self._streams = files, open_send, streams
         self._progress, self._say = progress, say

@@ -18,7 +18,7 @@ from cli.logs.labels import colour_is_wanted, label, shown
 from cli.logs.line import Line
 from cli.logs.merged import Merged
 from cli.logs.pod_logs import PodLogs
-from cli.logs.run_end import is_over
+from cli.logs.run_end import is_over, state_text
 from cli.logs.selection import Selection, no_such_ranks, parse_pattern, parse_ranks
 from cli.logs.since import parse_since
 from cli.logs.volume import NoVolumeError, VolumeReader, reading
@@ -104,12 +104,13 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
     """Print the lines that the options select, and return the exit status."""
     tail = -1 if arguments.tail is None else int(arguments.tail)
     follow = not arguments.no_follow
+    over = partial(is_over, api, place.namespace, place.owner)
+    state = partial(state_text, api, place.namespace, place.owner)
     screen = Screen(has_time=arguments.timestamps)
     with volume_or_none(api, place, selection, tail, follow) as volume:
         if volume is None and selection.ranks:
             warn("--rank is not applied, because the API server does not know the ranks")
             selection = Selection(frozenset(), selection.since, selection.grep)
-        over = partial(is_over, api, place.namespace, place.owner)
         merged = Merged(PodLogs(api, place), volume, warn, over)
         enough = tail if selection.grep is None else -1
         lines = merged.history(selection.since, enough)
@@ -119,11 +120,13 @@ def show(api: Api, place: RunPlace, selection: Selection, arguments: argparse.Na
         screen.show(wanted if tail < 0 else deque(wanted, maxlen=tail))
         if merged.found_any and not merged.has_begun:
             warn(f"{place.workload} has written nothing yet; {STATUS_SAYS}")
+        if follow and not merged.found_any and not over():
+            warn(f"{place.workload} has no pods yet ({state()}); its lines follow when it starts")
         if follow:
             for some in merged.follow():
                 screen.show(line for line in some if selection.has(line))
     if not merged.found_any:
-        warn(f"{place.workload} has no pods, and no logs are on the volume; {STATUS_SAYS}")
+        warn(f"{place.workload} has no pods, and no logs are on the volume ({state()})")
         return 1
     return 0
 

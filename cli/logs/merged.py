@@ -10,6 +10,7 @@ from cli.logs.volume import PROGRAM_ENDED, VolumeReader
 from cli.logs.volume_program import HISTORY_BEGINS, HISTORY_ENDS, RECENT, WANTED
 from cli.pod_facts import has_begun, started_at
 from cli.pod_facts import node_of as node_of_pod
+from infra.command_line import Say
 from infra.kube.objects import Json
 
 # How long a line of the API server waits for its record on the volume: a network file system may
@@ -36,7 +37,7 @@ class Merged:
         self,
         pods: PodLogs,
         volume: VolumeReader | None,
-        warn: Callable[[str], None],
+        warn: Say,
         is_over: Callable[[], bool] = lambda: True,
     ) -> None:
         self._pods, self._volume, self._warn, self._is_over = pods, volume, warn, is_over
@@ -119,12 +120,12 @@ class Merged:
     def _waits_for_a_pod(self) -> bool:
         """Whether a new pod will come although all pods have ended; the first time, say so.
 
-        Kubernetes waits for some seconds before it replaces a pod that has failed. Without any pod
-        or line yet, the user should ask the status what the run waits for.
+        Kubernetes waits for some seconds before it replaces a pod that has failed. A run in a queue
+        may wait for its first pod for days; the caller says what it waits for.
         """
-        if not self.found_any or self._is_over():
+        if self._is_over():
             return False
-        if not self._has_told_of_wait:
+        if self.found_any and not self._has_told_of_wait:
             self._has_told_of_wait = True
             self._warn("all pods of the run have ended; the lines of its next pod follow")
         return True

@@ -1,14 +1,19 @@
 """Finds out whether a run is over, so that no new pod of it will write any lines."""
 
+from cli.status.snapshot import see_run
 from infra.kube.api_server.api import Api
 from infra.kube.errors import FORBIDDEN, ApiError, TaskError
+from infra.kube.queues.kueue import is_stopped
+from infra.kube.runs.busy import other_run
 from infra.kube.runs.steer import find_record
 from infra.kube.runs.workload_now import workload_now
-from infra.kube.workload import is_suspended, true_condition
+from infra.kube.workload import true_condition
 
 
 def is_over(api: Api, namespace: str, owner: str) -> bool:
-    """Whether the run has finished, failed or was suspended, or its workload is gone.
+    """Whether the run has finished, failed or was stopped, or its workload is gone.
+
+    A run that waits in a queue, or whose workload `pulumi up` is about to make, is not over.
 
     It is True as well if these credentials may not read that, or if the run has no record.
 
@@ -23,12 +28,25 @@ def is_over(api: Api, namespace: str, owner: str) -> bool:
     try:
         record = find_record(api, namespace, owner)
         item = workload_now(api, namespace, record.workload)
+        if item is None:
+            return other_run(record, None, api.now()) is None
+        stopped = is_stopped(api, namespace, item, record.suspend)
     except (TaskError, ValueError):  # there is no record, or it cannot be read
         return True
     except ApiError as refused:
         if refused.status != FORBIDDEN:
             raise
         return True
-    if item is None or is_suspended(item, record.suspend):
-        return True
-    return bool(true_condition(item, list(record.over)))
+    return stopped or bool(true_condition(item, list(record.over)))
+
+
+def state_text(api: Api, namespace: str, owner: str) -> str:
+    """Return the state of the run and the reason for it, as `./disttrain status` has them.
+
+    If they cannot be read, the text says why. The arguments are as for `is_over`.
+    """
+    try:
+        status, _ = see_run(api, find_record(api, namespace, owner))
+    except (ApiError, TaskError, ValueError) as reason:
+        return str(reason)
+    return f"{status.state}: {status.detail}" if status.detail else status.state

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from cli.logs.line import Line
+from infra.kube.say import first_of
 
 MOST_NAMED = 5
 
@@ -58,11 +59,10 @@ def no_such_ranks(ranks: frozenset[int], world_size: int) -> str:
     others = [str(rank) for rank in sorted(ranks) if rank >= world_size]
     if not others:
         return ""
-    named = ", ".join(others[:MOST_NAMED])
-    named += f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
     has = "0" if world_size == 1 else f"0 to {world_size - 1}"
     return (
-        f"--rank: the run has no rank {named} now but {has}: only lines of earlier starts can come"
+        f"--rank: the run has no rank {first_of(others, MOST_NAMED)} now but {has}: only lines of "
+        "earlier starts can come"
     )
 
 

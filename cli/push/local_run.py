@@ -42,7 +42,8 @@ def read_run(folder: Path) -> list[LocalFile]:
     names = sorted(_names(folder), key=lambda name: (name.endswith("/manifest.json"), name))
     if CONFIG not in names:
         raise ValueError(
-            f"FOLDER: {folder} cannot be pushed: it has no {CONFIG}, so it is no run's folder"
+            f"FOLDER: {folder} cannot be pushed: it has no {CONFIG}, so it is no run's folder. "
+            "Name a folder that `./disttrain fetch` has made, such as runs/dev"
         )
     checkpoints = sorted({name.rpartition("/")[0] for name in names if _CHECKPOINT.match(name)})
     if not checkpoints:

@@ -86,8 +86,8 @@ def _check(arguments: argparse.Namespace) -> None:
                 f"NAME: {name!r} cannot be used: a run's name has only letters, digits, '.', '_' "
                 "and '-', and no path. `./disttrain runs` lists the runs"
             )
-    if len(set(chosen)) < len(chosen):
-        raise ValueError("NAME: a run is named twice")
+        if chosen.count(name) > 1:
+            raise ValueError(f"NAME: {name!r} is given twice: name each run once")
     if arguments.action == "compare":
         if len(chosen) < 2:
             raise ValueError(f"NAME: one run ({chosen[0]!r}) cannot be compared: name two or more")
@@ -192,7 +192,8 @@ def _pod(place: VolumePlace, *, read_only: bool = True):
 
 def _users(api: Api, place: VolumePlace) -> Users:
     collection = COLLECTION.format(place.namespace)
-    return users(api.list(collection, SELECTOR), api.list(collection, CONFIGS), place.run_name)
+    records, configs = api.list(collection, SELECTOR), api.list(collection, CONFIGS)
+    return users(records, configs, place.run_name, place.stack)
 
 
 def _refuse(found: Users, chosen: Sequence[str]) -> None:

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import yaml
 
+from cli.stack_outputs import SELECTED
 from infra.kube import names
 from infra.kube.objects import Json, label, name_of, part
 from infra.kube.record import parse_record
 
 CONFIG = "run.yaml"
 CONFIGS = f"{names.COMPONENT_LABEL}={names.TRAINING}"  # the label selector of run configurations
-OWN = "this stack"
 
 
 @dataclass
@@ -31,7 +31,12 @@ class Users:
     unknown: list[str] = field(default_factory=list[str])
 
 
-def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -> Users:
+def users(
+    records: Iterable[Json],
+    config_maps: Iterable[Json],
+    own: str = "",
+    stack: str = SELECTED,
+) -> Users:
     """Find the stacks that use runs.
 
     Args:
@@ -40,6 +45,7 @@ def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -
             configuration have the same owner.
         own: the run that the outputs of the user's own stack name, which always counts as used;
             empty if they name none.
+        stack: the name of the user's own stack, or SELECTED.
     """
     found, by_owner = Users(), runs_of_owners(config_maps)
     for item in records:
@@ -57,7 +63,7 @@ def users(records: Iterable[Json], config_maps: Iterable[Json], own: str = "") -
         for run in sorted(runs or ()):
             found.stacks.setdefault(run, []).append(record.stack.rpartition("/")[2])
     if own and own not in found.stacks:
-        found.stacks[own] = [OWN]
+        found.stacks[own] = [stack]
     return found
 
 
@@ -74,7 +80,7 @@ def refusal(run: str, found: Users) -> str:
     """Return why a run cannot be deleted, according to the records; empty if it can."""
     if stacks := found.stacks.get(run):
         return (
-            f"run {run!r} is in use: {', '.join(stacks)}. First, in that stack: pulumi destroy, or "
+            f"run {run!r} is in use by {_shown(stacks)}. First, in that stack: pulumi destroy, or "
             "another runName and pulumi up"
         )
     if found.unknown:
@@ -83,6 +89,10 @@ def refusal(run: str, found: Users) -> str:
             f"{'; '.join(found.unknown)}"
         )
     return ""
+
+
+def _shown(stacks: Iterable[str]) -> str:
+    return ", ".join(name if name == SELECTED else f"stack {name}" for name in stacks)
 
 
 def _run_name(item: Json) -> str:

@@ -82,16 +82,7 @@ def take_snapshot(
     """
     nodes, platform = _platform(api)
     reports = Reports(api, nodes)
-    found, forbidden = list_if_allowed(api, ALL, SELECTOR)
-    unseen = f"runs in other namespaces than {namespace} ({forbidden})" if forbidden else ""
-    if found is None:
-        found = api.list(COLLECTION.format(namespace), SELECTOR)
-    records = list[Record]()
-    for item in found:
-        try:
-            records.append(parse_record(item))
-        except ValueError as error:
-            unseen = "; ".join(text for text in (unseen, str(error)) if text)
+    records, unseen = _records(api, namespace)
     missing = ""
     if wanted:
         run_names = _run_names(api, namespace)
@@ -142,6 +133,21 @@ def see_run(
     if with_volume:
         seen = replace(seen, progress=_with_volume(api, seen))
     return judge_run(seen, api.now()), list(seen.pods)
+
+
+def _records(api: Api, namespace: str) -> tuple[list[Record], str]:
+    """Return the records of all runs that may be read, and which others could not be, and why."""
+    found, forbidden = list_if_allowed(api, ALL, SELECTOR)
+    unseen = [f"runs in other namespaces than {namespace} ({forbidden})"] if forbidden else []
+    if found is None:
+        found = api.list(COLLECTION.format(namespace), SELECTOR)
+    records = list[Record]()
+    for item in found:
+        try:
+            records.append(parse_record(item))
+        except ValueError as error:
+            unseen.append(str(error))
+    return records, "; ".join(unseen)
 
 
 def _run_names(api: Api, namespace: str) -> dict[str, set[str]]:

@@ -50,7 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     if arguments.nodes:
         if arguments.restart:
-            raise ValueError("--restart: it cannot be used with --nodes, which checks no run")
+            raise ValueError(
+                "--restart: it cannot be used with --nodes, which checks no run. Leave one of the "
+                "two out"
+            )
         volume = volume_place(arguments.stack)
         about, results = f"namespace {volume.namespace}", check_nodes(Api(volume.access), volume)
     else:

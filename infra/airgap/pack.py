@@ -31,7 +31,8 @@ from infra.airgap.needs import (
 )
 from infra.airgap.operator_images import operator_images
 from infra.airgap.save_image import choose_tool, save_image
-from infra.airgap.writer import BundleWriter, Say, locked
+from infra.airgap.writer import BundleWriter, locked
+from infra.command_line import Say
 from infra.image.dependencies import Sources
 from infra.image.ensure import cached_layout
 from infra.settings import (

@@ -22,11 +22,11 @@ from infra.airgap.manifest import (
     sha256_of,
     write_manifest,
 )
+from infra.command_line import Say
 
 UNFINISHED = "unfinished.json"
 SCRATCH = ".partial"
 Fill = Callable[[Path], str]
-Say = Callable[[str], None]
 
 
 class BundleWriter:

@@ -270,6 +270,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="certificates (PEM) that the build trusts beside the usual ones; -: standard input",
     )
+    _add_options_of_actions(parser)
+    return parser
+
+
+def _add_options_of_actions(parser: argparse.ArgumentParser) -> None:
+    """Add the options that only some actions use; their help names the actions."""
+    add = parser.add_argument
     add(
         "--keep-unused-minutes",
         type=int,
@@ -313,7 +320,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--limit-seconds", type=int, default=1800, help="pull: of all tries (default: %(default)s)")
     add("--output", default="-", help="sbom: file for the document (default: standard output)")
-    return parser
 
 
 if __name__ == "__main__":

@@ -5,19 +5,18 @@ import hashlib
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.command_line import Say
 from infra.image.builders import Build, build_layout, choose_builder
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.node_build import build_at, choose_builder_at
 from infra.image.oci import Image, read_layout
 from infra.image.plan import ImagePlan
 from infra.image.platforms import architecture_of, platform_of_image
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, cast
 
+from infra.command_line import Say
 from infra.image.node import Node
 
 PART_BYTES = 64 << 20
@@ -50,7 +51,6 @@ pwd -P && cat .note && ls
 """
 
 Write = Callable[[IO[bytes]], None]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

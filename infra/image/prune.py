@@ -4,14 +4,14 @@ Every change of the trainer or of its dependencies makes a new tag. The tags are
 kubelet does not remove them, and the dependencies have gigabytes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from infra.command_line import Say
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.plan import ImagePlan, deps_repository
 from infra.image.wanted import platforms
 
-Say = Callable[[str], None]
 ENSURED_LABEL = "disttrain.dev/ensured-at"
 KEEP_UNUSED_MINUTES = 60  # Another `pulumi up` may have imported an image and not started pods yet.
 

@@ -3,10 +3,11 @@
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.command_line import Say
 from infra.image import presence
 from infra.image.containerd import REQUEST_LABEL, Containerd, ContainerdError
 from infra.image.node import failure_reason
@@ -21,8 +22,6 @@ from infra.image.wanted import PREFIX, want
 DIGEST_VARIABLE = "IMAGE_DIGEST"  # the variable with the digest that the first node has
 PAUSE_SECONDS = 3.0  # between two attempts
 SAY_SECONDS = 30  # between two lines that say why the image is not there yet
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

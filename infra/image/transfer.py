@@ -4,9 +4,10 @@ import hashlib
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import IO
 
+from infra.command_line import Say
 from infra.image.containerd import Containerd, ContainerdError
 from infra.image.node import CUT_OFF, Node, NodeError, after_begin_line, failure_reason
 from infra.image.oci import COPY_BYTES, Image, archive_size_bytes, write_archive
@@ -17,8 +18,6 @@ from infra.image.parts import joined, open_transfer, remove_parts, send_parts
 PINNED = {"io.cri-containerd.pinned": "pinned"}
 COLLECTED_PAUSES_SECONDS = (0, 1, 3)  # pauses before the next attempts of an import
 RESTART_SECONDS, RESTART_PAUSE_SECONDS = 180, 2
-
-Say = Callable[[str], None]
 
 
 def import_images(

@@ -22,6 +22,6 @@ def belongs(item: Json) -> str:
     owner, stack = label(item, names.OWNER_LABEL), label(item, names.STACK_LABEL)
     if not (owner or stack):
         return "was not made by this stack"
-    of = f"stack {stack}" if stack else "a stack"
+    named = f" named {stack}" if stack else ""
     by = f" (owner {owner})" if owner else ""
-    return f"belongs to {of} of another state, such as a colleague's{by}"
+    return f"belongs to another stack{named}{by}, perhaps a colleague's"

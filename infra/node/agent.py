@@ -108,7 +108,7 @@ class Job:
             return (
                 f". If it is lost for good, let the stack forget it: {VARIABLE}=true pulumi destroy"
             )
-        remedy = "set `gone: true` at its place in nodes"
+        remedy = "set `gone: true` in its item of nodes"
         if action in LEAVING:
             name, host = self.variables["agent"].get("NODE", ""), self.machine["ssh"]["host"]
             was = f"name: {name}, address: {host}"

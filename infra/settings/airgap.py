@@ -20,6 +20,7 @@ from infra.airgap.needs import (
     unmet_needs,
 )
 from infra.airgap.operator_images import operator_images
+from infra.kube.say import first_of
 from infra.settings.cluster import ClusterSettings
 from infra.settings.gpu import GpuOperatorSettings
 from infra.settings.image import ImageSettings
@@ -70,8 +71,7 @@ def read_bundle(reader: Reader) -> BundleSettings | None:
         reader.problem("bundle", text, str(error), "Set a folder that `make bundle` has filled")
         return None
     if missing := missing_files(path, manifest):
-        more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        reason = f"it is not complete ({missing[0]}{more})"
+        reason = f"it is not complete ({first_of(missing, 1)})"
         reader.problem("bundle", text, reason, "Copy it again from where it was packed")
         return None
     return BundleSettings(path, manifest)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,6 +44,68 @@ def test_error_is_one_sentence_and_no_traceback(
 ) -> None:
     assert run_with(error, monkeypatch) == 2
     assert capsys.readouterr().err == "error: why\n"
+
+
+@pytest.mark.parametrize("kind", [lambda said: ApiError(403, said), ValueError, TaskError])
+def test_missing_right_comes_with_what_to_do(
+    kind: Callable[[str], Exception],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The API server names the right that the user lacks. Whom to ask for it follows, whichever
+    error the command makes of that, and the page that lists what each command needs has a section
+    of the name that is given.
+    """
+    said = 'pods is forbidden: User "ann" cannot create resource "pods" in API group ""'
+    assert run_with(kind(said), monkeypatch) == 2
+    assert capsys.readouterr().err == f"error: {said}{program.HOW_TO_GET_A_RIGHT}\n"
+    (title,) = re.findall('docs/operations.md, "(.*)"', program.HOW_TO_GET_A_RIGHT)
+    assert f"\n## {title}\n" in (PROJECT / "docs/operations.md").read_text()
+
+
+def test_refusal_for_another_reason_needs_no_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A quota gives the same status as a missing right, and no right helps against it."""
+    said = 'pods "a" is forbidden: exceeded quota: team'
+    assert run_with(ApiError(403, said), monkeypatch) == 2
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("logs", "dev"), ". A stack is named by --stack: ./disttrain logs --stack dev"),
+        (("stop", "dev"), ". A stack is named by --stack: ./disttrain stop --stack dev"),
+        (("logs", "--rnak", "3"), ""),
+    ],
+)
+def test_name_of_a_stack_without_its_option_is_recognized(
+    words: tuple[str, ...], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status dev` shows one run, so `logs dev` is a likely mistake. The error names the option."""
+    with pytest.raises(SystemExit, match=r"^2$"):
+        program.main(words)
+    unknown = " ".join(words[1:])
+    assert f"unrecognized arguments: {unknown}{hint}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("monitoring", "the following arguments are required: {dashboard,rules}"),
+        ("completion", "the following arguments are required: {bash,zsh,fish}"),
+    ],
+)
+def test_missing_word_is_named_as_in_the_help(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error about a missing word names the words to choose from, and no name of the program's
+    own, which the help does not show.
+    """
+    with pytest.raises(SystemExit, match=r"^2$"):
+        program.main([words])
+    assert said in capsys.readouterr().err
 
 
 def test_reader_that_goes_away_is_no_error(

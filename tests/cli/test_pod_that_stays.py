@@ -17,9 +17,18 @@ PLACE = RunPlace(Access(kubeconfig="{}"), "n", "o", "image", "/data/runs/a", "Jo
 
 
 class Cluster(ApiServer):
-    """A stand-in cluster whose pods run and may not be deleted."""
+    """A stand-in cluster whose pods run and may not be deleted.
+
+    Args:
+        may_make: whether the user may make pods.
+    """
+
+    def __init__(self, *, may_make: bool = True) -> None:
+        self._may_make = may_make
 
     def answer(self, method: str, path: str, query: Mapping[str, str], body: Any) -> Json:
+        if method == "POST" and not self._may_make:
+            raise ApiError(403, "pods is forbidden: you may not create")
         if method == "DELETE":
             raise ApiError(403, "pods is forbidden: you may not delete")
         return {"status": {"phase": "Running"}}
@@ -41,3 +50,12 @@ def test_pod_that_could_not_be_removed_is_named(
     assert out == ""
     assert "could not be removed (pods is forbidden: you may not delete)" in err
     assert "ends by itself 300 s after its start, and pulumi destroy removes it" in err
+
+
+def test_pod_that_was_never_made_is_not_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """If the user may neither make nor delete pods, the error is about the first. There is no pod
+    that stays, and no sentence about one.
+    """
+    with pytest.raises(ApiError, match="you may not create"):
+        run_events.fetch_events(api_of(Cluster(may_make=False)), PLACE)
+    assert "could not be removed" not in capsys.readouterr().err

@@ -117,7 +117,7 @@ def test_stack_that_is_up_without_a_run_is_told_how_to_get_one(
         return json.dumps(outputs if words[1] == "output" else {"version": 3, "deployment": {}})
 
     monkeypatch.setattr(pulumi_outputs, "ask_pulumi", ask)
-    told = "stack dev has no run: its outputs lack runPath, workload. Set `topology`"
+    told = "stack dev has no run: its outputs lack runPath, workload. Name a stack that has one by "
     with pytest.raises(ValueError, match=told):
         run_place("dev")
 

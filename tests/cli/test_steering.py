@@ -172,6 +172,23 @@ def test_pulumi_without_an_answer_is_one_sentence(
             "no stack named 'nope' found",
             "--stack: 'nope' cannot be used: there",
         ),
+        (
+            (),
+            "PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions",
+            "Pulumi is not logged in, so it does not know where the stacks are kept: pulumi login",
+        ),
+        (
+            (),
+            "could not deserialize deployment: constructing secrets manager: passphrase must be "
+            "set with PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE environment "
+            "variables",
+            "Pulumi needs the stack's passphrase, which `pulumi stack init` has asked for. Set",
+        ),
+        (
+            (),
+            "incorrect passphrase",
+            "the passphrase in PULUMI_CONFIG_PASSPHRASE or in the file PULUMI_CONFIG_PASSPHRASE_F",
+        ),
         (("--stack", "a/b"), "unable to open state", "pulumi stack output --json --show-secrets"),
     ],
 )
@@ -184,7 +201,8 @@ def test_stack_that_is_not_there_is_said_with_a_way_out(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """If no stack is selected or pulumi does not know the stack, the command says so and names
-    `pulumi stack ls`. Any other error of pulumi is repeated. The words are those of pulumi 3.259.
+    `pulumi stack ls`. Without a login or the passphrase, it says what to do. Any other error
+    is repeated. The words are those of pulumi 3.259.
     """
     pulumi(tmp_path, monkeypatch, f'echo "error: {pulumis}" >&2; exit 255')
     assert main(["goodput", *words]) == 2

@@ -65,7 +65,7 @@ def test_stack_of_the_same_name_takes_over_and_deletes_nothing(
     with pytest.raises(PulumiFailedError) as refusal:
         bob.up()
     said = str(refusal.value)
-    assert f"belongs to stack {SAME} of another state" in said
+    assert f"belongs to another stack named {SAME}" in said
     assert "pulumi config set namespace NAME" in said
     assert ann.output("owner") in said
     bob.destroy()

@@ -98,9 +98,7 @@ def test_topology_goes_with_its_queue_alone(kueue: Lab) -> None:
     theirs = job_of(lab, namespace, "theirs", **fields)
     open_queue.delete(theirs, lab.api)
     assert lab.api.get(path)
-    with pytest.raises(
-        TaskError, match="exists on the cluster and belongs to a stack of another state"
-    ):
+    with pytest.raises(TaskError, match="exists on the cluster and belongs to another stack"):
         claim_queues.create(theirs, lab.api)
     open_queue.delete(job_of(lab, namespace, "ours", **fields), lab.api)
     assert lab.api.get(path) is None

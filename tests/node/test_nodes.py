@@ -317,7 +317,7 @@ def test_machine_that_is_gone_is_forgotten_without_being_asked(lan: Lan) -> None
         preview = stack.preview()
         assert f"{host.address} could not be asked about its k3s" in preview
         assert set(counts(preview)) == {"unchanged"}
-        assert "set `gone: true` at its place in nodes" in failure(stack)
+        assert "set `gone: true` in its item of nodes" in failure(stack)
         set_nodes(stack, lan.settings(two, gone=True))
         stack.up()
         assert list(lan.members()) == [SERVER]

@@ -112,7 +112,7 @@ def test_lost_server_is_forgotten_and_one_that_is_new_joins_under_its_name(steps
     steps.three_servers()
     switch_off(lan.machines[THREE].host)
     assert sorted(lan.members()) == sorted(ALL)  # Two of three servers answer.
-    assert "set `gone: true` at its place in nodes" in refusal_of(join, steps.job(THREE))
+    assert "set `gone: true` in its item of nodes" in refusal_of(join, steps.job(THREE))
     join(steps.job(THREE, gone=True))
     assert lan.etcd() == {SERVER: True, TWO: True}
     switch_on(lan.machines[THREE].host)

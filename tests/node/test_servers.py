@@ -44,7 +44,7 @@ def test_three_servers_bear_the_loss_of_one_and_the_list_forgets_it(lan: Lan) ->
             assert sorted(lan.members()) == sorted([SERVER, *NAMES])
             said = failure(stack)
             assert f"{host.address} cannot be reached" in said
-            assert "set `gone: true` at its place in nodes" in said
+            assert "set `gone: true` in its item of nodes" in said
             gone = lan.settings(THREE, role="server", gone=True)
             set_nodes(stack, [*lan.settings(TWO, role="server"), *gone])
             output += said + stack.up()

@@ -2,10 +2,10 @@
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from infra.command_line import Say
 from infra.image import presence
 from infra.image.dependencies import Sources, local_dependencies, locked
 from infra.image.oci import Image, image_annotations
@@ -16,8 +16,6 @@ from infra.image.registry.repository import Repository
 from infra.image.with_code import with_code
 
 REQUEST_ANNOTATION = "disttrain.dev/import-request"
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

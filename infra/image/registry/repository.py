@@ -8,9 +8,10 @@ import re
 import time
 from urllib.parse import urlencode, urlsplit
 
+from infra.command_line import Say
 from infra.image.oci import MANIFEST_TYPE, Blob, Image, config_digest, image_at_node
 from infra.image.registry.connection import Access, Connection, CutError
-from infra.image.registry.sending import Say, sending
+from infra.image.registry.sending import sending
 
 MANIFEST_TYPES = (MANIFEST_TYPE, "application/vnd.docker.distribution.manifest.v2+json")
 ATTEMPTS = 4

@@ -1,14 +1,14 @@
 """Gives a blob as a stream that reports how much of it has been read."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from infra.command_line import Say
 from infra.image.oci import Blob
 
-Say = Callable[[str], None]
 STEP_BYTES = 512 << 20
 
 

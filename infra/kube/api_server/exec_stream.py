@@ -88,14 +88,9 @@ def stream(
         ApiError: as for `execute`.
         UnreachableError: as for `execute`, or a time limit is reached.
     """
-    query = [("container", container), *(("command", word) for word in command)]
     channels = ("stdout", "stderr") if blocks is None else ("stdin", "stdout", "stderr")
-    query += [(name, "true") for name in channels]
     began = time.monotonic()
-    try:
-        socket = api.websocket(f"{pod_path}/exec", query)
-    except (websocket.WebSocketException, OSError) as error:
-        raise UnreachableError(shorten(str(error), 300)) from None
+    socket = begin(api, pod_path, container, command, channels)
     try:
         socket.settimeout(silence_seconds)
         for block in blocks or ():
@@ -104,6 +99,27 @@ def stream(
     finally:
         socket.close(timeout=1)
     return Ended(exit_code_of(status), "", stderr)
+
+
+def begin(
+    api: Api, pod_path: str, container: str, command: list[str], channels: Iterable[str]
+) -> websocket.WebSocket:
+    """Begin a command in a pod, and return the websocket to it.
+
+    Args:
+        api, pod_path, container, command: as for `execute`.
+        channels: what the websocket carries, such as `stdout` or `tty`.
+
+    Raises:
+        ApiError: as for `execute`.
+        UnreachableError: the connection was refused.
+    """
+    query = [("container", container), *(("command", word) for word in command)]
+    query += [(name, "true") for name in channels]
+    try:
+        return api.websocket(f"{pod_path}/exec", query)
+    except (websocket.WebSocketException, OSError) as error:
+        raise UnreachableError(shorten(str(error), 300)) from None
 
 
 def _read_to_the_end(
@@ -135,18 +151,23 @@ def _send(socket: websocket.WebSocket, block: bytes) -> None:
     try:
         send_frame(socket, STDIN, block)
     except (websocket.WebSocketException, OSError) as error:
-        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+        raise cut(error) from None
 
 
 def _frame(socket: websocket.WebSocket) -> tuple[int, memoryview]:
     try:
         data = socket.recv()
     except (websocket.WebSocketException, OSError) as error:
-        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+        raise cut(error) from None
     frame = data.encode() if isinstance(data, str) else data
     if not frame:
         raise UnreachableError("the connection ended before the command did")
     return frame[0], memoryview(frame)[1:]
+
+
+def cut(error: Exception) -> UnreachableError:
+    """The error to raise if a connection broke with `error`."""
+    return UnreachableError(f"the connection was cut: {shorten(str(error), 300)}")
 
 
 def exit_code_of(status: dict[str, Any]) -> int:

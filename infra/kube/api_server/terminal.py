@@ -14,9 +14,8 @@ import websocket
 
 from infra.kube.api_server.api import Api
 from infra.kube.api_server.channels import read_frame, send_frame, wait_readable
-from infra.kube.api_server.exec_stream import ERROR, STDIN, STDOUT, exit_code_of
+from infra.kube.api_server.exec_stream import ERROR, STDIN, STDOUT, begin, cut, exit_code_of
 from infra.kube.errors import UnreachableError
-from infra.kube.say import shorten
 
 RESIZE = 4  # a channel of the protocol v4.channel.k8s.io
 BLOCK_BYTES = 64 << 10
@@ -38,12 +37,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
         ApiError: with status 403: these credentials may not run commands in the pod.
         UnreachableError: the connection was cut or refused. The terminal is restored.
     """
-    query = [("container", container), *(("command", word) for word in command)]
-    query += [(name, "true") for name in ("stdin", "stdout", "tty")]
-    try:
-        socket = api.websocket(f"{pod_path}/exec", query)
-    except (websocket.WebSocketException, OSError) as error:
-        raise UnreachableError(shorten(str(error), 300)) from None
+    socket = begin(api, pod_path, container, command, ("stdin", "stdout", "tty"))
     socket.settimeout(FRAME_SECONDS)
     woken, wake = os.pipe()
     try:
@@ -51,7 +45,7 @@ def interact(api: Api, pod_path: str, container: str, command: list[str], here: 
             send_frame(socket, RESIZE, _size(here))
             return exit_code_of(_converse(socket, here, woken))
     except (websocket.WebSocketException, OSError) as error:
-        raise UnreachableError(f"the connection was cut: {shorten(str(error), 300)}") from None
+        raise cut(error) from None
     finally:
         socket.close(timeout=1)
         os.close(woken)

@@ -23,7 +23,7 @@ from infra.kube.namespaces.strangers import refuse_strangers
 from infra.kube.objects import Json, is_ending, is_true, name_of, part
 from infra.kube.paths import DEFINITIONS
 from infra.kube.pods.report import describe_pods
-from infra.kube.say import say
+from infra.kube.say import first_of, say
 from infra.kube.waiting import wait_for
 
 END_SECONDS = 120
@@ -93,12 +93,10 @@ def refuse_use(api: Api, controller: Controller, owner: str) -> None:
     """Raise TaskError if others use the controller. The text names their objects and a way out."""
     others = used_by_others(api, controller, owner)
     if others:
-        more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
         raise TaskError(
             f"{controller.setting} cannot be taken away: others use {controller.title} "
-            f"({', '.join(others[:MOST_NAMED])}{more}), and what they have would be deleted with "
-            "it. It is left as it is. Let them delete these objects first, and run the command "
-            "again"
+            f"({first_of(others, MOST_NAMED)}), and what they have would be deleted with it. It is "
+            "left as it is. Let them delete these objects first, and run the command again"
         )
 
 

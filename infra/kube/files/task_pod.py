@@ -153,6 +153,7 @@ def running(
             api.create(collection, pod_manifest(pod, name))
         except ApiError as error:
             if error.status != 409:  # 409: an earlier try of this request has made it
+                quiet = True  # There is no pod that could stay.
                 raise
         patience = Patience(STUCK_SECONDS, time.monotonic)
         ask = partial(_not_started, api, path, patience)

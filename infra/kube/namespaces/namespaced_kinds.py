@@ -1,8 +1,9 @@
 """Lists all kinds of objects that a namespace can contain, as the API server names them."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from infra.command_line import Say
 from infra.kube.api_server.api import Api
 from infra.kube.errors import ApiError, UnreachableError
 from infra.kube.objects import Json, part, parts
@@ -44,9 +45,7 @@ def root(api_version: str) -> str:
     return f"/api/{api_version}" if api_version == CORE else f"/apis/{api_version}"
 
 
-def namespaced_kinds(
-    api: Api, skipped: Collection[str], unseen: Callable[[str], None]
-) -> Iterator[NamespacedKind]:
+def namespaced_kinds(api: Api, skipped: Collection[str], unseen: Say) -> Iterator[NamespacedKind]:
     """Yield each kind once, if possible in the version that its group prefers.
 
     Args:

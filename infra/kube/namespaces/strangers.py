@@ -16,6 +16,7 @@ from infra.kube.namespaces.own_namespace import OwnNamespace
 from infra.kube.namespaces.owners import first_owner, has_made, is_of_release, next_owner
 from infra.kube.objects import Json, annotation, is_ending, label, name_of, part, parts
 from infra.kube.paths import API_SERVICES
+from infra.kube.say import first_of
 
 MOST_NAMED = 20
 MAY_GO = "true"  # the value of MAY_GO_ANNOTATION
@@ -128,19 +129,20 @@ def refusal(namespace: OwnNamespace, seen: Seen) -> str:
     if seen.strangers:
         return (
             f"{namespace.subject} cannot be taken away: namespace {name} is deleted with it, and "
-            f"others have objects there ({_listed(seen.strangers)}), which would be deleted too. "
-            "It is left as it is. Move what is still needed to another namespace and delete it in "
-            f"this one (`kubectl -n {name} get KIND NAME -o yaml` shows it), or mark what may be "
-            f"deleted: kubectl -n {name} annotate KIND NAME {names.MAY_GO_ANNOTATION}={MAY_GO}. "
-            "Then run the command again"
+            f"others have objects there ({first_of(seen.strangers, MOST_NAMED)}), which would be "
+            "deleted too. It is left as it is. Move what is still needed to another namespace "
+            f"and delete it in this one (`kubectl -n {name} get KIND NAME -o yaml` shows it), or "
+            f"mark what may be deleted: kubectl -n {name} annotate KIND NAME "
+            f"{names.MAY_GO_ANNOTATION}={MAY_GO}. Then run the command again"
         )
     if seen.unseen:
         return (
             f"{namespace.subject} cannot be taken away: namespace {name} is deleted with it, and "
             f"it is not known whether others have objects of these kinds there: "
-            f"{_listed(seen.unseen)}. It is left as it is. If a right is missing, let somebody "
-            "who may list these kinds run the command. If an API does not answer, repair it or "
-            "delete its APIService: without that, Kubernetes cannot delete a namespace either"
+            f"{first_of(seen.unseen, MOST_NAMED)}. It is left as it is. If a right is missing, let "
+            "somebody who may list these kinds run the command. If an API does not answer, "
+            "repair it or delete its APIService: without that, Kubernetes cannot delete a "
+            "namespace either"
         )
     return ""
 
@@ -224,8 +226,3 @@ def _is_record_of_helm(item: Json, release: str) -> bool:
 
 def _named(item: Json) -> str:
     return f"{item['kind']} {name_of(item)}"
-
-
-def _listed(found: list[str]) -> str:
-    more = len(found) - MOST_NAMED
-    return ", ".join(found[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from infra.kube.objects import Json, is_ending, part, parts
-from infra.kube.say import shorten
+from infra.kube.say import first_of, shorten
 
 # The trainer ends with this code if a retry cannot help (trainer/launch/exit_codes.py).
 FATAL_EXIT_CODE = 78
@@ -72,8 +72,7 @@ def report_pod(pod: Json) -> PodReport:
 def describe_pods(pods: list[Json]) -> str:
     """The state of the first six pods, and how many more there are, for a message."""
     said = [report_pod(pod).state for pod in pods]
-    more = f", and {len(said) - 6} more" if len(said) > 6 else ""
-    return (", ".join(said[:6]) + more) or "no pod yet"
+    return first_of(said, 6) or "no pod yet"
 
 
 def lack_of_memory(pods: list[Json]) -> str:

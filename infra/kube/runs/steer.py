@@ -38,8 +38,9 @@ def find_record(api: Api, namespace: str, owner: str) -> Record:
     record = read_record(api, namespace, owner)
     if record is None:
         raise TaskError(
-            f"no run of this stack is in namespace {namespace}: no `pulumi up` of it has come to "
-            "the training. If one is under way, Ctrl-C there ends it; otherwise, first: pulumi up"
+            f"no run of this stack is in namespace {namespace}: no `pulumi up` of it has reached "
+            "the training. If one is under way, wait until it starts the training, or end it there "
+            "by Ctrl-C. Otherwise run `pulumi up` first"
         )
     return record
 

@@ -157,11 +157,28 @@ def test_next_pod_of_a_run_that_continues_is_waited_for(monkeypatch: pytest.Monk
     assert sentence == "all pods of the run have ended; the lines of its next pod follow"
 
 
-def test_run_that_never_had_a_pod_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any pod or line, the stream ends, so that the user is told to ask the status."""
+def test_run_that_never_had_a_pod_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first pod of a run in a queue may come after days, and its lines are shown then. Nothing
+    is said about an end of pods that there never were.
+    """
+    monkeypatch.setattr("cli.logs.merged.POLL_SECONDS", 0.0)
+    pods, said = Pods(), list[str]()
+    answers = deque([False, False, True])
+    new = deque([[], [api(1001, "the first pod")]])
+    monkeypatch.setattr(pods, "pods", lambda: [] if len(answers) > 1 else [POD])
+    monkeypatch.setattr(pods, "take", lambda: new.popleft() if new else [])
+    stream = Merged(cast(PodLogs, pods), None, said.append, is_over=answers.popleft)
+    assert [*stream.history(since=0.0)] == []
+    later = [line.text for some in stream.follow() for line in some]
+    assert (later, len(answers), stream.found_any) == (["the first pod"], 0, True)
+    assert said == []
+
+
+def test_run_that_is_over_without_a_pod_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any pod or line, the stream of a run that is over ends."""
     pods = Pods()
     monkeypatch.setattr(pods, "pods", list)
-    stream = Merged(cast(PodLogs, pods), None, print, is_over=lambda: False)
+    stream = Merged(cast(PodLogs, pods), None, print, is_over=lambda: True)
     assert [*stream.history(since=0.0)] == []
     assert [line for some in stream.follow() for line in some] == []
     assert not stream.found_any

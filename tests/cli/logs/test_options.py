@@ -40,7 +40,7 @@ def test_option_that_would_be_ignored_is_refused(
         ({0, 1}, ""),
         ({1, 7}, "--rank: the run has no rank 7 now but 0 to 1: only lines of earlier"),
         ({2, 7}, "--rank: the run has no rank 2, 7 now but 0 to 1: only lines of earlier"),
-        (set(range(2, 9)), "--rank: the run has no rank 2, 3, 4, 5, 6 and 2 more now but 0 to 1"),
+        (set(range(2, 9)), "--rank: the run has no rank 2, 3, 4, 5, 6, and 2 more now but 0 to 1"),
     ],
 )
 def test_rank_that_the_run_has_not_is_said(ranks: set[int], said: str) -> None:

@@ -81,7 +81,10 @@ def make_pipe(run: Path) -> None:
         (link_folder, "tensorboard is a link"),
         (make_pipe, "pipe is no plain file"),
         (add_bytes, r"the name of bytes-\\udcff is no text in UTF-8"),
-        (lambda run: (run / "run.yaml").unlink(), "it has no run.yaml"),
+        (
+            lambda run: (run / "run.yaml").unlink(),
+            "it has no run.yaml.* Name a folder that `./disttrain fetch`",
+        ),
     ],
 )
 def test_folder_that_is_not_whole_is_refused(

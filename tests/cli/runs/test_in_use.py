@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from cli.runs.in_use import OWN, refusal, users
+from cli.runs.in_use import refusal, users
 from infra.kube import names
 from infra.kube.record import Record
 from infra.kube.workload import Workload
@@ -30,7 +30,7 @@ def test_run_of_a_record_is_in_use_and_others_are_not() -> None:
     configs = [config("o1", "run_name: one"), config("o2", "run_name: two")]
     found = users([record("o1", "organization/disttrain/dev")], configs)
     assert found.stacks == {"one": ["dev"]}
-    assert "run 'one' is in use: dev" in refusal("one", found)
+    assert "run 'one' is in use by stack dev. First" in refusal("one", found)
     assert refusal("two", found) == ""
 
 
@@ -63,10 +63,12 @@ def test_record_that_cannot_be_read_stops_every_removal() -> None:
 
 
 def test_run_of_the_own_outputs_is_in_use_without_a_record() -> None:
-    """The run in the selected stack's outputs is in use even without a record. With a record, the
-    record's stack is named.
+    """The run in the selected or named stack's outputs is in use even without a record. With a
+    record, the record's stack is named.
     """
     found = users([], [], "mine")
-    assert found.stacks == {"mine": [OWN]}
+    assert found.stacks == {"mine": ["the selected stack"]}
+    assert "run 'mine' is in use by the selected stack. First" in refusal("mine", found)
+    assert users([], [], "mine", "wide").stacks == {"mine": ["wide"]}
     both = users([record("o1", "dev")], [config("o1", "run_name: mine")], "mine")
     assert both.stacks == {"mine": ["dev"]}

@@ -1,4 +1,4 @@
-"""`runs`, `fetch`, `sample` and `push` refuse what cannot be done before a pod is started."""
+"""`runs`, `fetch`, `sample`, `push` and `verify` refuse what cannot be done before a pod starts."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ from cli.__main__ import main
         (("runs", "delete", "a/b"), "and no path"),
         (("runs", "delete", ".."), "'..' cannot be used"),
         (("runs", "delete", ".push-demo"), "'.push-demo' cannot be used"),
-        (("runs", "delete", "demo", "demo"), "a run is named twice"),
+        (("runs", "delete", "demo", "demo"), "NAME: 'demo' is given twice: name each run once"),
         (("runs", "compare", "demo"), "one run ('demo') cannot be compared"),
         (("runs", "compare", "a", "b", "--to", "a.png"), "Use a name that ends in .svg"),
         (("runs", "--json", "compare", "a", "b"), "--json: it cannot be used with compare"),
@@ -27,6 +27,7 @@ from cli.__main__ import main
         (("fetch", "a/b"), "RUN: 'a/b' cannot be used"),
         (("sample", "a/b"), "RUN: 'a/b' cannot be used"),
         (("push", "/nowhere/demo"), "there is no such folder"),
+        (("verify", "--nodes", "--restart"), "which checks no run. Leave one of the two out"),
     ],
 )
 def test_option_that_cannot_be_is_named_with_its_value(

@@ -18,11 +18,11 @@ PATH = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/gpus"
         ({}, "was not made by this stack"),
         (
             {"disttrain.dev/owner": "o2", "disttrain.dev/stack": "dev"},
-            "belongs to stack dev of another state, such as a colleague's (owner o2)",
+            "belongs to another stack named dev (owner o2), perhaps a colleague's",
         ),
         (
             {"disttrain.dev/owner": "o2"},
-            "belongs to a stack of another state, such as a colleague's (owner o2)",
+            "belongs to another stack (owner o2), perhaps a colleague's",
         ),
     ],
     ids=["of nobody", "of a stack", "of an unnamed stack"],

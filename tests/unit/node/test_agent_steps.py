@@ -266,7 +266,7 @@ def test_way_to_a_lost_machine_fits_the_list(
     assert "127.0.0.1 cannot be reached. Try again when it can be. If it is lost for good" in said
     back = "put it back into nodes as it was (name: gpu2, address: 127.0.0.1) with `gone: true`"
     assert (back in said) is has_left_the_list
-    assert ("set `gone: true` at its place in nodes" in said) is not has_left_the_list
+    assert ("set `gone: true` in its item of nodes" in said) is not has_left_the_list
 
 
 def with_lost_machine(folder: Path, *, server: bool = False) -> Job:

@@ -88,7 +88,7 @@ def test_refusal_names_the_objects_and_both_ways_out() -> None:
     said = refusal(KUEUE, Seen([f"Secret s{number:02}" for number in range(MOST_NAMED + 2)]))
     assert said.startswith("controllers: 'kueue' cannot be taken away: namespace kueue-system is")
     assert "Secret s00, Secret s01, " in said
-    assert "Secret s19 and 2 more), which would be deleted too" in said
+    assert "Secret s19, and 2 more), which would be deleted too" in said
     assert "kubectl -n kueue-system get KIND NAME -o yaml" in said
     assert "kubectl -n kueue-system annotate KIND NAME disttrain.dev/may-be-deleted=true" in said
 

@@ -45,7 +45,7 @@ def job() -> Job:
     ("labels", "words"),
     [
         ({}, "was not made by this stack"),
-        ({OWNER_LABEL: "theirs", STACK_LABEL: "prod"}, "belongs to stack prod of another state"),
+        ({OWNER_LABEL: "theirs", STACK_LABEL: "prod"}, "belongs to another stack named prod"),
     ],
     ids=["somebody", "another stack"],
 )

@@ -119,7 +119,9 @@ def test_stop_before_the_training_says_how_to_end_up() -> None:
     under way.
     """
     server = Nobody(GONE, "")
-    with pytest.raises(TaskError, match="one is under way, Ctrl-C there ends it; otherwise, first"):
+    with pytest.raises(
+        TaskError, match="wait until it starts the training, or end it there by Ctr"
+    ):
         find_record(api_of(server), RECORD.namespace, RECORD.owner)
 
 
