@@ -170,7 +170,8 @@ class Lan:
         """Remove everything of k3s from a machine, as if it were installed from scratch."""
         host = self.machines[name].host
         left = "/etc/rancher /etc/default/k3s* /var/lib/rancher /var/log/containers /var/log/pods"
-        left += " /usr/libexec/kubernetes"  # k3s' uninstaller leaves this folder
+        # k3s' uninstaller leaves these folders.
+        left += " /usr/libexec/kubernetes /etc/systemd/system/k3s*.service.d"
         host.shell(
             "for name in k3s-agent k3s; do program=/usr/local/bin/$name-uninstall.sh; "
             f"[ ! -x $program ] || $program; done; rm -rf {left}"
