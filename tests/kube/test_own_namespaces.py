@@ -123,7 +123,7 @@ def test_namespace_that_others_made_is_refused(lab: Lab) -> None:
     namespace = lab.namespace("somebody")
     make(lab.api, namespace, "Secret", "logins")
     job = job_of(lab, namespace, str(uuid.uuid4()), OwnNamespace(namespace, "the platform"))
-    with pytest.raises(TaskError, match=r"belongs to a stack of another .*\. Nothing"):
+    with pytest.raises(TaskError, match=r"belongs to another stack .*\. Nothing"):
         destroy_guard.delete(job, lab.api)
     namespace_guard.delete(job, lab.api)
 
@@ -253,7 +253,7 @@ def test_objects_of_others_are_not_taken_over(lab: Lab, tmp_path: Path) -> None:
     assert "configmaps" not in problem
     assert claim_names.names_findings(lab.api, namespace, [ours, nobodys], owner) == Findings()
     (problem,) = claim_names.names_findings(lab.api, *names, "").problems
-    assert "configmaps/proxy-config, which belongs to a stack" in problem
+    assert "configmaps/proxy-config, which belongs to another stack" in problem
     unseen = claim_names.names_findings(user_of(lab, namespace, tmp_path, "view"), *names, owner)
     assert unseen.problems == []
     assert (
@@ -261,7 +261,7 @@ def test_objects_of_others_are_not_taken_over(lab: Lab, tmp_path: Path) -> None:
         in (unseen.notes[0])
     )
     job = job_of(lab, namespace, str(uuid.uuid4()), paths=[ours])
-    with pytest.raises(TaskError, match="configmaps/proxy-config, which belongs to a stack"):
+    with pytest.raises(TaskError, match="configmaps/proxy-config, which belongs to another stack"):
         claim_names.create(job, lab.api)
     with pytest.raises(TaskError, match="it holds the platform of a stack"):
         use_namespace.create(job, lab.api)

@@ -35,7 +35,7 @@ def test_queue_of_somebody_else_is_left_as_it_is(kueue: Lab) -> None:
     lab, namespace = kueue, kueue.namespace()
     fields, path = queue_of(lab, namespace, "theirs")
     claim_queues.create(job_of(lab, namespace, "theirs", **fields), lab.api)
-    said = r"localqueues/gpus exists on the cluster and belongs to a stack .*\(owner theirs\)"
+    said = r"localqueues/gpus exists on the cluster and belongs to another stack .*\(owner theirs\)"
     with pytest.raises(TaskError, match=said):
         claim_queues.create(job_of(lab, namespace, "ours", **fields), lab.api)
     name = f"urgent-{namespace}"
