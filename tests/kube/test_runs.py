@@ -41,7 +41,11 @@ def test_runs_are_listed_compared_and_deleted(lab: Lab, claim: Run, tmp_path: Pa
     assert picture.read_text() == "<svg> /data/runs/third /data/runs/first --output - </svg>\n"
     assert "the losses are drawn in" in output
 
-    for name, reason in (("first", "this stack"), ("second", "dev"), ("fourth", "is not on")):
+    for name, reason in (
+        ("first", "the selected stack"),
+        ("second", "dev"),
+        ("fourth", "is not on"),
+    ):
         status, output = ended(cli(lab, claim, tmp_path, "runs", "delete", name, "--yes"))
         assert status == 2, output
         assert reason in output
