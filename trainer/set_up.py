@@ -137,7 +137,7 @@ def set_up(
         *compute.reasons,
         parallel.describe(),
         plan.describe(config.model.block_size),
-        *([plan.idle_ranks()] if plan.idle_ranks() else []),
+        *filter(None, [plan.idle_ranks()]),
         config.checkpoint.describe(),
         f"model {parameters:,} parameters, data {tokens:,} training and "
         f"{len(dataset.val):,} validation tokens, {order.windows_per_epoch:,} windows per epoch",

@@ -11,10 +11,7 @@ from infra.platform.cluster_args import ClusterArgs
 from infra.platform.former_cluster import LEADS_TO
 from infra.platform.k3s import K3s
 from infra.platform.stack_name import shown_stack_name
-from infra.settings import (
-    ClusterSettings,
-    HostSettings,
-)
+from infra.settings import ClusterSettings, HostSettings
 from infra.settings.kubeconfig import api_server
 
 

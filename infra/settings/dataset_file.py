@@ -58,9 +58,12 @@ def local_file(reader: Reader, key: str, text: str) -> DatasetFile | None:
         # Others may have no end, such as /dev/zero, or wait for somebody who writes into them.
         if stat.S_ISREG(found.st_mode) and found.st_size:
             return DatasetFile(path, file_checksum(path), found.st_size)
-        reason = "it is empty" if stat.S_ISREG(found.st_mode) else "it is not a regular file"
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISREG(found.st_mode):
+            reason = "it is empty"
+        elif stat.S_ISDIR(found.st_mode):
             reason = "it is a folder, and one file is copied to the volume"
+        else:
+            reason = "it is not a regular file"
     except OSError as error:
         reason = f"it cannot be read ({error.strerror})"
     reader.problem(key, str(path), reason, "Set the path of a file on this machine")

@@ -24,7 +24,7 @@ _SSH = (
 def idle_settings(
     raw: Mapping[str, str], platform: PlatformSettings | None, run: RunSettings | None
 ) -> list[str]:
-    """Return a note for the settings of each group that differ from their defaults in vain.
+    """Return a note for each group of settings that were set and have no effect.
 
     Settings of a run in a stack that makes a platform alone are not named: users set
     `topology: none` for some time and keep them.

@@ -217,13 +217,10 @@ def read_kind(reader: Reader, key: str, options_key: str, kinds: Mapping[str, Ki
         reader.raw(options_key)  # Do not check the options: they may be right for the kind meant.
         return Chosen(name, None)
     _hide_secrets_of_all(reader, options_key, kinds)
-    elsewhere = {
-        field.name: f"{key}: {other}"
-        for other, kind in reversed(
-            [*kinds.items()]
-        )  # If two kinds have an option, the first wins.
-        for field in fields(kind.options)
-    }
+    elsewhere = dict[str, str]()
+    for other, kind in kinds.items():
+        for field in fields(kind.options):
+            elsewhere.setdefault(field.name, f"{key}: {other}")
     owner, options = f"{key}: {name}", kinds[name].options
     return Chosen(name, read_options(reader, options_key, owner, options, elsewhere))
 
@@ -255,7 +252,8 @@ def read_options(
         key: the object's key.
         owner: the choice that has these options, for messages, such as `storage: nfs`.
         options: the dataclass; a field without a default must be given.
-        elsewhere: names of options that other choices have, and such a choice for each.
+        elsewhere: the names of the options of all choices, and for each the first choice that has
+            it, such as `storage: nfs`.
 
     Returns:
         An instance of the dataclass; None if there is a problem, which `reader` has noted.
@@ -300,15 +298,16 @@ def _refuse_unknown_options(
     elsewhere: Mapping[str, str],
 ) -> None:
     for name in sorted(set(given) - set(known)):
-        reason, meant = f"{owner} has no such option", did_you_mean(name, known)
-        if not known:
-            reason, hint = f"{owner} has no options", "Remove it"
+        reason = f"{owner} has no such option" if known else f"{owner} has no options"
+        meant = did_you_mean(name, known)
+        if name in elsewhere and not meant:
+            hint = f"Set {elsewhere[name]}, which has it, or remove it"
+        elif not known:
+            hint = "Remove it"
         elif len(known) == 1:
             hint = f"Set {known[0]}, the only one, or remove it"
         else:
             hint = f"Set one of {', '.join(known)}{meant}"
-        if name in elsewhere and not meant:
-            hint = f"Set {elsewhere[name]}, which has it, or remove it"
         reader.problem(f"{key}.{name}", given[name], reason, hint)
 
 

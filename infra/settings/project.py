@@ -74,8 +74,8 @@ def _configuration(file: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        has_tab = "\t" in "".join(text.splitlines()[mark.line : mark.line + 1]) if mark else False
-        hint = "Write spaces in place of the tab" if has_tab else "Correct it there"
+        wrong = text.splitlines()[mark.line : mark.line + 1] if mark else []
+        hint = "Write spaces in place of the tab" if "\t" in "".join(wrong) else "Correct it there"
         raise ValueError(f"{file}{line}: this is not YAML. {hint}.") from None
     everything = _keys_of(content, f"{file}: it holds")
     if beside := [key for key in everything if key.startswith(f"{PROJECT}:")]:

@@ -217,26 +217,30 @@ class Reader(Problems):
             inner: the paths of values inside settings, by their names.
         """
         for key in sorted(set(self._raw) - set(self.keys)):
-            head = head_of(key)
             if ":" in key:
                 self._refuse_prefix(key)
                 continue
+            head = head_of(key)
             if not {nearest(key, self.keys), nearest(head, self.keys)}.isdisjoint(MAY_HOLD_SECRETS):
                 self.hide(head)
+            reason, hint = self._why_unknown(key, inner)
+            self.problem(key, as_written(self._raw[key]), reason, hint)
+
+    def _why_unknown(self, key: str, inner: Mapping[str, str]) -> tuple[str, str]:
+        """Return why a key is no setting, and what to do. `inner` is as for `reject_unknown`."""
+        if key == PROJECT:
+            reason = "Pulumi reads no settings that are indented below it"
+            hint = f"Write each as a key of its own below config, such as {PROJECT}:gpus"
+        elif path := key if head_of(key) in self.keys else inner.get(key):
+            reason = f"it is a value inside the setting {head_of(path)}, and no setting of its own"
+            hint = (
+                f"Set it by `pulumi config set --path '{path}' VALUE`, and remove this one: "
+                f"`pulumi config rm '{key}'`"
+            )
+        else:
             reason = f"there is no such key{did_you_mean(key, self.keys)}"
             hint = f"docs/settings.md lists the keys; `pulumi config rm {key}` removes this one"
-            if key == PROJECT:
-                reason = "Pulumi reads no settings that are indented below it"
-                hint = f"Write each as a key of its own below config, such as {PROJECT}:gpus"
-            elif path := key if head != key and head in self.keys else inner.get(key):
-                reason = (
-                    f"it is a value inside the setting {head_of(path)}, and no setting of its own"
-                )
-                hint = (
-                    f"Set it by `pulumi config set --path '{path}' VALUE`, and remove this one: "
-                    f"`pulumi config rm '{key}'`"
-                )
-            self.problem(key, as_written(self._raw[key]), reason, hint)
+        return reason, hint
 
     def _refuse_prefix(self, key: str) -> None:
         """Note a key with a misspelt prefix, which `own_values` leaves in front of it."""
