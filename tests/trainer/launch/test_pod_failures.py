@@ -124,6 +124,7 @@ def test_killed_pod_counts_and_a_preempted_one_does_not(desk: Desk) -> None:
     assert desk.run(config) == ExitCode.FATAL
     assert "2 pods in a row failed" in desk.log()
     assert "it ended without a word" in desk.log()
+    assert "(OOMKilled). If so, give each rank more memory (memoryLimitPerRank" in desk.log()
 
 
 SAVES = """
