@@ -137,10 +137,14 @@ def _add_sample(command: argparse.ArgumentParser) -> None:
     command.add_argument("--prompt", default="\n", metavar="TEXT", help=text)
     text = "length of the text (default: 200)"
     command.add_argument("--max-new-tokens", type=int, default=200, metavar="TOKENS", help=text)
-    command.add_argument("--temperature", type=float, default=0.8, help="0: the likeliest token")
-    command.add_argument("--top-k", type=int, help="only the k likeliest tokens")
-    command.add_argument("--top-p", type=float, help="only the likeliest tokens up to this sum")
-    command.add_argument("--seed", type=int, default=1337)
+    text = "0: always the likeliest token; higher: more varied text (default: 0.8)"
+    command.add_argument("--temperature", type=float, default=0.8, help=text)
+    text = "draw only from the K likeliest tokens (default: from all)"
+    command.add_argument("--top-k", type=int, metavar="K", help=text)
+    text = "draw only from the likeliest tokens whose probabilities add up to P (default: from all)"
+    command.add_argument("--top-p", type=float, metavar="P", help=text)
+    text = "another seed gives another text (default: 1337)"
+    command.add_argument("--seed", type=int, default=1337, help=text)
     command.add_argument("--no-cache", action="store_true", help="the same tokens, slower")
 
 

@@ -75,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="GPUs that the training uses; 0 for none (default: %(default)s)",
     )
-    add("--pods", type=int, default=1, help="pods that share these GPUs (default: %(default)s)")
+    text = "pods among which these GPUs are divided (default: %(default)s)"
+    add("--pods", type=int, default=1, help=text)
     add("--data-root", default=DATA_ROOT, help="data folder on the node (default: %(default)s)")
     add("--namespace", default=NAMESPACE, help="namespace of the training (default: %(default)s)")
     add(

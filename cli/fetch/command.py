@@ -33,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoint",
         default="latest",
         metavar="WHICH",
-        help="best, latest, none, or a step number (default: latest)",
+        help="latest: the newest that is not damaged; best: the one with the lowest validation "
+        "loss; none; or a step number (default: latest)",
     )
     add("--to", default="", metavar="FOLDER", help="target folder (default: ./runs/RUN)")
     add(
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=4,
         metavar="N",
-        help="number of transfers at the same time (default: 4)",
+        help=f"number of transfers at the same time, 1 to {MOST_STREAMS} (default: 4)",
     )
 
 

@@ -49,7 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "command",
         nargs=argparse.REMAINDER,
         metavar="-- COMMAND ...",
-        help="run this command instead of a shell; $RANK_PID is the rank's process id",
+        help="run this command instead of a shell; it has the variables of the rank, and in "
+        "RANK_PID the rank's process id",
     )
     parser.set_defaults(hint=". A command goes after --, such as shell --rank 0 -- ps -ef")
 

@@ -186,7 +186,7 @@ def cost_of_run(run: RunStatus, now: datetime, price_per_gpu_hour: float | None)
         return ""
     cost = cost_so_far(run.progress, price_per_gpu_hour)
     if cost is None:
-        return "cost not seen here: ./disttrain goodput reckons it"
+        return "cost not seen here: ./disttrain goodput computes it"
     when = f" (as of {span(cost.at, now)} ago)" if cost.at else ""
     return f"cost {cost_text(cost)}{when}"
 

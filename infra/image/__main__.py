@@ -243,7 +243,14 @@ def _say(text: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python3 -m infra.image", description=__doc__)
-    parser.add_argument("action", choices=(*ACTIONS, "push"))
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        choices=(*ACTIONS, "push"),
+        help="ensure: put the image into a node's containerd; pull: let a node take it from the "
+        "other nodes; check: say whether pods would find it; remove: take it from the node; "
+        "sbom: list what is in it; push: send it to a registry",
+    )
     add = parser.add_argument
     add("--repository", required=True, help="image name without tag")
     add(
@@ -258,7 +265,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--torch-index-url", help="further package index for torch (default: none)")
     add("--builder", default="auto", help=f"auto, {', '.join(BUILDERS)} (default: %(default)s)")
-    add("--build-on", choices=("here", "node"), default="here", help="(default: %(default)s)")
+    text = "the machine that builds the dependencies (default: %(default)s)"
+    add("--build-on", choices=("here", "node"), default="here", help=text)
     add("--ctr", default="ctr", help="the command that runs ctr, such as 'k3s ctr'")
     add("--address", help="containerd's socket (default: ctr's own)")
     add(

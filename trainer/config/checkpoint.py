@@ -18,7 +18,7 @@ class CheckpointConfig:
     keep_best: bool = option(
         True, "save at each new lowest validation loss, and let that checkpoint stay too"
     )
-    asynchronous: bool = option(True, "write while training goes on, at most one at a time")
+    asynchronous: bool = option(True, "write while training continues, at most one at a time")
     start_over: bool = option(
         False, "start at step 0 where checkpoints are there and none of them can be used"
     )

@@ -25,7 +25,9 @@ class DatasetConfig:
     file: str | None = option(None, "path of a local file or folder; wins over url and files")
     files: tuple[SourceUrl, ...] = option((), "several addresses, each with its checksum")
     sha256: str | None = option(None, "checksum of the text behind url or file", form=SHA256)
-    size_bytes: int | None = option(None, "size of that text in bytes", at_least=1)
+    size_bytes: int | None = option(
+        None, "size in bytes of the text behind url or file", at_least=1
+    )
     format: str = option(
         "auto",
         "what the files hold; auto: by their names",

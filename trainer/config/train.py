@@ -13,21 +13,28 @@ class TrainConfig:
 
     max_steps: int = option(5000, "optimiser updates of the whole run", at_least=1)
     global_batch_size: int = option(64, "sequences per update over all ranks", at_least=1)
-    micro_batch_size: int = option(64, "most sequences of one forward pass", at_least=1)
+    micro_batch_size: int = option(64, "most sequences in one forward pass of a rank", at_least=1)
     learning_rate: float = option(1e-3, "peak learning rate", above=0)
     min_lr: float = option(1e-4, "learning rate after the decay", at_least=0)
     warmup_steps: int = option(100, "updates of linear warm-up", at_least=0)
-    decay_steps: int | None = option(None, "update at which min_lr is reached", at_least=1)
+    decay_steps: int | None = option(
+        None, "update at which min_lr is reached; none: max_steps", at_least=1
+    )
     weight_decay: float = option(0.1, "AdamW weight decay of matrices", at_least=0)
     beta1: float = option(0.9, "AdamW beta1", at_least=0, below=1)
     beta2: float = option(0.99, "AdamW beta2", at_least=0, below=1)
     grad_clip: float = option(1.0, "largest gradient norm; 0 switches clipping off", at_least=0)
     dtype: str = option(
         "auto",
-        "arithmetic of the forward pass",
+        "number format of the forward pass; auto: float32 on a CPU, bfloat16 on GPUs that have it, "
+        "float16 on others",
         choices=("auto", "float32", "bfloat16", "float16"),
     )
-    compile: str = option("auto", "torch.compile", choices=("auto", "on", "off"))
+    compile: str = option(
+        "auto",
+        "whether torch.compile compiles the model; auto: on a GPU, if a trial compilation succeeds",
+        choices=("auto", "on", "off"),
+    )
     keep_compiled: bool = option(
         False,
         "keep compiled code in the run's folder, so that a new pod has it; who may write there can "
@@ -41,21 +48,33 @@ class TrainConfig:
     activation_checkpointing: bool = option(
         False, "compute each block again in the backward pass: less memory, more time"
     )
-    backend: str = option("auto", "collectives", choices=("auto", "gloo", "nccl"))
-    device: str = option("auto", "where to compute", choices=("auto", "cpu", "cuda"))
+    backend: str = option(
+        "auto",
+        "library by which ranks exchange tensors; auto: nccl on GPUs, else gloo",
+        choices=("auto", "gloo", "nccl"),
+    )
+    device: str = option(
+        "auto", "where to compute; auto: on a GPU if there is one", choices=("auto", "cpu", "cuda")
+    )
     deterministic: bool = option(
         False, "only operations that give the same bits each time; slower on GPUs"
     )
     smoke_test: bool = option(
         False, "before the first step check every device, and measure the all-reduce of all ranks"
     )
-    timeout_seconds: int = option(60, "longest wait inside one collective", at_least=5)
-    start_timeout_seconds: int = option(
-        300,
-        "the same until the first step is done: ranks start and compile at their own pace",
+    timeout_seconds: int = option(
+        60,
+        "longest time in which a rank waits for the others in one exchange of tensors",
         at_least=5,
     )
-    rendezvous_timeout_seconds: int = option(600, "longest wait for DNS and peers", at_least=5)
+    start_timeout_seconds: int = option(
+        300,
+        "timeout_seconds until the first step is done: ranks start and compile at their own pace",
+        at_least=5,
+    )
+    rendezvous_timeout_seconds: int = option(
+        600, "longest time in which a pod waits for the others before a start", at_least=5
+    )
     initial_weights: str | None = option(
         None,
         "GPT-2 weights to start from: a safetensors file, an index of several, or its directory",
@@ -104,7 +123,7 @@ class TrainConfig:
 class EvalConfig:
     """The evaluations on the validation split."""
 
-    interval: int = option(250, "updates between two passes; 0: only at the end", at_least=0)
+    interval: int = option(250, "updates between two evaluations; 0: only at the end", at_least=0)
     batch_size: int = option(64, "sequences of one forward pass", at_least=1)
     max_tokens: int | None = option(
         None,

@@ -99,7 +99,7 @@ def test_cost_so_far_stands_below_its_run_where_a_price_is_set() -> None:
     runs = [replace(TRAINS, progress=told), WAITS]
     lines = as_text(PLATFORM, runs, "", NOW, 2.5).splitlines()
     assert lines[4] == "  cost 23.25 at 2.5 per GPU-hour for 9.300 rank-hours (as of 3 min ago)"
-    assert lines[-1] == "  cost not seen here: ./disttrain goodput reckons it"
+    assert lines[-1] == "  cost not seen here: ./disttrain goodput computes it"
     assert "cost" not in as_text(PLATFORM, runs, "", NOW)
     found = [run["cost"] for run in json.loads(as_json(PLATFORM, runs, "", NOW, 2.5))["runs"]]
     assert found[0]["total"] == 9.3 * 2.5
